@@ -88,6 +88,23 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(scope="module", params=_ENGINES)
+def shared_database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """One database on each engine for all tests of a module that use it."""
+    if request.param == "sqlite":
+        path = tmp_path_factory.mktemp("shared") / "agentjobs.db"
+        shutil.copy(request.getfixturevalue("sqlite_template"), path)
+        yield f"sqlite:///{path}"
+        return
+    cluster: PostgresCluster = request.getfixturevalue("postgres_cluster")
+    databases: FreshDatabases = request.getfixturevalue("postgres_databases")
+    name = databases.take()
+    yield cluster.url(name)
+    databases.give_back(name)
+
+
 @pytest.fixture(params=_ENGINES)
 def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Likewise, without any schema yet."""

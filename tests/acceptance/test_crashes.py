@@ -5,9 +5,11 @@ import signal
 import sqlite3
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.service import (
     Api,
@@ -116,6 +118,7 @@ def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
     assert again.stop() == 0
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
     assert waiting.stop() == 0
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None:
     service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="0.2")
     api = connected(service, tmp_path)
@@ -169,6 +173,7 @@ def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
     assert serve.stop() == 0
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_damaged_repository_does_not_keep_the_service_from_starting(
     start: StartService, tmp_path: Path
 ) -> None:
@@ -182,6 +187,7 @@ def test_a_damaged_repository_does_not_keep_the_service_from_starting(
     assert again.stop() == 0
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_running_job_may_finish_within_the_grace(start: StartService, tmp_path: Path) -> None:
     service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="30")
     api = connected(service, tmp_path)
@@ -194,37 +200,38 @@ def test_a_running_job_may_finish_within_the_grace(start: StartService, tmp_path
     assert again.stop() == 0
 
 
-def test_a_key_revoked_on_the_command_line_is_refused_within_a_second(
-    start: StartService,
-) -> None:
-    service = start("serve")
-    key = service.key()
-    api = service.client(key)
+@pytest.fixture(scope="module")
+def serve(shared_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    data_dir = tmp_path_factory.mktemp("serve") / "data"
+    environment = {"AGENTJOBS_DATABASE_URL": shared_database_url}
+    service = Service(data_dir, environment, ("serve",)).start()
+    yield service
+    assert service.stop() == 0, service.log()
+
+
+def test_a_key_revoked_on_the_command_line_is_refused_within_a_second(serve: Service) -> None:
+    key = serve.key()
+    api = serve.client(key)
     assert api.http.get("/agents").status_code == 200
-    service.admin("keys", "revoke", key)
+    serve.admin("keys", "revoke", key)
     wait_until(lambda: api.http.get("/agents").status_code == 401, "the key to be refused", 1)
-    assert service.stop() == 0
 
 
-def test_a_repository_connected_on_the_command_line_is_there_within_a_second(
-    start: StartService, tmp_path: Path
+def test_a_repository_connected_on_the_command_line_is_listed_within_a_second(
+    serve: Service, tmp_path: Path
 ) -> None:
-    service = start("serve")
-    api = service.client(service.key())
+    api = serve.client(serve.key())
     assert api.http.get("/repos").json()["repos"] == []
-    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
-    wait_until(lambda: api.http.get("/repos").json()["repos"], "the repository to be seen", 1)
-    assert service.stop() == 0
+    serve.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    wait_until(lambda: api.http.get("/repos").json()["repos"], "the repository to be listed", 1)
 
 
-def test_a_plan_set_on_the_command_line_is_there_within_a_second(start: StartService) -> None:
-    service = start("serve")
-    service.admin("orgs", "create", "acme", "--plan", "free")
-    api = service.client(service.key("--org", "acme"))
+def test_a_plan_set_on_the_command_line_applies_within_a_second(serve: Service) -> None:
+    serve.admin("orgs", "create", "acme", "--plan", "free")
+    api = serve.client(serve.key("--org", "acme"))
     assert not is_available(api, "premium")
-    service.admin("orgs", "set-plan", "acme", "pro")
-    wait_until(lambda: is_available(api, "premium"), "the new plan to be seen", 1)
-    assert service.stop() == 0
+    serve.admin("orgs", "set-plan", "acme", "enterprise")
+    wait_until(lambda: is_available(api, "premium"), "the new plan to apply", 1)
 
 
 def is_available(api: Api, agent_id: str) -> bool:

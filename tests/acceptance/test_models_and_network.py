@@ -1,10 +1,12 @@
-"""Models, budgets, secrets and the allow-list, over HTTP on a running service of either store."""
+"""Models, budgets, secrets and the network allow-list of a running service, on either store."""
 
 import json
+import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.service import Api, Service, connected
+from tests.support.service import Api, Service, sample_repository
 
-KEY = "sk-real-key-of-the-organization"
 ASKING = r"""
 cat > request.json <<END
 {"model": "small", "max_tokens": MAXIMUM, "messages": [{"role": "user", "content": "hello"}]}
@@ -83,9 +84,30 @@ class Website(BaseHTTPRequestHandler):
         """Not on the tests' own output."""
 
 
-@pytest.fixture
+@dataclass(frozen=True)
+class Organization:
+    """An organization of the running service with one connected repository."""
+
+    name: str
+    service: Service
+    api: Api
+
+    @property
+    def model_key(self) -> str:
+        return f"sk-real-key-of-{self.name}"
+
+    def store_model_key(self) -> None:
+        self.service.admin(
+            "secrets", "set", "OPENAI_API_KEY", "--org", self.name, typed=self.model_key
+        )
+
+    def run(self, agent: str) -> dict[str, Any]:
+        return self.api.finish("acme/shop", agent)
+
+
+@pytest.fixture(scope="module")
 def website() -> Iterator[tuple[str, int]]:
-    """By the machine's own name, which inside the sandbox nobody else answers to."""
+    """A server on the host's own name, which does not resolve inside the sandbox."""
     server = ThreadingHTTPServer(("0.0.0.0", 0), Website)
     Thread(target=server.serve_forever, daemon=True).start()
     yield socket.gethostname(), server.server_port
@@ -93,9 +115,9 @@ def website() -> Iterator[tuple[str, int]]:
     server.server_close()
 
 
-@pytest.fixture
-def model_url(tmp_path: Path) -> Iterator[str]:
-    script = tmp_path / "script.json"
+@pytest.fixture(scope="module")
+def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    script = tmp_path_factory.mktemp("model") / "script.json"
     answer = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
     dear = {**answer, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
     script.write_text(json.dumps([dear, answer]))
@@ -111,11 +133,14 @@ def model_url(tmp_path: Path) -> Iterator[str]:
     server.stdout.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(
-    database_url: str, tmp_path: Path, model_url: str, website: tuple[str, int]
+    shared_database_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    model_url: str,
+    website: tuple[str, int],
 ) -> Iterator[Service]:
-    data_dir = tmp_path / "data"
+    data_dir = tmp_path_factory.mktemp("models") / "data"
     data_dir.mkdir()
     host, port = website
     text = AGENTS.replace("ASKING", ASKING.replace("MAXIMUM", "1000"))
@@ -125,7 +150,7 @@ def service(
     text = text.replace("MODEL_URL", model_url).replace("WEB_HOST", host)
     (data_dir / "agentjobs.toml").write_text(text.replace("WEB_PORT", str(port)))
     environment = {
-        "AGENTJOBS_DATABASE_URL": database_url,
+        "AGENTJOBS_DATABASE_URL": shared_database_url,
         "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
     }
     running = Service(data_dir, environment).start()
@@ -133,85 +158,98 @@ def service(
     assert running.stop() == 0, running.log()
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample_repository(tmp_path_factory.mktemp("source") / "shop")
+
+
 @pytest.fixture
-def api(service: Service, tmp_path: Path) -> Api:
-    return connected(service, tmp_path)
-
-
-def store_key(service: Service) -> None:
-    service.admin("secrets", "set", "OPENAI_API_KEY", typed=KEY)
+def organization(service: Service, source: Path) -> Organization:
+    name = f"org-{secrets.token_hex(4)}"
+    service.admin("orgs", "create", name, "--plan", "enterprise")
+    service.connect(source, "acme/shop", org=name)
+    api = service.client(service.key("--org", name))
+    api.wait_ready("acme/shop")
+    return Organization(name, service, api)
 
 
 def test_an_agent_calls_a_model_with_a_key_it_never_sees(
-    service: Service, api: Api, model_url: str
+    organization: Organization, model_url: str
 ) -> None:
-    store_key(service)
-    job = api.finish("acme/shop", "asking")
-    assert job["status"] == "completed", (job, api.log(job["job_id"]))
+    organization.store_model_key()
+    job = organization.run("asking")
+    log = organization.api.log(job["job_id"])
+    assert job["status"] == "completed", (job, log)
     assert job["usage"] == {
         "input_tokens": 100,
         "output_tokens": 50,
         "cost_usd": 0.0006,
         "requests": 1,
     }
-    (request,) = httpx.get(f"{model_url}/requests").json()
-    assert request["headers"]["authorization"] == f"Bearer {KEY}"
-    log = api.log(job["job_id"])
-    assert KEY not in log
+    keys = [
+        request["headers"]["authorization"] for request in httpx.get(f"{model_url}/requests").json()
+    ]
+    assert keys.count(f"Bearer {organization.model_key}") == 1
+    assert organization.model_key not in log
     assert "the key is [redacted]" in log
-    assert KEY not in api.http.get(job["pr_url"]).text
+    assert organization.model_key not in organization.api.http.get(job["pr_url"]).text
 
 
-def test_without_its_secret_the_job_says_what_to_type_and_nothing_runs(api: Api) -> None:
-    job = api.finish("acme/shop", "asking")
+def test_a_job_without_its_secret_does_not_start_and_names_the_command_to_run(
+    organization: Organization,
+) -> None:
+    job = organization.run("asking")
     assert job["error"]["code"] == "invalid_configuration"
-    assert "agentjobs secrets set OPENAI_API_KEY --org default" in job["error"]["message"]
+    command = f"agentjobs secrets set OPENAI_API_KEY --org {organization.name}"
+    assert command in job["error"]["message"]
     assert job["started_at"] is None
 
 
-def test_what_a_request_may_cost_must_fit_the_jobs_budget(service: Service, api: Api) -> None:
-    store_key(service)
-    job = api.finish("acme/shop", "greedy")
+def test_a_request_that_may_exceed_the_jobs_budget_is_not_sent(organization: Organization) -> None:
+    organization.store_model_key()
+    job = organization.run("greedy")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "budget_exceeded"
     assert "$0.50" in job["error"]["message"]
     assert job["usage"] is None
 
 
-def test_an_answer_that_costs_more_than_the_budget_ends_the_job(service: Service, api: Api) -> None:
-    store_key(service)
-    job = api.finish("acme/shop", "surprised")
+def test_a_response_that_costs_more_than_the_budget_ends_the_job(
+    organization: Organization,
+) -> None:
+    organization.store_model_key()
+    job = organization.run("surprised")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "budget_exceeded"
     assert "$0.50" in job["error"]["message"]
     assert job["usage"]["cost_usd"] == 0.6005
 
 
-def test_the_organizations_day_is_a_budget_too(service: Service, api: Api) -> None:
-    store_key(service)
-    service.admin("orgs", "set-budget", "default", "--per-day", "0.0105")
-    assert api.finish("acme/shop", "asking")["status"] == "completed"
-    job = api.finish("acme/shop", "asking")
+def test_the_organizations_budget_per_day_limits_its_jobs(organization: Organization) -> None:
+    organization.store_model_key()
+    organization.service.admin("orgs", "set-budget", organization.name, "--per-day", "0.0105")
+    assert organization.run("asking")["status"] == "completed"
+    job = organization.run("asking")
     assert job["error"]["code"] == "budget_exceeded"
     assert "today" in job["error"]["message"]
 
 
-def test_a_request_may_lower_the_caps_and_never_raise_them(service: Service, api: Api) -> None:
-    service.admin("orgs", "set-budget", "default", "--per-job", "0.25")
+def test_a_request_may_lower_the_caps_but_not_raise_them(organization: Organization) -> None:
+    organization.service.admin("orgs", "set-budget", organization.name, "--per-job", "0.25")
     for cost, field in ((0.6, "the agent's"), (0.3, "the organization's")):
         body = {"repo": "acme/shop", "agent": "asking", "config_override": {"max_cost_usd": cost}}
-        answer = api.http.post("/jobs", json=body)
+        answer = organization.api.http.post("/jobs", json=body)
         assert answer.status_code == 422
         (fault,) = answer.json()["error"]["details"]
         assert fault["field"] == "config_override.max_cost_usd"
         assert field in fault["message"]
 
 
-def test_an_agent_reaches_the_hosts_it_may_and_no_other(service: Service, api: Api) -> None:
-    job = api.finish("acme/shop", "surfing")
-    log = api.log(job["job_id"])
+def test_an_agent_reaches_only_the_hosts_of_its_allow_list(organization: Organization) -> None:
+    job = organization.run("surfing")
+    log = organization.api.log(job["job_id"])
     assert job["status"] == "completed", (job, log)
-    page = api.http.get(job["pr_url"]).text
+    page = organization.api.http.get(job["pr_url"]).text
     assert "you asked for /through-the-proxy" in page
     assert "you asked for /transparent" in page
     assert "network: 169.254.169.254:80 is not in this agent" in log
