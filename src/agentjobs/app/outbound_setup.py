@@ -1,4 +1,4 @@
-"""How the service itself reaches out: by the operator's settings, through the guard."""
+"""Outgoing connections of the service: the operator's settings and the address guard."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The HTTP half while it serves, and the loops beside it."""
+"""Runs the HTTP server and the background loops of `serve` and `up`."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ from agentjobs.web.server import Server, bind, server_for
 
 
 class OnReady(Protocol):
-    """Told where the API is, and how to sign in, just before the first request is answered."""
+    """Called with the API's URL and the sign-in link just before the first request is served."""
 
     def __call__(self, base_url: str, sign_in_link: str | None, /) -> None: ...
 
@@ -43,7 +43,7 @@ class OnReady(Protocol):
 _log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
-_TIDY_SECONDS = 6 * 3600.0
+_MAINTENANCE_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
 
 
@@ -55,9 +55,9 @@ async def serving(
     on_ready: OnReady,
     sign_in_link: str | None = None,
 ) -> AsyncIterator[None]:
-    """The API while the body runs; it still answers git and status while a worker drains."""
+    """Serves the API while the block runs. Continues to serve while a worker drains."""
     certificates = certificates_of(jobs.settings)
-    context = WebContext(jobs, ApiKeyAuthenticator(jobs.db), certificates, stop.asked)
+    context = WebContext(jobs, ApiKeyAuthenticator(jobs.db), certificates, stop.requested)
     await context.imports.recover()
     await store_public_url(jobs.db, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):
@@ -74,10 +74,10 @@ async def serving(
             PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms)),
         ]
         server = server_for(build_application(context))
-        # It listens already: whoever comes now waits until the server starts, in a moment.
+        # The socket already listens; early connections wait until the server starts.
         on_ready(f"{jobs.settings.effective_public_url}/v1", sign_in_link)
         serving = group.create_task(server.serve(sockets=[listener]))
-        await _started(server, serving)
+        await _wait_until_started(server, serving)
         group.create_task(run_loops(loops, served))
         try:
             yield
@@ -105,8 +105,8 @@ async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> Asyn
             await serving
 
 
-async def _started(server: Server, serving: asyncio.Task[None]) -> None:
-    # The server offers nothing to wait on; it is listening already, this is a matter of ticks.
+async def _wait_until_started(server: Server, serving: asyncio.Task[None]) -> None:
+    # uvicorn offers no event to wait on.
     while not server.started and not serving.done():  # noqa: ASYNC110
         await asyncio.sleep(_SERVER_START_SECONDS)
 
@@ -138,9 +138,9 @@ def _serving_loops(
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         PeriodicLoop(
             "repositories",
-            _TIDY_SECONDS,
+            _MAINTENANCE_SECONDS,
             lambda: tidy_repositories(data_path),
-            first_after_seconds=_TIDY_SECONDS / 10,
+            first_after_seconds=_MAINTENANCE_SECONDS / 10,
         ),
         prune_loop(db, settings),
     ]

@@ -1,4 +1,4 @@
-"""The long-running commands: what each starts, in which order, and how it stops."""
+"""Starts and stops the services of `up`, `serve` and `worker`."""
 
 import contextlib
 import gc
@@ -13,7 +13,7 @@ import msgspec
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.app.serve import OnReady, serving
 from agentjobs.app.signals import Stop
-from agentjobs.app.worker import working
+from agentjobs.app.worker import running_worker
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
 from agentjobs.loops.delivery_loop import run_sender
@@ -31,41 +31,41 @@ _log = logging.getLogger(__name__)
 
 
 async def run_up(settings: Settings, on_ready: OnReady) -> None:
-    """API and worker in one process, on one store, until told to stop."""
+    """API and worker in one process, until a signal stops them."""
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         async with (
-            _opened(_with_bound_port(settings, listener)) as (context, stop),
-            _sending(context, stop, is_laptop=_is_laptop(settings)),
-            working(context, git_url=context.settings.own_url) as worker,
+            _open_context(_with_bound_port(settings, listener)) as (context, stop),
+            _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
+            running_worker(context, git_url=context.settings.own_url) as worker,
             serving(context, listener, stop, on_ready, await _sign_in_link(context)),
         ):
-            await worker.run(stop.asked, stop.hurry)
+            await worker.run(stop.requested, stop.hurry)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
-        async with _opened(_with_bound_port(settings, listener)) as (context, stop):
+        async with _open_context(_with_bound_port(settings, listener)) as (context, stop):
             rescue = rescue_loop(context.db, context.settings)
             async with (
-                _sending(context, stop),
+                _deliver_webhooks(context, stop),
                 serving(context, listener, stop, on_ready),
             ):
-                await run_loops([rescue], stop.asked)
+                await run_loops([rescue], stop.requested)
 
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _opened(settings) as (context, stop),
+        _open_context(settings) as (context, stop),
         run_sender(
             context.db, settings, effective_allow_list(settings, is_laptop=False), stop.hurry
         ),
-        working(context, git_url=settings.effective_public_url) as worker,
+        running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
-        await worker.run(stop.asked, stop.hurry)
+        await worker.run(stop.requested, stop.hurry)
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]:
+async def _open_context(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]:
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
         _log.warning("%s is not a setting of this version and has no effect", name)
@@ -78,8 +78,8 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]
         context = JobsContext(db, settings, catalog)
         if await ensure_default(db, context.plans):
             _log.info("created the organization default")
-        # What is loaded by now stays: the collector need not look through it again and again,
-        # which takes it the better part of 100 ms each time.
+        # Loaded modules stay in memory; without this, each collection would scan them for almost
+        # 100 ms.
         gc.freeze()
         gc.enable()
         yield context, stop
@@ -88,10 +88,10 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]
 
 
 @contextlib.asynccontextmanager
-async def _sending(
+async def _deliver_webhooks(
     context: JobsContext, stop: Stop, *, is_laptop: bool = False
 ) -> AsyncIterator[None]:
-    """Beside an API, which also tells the command line what may be added."""
+    """For services with an API, which also store the allow-list for the command line."""
     allowed = effective_allow_list(context.settings, is_laptop=is_laptop)
     await store_allow_list(context.db, allowed)
     async with run_sender(context.db, context.settings, allowed, stop.hurry):
@@ -99,7 +99,7 @@ async def _sending(
 
 
 async def _sign_in_link(context: JobsContext) -> str | None:
-    """For whoever started the service, where only they read what it prints; None elsewhere."""
+    """Only on loopback, where only the user who started the service sees it; otherwise None."""
     settings = context.settings
     public_host = urlsplit(settings.effective_public_url).hostname or ""
     if not (is_loopback(settings.host) and is_loopback(public_host)):
@@ -110,11 +110,11 @@ async def _sign_in_link(context: JobsContext) -> str | None:
 
 
 def _is_laptop(settings: Settings) -> bool:
-    """Reached from this machine alone: then receivers may be on it, too."""
+    """Only reachable from this machine, so webhook receivers may be on it, too."""
     is_sqlite = settings.effective_database_url.startswith("sqlite:")
     return is_loopback(settings.host) and is_sqlite and not settings.public_url
 
 
 def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
-    """Port 0 lets the system choose; every address we tell needs the real one."""
+    """With port 0 the system chooses the port; URLs need the actual one."""
     return msgspec.structs.replace(settings, port=listener.getsockname()[1])

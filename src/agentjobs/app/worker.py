@@ -1,4 +1,4 @@
-"""A worker with the tools its jobs need."""
+"""Builds a worker and the tools of its jobs."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from agentjobs.workspace.mirror import Mirrors
 
 
 @contextlib.asynccontextmanager
-async def working(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
+async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
     settings = context.settings
     sandbox = sandbox_for(settings)
     await sandbox.check()

@@ -93,7 +93,7 @@ async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
     ran = await server.git("push", "origin", "HEAD:refs/heads/fine", f"+HEAD:{ref}", cwd=clone)
     assert ran.exit_code != 0
     assert "only branches and tags can be pushed" in ran.output
-    assert "refused together with the others" in ran.output
+    assert "rejected together with the other updates" in ran.output
     assert git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
         "refs/heads/main"
     )

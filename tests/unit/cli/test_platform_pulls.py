@@ -47,7 +47,7 @@ def test_it_is_shown_with_its_address_there_and_without_a_diff(pulls):
     assert exit_code == 0
     assert out.splitlines()[0] == "#7 Fix it (open, draft)"
     assert out.endswith(f"{THERE}\n")
-    assert "Its platform shows what it changes." in err
+    assert "See its platform for the diff." in err
     document = msgspec.json.decode(pulls("show", "group/sub/shop", "7", "--json")[1])
     assert (document["url"], document["diff"]) == (THERE, None)
 

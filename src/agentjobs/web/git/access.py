@@ -1,4 +1,4 @@
-"""Who may read and write a `local` repository over git: keys of its organization, and its jobs."""
+"""Access to `local` repositories over git, by API keys and job credentials."""
 
 import msgspec
 from starlette.requests import Request
@@ -15,10 +15,10 @@ _WRITABLE = ("refs/heads/", "refs/tags/")
 
 
 class GitAccess(msgspec.Struct, frozen=True):
-    """An opened door: the repository, who came in, and what they may write."""
+    """The repository of a request, who accesses it, and what they may write."""
 
     repo_id: str
-    who: str
+    actor: str
     may_write: bool
     only_branch: str | None = None
 
@@ -26,16 +26,16 @@ class GitAccess(msgspec.Struct, frozen=True):
         if not self.may_write:
             raise Problem(
                 "insufficient_scope",
-                "This key may clone but not push; `agentjobs keys create --git-write` makes one"
-                " that may.",
+                "This key can clone but not push. `agentjobs keys create --git-write` creates one"
+                " that can push.",
             )
 
-    def refusals(self, opening: PushOpening) -> dict[str, str]:
-        """The updates that may not happen, each with its reason; empty when all may."""
-        found = ((update.name, self._refusal(update)) for update in opening.updates)
-        return {name: reason for name, reason in found if reason}
+    def forbidden_updates(self, opening: PushOpening) -> dict[str, str]:
+        """The reason for each forbidden update; empty if all are allowed."""
+        reasons = ((update.name, self._reason_against(update)) for update in opening.updates)
+        return {name: reason for name, reason in reasons if reason}
 
-    def _refusal(self, update: RefUpdate) -> str | None:
+    def _reason_against(self, update: RefUpdate) -> str | None:
         if self.only_branch is None:
             return (
                 None
@@ -47,18 +47,18 @@ class GitAccess(msgspec.Struct, frozen=True):
         return "a job may not delete its branch" if update.deletes else None
 
 
-async def open_door(request: Request) -> GitAccess:
-    """Raises `unauthorized` without a good token, `not_found` for what the token cannot see."""
+async def authorize(request: Request) -> GitAccess:
+    """Raises `unauthorized` without a valid token, `not_found` for other repositories."""
     context: WebContext = request.app.state.context
     token = token_of(request)
     if is_well_formed(token, JOB_CREDENTIAL_PREFIX):
-        return await _door_for_job(request, context.db, token)
+        return await _authorize_job(request, context.db, token)
     caller = await caller_of(request)
     repo_id = await _repo_id(request, context.db, caller.organization_id)
     return GitAccess(repo_id, caller.key_id, caller.git_write)
 
 
-async def _door_for_job(request: Request, db: Database, token: str) -> GitAccess:
+async def _authorize_job(request: Request, db: Database, token: str) -> GitAccess:
     job = await db.fetch_one(
         "SELECT id, organization_id, repo_id, branch FROM jobs"
         " WHERE credential_hash = :hash AND status IN ('queued', 'running')"
@@ -68,7 +68,7 @@ async def _door_for_job(request: Request, db: Database, token: str) -> GitAccess
         now=now_ms(),
     )
     if job is None:
-        raise unauthorized("This job credential is not valid, or no longer.")
+        raise unauthorized("This job credential is not valid, or has expired.")
     repo_id = await _repo_id(request, db, job["organization_id"])
     if repo_id != job["repo_id"]:
         raise _not_found()
@@ -76,17 +76,17 @@ async def _door_for_job(request: Request, db: Database, token: str) -> GitAccess
 
 
 async def _repo_id(request: Request, db: Database, organization_id: str) -> str:
-    """The same answer for what is not there and what is another organization's."""
-    place = request.path_params
-    full_name = f"{place['owner']}/{place['name']}"
+    """The same error for missing repositories and those of other organizations."""
+    params = request.path_params
+    full_name = f"{params['owner']}/{params['name']}"
     row = None
-    if "\x00" not in full_name + place["org"]:
+    if "\x00" not in full_name + params["org"]:
         row = await db.fetch_one(
             "SELECT r.id FROM repos r JOIN organizations o ON o.id = r.organization_id"
             " WHERE o.id = :organization_id AND o.name = :organization"
             " AND r.full_name = :full_name AND r.platform = 'local' AND r.disconnected_at IS NULL",
             organization_id=organization_id,
-            organization=place["org"],
+            organization=params["org"],
             full_name=full_name,
         )
     if row is None:

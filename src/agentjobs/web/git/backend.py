@@ -1,6 +1,6 @@
-"""One `git http-backend` for one request: streamed both ways, and gone when either side is.
+"""Runs one `git http-backend` per request, streaming in both directions.
 
-Knows CGI and processes. Refuses to know who is asking and whether they may.
+Knows CGI and processes, but not who makes the request. The process ends with the request.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ IDLE_SECONDS = 300.0
 
 _PIECE_BYTES = 64 * 1024
 _STDERR_KEPT_BYTES = 4 * 1024
-_POLITE_SECONDS = 5.0
+_GRACE_SECONDS = 5.0
 _CONFIGURATION: Mapping[str, str] = {
     **DURABLE,
     "http.uploadpack": "true",
@@ -41,7 +41,7 @@ _CONFIGURATION: Mapping[str, str] = {
     "receive.denyDeleteCurrent": "refuse",
     # A job that runs again rewrites its own branch, guarded by its lease on the old commit.
     "receive.denyNonFastForwards": "false",
-    # A clone may not take all the memory of the machine for finding deltas.
+    # Limits the memory a clone uses for deltas.
     "pack.windowMemory": "64m",
     "pack.threads": "1",
 }
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class BackendRequest(msgspec.Struct, frozen=True):
-    """What git is asked; every word of it is chosen here or checked before, none passed through."""
+    """The CGI request. Every value is chosen here or validated; none is passed through."""
 
     project_root: Path
     path: str
@@ -58,7 +58,7 @@ class BackendRequest(msgspec.Struct, frozen=True):
     query: str = ""
     content_type: str = ""
     protocol: str = ""
-    who: str = ""
+    actor: str = ""
 
     @property
     def is_push(self) -> bool:
@@ -73,13 +73,13 @@ class BackendRequest(msgspec.Struct, frozen=True):
             "REQUEST_METHOD": self.method,
             "QUERY_STRING": self.query,
             "CONTENT_TYPE": self.content_type,
-            "REMOTE_USER": self.who,
+            "REMOTE_USER": self.actor,
             "GIT_PROTOCOL": self.protocol,
         }
 
 
 class Backend:
-    """A running backend between a client that sends and one that listens."""
+    """A running backend process."""
 
     def __init__(self, process: GitChild) -> None:
         assert process.stdin is not None
@@ -90,85 +90,87 @@ class Backend:
         self._idle = asyncio.timeout(IDLE_SECONDS)
 
     async def exchange(self, body: Body, receive: Receive, send: Send) -> None:
-        """Everything but the end of the answer, which is the caller's to send."""
+        """Sends the response except for its end, which the caller sends."""
         try:
             async with self._idle:
-                await self._converse(body, receive, send)
+                await self._transfer(body, receive, send)
                 await self._process.wait()
         except TimeoutError:
-            raise Problem("bad_request", f"Nothing moved for {IDLE_SECONDS:.0f} seconds.") from None
+            raise Problem(
+                "bad_request", f"No data was transferred for {IDLE_SECONDS:.0f} seconds."
+            ) from None
 
-    async def _converse(self, body: Body, receive: Receive, send: Send) -> None:
-        feeding = asyncio.create_task(self._feed(body, receive))
-        answer = asyncio.create_task(self._answer(send))
+    async def _transfer(self, body: Body, receive: Receive, send: Send) -> None:
+        feed = asyncio.create_task(self._feed(body, receive))
+        relay = asyncio.create_task(self._relay(send))
         try:
-            await asyncio.wait({feeding, answer}, return_when=asyncio.FIRST_COMPLETED)
-            # The feeding ends only by a failure: a client that left, or a body that is no good.
-            await (answer if answer.done() else feeding)
+            await asyncio.wait({feed, relay}, return_when=asyncio.FIRST_COMPLETED)
+            # Feeding ends only with an error: a disconnect or an invalid body.
+            await (relay if relay.done() else feed)
         finally:
-            for task in (feeding, answer):
+            for task in (feed, relay):
                 task.cancel()
-            await asyncio.gather(feeding, answer, return_exceptions=True)
+            await asyncio.gather(feed, relay, return_exceptions=True)
 
     async def _feed(self, body: Body, receive: Receive) -> None:
-        # A backend that has heard enough closes its ear; the client must still be let finish.
+        # The backend may close its input early; the client must still finish sending.
         with suppress(BrokenPipeError, ConnectionResetError):
             async for piece in body.pieces:
                 self._stdin.write(piece)
                 await self._stdin.drain()
-                self._moved()
+                self._note_progress()
         async for _ in body.received:
-            self._moved()
+            self._note_progress()
         self._stdin.close()
         while (await receive())["type"] != "http.disconnect":
             pass
         raise ClientDisconnect
 
-    async def _answer(self, send: Send) -> None:
+    async def _relay(self, send: Send) -> None:
         status, headers = await self._head()
-        # Held back until git has something to say: until then an error can still be told as one.
+        # Wait for output before sending headers, so that errors get a status of their own.
         piece = await self._stdout.read(_PIECE_BYTES)
         if not piece and await self._process.wait() != 0:
-            raise Problem("bad_request", "git could not make sense of this request.")
+            raise Problem("bad_request", "git could not process this request.")
         await send({"type": "http.response.start", "status": status, "headers": headers})
         while piece:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            self._moved()
+            self._note_progress()
             piece = await self._stdout.read(_PIECE_BYTES)
 
     async def _head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         try:
             head = await self._stdout.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise RuntimeError("git http-backend gave no answer") from None
+            raise RuntimeError("git http-backend returned no response") from None
         status, headers = parse_head(head)
         if status == HTTPStatus.NOT_FOUND:
             raise Problem("not_found", "The repository's files are not on this host.")
         if status >= HTTPStatus.BAD_REQUEST:
-            raise RuntimeError(f"git http-backend answered {status}")
+            raise RuntimeError(f"git http-backend returned {status}")
         return status, headers
 
-    def _moved(self) -> None:
+    def _note_progress(self) -> None:
         self._idle.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
 
 
 @asynccontextmanager
 async def running_backend(request: BackendRequest) -> AsyncIterator[Backend]:
-    """A backend that has ended, one way or another, when the block is left."""
+    """The backend process has ended when the block exits."""
     process = await open_git(
         "http-backend", environment=request.variables, configuration=_CONFIGURATION
     )
-    complaints = asyncio.create_task(_last_words(process))
+    stderr = asyncio.create_task(_read_stderr(process))
     try:
         yield Backend(process)
     finally:
-        await asyncio.shield(_end(process, is_push=request.is_push))
-        _report(request, process.returncode, await complaints)
+        await asyncio.shield(_terminate(process, is_push=request.is_push))
+        _report(request, process.returncode, await stderr)
         process.close()
 
 
 def parse_head(head: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
-    """CGI's headers as HTTP's, with the status CGI hides among them."""
+    """Converts CGI headers to HTTP headers and the status."""
     status = 200
     headers = []
     for line in head.split(b"\r\n"):
@@ -182,20 +184,22 @@ def parse_head(head: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
     return status, headers
 
 
-async def _end(process: GitChild, *, is_push: bool) -> None:
-    """A push first hears the end of its input, and tidies up: a signal makes it leave half a pack.
+async def _terminate(process: GitChild, *, is_push: bool) -> None:
+    """Closes the input of a push first, so that git removes its partial pack; a signal would not.
 
-    A clone has nothing to tidy, and would go on talking.
+    A clone has nothing to clean up, and would continue to write.
     """
     assert process.stdin is not None
     process.stdin.close()
-    steps = (None, signal.SIGTERM, signal.SIGKILL) if is_push else (signal.SIGTERM, signal.SIGKILL)
-    for step in steps:
-        if step is not None and not _has_ended(process):
+    signals = (
+        (None, signal.SIGTERM, signal.SIGKILL) if is_push else (signal.SIGTERM, signal.SIGKILL)
+    )
+    for signal_number in signals:
+        if signal_number is not None and not _has_ended(process):
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, step)
+                os.killpg(process.pid, signal_number)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_POLITE_SECONDS):
+            async with asyncio.timeout(_GRACE_SECONDS):
                 await _all_ended(process)
                 return
 
@@ -206,23 +210,23 @@ def _has_ended(process: GitChild) -> bool:
 
 
 async def _all_ended(process: GitChild) -> None:
-    """Those it started hold its output open: the end of that is the end of them all."""
+    """Child processes keep the output open, so its end means that all have ended."""
     assert process.stdout is not None
     while await process.stdout.read(_PIECE_BYTES):
         pass
     await process.wait()
 
 
-async def _last_words(process: GitChild) -> str:
+async def _read_stderr(process: GitChild) -> str:
     assert process.stderr is not None
-    kept = b""
+    tail = b""
     while piece := await process.stderr.read(_STDERR_KEPT_BYTES):
-        kept = (kept + piece)[-_STDERR_KEPT_BYTES:]
-    return kept.decode("utf-8", "replace").strip()
+        tail = (tail + piece)[-_STDERR_KEPT_BYTES:]
+    return tail.decode("utf-8", "replace").strip()
 
 
-def _report(request: BackendRequest, exit_code: int | None, complaints: str) -> None:
-    # Below zero it was a signal, and that was ours.
+def _report(request: BackendRequest, exit_code: int | None, stderr: str) -> None:
+    # A negative code is a signal that we sent.
     if exit_code is not None and exit_code > 0:
-        fields = {"git_path": request.path, "exit_code": exit_code, "stderr": complaints}
+        fields = {"git_path": request.path, "exit_code": exit_code, "stderr": stderr}
         _log.warning("git http-backend failed", extra={"fields": fields})

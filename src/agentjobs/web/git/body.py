@@ -1,4 +1,4 @@
-"""Request bodies as bounded streams: chunk by chunk, unpacked if need be, never held whole."""
+"""Request bodies as bounded streams, decompressed if necessary."""
 
 import asyncio
 import zlib
@@ -12,23 +12,23 @@ from agentjobs.problems import Problem
 
 _PIECE_BYTES = 64 * 1024
 _GZIP_WINDOW = 31
-# Unpacking them takes about a millisecond, and nothing else makes it pause.
+# Takes about a millisecond, after which other tasks may run.
 _PIECES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`pieces` are what git reads. `received` is as it came, for who must only let it come."""
+    """`pieces` is what git reads; `received` is the raw body, to be drained."""
 
     pieces: AsyncIterator[bytes]
     received: AsyncIterator[bytes]
 
     def after(self, first: bytes) -> "Body":
-        """The whole again, when `first` was read already."""
-        return Body(_joined(first, self.pieces), self.received)
+        """The whole body, after `first` was already read."""
+        return Body(_prepend(first, self.pieces), self.received)
 
 
-async def received_pieces(receive: Receive) -> AsyncIterator[bytes]:
+async def receive_pieces(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -39,30 +39,30 @@ async def received_pieces(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-async def gunzipped(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """However small a body is packed, at most a piece of it is in memory at once."""
-    unpacker = zlib.decompressobj(_GZIP_WINDOW)
-    unpacked = 0
+async def gunzip(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Keeps at most one decompressed piece in memory, whatever the compression ratio."""
+    decompressor = zlib.decompressobj(_GZIP_WINDOW)
+    piece_count = 0
     async for received in pieces:
-        packed = received
-        while packed:
-            if unpacker.eof:
-                raise _bad_gzip("data follows its end")
+        compressed = received
+        while compressed:
+            if decompressor.eof:
+                raise _invalid_gzip("data follows the end of the stream")
             try:
-                piece = unpacker.decompress(packed, _PIECE_BYTES)
+                piece = decompressor.decompress(compressed, _PIECE_BYTES)
             except zlib.error:
-                raise _bad_gzip("it cannot be unpacked") from None
-            packed = unpacker.unconsumed_tail or unpacker.unused_data
+                raise _invalid_gzip("it cannot be decompressed") from None
+            compressed = decompressor.unconsumed_tail or decompressor.unused_data
             if piece:
                 yield piece
-            unpacked += 1
-            if unpacked % _PIECES_AT_ONCE == 0:
+            piece_count += 1
+            if piece_count % _PIECES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-    if not unpacker.eof:
-        raise _bad_gzip("its end is missing")
+    if not decompressor.eof:
+        raise _invalid_gzip("it is incomplete")
 
 
-async def at_most(max_bytes: int, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def limit_size(max_bytes: int, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     total = 0
     async for piece in pieces:
         total += len(piece)
@@ -71,11 +71,11 @@ async def at_most(max_bytes: int, pieces: AsyncIterator[bytes]) -> AsyncIterator
         yield piece
 
 
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _prepend(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in rest:
         yield piece
 
 
-def _bad_gzip(reason: str) -> Problem:
+def _invalid_gzip(reason: str) -> Problem:
     return Problem("bad_request", f"The gzip body is damaged: {reason}.")

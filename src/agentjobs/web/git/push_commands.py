@@ -1,6 +1,6 @@
-"""The opening of a push: which refs it would change, read strictly before git sees a byte of it.
+"""Parses the ref updates at the start of a push, before git reads any of it.
 
-Whatever git could read differently from us is refused here, so the check and git agree.
+Strict: anything git might interpret differently is rejected, so that this check and git agree.
 """
 
 import re
@@ -16,16 +16,16 @@ _UPDATE = re.compile(
     rb"(?P<old>" + _OID + rb") (?P<new>" + _OID + rb") (?P<ref>[^\x00-\x20\x7f]+)"
     rb"(?:\x00(?P<capabilities>[^\x00\n]*))?\n?"
 )
-# Sideband data is cut well below the 65,520 bytes a pkt-line can hold.
+# Well below the 65,520 bytes a pkt-line can hold.
 _SIDEBAND_BYTES = 60_000
 
 
 class MalformedOpening(Exception):
-    """Not the opening of a push; the message says what was expected."""
+    """The body is not a push; the message says what was expected."""
 
 
 class OpeningTooLarge(MalformedOpening):
-    """More ref updates than one push may ask for."""
+    """The push has too many ref updates."""
 
 
 class RefUpdate(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class RefUpdate(msgspec.Struct, frozen=True):
 
 
 class PushOpening(msgspec.Struct, frozen=True):
-    """`received` is every byte read so far, which may reach into the pack that follows."""
+    """`received` holds all bytes read so far, possibly including part of the pack."""
 
     updates: tuple[RefUpdate, ...]
     capabilities: frozenset[str]
@@ -42,20 +42,20 @@ class PushOpening(msgspec.Struct, frozen=True):
 
 
 class OpeningParser:
-    """Fed with the body as it arrives, in pieces of any size."""
+    """An incremental parser."""
 
     def __init__(self) -> None:
         self._received = bytearray()
-        self._at = 0
+        self._position = 0
         self._updates: list[RefUpdate] = []
         self._capabilities: set[str] = set()
 
     def feed(self, piece: bytes) -> PushOpening | None:
-        """The opening once its end (a flush) was seen, None until then."""
+        """The ref updates once the flush packet arrived; None until then."""
         self._received += piece
         while True:
             payload = self._next_payload()
-            if self._at > MAX_OPENING_BYTES:
+            if self._position > MAX_OPENING_BYTES:
                 raise OpeningTooLarge(f"a push may list at most {MAX_OPENING_BYTES} bytes of refs")
             if payload is None:
                 return None
@@ -66,23 +66,23 @@ class OpeningParser:
             self._read(payload)
 
     def _next_payload(self) -> bytes | None:
-        """None when more bytes are needed, empty at the flush."""
-        head = bytes(self._received[self._at : self._at + 4])
+        """None if more bytes are needed; empty at the flush packet."""
+        head = bytes(self._received[self._position : self._position + 4])
         if len(head) < 4:
             return None
         if not _LENGTH.fullmatch(head):
             raise MalformedOpening("a pkt-line must begin with four hexadecimal digits")
         length = int(head, 16)
         if length == 0:
-            self._at += 4
+            self._position += 4
             return b""
-        # 0001 to 0003 have meanings elsewhere in the protocol; an empty line has none at all.
+        # 0001 to 0003 are special packets of protocol v2, and 0004 would be empty.
         if length <= 4:
-            raise MalformedOpening(f"a pkt-line of length {length} has no place in a push")
-        if len(self._received) < self._at + length:
+            raise MalformedOpening(f"a pkt-line of length {length} is not allowed in a push")
+        if len(self._received) < self._position + length:
             return None
-        payload = bytes(self._received[self._at + 4 : self._at + length])
-        self._at += length
+        payload = bytes(self._received[self._position + 4 : self._position + length])
+        self._position += length
         return payload
 
     def _read(self, payload: bytes) -> None:
@@ -94,20 +94,20 @@ class OpeningParser:
         try:
             name = update["ref"].decode()
         except UnicodeDecodeError:
-            raise MalformedOpening("the name of a ref must be UTF-8") from None
+            raise MalformedOpening("ref names must be UTF-8") from None
         self._updates.append(RefUpdate(name, deletes=not update["new"].strip(b"0")))
         self._capabilities.update(
             (update["capabilities"] or b"").decode("utf-8", "replace").split()
         )
 
 
-def refusal_report(opening: PushOpening, reasons: dict[str, str]) -> bytes | None:
-    """git's own answer when every update is refused; None if the client cannot read it."""
+def rejection_report(opening: PushOpening, reasons: dict[str, str]) -> bytes | None:
+    """A status report that rejects every update; None if the client cannot read it."""
     if not opening.capabilities & {"report-status", "report-status-v2"}:
         return None
     lines = [pkt_line(b"unpack ok\n")]
     for update in opening.updates:
-        reason = reasons.get(update.name, "refused together with the others")
+        reason = reasons.get(update.name, "rejected together with the other updates")
         lines.append(pkt_line(f"ng {update.name} {reason}\n".encode()))
     report = b"".join(lines) + b"0000"
     if "side-band-64k" not in opening.capabilities:

@@ -1,4 +1,4 @@
-"""The answer of a git request: what the backend says, passed on as it says it."""
+"""The response to a git request, relayed from the backend."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,26 +11,26 @@ from agentjobs.web.git.body import Body
 
 
 class Relay(Response):
-    """Runs the backend; `afterwards` happens once git is done, and before the client hears so."""
+    """Runs the backend. Calls `afterwards` when git has ended, before the response completes."""
 
     def __init__(
         self,
-        asked: BackendRequest,
+        backend_request: BackendRequest,
         body: Body,
         afterwards: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()
-        self._asked = asked
+        self._backend_request = backend_request
         self._body = body
         self._afterwards = afterwards
 
-    # The scope is ASGI's; everything of it that matters was read before.
+    # The scope was read before.
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with running_backend(self._asked) as backend:
+            async with running_backend(self._backend_request) as backend:
                 await backend.exchange(self._body, receive, send)
         finally:
-            # Refs may have changed whatever became of the client.
+            # Refs may have changed even if the client disconnected.
             if self._afterwards is not None:
                 await asyncio.shield(self._afterwards())
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,6 +1,6 @@
-"""Smart HTTP for `local` repositories: `/git/<org>/<owner>/<name>.git`, and nothing else of git.
+"""Git smart HTTP for `local` repositories at `/git/<org>/<owner>/<name>.git`.
 
-Refuses the dumb protocol, and every push before git sees it unless all its refs may change.
+Rejects the dumb protocol, and any push with a forbidden ref update before git reads it.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from agentjobs.pulls.pushes import record_push
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.context import WebContext
-from agentjobs.web.git.access import GitAccess, open_door
+from agentjobs.web.git.access import GitAccess, authorize
 from agentjobs.web.git.backend import (
     IDLE_SECONDS,
     MAX_NEGOTIATION_BYTES,
     MAX_PUSH_BYTES,
     BackendRequest,
 )
-from agentjobs.web.git.body import Body, at_most, gunzipped, received_pieces
+from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces
 from agentjobs.web.git.push_commands import (
     MalformedOpening,
     OpeningParser,
     OpeningTooLarge,
     PushOpening,
-    refusal_report,
+    rejection_report,
 )
 from agentjobs.web.git.response import Relay
 
@@ -39,35 +39,36 @@ _PROTOCOL = re.compile(r"[a-z0-9=:.-]{1,200}")
 
 
 async def info_refs(request: Request) -> Response:
-    """The greeting of a fetch or a push: which refs there are."""
-    access = await open_door(request)
+    """The ref advertisement of a fetch or a push."""
+    access = await authorize(request)
     service = request.query_params.get("service")
     if service not in {_UPLOAD, _RECEIVE}:
         raise Problem(
-            "not_found", "Only git's smart HTTP protocol is spoken here; use a current git."
+            "not_found",
+            "Only git's smart HTTP protocol is supported; use a current version of git.",
         )
     if service == _RECEIVE:
         access.check_write()
-    body = at_most(0, received_pieces(request.receive))
-    asked = _asked(request, access, "info/refs", query=f"service={service}")
-    return Relay(asked, Body(body, body))
+    body = limit_size(0, receive_pieces(request.receive))
+    backend_request = _backend_request(request, access, "info/refs", query=f"service={service}")
+    return Relay(backend_request, Body(body, body))
 
 
 async def upload_pack(request: Request) -> Response:
     """Clone and fetch."""
-    access = await open_door(request)
+    access = await authorize(request)
     body = _body(request, _UPLOAD, MAX_NEGOTIATION_BYTES)
-    return Relay(_asked(request, access, _UPLOAD), body)
+    return Relay(_backend_request(request, access, _UPLOAD), body)
 
 
 async def receive_pack(request: Request) -> Response:
-    """Push: the refs it names are checked first, then the rest is git's."""
-    access = await open_door(request)
+    """Push, after its ref updates were checked."""
+    access = await authorize(request)
     access.check_write()
     body = _body(request, _RECEIVE, MAX_PUSH_BYTES)
-    opening = await _opening(body)
-    if refusals := access.refusals(opening):
-        return await _refused(opening, refusals, body)
+    opening = await _read_opening(body)
+    if forbidden := access.forbidden_updates(opening):
+        return await _reject(opening, forbidden, body)
     context: WebContext = request.app.state.context
 
     async def record() -> None:
@@ -75,21 +76,25 @@ async def receive_pack(request: Request) -> Response:
         await record_push(context.db, context.settings.data_path, access.repo_id, refs)
 
     whole = body.after(opening.received)
-    return Relay(_asked(request, access, _RECEIVE), whole, record if opening.updates else None)
+    return Relay(
+        _backend_request(request, access, _RECEIVE), whole, record if opening.updates else None
+    )
 
 
-def _asked(request: Request, access: GitAccess, path: str, query: str = "") -> BackendRequest:
+def _backend_request(
+    request: Request, access: GitAccess, path: str, query: str = ""
+) -> BackendRequest:
     context: WebContext = request.app.state.context
     protocol = request.headers.get("git-protocol", "")
     return BackendRequest(
         project_root=repositories_root(context.settings.data_path),
         path=f"/{repository_name(access.repo_id)}/{path}",
-        # A HEAD is a GET whose body the server leaves out.
+        # A HEAD is handled as a GET; the server omits the body.
         method="POST" if request.method == "POST" else "GET",
         query=query,
         content_type=f"application/x-{path}-request" if request.method == "POST" else "",
         protocol=protocol if _PROTOCOL.fullmatch(protocol) else "",
-        who=access.who,
+        actor=access.actor,
     )
 
 
@@ -98,17 +103,17 @@ def _body(request: Request, service: str, max_bytes: int) -> Body:
         raise Problem(
             "unsupported_media_type", f"The body must be application/x-{service}-request."
         )
-    received = at_most(max_bytes, received_pieces(request.receive))
+    received = limit_size(max_bytes, receive_pieces(request.receive))
     match request.headers.get("content-encoding", "identity").strip().lower():
         case "gzip" | "x-gzip":
-            return Body(at_most(max_bytes, gunzipped(received)), received)
+            return Body(limit_size(max_bytes, gunzip(received)), received)
         case "identity":
             return Body(received, received)
         case _:
-            raise Problem("unsupported_media_type", "The body may be packed with gzip only.")
+            raise Problem("unsupported_media_type", "The only supported content encoding is gzip.")
 
 
-async def _opening(body: Body) -> PushOpening:
+async def _read_opening(body: Body) -> PushOpening:
     parser = OpeningParser()
     try:
         async with asyncio.timeout(IDLE_SECONDS):
@@ -117,30 +122,30 @@ async def _opening(body: Body) -> PushOpening:
                 if opening is not None:
                     return opening
     except TimeoutError:
-        raise _too_slow() from None
+        raise _timed_out() from None
     except OpeningTooLarge as error:
         raise Problem("payload_too_large", f"This push is too large: {error}.") from None
     except MalformedOpening as error:
         raise Problem("bad_request", f"This is not a push: {error}.") from None
-    raise Problem("bad_request", "This is not a push: it ends before its list of refs does.")
+    raise Problem("bad_request", "This is not a push: the list of refs is incomplete.")
 
 
-async def _refused(opening: PushOpening, refusals: dict[str, str], body: Body) -> Response:
-    """In git's own words where the client understands them: then its user sees the reason."""
-    report = refusal_report(opening, refusals)
+async def _reject(opening: PushOpening, forbidden: dict[str, str], body: Body) -> Response:
+    """As a git status report if the client supports it, so that git prints the reasons."""
+    report = rejection_report(opening, forbidden)
     if report is None:
-        name, reason = next(iter(refusals.items()))
+        name, reason = next(iter(forbidden.items()))
         raise Problem("insufficient_scope", f"{name} was not changed: {reason}.")
     try:
         async with asyncio.timeout(IDLE_SECONDS):
             async for _ in body.received:
                 pass
     except TimeoutError:
-        raise _too_slow() from None
+        raise _timed_out() from None
     return Response(report, media_type=f"application/x-{_RECEIVE}-result")
 
 
-def _too_slow() -> Problem:
+def _timed_out() -> Problem:
     return HttpProblem(
         "request_timeout",
         f"The body did not arrive within {IDLE_SECONDS:.0f} seconds.",

@@ -26,7 +26,7 @@ from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.context import WebContext
-from agentjobs.web.git.body import at_most, received_pieces
+from agentjobs.web.git.body import limit_size, receive_pieces
 from agentjobs.web.hooks.limits import BodyMemory, HookLimits
 
 MAX_HOOK_BYTES = 5 * 1024 * 1024
@@ -105,7 +105,7 @@ def _check_headers(request: Request) -> None:
 
 async def _body(request: Request, memory: BodyMemory | None) -> bytes:
     """Without memory the body is read and discarded."""
-    received = at_most(MAX_HOOK_BYTES, received_pieces(request.receive))
+    received = limit_size(MAX_HOOK_BYTES, receive_pieces(request.receive))
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return b"".join([piece async for piece in _collect(received, memory)])

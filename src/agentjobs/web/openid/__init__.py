@@ -1,4 +1,4 @@
-"""Signing in with an OpenID provider: hands on what the dashboard needs."""
+"""Sign-in with an OpenID provider."""
 
 from agentjobs.web.openid.sign_in import Finished, OpenId, Started
 

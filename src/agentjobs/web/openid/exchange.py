@@ -1,7 +1,4 @@
-"""Requests to the provider: bounded in size and time, and never redirected.
-
-Knows JSON and failures of the way there; refuses to know what the provider is asked for.
-"""
+"""HTTP requests to the provider, with limits on size and time, without redirects."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -13,13 +10,13 @@ from yarl import URL
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import load_tls_context, new_session
 from agentjobs.settings import Settings, SettingsError
-from agentjobs.web.openid.errors import provider_unavailable, unusable_answer
+from agentjobs.web.openid.errors import invalid_response, provider_unavailable
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 TIMEOUT_SECONDS = 10
 
-# The operator named the provider, so it may be in the operator's own network. Cloud metadata
-# services, multicast and the like are no providers.
+# The operator chose the provider, so it may be in a private network, but not at addresses such as
+# cloud metadata services or multicast.
 _PRIVATE_NETWORKS = (
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -34,21 +31,21 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
 T = TypeVar("T")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProviderResponse(msgspec.Struct, frozen=True):
     url: str
     status: int
     body: bytes
 
-    def read_as(self, form: type[T]) -> T:
+    def decode(self, form: type[T]) -> T:
         try:
             return msgspec.json.decode(self.body, type=form)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            reason = f"{self.url} answered {self.status}, not with what was asked for: {error}"
-            raise unusable_answer(reason) from None
+            reason = f"{self.url} returned {self.status} with an unexpected body: {error}"
+            raise invalid_response(reason) from None
 
 
 class Exchange:
-    """The session is made by the first request, because it belongs to a running event loop."""
+    """Creates its session at the first request, because a session needs a running event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._ca_file = settings.ca_file
@@ -60,20 +57,22 @@ class Exchange:
             raise SettingsError(str(error)) from None
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
-        return await self._ask("GET", url, headers or {}, None)
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> ProviderResponse:
+        return await self._request("GET", url, headers or {}, None)
 
-    async def post(self, url: str, headers: Mapping[str, str], form: Mapping[str, str]) -> Answer:
-        return await self._ask("POST", url, headers, form)
+    async def post(
+        self, url: str, headers: Mapping[str, str], form: Mapping[str, str]
+    ) -> ProviderResponse:
+        return await self._request("POST", url, headers, form)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _ask(
+    async def _request(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
-    ) -> Answer:
+    ) -> ProviderResponse:
         if self._session is None:
             self._session = new_session(self._allowed, self._ca_file)
         try:
@@ -87,20 +86,20 @@ class Exchange:
             ) as response:
                 return await _read(url, response)
         except TimeoutError:
-            reason = f"{url}: no answer within {TIMEOUT_SECONDS} seconds"
+            reason = f"{url}: no response within {TIMEOUT_SECONDS} seconds"
             raise provider_unavailable(reason) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Why a connection failed, or was not even tried, is told inside.
-            told = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            raise provider_unavailable(f"{url}: {type(told).__name__}: {told}") from None
+            # The inner error says why the connection failed or was blocked.
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            raise provider_unavailable(f"{url}: {type(cause).__name__}: {cause}") from None
 
 
-async def _read(url: str, response: aiohttp.ClientResponse) -> Answer:
+async def _read(url: str, response: aiohttp.ClientResponse) -> ProviderResponse:
     if response.status >= 500 or response.status == 429:
-        raise provider_unavailable(f"{url} answered {response.status}")
+        raise provider_unavailable(f"{url} returned {response.status}")
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece
-        if len(body) > MOST_BYTES:
-            raise unusable_answer(f"{url}: its answer is longer than {MOST_BYTES} bytes")
-    return Answer(url, response.status, bytes(body))
+        if len(body) > MAX_BYTES:
+            raise invalid_response(f"{url}: the response is longer than {MAX_BYTES} bytes")
+    return ProviderResponse(url, response.status, bytes(body))

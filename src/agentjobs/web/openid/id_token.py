@@ -1,6 +1,6 @@
-"""Whether an ID token is the provider's, for us, of this sign-in and of now.
+"""Verifies an ID token: issuer, audience, nonce, times and signature.
 
-Pure: it gets the keys. Only signatures with public keys count, of algorithms the provider declares.
+Pure. Accepts only public-key algorithms that the provider declares.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ from authlib.oidc.core import CodeIDToken  # type: ignore[import-untyped]  # it 
 from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
-from agentjobs.web.openid.errors import unusable_answer
+from agentjobs.web.openid.errors import invalid_response
 from agentjobs.web.openid.provider import PublishedKey
 
 LEEWAY_SECONDS = 60
 
-# With the kind of key each belongs to, and what a public key of that kind consists of.
+# Algorithms by key type, and the parameters of a public key of each type.
 _ALGORITHMS = {
     f"{family}{bits}": kind
     for family, kind in (("RS", "RSA"), ("PS", "RSA"), ("ES", "EC"))
     for bits in (256, 384, 512)
 }
-_PUBLIC_PARTS = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y")}
-# 16,384 bits, the most that OpenSSL takes.
-_MOST_PART_CHARACTERS = 2_731
+_PUBLIC_PARAMETERS = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y")}
+# 16,384 bits, the maximum of OpenSSL.
+_MAX_PARAMETER_CHARACTERS = 2_731
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,17 +37,17 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownKey(Exception):
-    """Signed with a key that is not among those given; newer ones may have it."""
+    """The signing key is not among the given keys; it may be new."""
 
 
-def verified_claims(
+def verify_claims(
     id_token: str, keys: Sequence[PublishedKey], expected: Expected
 ) -> dict[str, Any]:
-    """Raises UnknownKey, or a Problem for whatever else is wrong."""
+    """Raises UnknownKey, or a Problem for an invalid token."""
     allowed = [name for name in expected.algorithms if name in _ALGORITHMS]
     if not allowed:
-        # An empty list would mean the library's own choice.
-        raise unusable_answer("the provider declares no algorithm for ID tokens that is known here")
+        # With an empty list the library would choose.
+        raise invalid_response("the provider declares no supported algorithm for ID tokens")
     try:
         token = jwt.decode(
             id_token,
@@ -58,8 +58,8 @@ def verified_claims(
         claims.validate(now=expected.now_seconds, leeway=LEEWAY_SECONDS)
     except UnknownKey:
         raise
-    except Exception as error:  # noqa: BLE001 - a token may be anything, and so may be what it breaks
-        raise unusable_answer(f"the ID token is not acceptable: {error!r}") from None
+    except Exception as error:  # noqa: BLE001 - arbitrary input may raise anything
+        raise invalid_response(f"the ID token is not valid: {error!r}") from None
     return dict(claims)
 
 
@@ -81,19 +81,19 @@ def _params(expected: Expected) -> dict[str, str]:
 
 
 def _key_for(header: dict[str, Any], keys: Sequence[PublishedKey]) -> jwk.Key:
-    """A token without a key id needs a provider with one key only."""
+    """A token without a key id requires a provider with a single key."""
     algorithm, key_id = header["alg"], header.get("kid")
     kind = _ALGORITHMS[algorithm]
-    fitting = [key for key in keys if _may_sign(key, kind, algorithm)]
+    candidates = [key for key in keys if _may_sign(key, kind, algorithm)]
     if key_id is not None:
-        fitting = [key for key in fitting if key.get("kid") == key_id]
-    if not fitting or (key_id is None and len(fitting) > 1):
+        candidates = [key for key in candidates if key.get("kid") == key_id]
+    if not candidates or (key_id is None and len(candidates) > 1):
         raise UnknownKey
-    # Of its parts only the public ones: nothing else has a say, nor work to do.
-    parts = {name: fitting[0][name] for name in _PUBLIC_PARTS[kind]}
-    if any(len(part) > _MOST_PART_CHARACTERS for part in parts.values()):
+    # Only the public parameters; others are ignored.
+    parameters = {name: candidates[0][name] for name in _PUBLIC_PARAMETERS[kind]}
+    if any(len(part) > _MAX_PARAMETER_CHARACTERS for part in parameters.values()):
         raise ValueError("the key is too long")
-    return jwk.import_key(parts)
+    return jwk.import_key(parameters)
 
 
 def _may_sign(key: PublishedKey, kind: str, algorithm: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the provider says about itself: its document and its keys, judged before they are used."""
+"""The provider's discovery document and keys, validated before use."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,8 +8,8 @@ import msgspec
 from authlib.oidc.discovery import get_well_known_url  # type: ignore[import-untyped]  # it has no types
 
 from agentjobs.settings import is_loopback
-from agentjobs.web.openid.cache import Remembered
-from agentjobs.web.openid.errors import unusable_answer
+from agentjobs.web.openid.cache import CachedDocument
+from agentjobs.web.openid.errors import invalid_response
 from agentjobs.web.openid.exchange import Exchange
 
 PublishedKey = dict[str, Any]
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """Of the discovery document what is used here; defaults are those of the standard."""
+    """The fields of the discovery document that we use, with the standard's defaults."""
 
     issuer: str
     authorization_endpoint: str
@@ -42,8 +42,8 @@ class Provider:
     def __init__(self, issuer: str, exchange: Exchange, clock: Callable[[], int]) -> None:
         self._issuer = issuer
         self._exchange = exchange
-        self._document = Remembered(self._fetch_document, clock)
-        self._keys = Remembered(self._fetch_keys, clock)
+        self._document = CachedDocument(self._fetch_document, clock)
+        self._keys = CachedDocument(self._fetch_keys, clock)
 
     async def document(self) -> Document:
         return await self._document.value()
@@ -51,43 +51,43 @@ class Provider:
     async def keys(self) -> tuple[PublishedKey, ...]:
         return await self._keys.value()
 
-    async def renewed_keys(self) -> tuple[PublishedKey, ...]:
-        return await self._keys.renewed()
+    async def refresh_keys(self) -> tuple[PublishedKey, ...]:
+        return await self._keys.refresh()
 
     async def _fetch_document(self) -> Document:
         url = get_well_known_url(self._issuer, external=True)
-        document = await self._published(url, Document)
-        # A slash at the end is not a part of it where the document is looked for.
+        document = await self._fetch(url, Document)
+        # The discovery address ignores a trailing slash of the issuer.
         if document.issuer.rstrip("/") != self._issuer.rstrip("/"):
-            reason = f"{url} is of the issuer {document.issuer}, not of oidc_issuer {self._issuer}"
-            raise unusable_answer(reason)
+            reason = f"{url} has the issuer {document.issuer}, not oidc_issuer {self._issuer}"
+            raise invalid_response(reason)
         for address in document.addresses:
-            if not _is_usable(address, self._issuer):
-                raise unusable_answer(f"{url} names an address that cannot be used: {address}")
+            if not _is_valid_address(address, self._issuer):
+                raise invalid_response(f"{url} contains an invalid address: {address}")
         return document
 
     async def _fetch_keys(self) -> tuple[PublishedKey, ...]:
         document = await self.document()
-        return (await self._published(document.jwks_uri, _Keys)).keys
+        return (await self._fetch(document.jwks_uri, _Keys)).keys
 
-    async def _published(self, url: str, form: type[T]) -> T:
-        answer = await self._exchange.get(url)
-        if answer.status != 200:
-            raise unusable_answer(f"{url} answered {answer.status}")
-        return answer.read_as(form)
+    async def _fetch(self, url: str, form: type[T]) -> T:
+        response = await self._exchange.get(url)
+        if response.status != 200:
+            raise invalid_response(f"{url} returned {response.status}")
+        return response.decode(form)
 
 
-def _is_usable(address: str, issuer: str) -> bool:
-    """https, or http on this machine if the issuer is there too."""
+def _is_valid_address(address: str, issuer: str) -> bool:
+    """https, or http on this machine if the issuer is, too."""
     if not (address.isascii() and address.isprintable()) or " " in address:
         return False
     try:
         parts = urlsplit(address)
-        is_here = is_loopback(parts.hostname or "")
+        is_local = is_loopback(parts.hostname or "")
     except ValueError:
         return False
     if "@" in parts.netloc or parts.fragment or not parts.hostname:
         return False
     return parts.scheme == "https" or (
-        parts.scheme == "http" and is_here and issuer.startswith("http://")
+        parts.scheme == "http" and is_local and issuer.startswith("http://")
     )

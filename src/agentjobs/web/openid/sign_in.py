@@ -1,6 +1,6 @@
-"""Signing in with the operator's OpenID provider: authorization code flow with PKCE.
+"""Sign-in with the operator's OpenID provider: authorization code flow with PKCE.
 
-Ends with the identity at the provider; knows nothing about roles.
+Returns an identity; knows nothing about roles.
 """
 
 import hmac
@@ -14,7 +14,7 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import Settings
-from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer
+from agentjobs.web.openid.errors import invalid_response, provider_error, sign_in_expired
 from agentjobs.web.openid.exchange import Exchange
 from agentjobs.web.openid.pending import Pending, new_pending, open_pending, seal_pending
 from agentjobs.web.openid.provider import Document, Provider
@@ -22,18 +22,18 @@ from agentjobs.web.openid.tokens import Client, TokenEndpoint
 
 CALLBACK_PATH = "/sign-in/oidc/callback"
 _SCOPE = "openid email profile"
-_MOST_CODE_CHARACTERS = 8_192
+_MAX_CODE_CHARACTERS = 8_192
 
 
 class Started(msgspec.Struct, frozen=True):
-    """Where the browser goes now, and what it must bring back: a cookie for ten minutes."""
+    """The address to redirect the browser to, and a cookie that it must send back."""
 
     url: str
     cookie: str
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """`next` and `invitation` are as `begin` got them."""
+    """`next` and `invitation` are the values passed to `begin`."""
 
     identity: Identity
     next: str
@@ -41,7 +41,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class OpenId:
-    """Made once, with settings that name a provider."""
+    """Requires settings with a provider."""
 
     def __init__(
         self, settings: Settings, keys: SealingKeys, clock: Callable[[], int] = now_ms
@@ -71,7 +71,7 @@ class OpenId:
         _check_state(pending, params)
         document = await self._provider.document()
         _check_issuer(document, params)
-        code = _code_in(params)
+        code = _read_code(params)
         identity = await self._tokens.identity_for(document, code, pending)
         return Finished(identity, pending.next, pending.invitation)
 
@@ -92,31 +92,31 @@ class OpenId:
                 code_challenge_method="S256",
             )
         except ValueError as error:
-            reason = f"its authorization_endpoint cannot be used: {error}"
-            raise unusable_answer(reason) from None
+            reason = f"the authorization_endpoint is not valid: {error}"
+            raise invalid_response(reason) from None
         return url
 
 
 def _check_state(pending: Pending, params: Mapping[str, str]) -> None:
-    """Before anything else: without it, whoever made the link would choose what is shown."""
-    given = params.get("state", "").encode("utf-8", "replace")
-    if not hmac.compare_digest(given, pending.state.encode()):
-        raise begin_again("the state is not that of the cookie")
+    """Checked first: otherwise the author of a link could choose the error message shown."""
+    state = params.get("state", "").encode("utf-8", "replace")
+    if not hmac.compare_digest(state, pending.state.encode()):
+        raise sign_in_expired("the state does not match the cookie")
 
 
 def _check_issuer(document: Document, params: Mapping[str, str]) -> None:
-    """RFC 9207: the answer of another provider must not be taken for one of this."""
+    """RFC 9207: rejects responses of another provider."""
     issuer = params.get("iss")
     if issuer is None and not document.authorization_response_iss_parameter_supported:
         return
     if issuer != document.issuer:
-        raise unusable_answer(f"the callback is of the issuer {issuer}, not of {document.issuer}")
+        raise invalid_response(f"the callback has the issuer {issuer}, not {document.issuer}")
 
 
-def _code_in(params: Mapping[str, str]) -> str:
+def _read_code(params: Mapping[str, str]) -> str:
     if error := params.get("error"):
-        raise refused_by_provider(error, params.get("error_description", ""))
+        raise provider_error(error, params.get("error_description", ""))
     code = params.get("code", "")
-    if not code or len(code) > _MOST_CODE_CHARACTERS or not code.isprintable():
-        raise unusable_answer("the callback has no code that can be used")
+    if not code or len(code) > _MAX_CODE_CHARACTERS or not code.isprintable():
+        raise invalid_response("the callback has no valid code")
     return code

@@ -1,4 +1,4 @@
-"""From the code of a callback to the person: the token endpoint, and userinfo where it must be."""
+"""Exchanges the authorization code for the user's identity, with the userinfo if necessary."""
 
 import base64
 from collections.abc import Callable
@@ -10,23 +10,23 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.organizations.identities import Identity
 from agentjobs.problems import Problem
-from agentjobs.web.openid.errors import begin_again, refused_by_provider, unusable_answer
-from agentjobs.web.openid.exchange import Answer, Exchange
-from agentjobs.web.openid.id_token import Expected, UnknownKey, verified_claims
+from agentjobs.web.openid.errors import invalid_response, provider_error, sign_in_expired
+from agentjobs.web.openid.exchange import Exchange, ProviderResponse
+from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.pending import Pending
 from agentjobs.web.openid.provider import Document, Provider
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """We, as the provider knows us. Without a secret: a public client."""
+    """Our client registration. Without a secret it is a public client."""
 
     id: str
     secret: str
     redirect_uri: str
 
     def __repr__(self) -> str:
-        """Without the secret: this may end up in a log."""
+        """Without the secret, because this may be logged."""
         return f"Client(id={self.id!r})"
 
 
@@ -35,7 +35,7 @@ class _Tokens(msgspec.Struct, frozen=True):
     access_token: str = ""
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _TokenError(msgspec.Struct, frozen=True):
     error: str
     error_description: str = ""
 
@@ -59,7 +59,7 @@ class TokenEndpoint:
             algorithms=document.id_token_signing_alg_values_supported,
             now_seconds=self._clock() // SECOND_MS,
         )
-        claims = await self._verified(tokens.id_token, expected)
+        claims = await self._verify(tokens.id_token, expected)
         userinfo: dict[str, Any] = {}
         if not claims.get("email") and document.userinfo_endpoint and tokens.access_token:
             userinfo = await self._userinfo(document.userinfo_endpoint, tokens.access_token)
@@ -75,47 +75,47 @@ class TokenEndpoint:
             "code_verifier": verifier,
             **credentials,
         }
-        answer = await self._exchange.post(document.token_endpoint, headers, form)
-        if answer.status != 200:
-            raise _refusal_in(answer)
-        return answer.read_as(_Tokens)
+        response = await self._exchange.post(document.token_endpoint, headers, form)
+        if response.status != 200:
+            raise _error_in(response)
+        return response.decode(_Tokens)
 
-    async def _verified(self, id_token: str, expected: Expected) -> dict[str, Any]:
+    async def _verify(self, id_token: str, expected: Expected) -> dict[str, Any]:
         try:
-            return verified_claims(id_token, await self._provider.keys(), expected)
+            return verify_claims(id_token, await self._provider.keys(), expected)
         except UnknownKey:
             pass
-        # Providers change their keys.
+        # The provider may have rotated its keys.
         try:
-            return verified_claims(id_token, await self._provider.renewed_keys(), expected)
+            return verify_claims(id_token, await self._provider.refresh_keys(), expected)
         except UnknownKey:
             reason = "the ID token is signed with a key that the provider does not publish"
-            raise unusable_answer(reason) from None
+            raise invalid_response(reason) from None
 
     async def _userinfo(self, url: str, access_token: str) -> dict[str, Any]:
         if not (access_token.isascii() and access_token.isprintable()):
-            raise unusable_answer("the access token is not printable")
-        answer = await self._exchange.get(url, {"Authorization": f"Bearer {access_token}"})
-        if answer.status != 200:
-            raise unusable_answer(f"{url} answered {answer.status}")
-        return answer.read_as(dict[str, Any])
+            raise invalid_response("the access token is not printable")
+        response = await self._exchange.get(url, {"Authorization": f"Bearer {access_token}"})
+        if response.status != 200:
+            raise invalid_response(f"{url} returned {response.status}")
+        return response.decode(dict[str, Any])
 
 
 def client_authentication(
     client: Client, methods: tuple[str, ...]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Headers and fields of the form that say who asks."""
+    """The headers and form fields that authenticate the client."""
     if not client.secret:
         return {}, {"client_id": client.id}
     if "client_secret_post" in methods and "client_secret_basic" not in methods:
         return {}, {"client_id": client.id, "client_secret": client.secret}
-    # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
+    # RFC 6749, 2.3.1: both are form-encoded before they are joined.
     pair = f"{quote_plus(client.id)}:{quote_plus(client.secret)}"
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {}
 
 
-def _refusal_in(answer: Answer) -> Problem:
-    refusal = answer.read_as(_Refusal)
-    if refusal.error == "invalid_grant":
-        return begin_again(f"the provider refused the code: {refusal.error_description}")
-    return refused_by_provider(refusal.error, refusal.error_description)
+def _error_in(response: ProviderResponse) -> Problem:
+    token_error = response.decode(_TokenError)
+    if token_error.error == "invalid_grant":
+        return sign_in_expired(f"the provider refused the code: {token_error.error_description}")
+    return provider_error(token_error.error, token_error.error_description)

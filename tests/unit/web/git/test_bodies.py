@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from agentjobs.problems import Problem
-from agentjobs.web.git.body import Body, at_most, gunzipped, received_pieces
+from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces
 
 
 async def pieces_of(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -29,7 +29,7 @@ async def joined(pieces: AsyncIterator[bytes]) -> bytes:
 @pytest.mark.parametrize("size", [1, 7, 1_000_000])
 async def test_a_packed_body_is_unpacked_however_it_is_cut(size: int) -> None:
     text = b"want 0123456789\n" * 5_000
-    assert await joined(gunzipped(pieces_of(cut(gzip.compress(text), size)))) == text
+    assert await joined(gunzip(pieces_of(cut(gzip.compress(text), size)))) == text
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def test_a_packed_body_is_unpacked_however_it_is_cut(size: int) -> None:
 )
 async def test_a_damaged_packed_body_is_refused(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
-        await joined(gunzipped(pieces_of(cut(body, 10))))
+        await joined(gunzip(pieces_of(cut(body, 10))))
     assert refused.value.code == "bad_request"
 
 
@@ -54,7 +54,7 @@ async def test_a_bomb_is_stopped_at_the_limit_without_being_held() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(Problem) as refused:
-            async for _ in at_most(1_000_000, gunzipped(pieces_of(cut(bomb, 65_536)))):
+            async for _ in limit_size(1_000_000, gunzip(pieces_of(cut(bomb, 65_536)))):
                 pass
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
@@ -73,7 +73,7 @@ async def test_other_work_goes_on_while_a_bomb_is_unpacked() -> None:
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(other_work())
-    async for _ in gunzipped(pieces_of([bomb])):
+    async for _ in gunzip(pieces_of([bomb])):
         pass
     beside.cancel()
     assert turns > 50
@@ -82,7 +82,7 @@ async def test_other_work_goes_on_while_a_bomb_is_unpacked() -> None:
 async def test_a_body_that_is_only_let_come_is_not_unpacked() -> None:
     packed = gzip.compress(b"\0" * 50_000_000, 9)
     received = pieces_of(cut(packed, 1_000))
-    body = Body(gunzipped(received), received)
+    body = Body(gunzip(received), received)
     first = await anext(body.pieces)
     rest = await joined(body.received)
     assert len(first) <= 64 * 1024
@@ -105,4 +105,4 @@ async def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
         return messages.pop(0)
 
     with pytest.raises(ClientDisconnect):
-        await joined(received_pieces(receive))
+        await joined(receive_pieces(receive))

@@ -12,7 +12,7 @@ from agentjobs.web.git.push_commands import (
     PushOpening,
     RefUpdate,
     pkt_line,
-    refusal_report,
+    rejection_report,
 )
 
 OLD = b"0" * 40
@@ -126,28 +126,28 @@ def test_a_giant_list_of_refs_is_refused_before_it_is_held() -> None:
 
 def test_a_refusal_is_told_in_the_words_of_git() -> None:
     opening = opened(update(rest=CAPABILITIES) + update(b"refs/heads/mine") + b"0000")
-    report = refusal_report(opening, {"refs/heads/main": "not yours"})
+    report = rejection_report(opening, {"refs/heads/main": "not yours"})
     assert report is not None
     assert b"\x01" in report
     assert b"ng refs/heads/main not yours\n" in report
-    assert b"ng refs/heads/mine refused together with the others\n" in report
+    assert b"ng refs/heads/mine rejected together with the other updates\n" in report
     assert report.endswith(b"00000000")
 
 
 def test_a_client_without_a_sideband_gets_the_plain_report() -> None:
     opening = opened(update(rest=b"\x00report-status") + b"0000")
     expected = pkt_line(b"unpack ok\n") + pkt_line(b"ng refs/heads/main no\n") + b"0000"
-    assert refusal_report(opening, {"refs/heads/main": "no"}) == expected
+    assert rejection_report(opening, {"refs/heads/main": "no"}) == expected
 
 
 def test_a_client_that_reads_no_report_gets_none() -> None:
-    assert refusal_report(opened(update() + b"0000"), {"refs/heads/main": "no"}) is None
+    assert rejection_report(opened(update() + b"0000"), {"refs/heads/main": "no"}) is None
 
 
 def test_a_long_report_is_cut_into_lines_a_client_accepts() -> None:
     lines = [update(b"refs/heads/%05d" % number) for number in range(5_000)]
     opening = opened(update(rest=CAPABILITIES) + b"".join(lines) + b"0000")
-    report = refusal_report(opening, {})
+    report = rejection_report(opening, {})
     assert report is not None
     at, unwrapped = 0, b""
     while length := int(report[at : at + 4], 16):

@@ -7,12 +7,12 @@ import pytest
 
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
-from agentjobs.web.openid.cache import FAILURE_KEPT_MS, RENEWED_AFTER_MS, Remembered
-from agentjobs.web.openid.cache import KEPT_MS as REMEMBERED_MS
-from agentjobs.web.openid.errors import refused_by_provider
+from agentjobs.web.openid.cache import FAILURE_MAX_AGE_MS, MIN_REFRESH_INTERVAL_MS, CachedDocument
+from agentjobs.web.openid.cache import MAX_AGE_MS as REMEMBERED_MS
+from agentjobs.web.openid.errors import provider_error
 from agentjobs.web.openid.pending import (
-    KEPT_MS,
-    MOST_COOKIE_CHARACTERS,
+    MAX_AGE_MS,
+    MAX_COOKIE_CHARACTERS,
     new_pending,
     open_pending,
     seal_pending,
@@ -31,14 +31,14 @@ def refused(keys, cookie, issuer=ISSUER, now=NOW) -> None:
     with pytest.raises(Problem) as problem:
         open_pending(keys, cookie, issuer, now)
     assert problem.value.code == "sign_in_failed"
-    assert "Begin it again" in problem.value.message
+    assert "Start again" in problem.value.message
 
 
 def test_what_is_sealed_comes_back_for_ten_minutes(keys):
     pending = new_pending("/jobs?page=2", "inv_token", NOW)
     cookie = seal_pending(keys, pending, ISSUER)
-    assert open_pending(keys, cookie, ISSUER, NOW + KEPT_MS) == pending
-    refused(keys, cookie, now=NOW + KEPT_MS + 1)
+    assert open_pending(keys, cookie, ISSUER, NOW + MAX_AGE_MS) == pending
+    refused(keys, cookie, now=NOW + MAX_AGE_MS + 1)
 
 
 def test_a_cookie_is_of_one_provider_and_of_one_service(keys, tmp_path):
@@ -76,7 +76,7 @@ def test_a_place_that_no_cookie_can_hold_is_forgotten(keys):
         assert new_pending(place, None, NOW).next == "/"
     fullest = new_pending("/" + '"' * 748, '"' * 249, NOW)
     assert len(fullest.next) == 749
-    assert len(seal_pending(keys, fullest, ISSUER)) <= MOST_COOKIE_CHARACTERS
+    assert len(seal_pending(keys, fullest, ISSUER)) <= MAX_COOKIE_CHARACTERS
 
 
 def test_an_invitation_that_cannot_be_one_is_refused():
@@ -99,8 +99,8 @@ def test_a_key_that_cannot_be_used_is_the_operators_matter(tmp_path, caplog):
 
 def test_what_the_provider_says_is_cut_and_printable(caplog):
     with caplog.at_level(logging.WARNING):
-        problem = refused_by_provider("a\x1b[31m\u202e" + "b" * 9_999, "c\n" * 9_999)
-    assert problem.message.startswith("The sign-in provider refused: a?[31m?bbb")
+        problem = provider_error("a\x1b[31m\u202e" + "b" * 9_999, "c\n" * 9_999)
+    assert problem.message.startswith("The sign-in provider returned an error: a?[31m?bbb")
     assert len(problem.message) < 350
     assert "\n" not in caplog.messages[0]
     assert len(caplog.messages[0]) < 250
@@ -123,7 +123,7 @@ class Source:
 
 async def test_what_was_fetched_is_kept_for_an_hour():
     source = Source()
-    remembered = Remembered(source.fetch, lambda: source.now)
+    remembered = CachedDocument(source.fetch, lambda: source.now)
     assert [await remembered.value(), await remembered.value()] == [1, 1]
     source.now += REMEMBERED_MS - 1
     assert await remembered.value() == 1
@@ -135,16 +135,16 @@ async def test_what_was_fetched_is_kept_for_an_hour():
 
 async def test_it_is_renewed_at_most_once_a_minute():
     source = Source()
-    remembered = Remembered(source.fetch, lambda: source.now)
+    remembered = CachedDocument(source.fetch, lambda: source.now)
     assert await remembered.value() == 1
-    assert [await remembered.renewed(), await remembered.renewed()] == [2, 2]
-    source.now += RENEWED_AFTER_MS
-    assert [await remembered.renewed(), await remembered.value()] == [3, 3]
+    assert [await remembered.refresh(), await remembered.refresh()] == [2, 2]
+    source.now += MIN_REFRESH_INTERVAL_MS
+    assert [await remembered.refresh(), await remembered.value()] == [3, 3]
 
 
 async def test_a_failure_is_remembered_for_a_moment_only():
     source = Source()
-    remembered = Remembered(source.fetch, lambda: source.now)
+    remembered = CachedDocument(source.fetch, lambda: source.now)
     source.is_down = True
     for _ in range(3):
         with pytest.raises(Problem) as problem:
@@ -155,5 +155,5 @@ async def test_a_failure_is_remembered_for_a_moment_only():
         )
     assert source.asked == 1
     source.is_down = False
-    source.now += FAILURE_KEPT_MS
+    source.now += FAILURE_MAX_AGE_MS
     assert await remembered.value() == 2

@@ -10,7 +10,7 @@ from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
 from agentjobs.problems import Problem
-from agentjobs.web.openid.id_token import Expected, UnknownKey, verified_claims
+from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.tokens import Client, client_authentication
 
@@ -48,13 +48,13 @@ def with_rsa():
 
 def refused(token: str, keys=PUBLISHED, expected=EXPECTED) -> None:
     with pytest.raises(Problem) as problem:
-        verified_claims(token, keys, expected)
+        verify_claims(token, keys, expected)
     assert problem.value.code == "sign_in_failed"
 
 
 def test_a_good_token_is_believed():
-    assert verified_claims(signed(), PUBLISHED, EXPECTED) == CLAIMS
-    assert verified_claims(signed(rsa(), "RS256", "rsa"), with_rsa(), EXPECTED) == CLAIMS
+    assert verify_claims(signed(), PUBLISHED, EXPECTED) == CLAIMS
+    assert verify_claims(signed(rsa(), "RS256", "rsa"), with_rsa(), EXPECTED) == CLAIMS
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_a_token_that_leaves_something_out_is_refused(claim):
 
 
 def test_clocks_may_differ_a_little():
-    verified_claims(signed(exp=NOW - 59, iat=NOW + 59), PUBLISHED, EXPECTED)
+    verify_claims(signed(exp=NOW - 59, iat=NOW + 59), PUBLISHED, EXPECTED)
 
 
 def test_a_token_for_several_is_ours_if_it_says_so():
-    verified_claims(signed(aud=["us", "others"], azp="us"), PUBLISHED, EXPECTED)
+    verify_claims(signed(aud=["us", "others"], azp="us"), PUBLISHED, EXPECTED)
 
 
 @pytest.mark.filterwarnings("ignore:JWS algorithm")
@@ -161,11 +161,11 @@ def test_a_changed_token_is_refused():
 )
 def test_a_key_that_is_not_published_may_be_published_by_now(kid, keys):
     with pytest.raises(UnknownKey):
-        verified_claims(signed(kid=kid), keys, EXPECTED)
+        verify_claims(signed(kid=kid), keys, EXPECTED)
 
 
 def test_without_a_key_id_the_only_key_of_its_kind_counts():
-    verified_claims(signed(kid=None), PUBLISHED, EXPECTED)
+    verify_claims(signed(kid=None), PUBLISHED, EXPECTED)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_broken_key_is_refused(key):
 
 
 def test_a_broken_key_beside_a_good_one_does_not_matter():
-    verified_claims(signed(), ({"kty": "EC"}, {}, {"kid": ["ec"]}, *PUBLISHED), EXPECTED)
+    verify_claims(signed(), ({"kty": "EC"}, {}, {"kid": ["ec"]}, *PUBLISHED), EXPECTED)
 
 
 def _b64(data: str | bytes) -> str:
