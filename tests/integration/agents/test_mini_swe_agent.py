@@ -80,5 +80,5 @@ async def test_a_request_that_the_model_refuses_fails_it(db: Database, tmp_path:
     async with room(db, models=("other",)) as place:
         driven = await drive(mini(), place.gateway, tmp_path)
     assert driven.failure is not None
-    assert "may not use the model priced" in driven.failure
+    assert "must not use the model priced" in driven.failure
     assert driven.changed() == []
