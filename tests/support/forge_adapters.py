@@ -94,7 +94,7 @@ class Bench:
 
 
 class BenchClock:
-    """A clock that waiting moves on, so that nobody waits."""
+    """A clock that sleeping advances, so that no test waits."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -107,13 +107,13 @@ class BenchClock:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        # Whoever else waits for the same moment gets their turn.
+        # Let other waiters run.
         await asyncio.sleep(0)
 
 
 @dataclass
 class PlatformBench(Bench):
-    """`platform` is patient for an hour, in which no time passes."""
+    """`platform` has a retry budget of an hour, in which no time passes."""
 
     kind: str = ""
     server: ContractServer = field(kw_only=True)

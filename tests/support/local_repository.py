@@ -1,4 +1,4 @@
-"""A small world for tests of the platform `local`: a real repository, connected, with branches."""
+"""A connected repository of the platform `local` with branches, on real git."""
 
 import asyncio
 import os
@@ -38,12 +38,12 @@ _ENVIRONMENT = {
 
 
 async def holds_credential(tx: Transaction, repo_id: str, branch: str, credential: str) -> bool:
-    """Stands for the jobs, of which this platform knows nothing."""
+    """Replaces the check of a job's credential."""
     return credential == CREDENTIAL
 
 
 def git_output(*arguments: str, cwd: Path) -> str:
-    """A developer's own git, to its end."""
+    """Run git as a developer and return its output."""
     done = subprocess.run(
         ["git", *arguments], cwd=cwd, env=_ENVIRONMENT, capture_output=True, check=True
     )
@@ -59,7 +59,7 @@ class GitResult:
 async def run_git_command(
     *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> GitResult:
-    """The same beside the event loop, which may be serving what it talks to."""
+    """Run git without blocking the event loop, which may serve its requests."""
     process = await asyncio.create_subprocess_exec(
         "git",
         *arguments,

@@ -1,4 +1,4 @@
-"""The authority that all contract servers of a test process have their certificates from."""
+"""The CA that issues the certificates of all contract servers of a test process."""
 
 import ssl
 from functools import lru_cache
@@ -8,7 +8,7 @@ import trustme
 
 
 def authorities(place: Path) -> Path:
-    """A file with the authority of all contract servers of this process."""
+    """A file with the CA certificate."""
     place.mkdir(parents=True, exist_ok=True)
     file = place / "authorities.pem"
     _authority().cert_pem.write_to_path(str(file))

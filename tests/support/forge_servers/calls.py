@@ -1,15 +1,15 @@
-"""A request to a contract server that keeps to the description, and what may be answered."""
+"""Valid requests to a contract server, and its responses."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-NOTHING: Any = object()
+NO_BODY: Any = object()
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request that keeps to the description. `name` is "GET /repos/{owner}/{repo}"."""
+    """A request that matches the description. `name` is "GET /repos/{owner}/{repo}"."""
 
     name: str
     values: Mapping[str, str]
@@ -19,22 +19,22 @@ class Call:
     path: str = ""
 
     def page(self, usual: int = 30, most: int = 100, size: str = "per_page") -> tuple[int, int]:
-        """Which page is asked for, counted from 1, and how much stands on it."""
+        """The requested page, counted from 1, and its length."""
         per_page = min(int(self.query.get(size, usual)), most)
         return int(self.query.get("page", 1)), per_page
 
 
 @dataclass(frozen=True)
-class Answer:
-    """`content` NOTHING: no body at all."""
+class Response:
+    """`content` is NO_BODY for a response without a body."""
 
-    content: Any = NOTHING
+    content: Any = NO_BODY
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Refusal(Exception):
-    """An answer of the platform's error shape; `more` are further fields of it."""
+    """An error response in the platform's format; `more` are additional fields."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Refusal(Exception):
         self.more = more
 
 
-Handler = Callable[[Any, Call], Awaitable[Answer]]
+Handler = Callable[[Any, Call], Awaitable[Response]]
 
 
-def answers(name: str) -> Callable[[Handler], Handler]:
-    """Marks the method of a server that answers the operation, such as "GET /user"."""
+def handles(name: str) -> Callable[[Handler], Handler]:
+    """Marks the method of a server that handles an operation such as "GET /user"."""
 
     def mark(handler: Handler) -> Handler:
         handler.__dict__.setdefault("operations", []).append(name)
@@ -64,7 +64,7 @@ def answers(name: str) -> Callable[[Handler], Handler]:
     return mark
 
 
-def handlers_of(kind: type) -> dict[str, Handler]:
+def find_handlers(kind: type) -> dict[str, Handler]:
     found: dict[str, Handler] = {}
     for owner in reversed(kind.__mro__):
         for handler in vars(owner).values():

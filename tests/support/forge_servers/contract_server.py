@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tests.support.forge_servers.authority import authorities, tls
-from tests.support.forge_servers.calls import NOTHING, Call, Refusal, handlers_of
+from tests.support.forge_servers.calls import NO_BODY, Call, Refusal, find_handlers
 from tests.support.forge_servers.description import Description, Match
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.git_remote import GitRemote
@@ -38,7 +38,7 @@ class ContractServer:
     """
 
     platform: ClassVar[str]
-    # Before every path of the description, such as "/api/v4".
+    # The prefix of every path of the description, such as "/api/v4".
     api_path: ClassVar[str] = ""
     account: ClassVar[str] = "agentjobs-bot"
 
@@ -56,20 +56,20 @@ class ContractServer:
         self.violations: list[str] = []
         self.git_requests: list[str] = []
         self._faults: list[Fault] = []
-        self._handlers = handlers_of(type(self))
+        self._handlers = find_handlers(type(self))
 
-    # What a platform says of itself
+    # Defined by each platform
 
     def error(self, refusal: Refusal) -> Any:
-        """The body of an error, in the platform's shape."""
+        """The body of an error in the platform's format."""
         return {"message": str(refusal), **refusal.more}
 
     def header_faults(self, headers: Mapping[str, str]) -> list[str]:
-        """What the platform wants of every request's headers."""
+        """Checks the headers that the platform requires."""
         return [] if headers.get("User-Agent") else ["the header User-Agent is missing"]
 
     def usual_headers(self) -> Mapping[str, str]:
-        """On every answer: the rate limit."""
+        """Headers of every response: the rate limit."""
         return {}
 
     def described_path(self, path: str) -> str:
@@ -84,15 +84,15 @@ class ContractServer:
         """What basic authentication allows there; None: the credential is not accepted."""
         raise NotImplementedError
 
-    # What tests use
+    # Used by tests
 
     @property
     def url(self) -> str:
-        """Where people reach the platform."""
+        """The platform's web address."""
         return f"https://127.0.0.1:{self.port}"
 
     def next(self, fault: Fault) -> None:
-        """To be done to the next request that fits; several are done in their order."""
+        """Apply faults to the next matching requests, in order."""
         self._faults.append(fault)
 
     def well(self) -> None:
@@ -101,7 +101,7 @@ class ContractServer:
     def add_repository(
         self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: object
     ) -> RepositoryRow:
-        """With a real git repository; without files only the row is made."""
+        """Add a repository with a real git repository; without files only the row."""
         repository = self.state.add_repository(full_name, **fields)
         if files is not None:
             self.git.create(repository, files)
@@ -110,12 +110,12 @@ class ContractServer:
     def calls_of(self, name: str) -> list[Call]:
         return [call for call in self.calls if call.name == name]
 
-    # What the platforms' servers use
+    # Used by subclasses
 
     def paged(
         self, call: Call, rows: list[Any], usual: int = 30, most: int = 100, size: str = "per_page"
     ) -> tuple[list[Any], dict[str, str]]:
-        """One page of the rows, and the header Link that leads to the others."""
+        """One page of the rows, and the Link header for the others."""
         page, per_page = call.page(usual, most, size)
         here = rows[(page - 1) * per_page : page * per_page]
         last = max(1, -(-len(rows) // per_page))
@@ -170,7 +170,7 @@ class ContractServer:
             answer = await handler(self, call)
         except Refusal as refusal:
             return self._respond(self.error(refusal), refusal.status, refusal.headers)
-        if answer.status < 300 and answer.content is not NOTHING:
+        if answer.status < 300 and answer.content is not NO_BODY:
             for fault in match.operation.answer_faults(answer.content):
                 self.violations.append(f"{name}: {fault}")
         return self._respond(answer.content, answer.status, answer.headers)
@@ -179,7 +179,7 @@ class ContractServer:
         self, content: Any, status: int, headers: Mapping[str, str] | None = None
     ) -> web.Response:
         sent = {**self.usual_headers(), **(headers or {})}
-        if content is NOTHING:
+        if content is NO_BODY:
             return web.Response(status=status, headers=sent)
         return web.json_response(content, status=status, headers=sent)
 
@@ -253,7 +253,7 @@ class ContractServer:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Self]:
-        """Fails at its end if anything broke the description."""
+        """Fails at the end if a request or response violated the description."""
         server = web.Server(self.handle)
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tests.support.forge_servers.schema import Resolve, Schema, as_it_is, faults, text_fault
+from tests.support.forge_servers.schema import Resolve, Schema, faults, identity, text_fault
 
 DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
@@ -35,7 +35,7 @@ class Operation:
     body: Schema | None = None
     needs_body: bool = False
     answer: Schema | None = None
-    resolve: Resolve = as_it_is
+    resolve: Resolve = identity
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class Description:
     def read(cls, name: str) -> "Description":
         """From `descriptions/<name>.json`: {"about": …, "operations": […]}."""
         told = json.loads((DESCRIPTIONS / f"{name}.json").read_text())
-        return cls(from_facts(told["operations"]))
+        return cls(parse_operations(told["operations"]))
 
     def match(self, method: str, raw_path: str) -> Match | None:
         """`raw_path` as it was sent: a slash within a name is %2F."""
@@ -96,7 +96,7 @@ class Description:
         return None
 
 
-def from_facts(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operation]:
+def parse_operations(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operation]:
     for told in operations:
         query = {name: _schema(one) for name, one in told.get("query", {}).items()}
         body = _object(told["body"]) if "body" in told else None

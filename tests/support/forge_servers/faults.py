@@ -1,4 +1,4 @@
-"""What a contract server does wrong on order."""
+"""Faults that a test orders from a contract server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ done
 
 
 class GitRemote:
-    """Repositories lie under `root` by their identifiers: a rename moves nothing."""
+    """Repositories are stored under `root` by their IDs, so a rename moves nothing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -64,7 +64,7 @@ class GitRemote:
         file.write_text(f"{commit}\n")
 
     def head(self, repository: RepositoryRow, branch: str) -> str | None:
-        """Whether a branch is there, and where it stands."""
+        """The head of a branch, if it exists."""
         try:
             file = self.directory(repository) / "refs" / "heads" / branch
             return file.read_text().strip()

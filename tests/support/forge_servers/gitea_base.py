@@ -1,4 +1,4 @@
-"""What Gitea's contract server stands on: a token's scopes, who may do what, and its rows."""
+"""The base of Gitea's contract server: a token's scopes, who may do what, and its rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ class GiteaBase(ContractServer):
         self.is_racing = False
         self._label_ids: dict[tuple[str, str], int] = {}
 
-    # The hooks of the frame
+    # Hooks of ContractServer
 
     def error(self, refusal: Refusal) -> Any:
         return {"message": str(refusal), "url": f"{self.own_address}/api/swagger"}
@@ -69,7 +69,7 @@ class GiteaBase(ContractServer):
         """Only who administers a repository may ask what others may do there."""
         return super().add_repository(full_name, files, **{"own_role": "admin", **fields})
 
-    # What answers are made of
+    # Parts of responses
 
     def listed(self, call: Call, rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
         """The links lead to where Gitea believes to be."""

@@ -1,4 +1,4 @@
-"""What Gitea shows of users, repositories, pull requests and comments: documented fields only."""
+"""Gitea's responses for users, repositories, pull requests and comments: documented fields only."""
 
 import re
 from typing import Any

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.forge_servers import github_responses as shapes
-from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
+from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github_base import INSTALLATION, ISSUE, PULL, REPO, GitHubBase
 from tests.support.forge_servers.state import PullRow, RepositoryRow
@@ -27,21 +27,21 @@ class GitHubServer(GitHubBase):
 
     # Who is asking
 
-    @answers("GET /user")
-    async def own_user(self, _: Call) -> Answer:
-        return Answer(shapes.user(self.url, self.state.user(self.state.account)))
+    @handles("GET /user")
+    async def own_user(self, _: Call) -> Response:
+        return Response(shapes.user(self.url, self.state.user(self.state.account)))
 
-    @answers("GET /app")
-    async def own_app(self, _: Call) -> Answer:
+    @handles("GET /app")
+    async def own_app(self, _: Call) -> Response:
         app = self.app
         told = {"id": app.id, "slug": app.slug, "name": "Agent Jobs", "events": ["push"]}
-        return Answer({**told, "permissions": app.permissions, "html_url": f"{self.url}/apps"})
+        return Response({**told, "permissions": app.permissions, "html_url": f"{self.url}/apps"})
 
-    @answers(f"GET {INSTALLATION}")
-    async def installation(self, call: Call) -> Answer:
+    @handles(f"GET {INSTALLATION}")
+    async def installation(self, call: Call) -> Response:
         self._installation(call)
         app = self.app
-        return Answer(
+        return Response(
             {
                 "id": app.installation_id,
                 "app_id": app.id,
@@ -54,8 +54,8 @@ class GitHubServer(GitHubBase):
             }
         )
 
-    @answers(f"POST {INSTALLATION}/access_tokens")
-    async def new_token(self, call: Call) -> Answer:
+    @handles(f"POST {INSTALLATION}/access_tokens")
+    async def new_token(self, call: Call) -> Response:
         self._installation(call)
         known = self.state.repositories
         if self.app.is_suspended:
@@ -64,7 +64,7 @@ class GitHubServer(GitHubBase):
         ends = datetime.fromtimestamp(token.expires_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         told = {"token": token.value, "expires_at": ends, "permissions": token.permissions}
         selection = "all" if token.repositories is None else "selected"
-        return Answer({**told, "repository_selection": selection}, 201)
+        return Response({**told, "repository_selection": selection}, 201)
 
     def _by_ids(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Names in it are without their owner, which the installation has."""
@@ -79,33 +79,33 @@ class GitHubServer(GitHubBase):
 
     # Repositories
 
-    @answers("GET /user/repos")
-    async def own_repositories(self, call: Call) -> Answer:
+    @handles("GET /user/repos")
+    async def own_repositories(self, call: Call) -> Response:
         return self._listed(call, list(self.state.repositories.values()), bare=True)
 
-    @answers("GET /installation/repositories")
-    async def reached_repositories(self, call: Call) -> Answer:
+    @handles("GET /installation/repositories")
+    async def reached_repositories(self, call: Call) -> Response:
         token = self.app_token(call)
         rows = self.state.repositories.values()
         seen = [row for row in rows if token is not None and self.app.sees(token, row.id)]
         return self._listed(call, seen, bare=False)
 
-    def _listed(self, call: Call, rows: list[RepositoryRow], *, bare: bool) -> Answer:
+    def _listed(self, call: Call, rows: list[RepositoryRow], *, bare: bool) -> Response:
         here, headers = self.paged(call, rows)
         shown = [self.shown(call, row) for row in here]
         content = shown if bare else {"total_count": len(rows), "repositories": shown}
-        return Answer(content, headers=headers)
+        return Response(content, headers=headers)
 
-    @answers("GET /repositories/{repository_id}")
-    async def unknown_repository(self, _: Call) -> Answer:
+    @handles("GET /repositories/{repository_id}")
+    async def unknown_repository(self, _: Call) -> Response:
         raise Refusal(404, "Not Found")
 
-    @answers(f"GET {REPO}")
-    async def one_repository(self, call: Call) -> Answer:
-        return Answer(self.shown(call, self.repository(call)))
+    @handles(f"GET {REPO}")
+    async def one_repository(self, call: Call) -> Response:
+        return Response(self.shown(call, self.repository(call)))
 
-    @answers(f"GET {REPO}/collaborators/{{username}}/permission")
-    async def permission(self, call: Call) -> Answer:
+    @handles(f"GET {REPO}/collaborators/{{username}}/permission")
+    async def permission(self, call: Call) -> Response:
         repository = self.repository(call)
         login = call.values["username"]
         if login not in self.state.users:
@@ -113,28 +113,28 @@ class GitHubServer(GitHubBase):
         role = repository.roles.get(login, "none" if repository.is_private else "read")
         legacy = shapes.LEGACY[role]
         shown = shapes.user(self.url, self.state.users[login])
-        return Answer({"permission": legacy, "role_name": role, "user": shown})
+        return Response({"permission": legacy, "role_name": role, "user": shown})
 
-    @answers(f"GET {REPO}/branches/{{branch}}")
-    async def branch(self, call: Call) -> Answer:
+    @handles(f"GET {REPO}/branches/{{branch}}")
+    async def branch(self, call: Call) -> Response:
         name = call.values["branch"]
         commit = self.git.head(self.repository(call), name)
         if commit is None:
             raise Refusal(404, "Branch not found")
-        return Answer({"name": name, "commit": {"sha": commit}, "protected": False})
+        return Response({"name": name, "commit": {"sha": commit}, "protected": False})
 
     # Pull requests
 
-    @answers(f"GET {REPO}/pulls")
-    async def pulls(self, call: Call) -> Answer:
+    @handles(f"GET {REPO}/pulls")
+    async def pulls(self, call: Call) -> Response:
         repository = self.repository(call)
-        rows = [row for row in repository.pulls.values() if _is_asked_for(call, repository, row)]
+        rows = [row for row in repository.pulls.values() if _matches_head(call, repository, row)]
         is_rising = call.query.get("direction", "desc") == "asc"
         here, headers = self.paged(call, rows if is_rising else rows[::-1])
-        return Answer([self.pull_shown(repository, row) for row in here], headers=headers)
+        return Response([self.pull_shown(repository, row) for row in here], headers=headers)
 
-    @answers(f"POST {REPO}/pulls")
-    async def new_pull(self, call: Call) -> Answer:
+    @handles(f"POST {REPO}/pulls")
+    async def new_pull(self, call: Call) -> Response:
         repository = self.writable(call)
         owner, _, branch = call.body["head"].rpartition(":")
         if (owner or repository.owner) != repository.owner or not self.has_branch(
@@ -161,25 +161,25 @@ class GitHubServer(GitHubBase):
             is_draft=call.body.get("draft", False),
             author=self.login(call),
         )
-        return Answer(shapes.whole_pull(self.pull_shown(repository, row), row), 201)
+        return Response(shapes.full_pull(self.pull_shown(repository, row), row), 201)
 
-    @answers(f"GET {PULL}")
-    async def one_pull(self, call: Call) -> Answer:
+    @handles(f"GET {PULL}")
+    async def one_pull(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.pull(repository, call)
-        return Answer(shapes.whole_pull(self.pull_shown(repository, row), row))
+        return Response(shapes.full_pull(self.pull_shown(repository, row), row))
 
-    @answers(f"PATCH {PULL}")
-    async def change_pull(self, call: Call) -> Answer:
+    @handles(f"PATCH {PULL}")
+    async def change_pull(self, call: Call) -> Response:
         repository = self.writable(call)
         row = self.pull(repository, call)
         row.title = call.body.get("title", row.title)
         row.text = call.body.get("body", row.text)
         row.state = call.body.get("state", row.state)
-        return Answer(shapes.whole_pull(self.pull_shown(repository, row), row))
+        return Response(shapes.full_pull(self.pull_shown(repository, row), row))
 
-    @answers(f"POST {PULL}/requested_reviewers")
-    async def request_reviews(self, call: Call) -> Answer:
+    @handles(f"POST {PULL}/requested_reviewers")
+    async def request_reviews(self, call: Call) -> Response:
         repository = self.writable(call)
         row = self.pull(repository, call)
         people = call.body.get("reviewers", [])
@@ -194,10 +194,10 @@ class GitHubServer(GitHubBase):
             raise Refusal(422, f"{words} {repository.full_name} repository.")
         row.reviewers += people
         row.team_reviewers += teams
-        return Answer(self.pull_shown(repository, row), 201)
+        return Response(self.pull_shown(repository, row), 201)
 
-    @answers(f"GET {PULL}/reviews")
-    async def reviews(self, call: Call) -> Answer:
+    @handles(f"GET {PULL}/reviews")
+    async def reviews(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.pull(repository, call)
         own = self.login(call)
@@ -207,10 +207,10 @@ class GitHubServer(GitHubBase):
             shapes.review(self.url, repository, row.number, one, self.state.user(one.author))
             for one in here
         ]
-        return Answer(shown, headers=headers)
+        return Response(shown, headers=headers)
 
-    @answers(f"GET {PULL}/comments")
-    async def line_comments(self, call: Call) -> Answer:
+    @handles(f"GET {PULL}/comments")
+    async def line_comments(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.pull(repository, call)
         is_falling = "sort" in call.query and call.query.get("direction") == "desc"
@@ -219,19 +219,19 @@ class GitHubServer(GitHubBase):
             shapes.line_comment(self.url, repository, row, one, self.state.user(one.author))
             for one in here
         ]
-        return Answer(shown, headers=headers)
+        return Response(shown, headers=headers)
 
     # Issues, which pull requests are too
 
-    @answers(f"GET {ISSUE}")
-    async def one_issue(self, call: Call) -> Answer:
+    @handles(f"GET {ISSUE}")
+    async def one_issue(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.issue(repository, call)
         author = self.state.user(row.author)
-        return Answer(shapes.issue(self.url, repository, row, author))
+        return Response(shapes.issue(self.url, repository, row, author))
 
-    @answers(f"GET {ISSUE}/comments")
-    async def comments(self, call: Call) -> Answer:
+    @handles(f"GET {ISSUE}/comments")
+    async def comments(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.issue(repository, call)
         here, headers = self.paged(call, row.comments)
@@ -239,18 +239,18 @@ class GitHubServer(GitHubBase):
             shapes.comment(self.url, repository, row.number, one, self.state.user(one.author))
             for one in here
         ]
-        return Answer(shown, headers=headers)
+        return Response(shown, headers=headers)
 
-    @answers(f"POST {ISSUE}/comments")
-    async def new_comment(self, call: Call) -> Answer:
+    @handles(f"POST {ISSUE}/comments")
+    async def new_comment(self, call: Call) -> Response:
         repository = self.writable(call, by_readers=True)
         row = self.issue(repository, call)
         comment = self.state.add_comment(row, self.login(call), call.body["body"])
         author = self.state.user(comment.author)
-        return Answer(shapes.comment(self.url, repository, row.number, comment, author), 201)
+        return Response(shapes.comment(self.url, repository, row.number, comment, author), 201)
 
-    @answers(f"POST {ISSUE}/labels")
-    async def add_labels(self, call: Call) -> Answer:
+    @handles(f"POST {ISSUE}/labels")
+    async def add_labels(self, call: Call) -> Response:
         repository = self.writable(call)
         row = self.issue(repository, call)
         for name in call.body["labels"]:
@@ -259,10 +259,10 @@ class GitHubServer(GitHubBase):
             # GitHub makes a label that is not there.
             repository.labels += [] if name in repository.labels else [name]
             row.labels += [] if name in row.labels else [name]
-        return Answer([{"id": 1, "name": name, "color": "ededed"} for name in row.labels])
+        return Response([{"id": 1, "name": name, "color": "ededed"} for name in row.labels])
 
 
-def _is_asked_for(call: Call, repository: RepositoryRow, row: PullRow) -> bool:
+def _matches_head(call: Call, repository: RepositoryRow, row: PullRow) -> bool:
     state = "closed" if row.is_merged else row.state
     if call.query.get("state", "open") not in (state, "all"):
         return False

@@ -1,4 +1,4 @@
-"""What GitHub's contract server stands on: its description, who may do what, and its rows.
+"""The base of GitHub's contract server: its description, who may do what, and its rows.
 
 The description comes from npm (`@octokit/openapi`, generated from what GitHub publishes).
 """
@@ -13,7 +13,7 @@ from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers import openapi
 from tests.support.forge_servers.calls import Call, Refusal
 from tests.support.forge_servers.contract_server import ContractServer
-from tests.support.forge_servers.description import Description, from_facts
+from tests.support.forge_servers.description import Description, parse_operations
 from tests.support.forge_servers.github_app import App, InstallationToken
 from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 from tests.support.paths import PROJECT
@@ -52,8 +52,8 @@ _BY_ID = re.compile(r"/repositories/(\d+)(/.*)?")
 @lru_cache(maxsize=1)
 def description() -> Description:
     names = [*_NEEDS, *_BY_APP, *_BY_PEOPLE]
-    described = openapi.operations(openapi.part_of(DOCUMENT, names), names)
-    return Description([*described, *from_facts(_UNDESCRIBED)])
+    described = openapi.operations(openapi.extract_operations(DOCUMENT, names), names)
+    return Description([*described, *parse_operations(_UNDESCRIBED)])
 
 
 class GitHubBase(ContractServer):
@@ -70,7 +70,7 @@ class GitHubBase(ContractServer):
         self.scopes: str | None = "repo"
         self.state.add_user(f"{self.app.slug}[bot]", is_bot=True)
 
-    # The hooks of the frame
+    # Hooks of ContractServer
 
     def error(self, refusal: Refusal) -> Any:
         page = "https://docs.github.com/rest"
@@ -130,7 +130,7 @@ class GitHubBase(ContractServer):
             return "none"
         return "write" if token.allows("contents", "write") else "read"
 
-    # What answers are made of
+    # Parts of responses
 
     def repository(self, call: Call) -> RepositoryRow:
         full_name = f"{call.values['owner']}/{call.values['repo']}"

@@ -1,4 +1,4 @@
-"""What GitHub shows of users, repositories, pull requests and comments: documented fields only."""
+"""GitHub's responses for users, repositories, pull requests and comments: documented fields."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def repository(url: str, row: RepositoryRow, owner: User, role: Role) -> dict[st
 
 
 def pull(url: str, repo: RepositoryRow, row: PullRow, commit: str, author: User) -> dict[str, Any]:
-    """As it stands in lists."""
+    """As listed."""
     owner = {"login": repo.owner, "id": repo.id + 1, "type": "Organization"}
     whose = row.fork_owner or repo.owner
     head_id = repo.id + 1_000_000 if row.fork_owner else repo.id
@@ -102,8 +102,8 @@ def pull(url: str, repo: RepositoryRow, row: PullRow, commit: str, author: User)
     }
 
 
-def whole_pull(shown: dict[str, Any], row: PullRow) -> dict[str, Any]:
-    """As it stands alone."""
+def full_pull(shown: dict[str, Any], row: PullRow) -> dict[str, Any]:
+    """As returned for a single pull request."""
     more = {"merged": row.is_merged, "comments": len(row.comments), "commits": 1}
     return {**shown, **more}
 

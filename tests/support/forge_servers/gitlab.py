@@ -3,7 +3,7 @@
 from urllib.parse import urlencode
 
 from tests.support.forge_servers import gitlab_responses as shapes
-from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
+from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.gitlab_base import GitLabBase
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow
 
@@ -14,30 +14,30 @@ _ISSUE = f"{_PROJECT}/issues/{{issue_iid}}"
 
 
 class GitLabServer(GitLabBase):
-    """What tests may change of it: see the ground."""
+    """See the base for what tests can change."""
 
     # Who is asking, and who is asked for
 
-    @answers("GET /user")
-    async def own_user(self, _: Call) -> Answer:
+    @handles("GET /user")
+    async def own_user(self, _: Call) -> Response:
         row = self.state.user(self.state.account)
-        return Answer({**shapes.user(self.url, row), "bot": row.is_bot})
+        return Response({**shapes.user(self.url, row), "bot": row.is_bot})
 
-    @answers("GET /personal_access_tokens/self")
-    async def own_token(self, _: Call) -> Answer:
+    @handles("GET /personal_access_tokens/self")
+    async def own_token(self, _: Call) -> Response:
         if self.scopes is None:
             raise Refusal(404, "404 Not Found")
         told = {"id": 7, "name": "agent jobs", "revoked": False, "active": True}
-        return Answer({**told, "scopes": self.scopes, "expires_at": None})
+        return Response({**told, "scopes": self.scopes, "expires_at": None})
 
-    @answers("GET /users")
-    async def users(self, call: Call) -> Answer:
+    @handles("GET /users")
+    async def users(self, call: Call) -> Response:
         wanted = call.query["username"].casefold()
         found = [row for row in self.state.users.values() if row.login.casefold() == wanted]
-        return Answer([shapes.user(self.url, row) for row in found])
+        return Response([shapes.user(self.url, row) for row in found])
 
-    @answers(f"GET {_PROJECT}/members/all/{{user_id}}")
-    async def member(self, call: Call) -> Answer:
+    @handles(f"GET {_PROJECT}/members/all/{{user_id}}")
+    async def member(self, call: Call) -> Response:
         repository = self.project(call)
         row = self.state.user_by_id(int(call.values["user_id"]))
         if row is None:
@@ -46,12 +46,12 @@ class GitLabServer(GitLabBase):
         role = repository.own_role if is_own else repository.roles.get(row.login, "none")
         if role == "none":
             raise Refusal(404, "404 Not found")
-        return Answer(shapes.member(self.url, row, shapes.LEVELS[role]))
+        return Response(shapes.member(self.url, row, shapes.LEVELS[role]))
 
     # Projects
 
-    @answers("GET /projects")
-    async def projects(self, call: Call) -> Answer:
+    @handles("GET /projects")
+    async def projects(self, call: Call) -> Response:
         least = int(call.query.get("min_access_level", 0))
         after = int(call.query.get("id_after", 0))
         rows = sorted(self.state.repositories.values(), key=lambda row: row.id)
@@ -60,7 +60,7 @@ class GitLabServer(GitLabBase):
         ]
         if call.query.get("pagination") != "keyset":
             here, headers = self.paged(call, seen, 20)
-            return Answer([self.project_shown(row) for row in here], headers=headers)
+            return Response([self.project_shown(row) for row in here], headers=headers)
         if call.query.get("order_by") != "id":
             words = "Keyset pagination is not yet available for this type of request"
             raise Refusal(405, words, error=words)
@@ -69,16 +69,16 @@ class GitLabServer(GitLabBase):
         if len(seen) > size:
             query = urlencode({**call.query, "id_after": seen[size - 1].id})
             headers = {"Link": f'<{self.url}{call.path}?{query}>; rel="next"'}
-        return Answer([self.project_shown(row) for row in seen[:size]], headers=headers)
+        return Response([self.project_shown(row) for row in seen[:size]], headers=headers)
 
-    @answers(f"GET {_PROJECT}")
-    async def one_project(self, call: Call) -> Answer:
-        return Answer(self.project_shown(self.project(call)))
+    @handles(f"GET {_PROJECT}")
+    async def one_project(self, call: Call) -> Response:
+        return Response(self.project_shown(self.project(call)))
 
     # Merge requests
 
-    @answers(f"GET {_REQUESTS}")
-    async def requests(self, call: Call) -> Answer:
+    @handles(f"GET {_REQUESTS}")
+    async def requests(self, call: Call) -> Response:
         repository = self.project(call)
         branch = call.query.get("source_branch")
         state = call.query.get("state", "all")
@@ -90,10 +90,10 @@ class GitLabServer(GitLabBase):
         found = [one for one in shown if state in ("all", one["state"])]
         is_rising = call.query.get("sort", "desc") == "asc"
         here, headers = self.paged(call, found if is_rising else found[::-1], 20)
-        return Answer(here, headers=headers)
+        return Response(here, headers=headers)
 
-    @answers(f"POST {_REQUESTS}")
-    async def new_request(self, call: Call) -> Answer:
+    @handles(f"POST {_REQUESTS}")
+    async def new_request(self, call: Call) -> Response:
         repository = self.writable_project(call)
         branch = call.body["source_branch"]
         self.refuse_branches(repository, branch, call.body["target_branch"])
@@ -105,57 +105,57 @@ class GitLabServer(GitLabBase):
         except Refusal:
             del repository.pulls[row.number]
             raise
-        return Answer(self.request_shown(repository, row), 201)
+        return Response(self.request_shown(repository, row), 201)
 
-    @answers(f"GET {_REQUEST}")
-    async def one_request(self, call: Call) -> Answer:
+    @handles(f"GET {_REQUEST}")
+    async def one_request(self, call: Call) -> Response:
         repository = self.project(call)
-        return Answer(self.request_shown(repository, self.request_row(repository, call)))
+        return Response(self.request_shown(repository, self.request_row(repository, call)))
 
-    @answers(f"PUT {_REQUEST}")
-    async def change_request(self, call: Call) -> Answer:
+    @handles(f"PUT {_REQUEST}")
+    async def change_request(self, call: Call) -> Response:
         repository = self.writable_project(call)
         row = self.request_row(repository, call)
         self.change(repository, row, call.body)
-        return Answer(self.request_shown(repository, row))
+        return Response(self.request_shown(repository, row))
 
     # Issues, and what is said about them and about merge requests
 
-    @answers(f"GET {_ISSUE}")
-    async def one_issue(self, call: Call) -> Answer:
+    @handles(f"GET {_ISSUE}")
+    async def one_issue(self, call: Call) -> Response:
         repository = self.project(call)
         row = self.issue_row(repository, call)
-        return Answer(shapes.issue(self.url, repository, row, self.state.user(row.author)))
+        return Response(shapes.issue(self.url, repository, row, self.state.user(row.author)))
 
-    @answers(f"POST {_ISSUE}/notes")
-    async def new_issue_note(self, call: Call) -> Answer:
+    @handles(f"POST {_ISSUE}/notes")
+    async def new_issue_note(self, call: Call) -> Response:
         return self._new_note(call, self.issue_row(self.project(call), call))
 
-    @answers(f"POST {_REQUEST}/notes")
-    async def new_request_note(self, call: Call) -> Answer:
+    @handles(f"POST {_REQUEST}/notes")
+    async def new_request_note(self, call: Call) -> Response:
         return self._new_note(call, self.request_row(self.project(call), call))
 
-    @answers(f"GET {_REQUEST}/notes")
-    async def request_notes(self, call: Call) -> Answer:
+    @handles(f"GET {_REQUEST}/notes")
+    async def request_notes(self, call: Call) -> Response:
         return self._notes(call, self.request_row(self.project(call), call))
 
-    @answers(f"GET {_ISSUE}/notes")
-    async def issue_notes(self, call: Call) -> Answer:
+    @handles(f"GET {_ISSUE}/notes")
+    async def issue_notes(self, call: Call) -> Response:
         return self._notes(call, self.issue_row(self.project(call), call))
 
-    def _notes(self, call: Call, row: IssueRow) -> Answer:
+    def _notes(self, call: Call, row: IssueRow) -> Response:
         kept = call.query.get("activity_filter", "all_notes")
         rows = [one for one in _notes_on(row) if not (one.is_system and kept == "only_comments")]
         is_rising = call.query.get("sort", "desc") == "asc"
         here, headers = self.paged(call, rows if is_rising else rows[::-1], 20)
         shown = [shapes.note(self.url, row, one, self.state.user(one.author)) for one in here]
-        return Answer(shown, headers=headers)
+        return Response(shown, headers=headers)
 
-    def _new_note(self, call: Call, row: IssueRow) -> Answer:
+    def _new_note(self, call: Call, row: IssueRow) -> Response:
         self.obey(call.body["body"])
         comment = self.state.add_comment(row, self.state.account, call.body["body"])
         author = self.state.user(comment.author)
-        return Answer(shapes.note(self.url, row, comment, author), 201)
+        return Response(shapes.note(self.url, row, comment, author), 201)
 
 
 def _notes_on(row: IssueRow) -> list[CommentRow]:

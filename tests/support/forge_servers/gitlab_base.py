@@ -1,4 +1,4 @@
-"""What GitLab's contract server stands on: who may do what, and its rows."""
+"""The base of GitLab's contract server: who may do what, and its rows."""
 
 import re
 import time
@@ -32,7 +32,7 @@ class GitLabBase(ContractServer):
         self.orders: list[str] = []
         self.shared: set[int] = set()
 
-    # The hooks of the frame
+    # Hooks of ContractServer
 
     def error(self, refusal: Refusal) -> Any:
         return refusal.more or {"message": str(refusal)}
@@ -65,7 +65,7 @@ class GitLabBase(ContractServer):
     ) -> RepositoryRow:
         return super().add_repository(full_name, files, **{"shares_numbers": False, **fields})
 
-    # What the answers are made of
+    # Parts of responses
 
     def project(self, call: Call) -> RepositoryRow:
         name = call.values["id"]
@@ -111,7 +111,7 @@ class GitLabBase(ContractServer):
     def change(self, repository: RepositoryRow, row: PullRow, told: Mapping[str, Any]) -> None:
         if "title" in told:
             _refuse_title(told["title"])
-            row.title, row.is_draft = shapes.parted(told["title"])
+            row.title, row.is_draft = shapes.split_draft_mark(told["title"])
         self.obey(told.get("description", ""))
         row.text = told.get("description", row.text)
         given = told.get("labels", row.labels)

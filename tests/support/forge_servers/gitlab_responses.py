@@ -1,4 +1,4 @@
-"""How GitLab shows what a contract server knows: the fields of its description, filled."""
+"""GitLab's responses, with the fields of its description."""
 
 import re
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ _DRAFT = re.compile(r"\s*(\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
 _MOMENT = "2026-01-02T03:04:05.678Z"
 
 
-def parted(title: str) -> tuple[str, bool]:
-    """What it says, and whether it says that it is a draft."""
+def split_draft_mark(title: str) -> tuple[str, bool]:
+    """The title without its draft mark, and whether it had one."""
     found = _DRAFT.match(title)
     return (title, False) if found is None else (title[found.end() :], True)
 

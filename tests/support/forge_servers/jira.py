@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.support.forge_servers.calls import Answer, Call, Refusal, answers
+from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description
 
@@ -63,21 +63,21 @@ class JiraServer(ContractServer):
             raise Refusal(404, _UNKNOWN, {"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"})
         raise Refusal(401, "You are not authenticated.")
 
-    @answers("GET /rest/api/3/myself")
-    async def cloud_myself(self, _: Call) -> Answer:
-        return Answer({"accountId": "5b10", "emailAddress": ACCOUNT, "displayName": "Bot"})
+    @handles("GET /rest/api/3/myself")
+    async def cloud_myself(self, _: Call) -> Response:
+        return Response({"accountId": "5b10", "emailAddress": ACCOUNT, "displayName": "Bot"})
 
-    @answers("GET /rest/api/3/serverInfo")
-    async def server_info(self, _: Call) -> Answer:
-        return Answer({"baseUrl": "https://acme.atlassian.net", "deploymentType": "Cloud"})
+    @handles("GET /rest/api/3/serverInfo")
+    async def server_info(self, _: Call) -> Response:
+        return Response({"baseUrl": "https://acme.atlassian.net", "deploymentType": "Cloud"})
 
-    @answers("GET /rest/api/2/myself")
-    async def own_myself(self, _: Call) -> Answer:
-        return Answer({"key": "JIRAUSER1", "name": "bot", "displayName": "Bot"})
+    @handles("GET /rest/api/2/myself")
+    async def own_myself(self, _: Call) -> Response:
+        return Response({"key": "JIRAUSER1", "name": "bot", "displayName": "Bot"})
 
-    @answers("GET /rest/api/3/issue/{issueIdOrKey}")
-    @answers("GET /rest/api/2/issue/{issueIdOrKey}")
-    async def issue(self, call: Call) -> Answer:
+    @handles("GET /rest/api/3/issue/{issueIdOrKey}")
+    @handles("GET /rest/api/2/issue/{issueIdOrKey}")
+    async def issue(self, call: Call) -> Response:
         issue = self._issue(call)
         known = {
             "summary": issue.summary,
@@ -85,7 +85,7 @@ class JiraServer(ContractServer):
             "labels": issue.labels,
         }
         asked = call.query["fields"].split(",")
-        return Answer(
+        return Response(
             {
                 "id": "10002",
                 "key": issue.key,
@@ -94,15 +94,15 @@ class JiraServer(ContractServer):
             }
         )
 
-    @answers("POST /rest/api/3/issue/{issueIdOrKey}/remotelink")
-    @answers("POST /rest/api/2/issue/{issueIdOrKey}/remotelink")
-    async def link(self, call: Call) -> Answer:
+    @handles("POST /rest/api/3/issue/{issueIdOrKey}/remotelink")
+    @handles("POST /rest/api/2/issue/{issueIdOrKey}/remotelink")
+    async def link(self, call: Call) -> Response:
         issue = self._issue(call)
         if not issue.may_link:
             raise Refusal(403, "You do not have the permission to link issues.")
         is_new = call.body["globalId"] not in issue.links
         issue.links[call.body["globalId"]] = call.body
-        return Answer({"id": 1, "self": f"{self.url}{call.path}/1"}, 201 if is_new else 200)
+        return Response({"id": 1, "self": f"{self.url}{call.path}/1"}, 201 if is_new else 200)
 
     def _issue(self, call: Call) -> JiraIssue:
         key = call.values["issueIdOrKey"].upper()

@@ -12,7 +12,7 @@ from tests.support.forge_servers.schema import Schema
 Document = Mapping[str, Any]
 
 
-def part_of(path: Path, names: Iterable[str]) -> Document:
+def extract_operations(path: Path, names: Iterable[str]) -> Document:
     """The document with these operations and what they refer to: GitHub's whole has 13 MB."""
     told: Document = json.loads(path.read_bytes())
     paths = {name.partition(" ")[2] for name in names}
@@ -22,7 +22,7 @@ def part_of(path: Path, names: Iterable[str]) -> Document:
         value = waiting.pop()
         if isinstance(value, dict):
             if isinstance(value.get("$ref"), str):
-                waiting += _taken_over(told, part, value["$ref"])
+                waiting += _copy_reference(told, part, value["$ref"])
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
@@ -39,7 +39,7 @@ def operations(told: Document, names: Iterable[str]) -> Iterator[Operation]:
 def _operation(told: Document, method: str, path: str) -> Operation:
     item = told["paths"][path]
     operation = item[method.lower()]
-    resolve = partial(_resolved, told)
+    resolve = partial(_resolve, told)
     given = [
         resolve(one) for one in [*item.get("parameters", ()), *operation.get("parameters", ())]
     ]
@@ -75,7 +75,7 @@ def _answer(operation: Document, resolve: "partial[Schema]") -> Schema | None:
     return None
 
 
-def _resolved(told: Document, schema: Schema) -> Schema:
+def _resolve(told: Document, schema: Schema) -> Schema:
     while "$ref" in schema:
         found: Any = told
         for step in schema["$ref"].removeprefix("#/").split("/"):
@@ -84,7 +84,7 @@ def _resolved(told: Document, schema: Schema) -> Schema:
     return schema
 
 
-def _taken_over(told: Document, part: dict[str, Any], reference: str) -> list[Any]:
+def _copy_reference(told: Document, part: dict[str, Any], reference: str) -> list[Any]:
     """What the reference leads to, unless it is there already."""
     *places, name = reference.removeprefix("#/").split("/")
     for place in places:

@@ -18,7 +18,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def as_it_is(schema: Schema) -> Schema:
+def identity(schema: Schema) -> Schema:
     return schema
 
 
@@ -26,7 +26,7 @@ def faults(
     value: object,
     schema: Schema,
     where: str,
-    resolve: Resolve = as_it_is,
+    resolve: Resolve = identity,
     *,
     complete: bool = True,
 ) -> Iterator[str]:
@@ -39,7 +39,7 @@ def faults(
             yield from min(found, key=len)
         return
     if schema.get("allOf"):
-        schema = _joined(schema, resolve)
+        schema = _merge(schema, resolve)
     if value is None and (schema.get("nullable") or "null" in _names(schema)):
         return
     if not _is_of_type(value, _names(schema)):
@@ -47,7 +47,7 @@ def faults(
     elif schema.get("enum") and value not in schema["enum"]:
         yield f"{where} should be one of {schema['enum']}, not {value!r}"
     elif isinstance(value, dict) and schema.get("properties"):
-        yield from _of_object(value, schema, where, resolve, complete)
+        yield from _object_faults(value, schema, where, resolve, complete)
     elif isinstance(value, list) and schema.get("items"):
         for at, one in enumerate(value):
             yield from faults(one, schema["items"], f"{where}[{at}]", resolve, complete=complete)
@@ -65,7 +65,7 @@ def text_fault(value: str, schema: Schema) -> str | None:
     return None
 
 
-def _of_object(
+def _object_faults(
     value: dict[str, object], schema: Schema, where: str, resolve: Resolve, complete: bool
 ) -> Iterator[str]:
     properties = schema["properties"]
@@ -79,10 +79,10 @@ def _of_object(
             yield f"{where}.{name} is not described"
 
 
-def _joined(schema: Schema, resolve: Resolve) -> Schema:
+def _merge(schema: Schema, resolve: Resolve) -> Schema:
     joined: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     for part in [*map(resolve, schema["allOf"]), {**schema, "allOf": None}]:
-        whole = _joined(part, resolve) if part.get("allOf") else part
+        whole = _merge(part, resolve) if part.get("allOf") else part
         joined["properties"] |= whole.get("properties", {})
         joined["required"] += whole.get("required", [])
     joined["nullable"] = schema.get("nullable", False)

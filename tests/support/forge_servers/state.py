@@ -1,4 +1,4 @@
-"""What a contract server knows: a small table that tests fill. No rule of any platform is here."""
+"""The state of a contract server: small tables that tests fill, without rules of any platform."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.forge_servers import openapi
-from tests.support.forge_servers.description import Description, Operation, from_facts
+from tests.support.forge_servers.description import Description, Operation, parse_operations
 
 _FACTS = [
     {
@@ -48,14 +48,14 @@ _SWAGGER = {
 
 
 def notes() -> Operation:
-    match = Description(from_facts(_FACTS)).match("POST", "/projects/a%2Fb/notes")
+    match = Description(parse_operations(_FACTS)).match("POST", "/projects/a%2Fb/notes")
     assert match is not None
     assert match.values == {"id": "a/b"}
     return match.operation
 
 
 def test_a_literal_path_matches_before_a_placeholder() -> None:
-    description = Description(from_facts(_FACTS))
+    description = Description(parse_operations(_FACTS))
     own, other = description.match("GET", "/projects/own"), description.match("GET", "/projects/x")
     assert own is not None
     assert own.operation.path == "/projects/own"
