@@ -11,7 +11,7 @@ from agentjobs.agents.readiness import check_readiness
 from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
 from tests.support.agent_programs import WRITE, declared, drive
-from tests.support.gateway import REAL_KEY, room
+from tests.support.gateway import REAL_KEY, gateway_harness
 from tests.support.model_messages import Answer, Tokens, ToolCall
 from tests.support.paths import PROJECT
 
@@ -65,10 +65,10 @@ async def test_it_is_ready_where_make_installed_it(case: Case) -> None:
 
 
 async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_path: Path) -> None:
-    async with room(db, case.script(), api=case.api, job_usd=100) as place:
-        driven = await drive(case.agent(), place.gateway, tmp_path)
-        totals = await place.settled()
-        notes = place.notes
+    async with gateway_harness(db, case.script(), api=case.api, job_usd=100) as harness:
+        driven = await drive(case.agent(), harness.gateway, tmp_path)
+        totals = await harness.settled()
+        notes = harness.notes
     assert driven.failure is None, (driven.failure, driven.log, notes)
     assert driven.changed() == ["out.txt"]
     assert driven.pull is not None
@@ -84,17 +84,17 @@ async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_pat
 @pytest.mark.parametrize("case", CASES[:3], ids=lambda case: f"{case.preset}-{case.api}")
 async def test_an_error_of_its_model_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
     refusal = Answer(status=400, error="the script refuses this", always=True)
-    async with room(db, [refusal], api=case.api) as place:
-        driven = await drive(case.agent(), place.gateway, tmp_path)
+    async with gateway_harness(db, [refusal], api=case.api) as harness:
+        driven = await drive(case.agent(), harness.gateway, tmp_path)
     assert driven.failure is not None
     assert "the script refuses this" in driven.failure
     assert driven.changed() == []
 
 
 async def test_an_exceeded_budget_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
-    async with room(db, case.script(), api=case.api, job_usd=0.000_001) as place:
-        driven = await drive(case.agent(), place.gateway, tmp_path)
-        assert place.exceeded
-        assert place.provider.requests == []
+    async with gateway_harness(db, case.script(), api=case.api, job_usd=0.000_001) as harness:
+        driven = await drive(case.agent(), harness.gateway, tmp_path)
+        assert harness.exceeded
+        assert harness.provider.requests == []
     assert driven.failure is not None
     assert "budget" in driven.failure

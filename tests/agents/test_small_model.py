@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs.store.database import Database
 from tests.support.agent_programs import declared, drive
-from tests.support.gateway import room
+from tests.support.gateway import gateway_harness
 from tests.support.paths import PROJECT
 
 PYTHON = PROJECT / ".agents" / "small-model" / "bin" / "python"
@@ -51,9 +51,9 @@ async def test_an_agent_calls_it_and_changes_a_file(
     agent = declared(
         id="asks", name="Asks", command=["python3", "-c", ASKS], model_api="openai", model="priced"
     )
-    async with room(db, provider_url=model_url, job_usd=1) as place:
-        driven = await drive(agent, place.gateway, tmp_path, timeout_seconds=250)
-        totals = await place.settled()
+    async with gateway_harness(db, provider_url=model_url, job_usd=1) as harness:
+        driven = await drive(agent, harness.gateway, tmp_path, timeout_seconds=250)
+        totals = await harness.settled()
     assert driven.failure is None, driven.log
     assert driven.changed() == ["said.txt"]
     assert len((driven.workspace / "said.txt").read_text()) > 5
@@ -73,9 +73,9 @@ async def test_mini_swe_agent_with_a_weak_model_ends_with_a_reported_failure(
         model_api="openai",
         model="priced",
     )
-    async with room(db, provider_url=model_url, job_usd=1) as place:
-        driven = await drive(agent, place.gateway, tmp_path, timeout_seconds=550)
-        totals = await place.settled()
+    async with gateway_harness(db, provider_url=model_url, job_usd=1) as harness:
+        driven = await drive(agent, harness.gateway, tmp_path, timeout_seconds=550)
+        totals = await harness.settled()
     assert driven.failure is not None
     assert "mini-swe-agent stopped" in driven.failure
     assert totals.requests >= 1

@@ -1,4 +1,4 @@
-"""A gateway on a real socket, a scripted provider behind it and a store below: for its tests."""
+"""A gateway on a real socket with a scripted provider and a real store, for its tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -22,7 +22,7 @@ from tests.support.model_server import ModelServer, model_server
 from tests.support.stores import add
 
 REAL_KEY = "sk-the-real-key-of-the-organization"
-# A token in costs a millionth of a dollar, a token out ten of them.
+# An input token costs a millionth of a dollar, an output token ten of them.
 PRICES = (
     PriceTable("priced", 1, 10, cached_input=0.1, cache_write=1.25, max_output_tokens=100),
     PriceTable("plain-*", 1, 10),
@@ -32,31 +32,31 @@ JOB = "job_1"
 
 
 @dataclass
-class Room:
+class GatewayHarness:
     gateway: Gateway
     url: str
     provider: ModelServer
     db: Database
     http: aiohttp.ClientSession
     session: aiohttp.ClientSession
-    """The gateway's own way to the provider, which several may share."""
+    """The gateway's connections to the provider, which several gateways may share."""
     notes: list[str] = field(default_factory=list)
     exceeded: list[str] = field(default_factory=list)
-    told: list[Totals] = field(default_factory=list)
+    totals: list[Totals] = field(default_factory=list)
 
     async def ask(
         self, path: str = "/v1/chat/completions", body: Any = None, **options: Any
     ) -> tuple[int, Any]:
-        """A plain request with the job's key: the status and the decoded answer."""
+        """Send a request with the job's key; returns the status and the decoded response."""
         options.setdefault("headers", {"Authorization": f"Bearer {self.gateway.token}"})
         body = chat() if body is None else body
         async with self.http.post(f"{self.url}{path}", json=body, **options) as answer:
             return answer.status, await answer.json()
 
     async def settled(self) -> Totals:
-        """What the job has spent once the gateway is closed."""
+        """What the job has spent after the gateway is closed."""
         await self.gateway.close()
-        return self.told[-1]
+        return self.totals[-1]
 
     async def spent_today(self) -> int:
         rows = await self.db.fetch_all("SELECT spent_nanousd FROM daily_spending")
@@ -68,7 +68,7 @@ def chat(text: str = "hi", **options: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def room(
+async def gateway_harness(
     db: Database,
     answers: Sequence[Answer] = (),
     *,
@@ -81,7 +81,7 @@ async def room(
     key: str = REAL_KEY,
     allowed: Sequence[str] = ("127.0.0.0/8",),
     shared: aiohttp.ClientSession | None = None,
-) -> AsyncIterator[Room]:
+) -> AsyncIterator[GatewayHarness]:
     await _make_organization(db)
     account = Account(
         job_id=JOB,
@@ -91,10 +91,10 @@ async def room(
     )
     notes: list[str] = []
     exceeded: list[str] = []
-    told: list[Totals] = []
+    totals: list[Totals] = []
 
-    async def also(_: Transaction, totals: Totals) -> None:
-        told.append(totals)
+    async def on_totals(_: Transaction, latest: Totals) -> None:
+        totals.append(latest)
 
     async with (
         model_server(answers, key=provider_key) as provider,
@@ -105,18 +105,18 @@ async def room(
             Upstream(api=api, url=provider_url or provider.url, key=key, models=models),
             session=session,
             prices=Prices(PRICES),
-            ledger=Ledger(db, account, also),
+            ledger=Ledger(db, account, on_totals),
             on_note=notes.append,
             on_budget_exceeded=exceeded.append,
         )
         server = await asyncio.get_running_loop().create_server(gateway.protocol, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
-            yield Room(gateway, url, provider, db, http, session, notes, exceeded, told)
+            yield GatewayHarness(gateway, url, provider, db, http, session, notes, exceeded, totals)
         finally:
             server.close()
             await gateway.close()
-            # A turn of the loop, for the connections that are ending.
+            # One iteration of the event loop lets closing connections end.
             await asyncio.sleep(0)
 
 

@@ -1,12 +1,12 @@
-"""Time that passes only when somebody sleeps, for what waits minutes between two attempts."""
+"""A clock that advances only by sleeping, for tests of retries that wait for minutes."""
 
 from collections.abc import Callable
 
 from agentjobs.forges.http.client import RetryBudget
 
 
-class HandClock:
-    """`said` is what was told before each wait, `slept` how long each was."""
+class ManualClock:
+    """`said` are the messages before each wait, `slept` are the durations."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -23,7 +23,7 @@ class HandClock:
     def retry_budget(
         self, seconds: float = 600.0, time_of_day: Callable[[], float] | None = None
     ) -> RetryBudget:
-        """`time_of_day`: where a server looks at it too, and does not know of our sleep."""
+        """`time_of_day` is for tests whose server uses the real time."""
         return RetryBudget(
             seconds,
             self.said.append,

@@ -1,4 +1,4 @@
-"""A real service in a process of its own, as an operator would start it, for tests over HTTP."""
+"""A real service in its own process, for tests over HTTP."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ import httpx
 
 from tests.support import preloaded_cli
 
-# Started as an operator starts it, by the tests of the start itself.
+# For tests of the start itself.
 PROGRAM = str(Path(sys.executable).with_name("agentjobs"))
 AGENTS = '''
 [[agents]]
@@ -53,14 +53,14 @@ _WAIT_SECONDS = 120.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = _WAIT_SECONDS) -> Any:
-    """The first true answer of `condition`; a clear failure when it never comes."""
+    """The first true result of `condition`; fails after the timeout."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        answer = condition()
-        if answer:
-            return answer
-        time.sleep(0.02)  # the one pause of the suites: between two looks at a condition
-    raise AssertionError(f"waited {seconds} s in vain for: {what}")
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.02)  # the only sleep of the suites, between two polls
+    raise AssertionError(f"timed out after {seconds} s waiting for: {what}")
 
 
 def sample_repository(path: Path, files: dict[str, str] | None = None) -> Path:
@@ -118,7 +118,7 @@ class Service:
         return (self.data_dir / f"{self.command[0]}.log").read_text()
 
     def kill(self) -> None:
-        """As the kernel's out-of-memory killer would."""
+        """Like the kernel's out-of-memory killer."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self._wait(10)
@@ -133,13 +133,13 @@ class Service:
         return status.rpartition(")")[2].split()[0] == "T"
 
     def press_ctrl_c(self) -> int:
-        """What the terminal does: every process of the group gets the signal."""
+        """Like a terminal: every process of the group gets the signal."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGINT)
         return self._wait(60)
 
     def stop(self, seconds: float = 60) -> int:
-        """As systemd would; its exit code."""
+        """Like systemd; returns the exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -151,28 +151,28 @@ class Service:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still there after {seconds} s\n{self._last_words()}") from None
+            raise AssertionError(f"still running after {seconds} s\n{self._hang_log()}") from None
         finally:
             self.process.stdout.close()
             while self.clients:
                 self.clients.pop().close()
 
-    def _last_words(self) -> str:
-        """Where a service that does not end hangs; it is killed."""
+    def _hang_log(self) -> str:
+        """Make a hanging service log its tasks and stacks, and kill it."""
         assert self.process is not None
         self.process.send_signal(signal.SIGUSR1)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # It answers in the course of its own work, if it has come to answering at all.
+            # Time to write the log, if the event loop still runs.
             self.process.wait(2)
         self.process.send_signal(signal.SIGABRT)
         self.process.wait(10)
         return self.log()[-20_000:]
 
     def admin(self, *arguments: str, typed: str = "") -> str:
-        """An administrative command beside the running service; its stdout."""
-        done = self.try_admin(*arguments, typed=typed)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        """Run an admin command beside the running service; returns its stdout."""
+        result = self.try_admin(*arguments, typed=typed)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def try_admin(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         return preloaded_cli.run(
@@ -194,7 +194,7 @@ class Service:
     def _environment(self) -> dict[str, str]:
         return {
             **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
-            # Ended by SIGABRT, it says where its threads were.
+            # SIGABRT then logs the stacks of all threads.
             "PYTHONFAULTHANDLER": "1",
             **self.environment,
         }
@@ -202,7 +202,7 @@ class Service:
 
 @dataclass
 class Api:
-    """The API as a client written to the bare specification sees it."""
+    """The API as a client of the plain specification uses it."""
 
     http: httpx.Client
 

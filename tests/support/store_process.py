@@ -1,7 +1,6 @@
-"""Another process on the same store, for what only a second process can show.
+"""A second process on the same store.
 
-Run as `python -m tests.support.store_process ROLE URL`; it prints a line for each thing that
-happens.
+Run as `python -m tests.support.store_process ROLE URL`; it prints a line per event.
 """
 
 import asyncio
@@ -13,8 +12,8 @@ from agentjobs.store.opening import open_database, schema_is_current
 from tests.support.stores import add, opened
 
 
-async def hear(url: str) -> None:
-    """Says when a topic changed: `heard keys`, `heard jobs`."""
+async def listen(url: str) -> None:
+    """Prints `changed keys` or `changed jobs` when a topic changes."""
     async with opened(url) as db:
         with db.changes.listen("keys") as keys, db.changes.listen("jobs") as jobs:
             _say("ready")
@@ -23,23 +22,23 @@ async def hear(url: str) -> None:
 
 async def _report(signal: Signal, topic: str) -> None:
     if await signal.wait(30):
-        _say(f"heard {topic}")
+        _say(f"changed {topic}")
 
 
-async def tell(url: str) -> None:
-    """What a short administrative command does: a change, a wake-up, and gone."""
+async def change(url: str) -> None:
+    """Like a short admin command: one change with its notifications, then exit."""
 
-    async def change(tx: Transaction) -> None:
-        await add(tx, "told")
+    async def work(tx: Transaction) -> None:
+        await add(tx, "changed")
         await tx.invalidate("keys")
         tx.announce("jobs")
 
     async with opened(url) as db:
-        await db.transact(change)
+        await db.transact(work)
 
 
 async def write(url: str) -> None:
-    """Says each name once it is committed, until it is killed."""
+    """Prints each name once it is committed, until killed."""
     db = await open_database(url, migrate=False)
 
     async def keep_writing(writer: int) -> None:
@@ -62,9 +61,9 @@ async def imports(url: str) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - it is what the test reads
+    print(line, flush=True)  # noqa: T201 - the test reads it
 
 
 if __name__ == "__main__":
-    role = {role.__name__: role for role in (hear, tell, write, migrate, imports)}[sys.argv[1]]
+    role = {role.__name__: role for role in (listen, change, write, migrate, imports)}[sys.argv[1]]
     asyncio.run(role(sys.argv[2]))

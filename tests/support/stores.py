@@ -1,4 +1,4 @@
-"""What the store's tests need beside the fixtures: second openings, other processes, conditions."""
+"""Helpers for tests of the store: second connections, other processes, waiting for conditions."""
 
 import asyncio
 import sys
@@ -33,7 +33,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def process(role: str, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """One of the roles of `tests/support/store_process.py`, killed if it does not end by itself."""
+    """Runs a role of `tests/support/store_process.py` and kills it at the end."""
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.store_process", role, url,
         cwd=PROJECT, stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Organizations with people in them, for tests of how they get in and what they are there."""
+"""Organizations with members, for tests of sign-in, roles and sessions."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -22,7 +22,7 @@ ORIGIN = Origin("192.0.2.7", "Browser/1.0")
 
 
 def make_passwords_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Still argon2id, at a thousandth of its costs: a test hashes many."""
+    """Still argon2id, but at a thousandth of the cost, because tests hash many passwords."""
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
     monkeypatch.setattr("agentjobs.organizations.passwords._hasher", lambda: hasher)
 
@@ -47,10 +47,10 @@ async def problem_of(call: Awaitable[Any]) -> str:
 
 
 async def actions(db: Database, organization_id: str) -> list[tuple[str, str]]:
-    """What was done to whom, oldest first."""
-    found = await list_entries(db, organization_id, AuditFilter(), limit=100)
-    done = [(each.action, each.target) for each in reversed(found)]
-    return [each for each in done if each[0] != "organization.created"]
+    """The audit log as (action, target), oldest first."""
+    records = await list_entries(db, organization_id, AuditFilter(), limit=100)
+    entries = [(record.action, record.target) for record in reversed(records)]
+    return [entry for entry in entries if entry[0] != "organization.created"]
 
 
 async def write(db: Database, sql: str, **parameters: Any) -> None:

@@ -12,7 +12,7 @@ def test_every_setting_is_documented(name: str) -> None:
     assert f"`{name}`" in (PROJECT / "docs" / "operating.md").read_text()
 
 
-def test_every_package_stands_in_the_architecture() -> None:
+def test_every_package_is_in_the_architecture() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text()
     packages = [path.parent.name for path in (PROJECT / "src" / "agentjobs").glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}`" not in text] == []

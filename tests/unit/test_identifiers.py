@@ -8,7 +8,7 @@ def test_later_identifiers_sort_after_earlier_ones() -> None:
     assert len(set(made)) == len(made)
 
 
-def test_an_identifier_says_what_it_is_and_when_it_was_made() -> None:
+def test_an_identifier_contains_its_type_and_time() -> None:
     before = now_ms()
     made = new_id("repo")
     assert first_id_at("repo", before) <= made < first_id_at("repo", now_ms() + 1)

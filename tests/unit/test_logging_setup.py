@@ -29,7 +29,7 @@ def line(log: io.StringIO) -> dict[str, object]:
     return found
 
 
-def test_a_line_says_when_how_bad_who_and_what(log: io.StringIO) -> None:
+def test_a_line_has_a_time_a_level_a_logger_and_a_message(log: io.StringIO) -> None:
     logging.getLogger("agentjobs.part").warning("watch %s", "out\nnow")
     found = line(log)
     assert str(found.pop("time")).endswith("Z")
@@ -53,12 +53,12 @@ def test_an_exception_is_a_field_of_its_line(log: io.StringIO) -> None:
     assert "ValueError: broken" in str(line(log)["traceback"])
 
 
-def test_what_json_cannot_say_is_said_as_text() -> None:
+def test_values_that_json_cannot_encode_are_logged_as_text() -> None:
     fields = {"where": io.StringIO, "name": "\udcff"}
     record = logging.makeLogRecord({"msg": "file \udcff", "fields": fields})
     assert "udcff" in json.loads(JsonFormatter().format(record))["message"]
 
 
-def test_what_is_below_the_level_is_not_said(log: io.StringIO) -> None:
+def test_messages_below_the_level_are_not_logged(log: io.StringIO) -> None:
     logging.getLogger("x").debug("hush")
     assert log.getvalue() == ""

@@ -13,7 +13,7 @@ from tests.support.paths import PROJECT
 HASHED = "a==1.0 \\\n    --hash=sha256:00\n"
 
 
-def test_uv_is_told_what_pip_was_told():
+def test_uv_uses_the_settings_of_pip():
     assert uv_settings(
         {
             "index-url": "https://packages.example/simple",
@@ -30,7 +30,7 @@ def test_uv_is_told_what_pip_was_told():
     }
 
 
-def test_without_settings_of_pip_uv_keeps_its_own():
+def test_without_pip_settings_uv_uses_its_defaults():
     assert set(uv_settings({})) == {"UV_INDEX_STRATEGY"}
 
 
@@ -62,7 +62,7 @@ def test_a_lock_file_must_satisfy_the_project_and_have_hashes(tmp_path):
     assert "satisfy c" in faults[2]
 
 
-def test_the_agents_lock_holds_their_group_and_nothing_of_the_service():
+def test_the_agents_lock_contains_only_their_group():
     document = {
         "project": {"dependencies": ["a"]},
         "dependency-groups": {"agents": ["b>=2"]},
@@ -109,7 +109,7 @@ def test_root_installs_what_is_missing_and_only_that(machine):
     assert "install -y --no-install-recommends bubblewrap\n" in calls
 
 
-def test_who_may_not_install_is_told_what_to_type(machine):
+def test_users_without_root_get_the_command_to_run(machine):
     exit_code, err, calls = machine("bubblewrap", "git")
     assert (exit_code, calls) == (2, "")
     assert "sudo apt-get install -y --no-install-recommends bubblewrap git" in err

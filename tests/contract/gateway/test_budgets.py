@@ -66,7 +66,7 @@ async def test_a_reservation_counts_as_spent_until_it_is_settled(database: Datab
     assert await day_total(database, owner) == 150
 
 
-async def test_exactly_the_limit_fits_and_nothing_beyond_it_does(database: Database) -> None:
+async def test_exactly_the_limit_fits_and_nothing_above_it(database: Database) -> None:
     owner = await account(database)
     ledger = Ledger(database, owner, ignore)
 
@@ -109,7 +109,7 @@ async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -
     assert await day_total(database, first) == 1_000
 
 
-async def test_a_refusal_leaves_nothing_behind(database: Database) -> None:
+async def test_a_refused_reservation_is_rolled_back(database: Database) -> None:
     owner = await account(database)
     told: list[Totals] = []
 
@@ -123,7 +123,7 @@ async def test_a_refusal_leaves_nothing_behind(database: Database) -> None:
     assert told == []
 
 
-async def test_what_is_written_besides_stands_or_falls_with_the_reservation(
+async def test_the_totals_callback_runs_in_the_same_transaction(
     database: Database,
 ) -> None:
     owner = await account(database)
@@ -137,7 +137,7 @@ async def test_what_is_written_besides_stands_or_falls_with_the_reservation(
     assert await job_totals(database, owner) == {}
 
 
-async def test_without_limits_spending_is_counted_all_the_same(database: Database) -> None:
+async def test_spending_is_counted_even_without_limits(database: Database) -> None:
     owner = await account(database, job=None, day=None)
     ledger = Ledger(database, owner, ignore)
 
@@ -147,7 +147,7 @@ async def test_without_limits_spending_is_counted_all_the_same(database: Databas
     assert await day_total(database, owner) == 10**15
 
 
-async def test_a_day_that_ended_is_settled_on_its_own_books(database: Database) -> None:
+async def test_a_reservation_is_settled_on_its_own_day(database: Database) -> None:
     owner = await account(database)
     ledger = Ledger(database, owner, ignore)
     yesterday = now_ms() // DAY_MS - 1
@@ -166,7 +166,7 @@ async def test_a_day_that_ended_is_settled_on_its_own_books(database: Database) 
 
 
 @pytest.mark.parametrize(("job", "day"), [(JOB_LIMIT, None), (None, JOB_LIMIT)])
-async def test_settling_above_a_limit_is_told_and_nothing_more_is_reserved(
+async def test_settling_above_a_limit_is_reported_and_stops_reservations(
     database: Database, job: int | None, day: int | None
 ) -> None:
     ledger = Ledger(database, await account(database, job=job, day=day), ignore)
@@ -209,7 +209,7 @@ requests = st.builds(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(requests, min_size=1, max_size=12))
-def test_no_interleaving_of_parallel_requests_passes_a_limit(
+def test_no_interleaving_of_parallel_requests_exceeds_a_limit(
     database_url: str, plan: list[Request]
 ) -> None:
     asyncio.run(_race(database_url, plan))

@@ -115,7 +115,7 @@ async def add(db: Database, keys: SealingKeys, url: str = URL) -> CreatedEndpoin
     )
 
 
-async def test_what_is_done_to_an_organization_is_told_once_and_nothing_twice(
+async def test_changes_of_an_organization_are_audited_once(
     database: Database, keys: SealingKeys
 ) -> None:
     with acting_as(ADA):
@@ -142,7 +142,7 @@ async def test_what_is_done_to_an_organization_is_told_once_and_nothing_twice(
     await log.refuses(remove_secret(database, "acme", "API_KEY"), "secret_not_found")
 
 
-async def test_keys_are_told_by_name_and_never_by_their_text(
+async def test_audited_keys_have_their_name_and_never_their_value(
     database: Database, acme: Organization
 ) -> None:
     log = Log(database, acme.id)
@@ -165,7 +165,7 @@ async def test_keys_are_told_by_name_and_never_by_their_text(
     assert text not in repr(every)
 
 
-async def test_endpoints_are_told_by_their_address_without_its_query(
+async def test_audited_endpoints_omit_the_query_of_their_url(
     database: Database, keys: SealingKeys, acme: Organization
 ) -> None:
     log = Log(database, acme.id)
@@ -190,7 +190,7 @@ async def test_endpoints_are_told_by_their_address_without_its_query(
     await log.refuses(add(database, keys, "https://10.0.0.1/"), "blocked_address")
 
 
-async def test_of_two_who_do_the_same_at_once_one_is_told(
+async def test_the_same_change_made_twice_concurrently_is_audited_once(
     database: Database, keys: SealingKeys, acme: Organization
 ) -> None:
     endpoint = (await add(database, keys)).endpoint
@@ -213,7 +213,7 @@ async def test_of_two_who_do_the_same_at_once_one_is_told(
     ]
 
 
-async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service(
+async def test_an_endpoint_disabled_by_the_service_is_audited(
     database: Database,
 ) -> None:
     harness = DeliveryHarness(database)
@@ -233,7 +233,7 @@ async def test_an_endpoint_that_goes_out_of_use_by_itself_is_told_of_the_service
     assert told.details == {"endpoint": endpoint_id, "reason": "gone"}
 
 
-async def test_redeliveries_are_told_with_their_number(database: Database) -> None:
+async def test_redeliveries_are_audited_with_their_number(database: Database) -> None:
     harness = DeliveryHarness(database)
     await harness.organization("org_a")
     endpoint_id = await harness.endpoint("org_a")
@@ -263,7 +263,7 @@ async def test_redeliveries_are_told_with_their_number(database: Database) -> No
     await log.tells_nothing(redeliver_failed(database, "org_a", 0))
 
 
-async def test_a_ping_is_told_with_what_came_of_it(
+async def test_a_ping_is_audited_with_its_outcome(
     database: Database, keys: SealingKeys, acme: Organization, tmp_path: Path
 ) -> None:
     settings = load({}, data_dir=str(tmp_path))
@@ -280,7 +280,7 @@ async def test_a_ping_is_told_with_what_came_of_it(
     )
 
 
-async def test_what_is_done_to_a_repository_is_told(
+async def test_changes_of_a_repository_are_audited(
     database: Database, acme: Organization, tmp_path: Path
 ) -> None:
     settings = load({}, data_dir=str(tmp_path / "data"))
@@ -314,7 +314,7 @@ async def platform(database: Database, tmp_path: Path) -> Platform:
     return await make_platform(database, tmp_path)
 
 
-async def test_pull_requests_say_who_ended_them(platform: Platform) -> None:
+async def test_audited_pull_requests_name_who_ended_them(platform: Platform) -> None:
     db = platform.db
     log = Log(db, platform.organization.id)
     await log.new()
@@ -334,7 +334,7 @@ async def test_pull_requests_say_who_ended_them(platform: Platform) -> None:
     await log.refuses(close_pull(db, *HERE, 2), "pull_not_open")
 
 
-async def test_what_cannot_be_told_is_not_done(
+async def test_a_change_that_cannot_be_audited_is_rolled_back(
     database: Database, keys: SealingKeys, platform: Platform, tmp_path: Path
 ) -> None:
     await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
@@ -382,7 +382,7 @@ async def test_what_cannot_be_told_is_not_done(
     assert (pull.state, pull.draft, pull.ended_by) == ("open", True, None)
 
 
-async def test_entries_are_filtered_and_paged_and_seen_by_their_organization_alone(
+async def test_entries_are_filtered_paged_and_private_to_their_organization(
     database: Database, acme: Organization
 ) -> None:
     other = await find_organization(database, "other")
@@ -424,7 +424,7 @@ async def _fail(tx: Transaction, what: object) -> None:
     raise Problem("stopped", "Try again.")
 
 
-async def test_a_person_is_found_by_address_and_identifier_under_whatever_name(
+async def test_entries_of_a_user_are_found_by_email_and_id_regardless_of_names(
     database: Database, acme: Organization
 ) -> None:
     ada = await add_user(database, acme.id, "ada@example.com", "member", name="Ada")

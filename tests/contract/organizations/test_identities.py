@@ -44,13 +44,13 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     make_passwords_cheap(monkeypatch)
 
 
-async def test_who_is_known_nowhere_is_told_to_get_an_invitation(database: Database) -> None:
+async def test_an_unknown_identity_needs_an_invitation(database: Database) -> None:
     await organization(database, "acme")
     assert await problem_of(resolve_identity(database, CLOSED, ADA)) == "not_invited"
     assert await database.fetch_all("SELECT id FROM users") == []
 
 
-async def test_a_user_of_the_same_verified_address_is_linked_and_stays_the_same(
+async def test_a_user_with_the_same_verified_address_is_linked(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -63,7 +63,7 @@ async def test_a_user_of_the_same_verified_address_is_linked_and_stays_the_same(
     assert (await resolve_identity(database, CLOSED, renamed)).id == ada.id
 
 
-async def test_whoever_chose_a_password_before_the_address_was_proven_is_shut_out(
+async def test_linking_an_identity_removes_an_unproven_password(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -90,7 +90,7 @@ async def test_another_account_with_the_same_address_does_not_take_the_user_over
     assert (await resolve_identity(database, CLOSED, moved)).id == ada.id
 
 
-async def test_an_invitation_lets_its_own_verified_address_in(database: Database) -> None:
+async def test_an_invitation_admits_only_its_verified_address(database: Database) -> None:
     acme = await organization(database, "acme")
     _, token = await invite(database, acme, "ada@example.com", "admin")
     bob = msgspec.structs.replace(ADA, email="bob@example.com")
@@ -106,7 +106,7 @@ async def test_an_invitation_lets_its_own_verified_address_in(database: Database
     assert (await resolve_identity(database, CLOSED, ADA, invitation=token)).id == user.id
 
 
-async def test_a_known_user_accepts_an_invitation_on_the_way_in(database: Database) -> None:
+async def test_a_known_user_accepts_an_invitation_while_signing_in(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     ada = await member(database, acme, "ada@example.com")
     _, token = await invite(database, other, "ada@example.com", "viewer")
@@ -114,7 +114,7 @@ async def test_a_known_user_accepts_an_invitation_on_the_way_in(database: Databa
     assert len(await memberships_of(database, ada.id)) == 2
 
 
-async def test_people_of_the_house_join_by_themselves(database: Database) -> None:
+async def test_users_of_an_allowed_domain_join_without_an_invitation(database: Database) -> None:
     acme = await organization(database, "acme")
     for email in ("x@sub.example.com", "x@notexample.com", "x@example.com.evil.org"):
         stranger = msgspec.structs.replace(ADA, subject=email, email=email)
@@ -130,7 +130,7 @@ async def test_people_of_the_house_join_by_themselves(database: Database) -> Non
     ]
 
 
-async def test_who_was_removed_does_not_join_again(database: Database) -> None:
+async def test_a_removed_member_does_not_join_again(database: Database) -> None:
     acme = await organization(database, "acme")
     await member(database, acme, "root@example.com", "admin")
     user = await resolve_identity(database, JOINING, ADA)
@@ -140,7 +140,7 @@ async def test_who_was_removed_does_not_join_again(database: Database) -> None:
     assert await memberships_of(database, user.id) == []
 
 
-async def test_the_same_person_coming_twice_at_once_is_one_user(
+async def test_two_concurrent_first_sign_ins_create_one_user(
     database: Database, database_url: str
 ) -> None:
     await organization(database, "acme")
@@ -166,7 +166,7 @@ async def test_a_sign_in_by_a_provider_is_in_the_log(database: Database) -> None
     assert (entry.actor_id, entry.details) == (viewer.user_id, {"how": "single sign-on"})
 
 
-async def test_who_accepts_an_invitation_by_the_provider_stands_where_they_were_invited(
+async def test_accepting_an_invitation_by_single_sign_on_starts_in_its_organization(
     database: Database,
 ) -> None:
     acme, zoo = await organization(database, "acme"), await organization(database, "zoo")

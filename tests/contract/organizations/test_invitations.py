@@ -43,7 +43,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     make_passwords_cheap(monkeypatch)
 
 
-async def test_somebody_new_comes_in_by_an_invitation_and_signs_in(database: Database) -> None:
+async def test_a_new_user_accepts_an_invitation_and_signs_in(database: Database) -> None:
     acme = await organization(database, "acme")
     with acting_as(Actor("user", "Root", "usr_root", "192.0.2.1")):
         invitation, token = await invite(database, acme, " Ada@Example.com", "viewer")
@@ -71,7 +71,9 @@ async def test_somebody_new_comes_in_by_an_invitation_and_signs_in(database: Dat
     ]
 
 
-async def test_who_has_an_account_accepts_as_that_user_alone(database: Database) -> None:
+async def test_an_invitation_to_an_existing_account_is_accepted_only_by_it(
+    database: Database,
+) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     ada = await member(database, other, "ada@example.com")
     bob = await member(database, other, "bob@example.com")
@@ -100,7 +102,7 @@ async def test_a_bad_password_leaves_the_invitation_as_it_was(database: Database
     assert (await accept_as_new_user(database, token, name="", password=PASSWORD)).email
 
 
-async def test_a_newer_invitation_takes_the_place_of_the_older(database: Database) -> None:
+async def test_a_newer_invitation_replaces_the_older_one(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     _, first = await invite(database, acme, "ada@example.com", "viewer")
     _, elsewhere = await invite(database, other, "ada@example.com", "viewer")
@@ -111,7 +113,7 @@ async def test_a_newer_invitation_takes_the_place_of_the_older(database: Databas
     assert (await find_invitation(database, elsewhere)).organization == "other"
 
 
-async def test_an_invitation_is_taken_back_by_its_own_organization_alone(
+async def test_only_its_organization_can_revoke_an_invitation(
     database: Database,
 ) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
@@ -128,7 +130,7 @@ async def test_an_invitation_is_taken_back_by_its_own_organization_alone(
     assert (await actions(database, acme))[-1] == ("invitation.revoked", "ada@example.com")
 
 
-async def test_after_seven_days_it_is_over(database: Database) -> None:
+async def test_an_invitation_expires_after_seven_days(database: Database) -> None:
     acme = await organization(database, "acme")
     ada = await create_user(database, "ada@example.com")
     _, token = await invite(database, acme, ada.email, "viewer")
@@ -138,7 +140,9 @@ async def test_after_seven_days_it_is_over(database: Database) -> None:
     assert await list_invitations(database, acme) == []
 
 
-async def test_members_the_operator_and_odd_wishes_are_not_invited(database: Database) -> None:
+async def test_members_the_operator_and_invalid_addresses_are_not_invited(
+    database: Database,
+) -> None:
     acme = await organization(database, "acme")
     await member(database, acme, "ada@example.com")
     for email, role, code in (
@@ -152,7 +156,9 @@ async def test_members_the_operator_and_odd_wishes_are_not_invited(database: Dat
         assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
 
 
-async def test_of_two_who_accept_at_once_one_does(database: Database, database_url: str) -> None:
+async def test_only_one_of_two_concurrent_acceptances_succeeds(
+    database: Database, database_url: str
+) -> None:
     acme = await organization(database, "acme")
     _, token = await invite(database, acme, "ada@example.com", "viewer")
     elsewhere = await open_database(database_url, migrate=False)
@@ -172,7 +178,7 @@ async def test_of_two_who_accept_at_once_one_does(database: Database, database_u
     assert [each.user_id for each in await list_members(database, acme)] == [ada.id]
 
 
-async def test_of_two_who_invite_at_once_one_link_is_open(
+async def test_concurrent_invitations_leave_one_open_link(
     database: Database, database_url: str
 ) -> None:
     acme = await organization(database, "acme")

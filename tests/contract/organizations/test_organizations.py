@@ -29,7 +29,7 @@ async def problem_of(coroutine: object) -> str:
     return problem.value.code
 
 
-async def test_the_default_organization_is_made_once_on_the_highest_plan(
+async def test_the_default_organization_is_created_once_on_the_highest_plan(
     database: Database,
 ) -> None:
     assert await ensure_default(database, PLANS)
@@ -37,7 +37,7 @@ async def test_the_default_organization_is_made_once_on_the_highest_plan(
     assert (await find_organization(database, "default")).plan == "enterprise"
 
 
-async def test_two_starters_at_once_make_one_default(database: Database) -> None:
+async def test_two_concurrent_starts_create_one_default_organization(database: Database) -> None:
     created = await asyncio.gather(*(ensure_default(database, PLANS) for _ in range(5)))
     assert sum(created) == 1
     assert len(await list_organizations(database)) == 1
@@ -46,7 +46,7 @@ async def test_two_starters_at_once_make_one_default(database: Database) -> None
 @pytest.mark.parametrize(
     "name", ["", "A", "a b", "-a", "a-", "git", "v1", "x" * 64, "a/b", "a\x00"]
 )
-async def test_a_name_that_cannot_stand_in_an_address_is_refused(
+async def test_a_name_that_does_not_fit_into_a_url_is_refused(
     database: Database, name: str
 ) -> None:
     made = create_organization(database, PLANS, name, "free")
@@ -61,7 +61,7 @@ async def test_a_taken_name_and_an_unknown_plan_are_refused(database: Database) 
     assert await problem_of(find_organization(database, "b")) == "organization_not_found"
 
 
-async def test_a_key_opens_its_organization_and_is_stored_only_as_a_hash(
+async def test_a_key_authenticates_its_organization_and_is_stored_only_as_a_hash(
     database: Database,
 ) -> None:
     await ensure_default(database, PLANS)
@@ -87,7 +87,7 @@ async def test_wrong_keys_open_nothing(database: Database) -> None:
         assert await ring.authenticate(wrong) is None
 
 
-async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(
+async def test_a_revoked_key_is_refused_at_once_here_and_soon_in_other_processes(
     database: Database, database_url: str
 ) -> None:
     await ensure_default(database, PLANS)
@@ -107,7 +107,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(
         await elsewhere.close()
 
 
-async def test_an_expired_key_is_refused_even_from_memory(
+async def test_an_expired_key_is_refused_even_if_cached(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ensure_default(database, PLANS)
@@ -119,7 +119,7 @@ async def test_an_expired_key_is_refused_even_from_memory(
     assert await ring.authenticate(key) is None
 
 
-async def test_a_new_plan_is_seen_by_keys_already_in_use(database: Database) -> None:
+async def test_a_new_plan_applies_to_cached_keys(database: Database) -> None:
     await ensure_default(database, PLANS)
     key = (await create_key(database, "default")).key
     ring = ApiKeyAuthenticator(database)
@@ -130,7 +130,7 @@ async def test_a_new_plan_is_seen_by_keys_already_in_use(database: Database) -> 
     assert caller.plan == "free"
 
 
-async def test_memory_is_not_trusted_while_changes_cannot_be_heard(database: Database) -> None:
+async def test_the_cache_is_bypassed_while_changes_may_be_missed(database: Database) -> None:
     await ensure_default(database, PLANS)
     created = await create_key(database, "default")
     ring = ApiKeyAuthenticator(database)
@@ -166,7 +166,7 @@ async def test_a_key_of_another_organization_cannot_be_revoked(database: Databas
     assert (await revoke_key(database, "default", created.key)).revoked_at is not None
 
 
-async def test_bad_wishes_for_a_key_are_refused(database: Database) -> None:
+async def test_invalid_options_of_a_key_are_refused(database: Database) -> None:
     await ensure_default(database, PLANS)
     assert await problem_of(create_key(database, "default", scope="admin")) == "invalid_scope"
     both = create_key(database, "default", scope="read", git_write=True)

@@ -30,7 +30,7 @@ async def acme(database: Database) -> str:
     return (await find_organization(database, "acme")).id
 
 
-async def test_a_secret_is_stored_sealed_and_opens_for_its_organization(
+async def test_a_secret_is_encrypted_and_opens_only_for_its_organization(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     stored = await set_secret(database, keys, "acme", "API_KEY", VALUE)
@@ -44,7 +44,7 @@ async def test_a_secret_is_stored_sealed_and_opens_for_its_organization(
     assert VALUE.encode() not in bytes(row["sealed"])
 
 
-async def test_a_secret_set_again_has_its_new_value_and_its_first_time(
+async def test_a_secret_set_again_has_its_new_value_and_keeps_its_creation_time(
     database: Database, keys: SealingKeys, acme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await set_secret(database, keys, "acme", "API_KEY", VALUE)
@@ -63,7 +63,7 @@ async def test_a_removed_secret_is_gone(database: Database, keys: SealingKeys, a
         await remove_secret(database, "acme", "API_KEY")
 
 
-async def test_a_row_moved_to_another_organization_does_not_open(
+async def test_a_secret_moved_to_another_organization_cannot_be_decrypted(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     await set_secret(database, keys, "acme", "API_KEY", VALUE)
@@ -89,7 +89,7 @@ async def test_a_row_moved_to_another_organization_does_not_open(
         ("A", "x" * (32 * 1024 + 1)),
     ],
 )
-async def test_what_cannot_be_a_secret_is_refused_and_nothing_is_stored(
+async def test_invalid_secrets_are_refused_and_not_stored(
     database: Database, keys: SealingKeys, acme: str, name: str, value: str
 ) -> None:
     with pytest.raises(Problem) as problem:
@@ -98,7 +98,7 @@ async def test_what_cannot_be_a_secret_is_refused_and_nothing_is_stored(
     assert await list_secrets(database, "acme") == []
 
 
-async def test_a_budget_is_kept_exactly_and_changed_by_halves(
+async def test_a_budget_is_stored_exactly_and_each_limit_changes_alone(
     database: Database, acme: str
 ) -> None:
     assert (await list_budgets(database))[acme] == Budget(None, None)
@@ -117,7 +117,7 @@ async def test_a_budget_is_kept_exactly_and_changed_by_halves(
     "text",
     ["", "0", "0.0", "-1", "1e3", "nan", "1.0000000001", "$5", "5,0", "\u0665", "9999999999"],
 )
-async def test_an_amount_that_is_none_is_refused(database: Database, acme: str, text: str) -> None:
+async def test_an_invalid_amount_is_refused(database: Database, acme: str, text: str) -> None:
     with pytest.raises(Problem) as problem:
         await set_budget(database, "acme", daily="5", job=text)
     assert problem.value.code == "invalid_amount"

@@ -34,7 +34,7 @@ SETTINGS = settings_of()
 HOUR_MS = 3_600_000
 
 
-async def test_a_session_says_who_is_there_and_the_store_does_not_know_its_token(
+async def test_a_session_identifies_its_user_and_only_its_hash_is_stored(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -63,7 +63,7 @@ async def test_the_csrf_token_belongs_to_one_session_and_stays_the_same(
     assert len(first) == 43
 
 
-async def test_a_person_may_ask_for_jobs_from_member_on(database: Database) -> None:
+async def test_members_and_admins_may_create_jobs(database: Database) -> None:
     acme = await organization(database, "acme")
     await member(database, acme, "root@example.com", "admin")
     ada = await member(database, acme, "ada@example.com")
@@ -78,14 +78,14 @@ async def test_a_person_may_ask_for_jobs_from_member_on(database: Database) -> N
         assert (caller.scope, caller.git_write) == (scope, False)
 
 
-async def test_wrong_tokens_are_nobodys(database: Database) -> None:
+async def test_invalid_tokens_have_no_viewer(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     token = await start_session(database, SETTINGS, ada.id, ORIGIN)
     for wrong in ("", "ajs_", token[:-1], token + "x", token.swapcase(), "ajs_" + "0" * 38, "\0"):
         assert await find_viewer(database, SETTINGS, wrong) is None
 
 
-async def test_a_session_ends_when_it_idles_and_when_it_is_old(database: Database) -> None:
+async def test_a_session_expires_by_idling_and_by_age(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     limits = {"idle_hours": SETTINGS.session_idle_hours, "session_days": SETTINGS.session_days}
     for column, age_ms, is_over in (
@@ -102,7 +102,7 @@ async def test_a_session_ends_when_it_idles_and_when_it_is_old(database: Databas
         assert await end_sessions(database, ada.id) == (not is_over)
 
 
-async def test_shorter_sessions_are_meant_for_those_there_are(database: Database) -> None:
+async def test_shorter_session_limits_apply_to_existing_sessions(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     token = await start_session(database, SETTINGS, ada.id, ORIGIN)
     await write(database, "UPDATE sessions SET created_at = created_at - :day", day=DAY_MS)
@@ -110,7 +110,7 @@ async def test_shorter_sessions_are_meant_for_those_there_are(database: Database
     assert await find_viewer(database, settings_of(session_days="1"), token) is None
 
 
-async def test_being_seen_is_written_once_a_minute(database: Database) -> None:
+async def test_the_last_use_of_a_session_is_stored_once_a_minute(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     token = await start_session(database, SETTINGS, ada.id, ORIGIN)
 
@@ -125,7 +125,7 @@ async def test_being_seen_is_written_once_a_minute(database: Database) -> None:
     assert await seen_after(60_000)
 
 
-async def test_an_open_stream_that_looks_again_keeps_no_session_alive(database: Database) -> None:
+async def test_an_open_stream_does_not_keep_a_session_alive(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     token = await start_session(database, SETTINGS, ada.id, ORIGIN)
     at = now_ms() - HOUR_MS
@@ -135,7 +135,7 @@ async def test_an_open_stream_that_looks_again_keeps_no_session_alive(database: 
     assert [each.seen_at for each in await list_sessions(database, ada.id)] == [at]
 
 
-async def test_a_role_and_a_removal_are_seen_at_once(database: Database) -> None:
+async def test_changes_of_roles_and_removals_apply_at_once(database: Database) -> None:
     acme = await organization(database, "acme")
     await member(database, acme, "root@example.com", "admin")
     ada = await member(database, acme, "ada@example.com")
@@ -151,7 +151,7 @@ async def test_a_role_and_a_removal_are_seen_at_once(database: Database) -> None
     assert await find_viewer(database, SETTINGS, token) is None
 
 
-async def test_a_new_session_takes_the_place_of_the_one_before(database: Database) -> None:
+async def test_a_new_session_replaces_the_previous_one(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     first = await start_session(database, SETTINGS, ada.id, ORIGIN)
     second = await start_session(database, SETTINGS, ada.id, ORIGIN, replacing=first)
@@ -163,7 +163,9 @@ async def test_a_new_session_takes_the_place_of_the_one_before(database: Databas
     assert await find_viewer(database, SETTINGS, second) is not None
 
 
-async def test_a_session_stands_where_asked_or_where_it_was_last(database: Database) -> None:
+async def test_a_session_starts_in_the_requested_or_last_used_organization(
+    database: Database,
+) -> None:
     zoo, acme = await organization(database, "zoo"), await organization(database, "acme")
     other = await organization(database, "other")
     ada = await member(database, zoo, "ada@example.com")
@@ -184,7 +186,7 @@ async def test_a_session_stands_where_asked_or_where_it_was_last(database: Datab
     assert await problem_of(stands_in(other)) == "no_membership"
 
 
-async def test_one_switches_only_into_an_organization_one_is_in(database: Database) -> None:
+async def test_users_switch_only_to_organizations_they_belong_to(database: Database) -> None:
     acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
     await organization(database, "other")
     ada = await member(database, acme, "ada@example.com")
@@ -203,7 +205,7 @@ async def test_one_switches_only_into_an_organization_one_is_in(database: Databa
     assert await problem_of(switching) == "not_signed_in"
 
 
-async def test_signing_out_ends_one_and_signing_out_everywhere_the_others(
+async def test_signing_out_ends_one_session_and_signing_out_everywhere_all(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -224,7 +226,7 @@ async def test_signing_out_ends_one_and_signing_out_everywhere_the_others(
     assert (await actions(database, acme)).count(("sessions.ended", ada.email)) == 2
 
 
-async def test_one_sees_ones_own_sessions_and_where_they_came_from(database: Database) -> None:
+async def test_users_see_their_own_sessions_with_address_and_browser(database: Database) -> None:
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
     bob = await member(database, acme, "bob@example.com")
@@ -250,7 +252,7 @@ async def test_a_removed_member_cannot_start_another(database: Database) -> None
     assert await problem_of(starting) == "no_membership"
 
 
-async def test_signing_out_is_told_where_the_session_stood(database: Database) -> None:
+async def test_signing_out_is_audited_in_the_sessions_organization(database: Database) -> None:
     acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
     ada = await member(database, acme, "ada@example.com")
     await add_member(database, zoo, ada.id, "viewer")
@@ -263,7 +265,7 @@ async def test_signing_out_is_told_where_the_session_stood(database: Database) -
     assert (told.actor_id, told.target, told.address) == (ada.id, ada.email, "192.0.2.7")
 
 
-async def test_one_session_ends_by_its_id_for_its_own_user_alone(database: Database) -> None:
+async def test_only_its_user_can_end_a_session_by_id(database: Database) -> None:
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
     bob = await member(database, acme, "bob@example.com")
@@ -282,7 +284,7 @@ async def test_one_session_ends_by_its_id_for_its_own_user_alone(database: Datab
     assert await problem_of(end_session_by_id(database, ada.id, ended)) == "not_found"
 
 
-async def test_an_administrator_ends_what_stands_in_their_organization(
+async def test_an_admin_ends_a_members_sessions_in_their_organization(
     database: Database,
 ) -> None:
     acme, zoo = await organization(database, "acme"), await organization(database, "zoo")

@@ -55,7 +55,7 @@ async def sign_in(db: Database, email: str, password: str, address: str = "192.0
     return await sign_in_with_password(db, SETTINGS, email, password, Origin(address, "Browser"))
 
 
-async def test_the_right_password_opens_a_session_and_the_log_says_who_and_how(
+async def test_the_right_password_starts_a_session_and_is_audited(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -76,7 +76,7 @@ async def test_the_right_password_opens_a_session_and_the_log_says_who_and_how(
     )
 
 
-async def test_everything_wrong_is_refused_in_the_same_words(
+async def test_every_failed_sign_in_has_the_same_message(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     acme = await organization(database, "acme")
@@ -106,7 +106,7 @@ async def test_everything_wrong_is_refused_in_the_same_words(
     assert "example.com" not in caplog.text
 
 
-async def test_a_hash_with_old_costs_is_made_anew_at_sign_in(database: Database) -> None:
+async def test_a_hash_with_old_costs_is_replaced_at_sign_in(database: Database) -> None:
     ada = await ada_of(database, await organization(database, "acme"))
     cheap = PasswordHasher(time_cost=2, memory_cost=8, parallelism=1).hash(PASSWORD)
     await write(database, "UPDATE users SET password_hash = :hash", hash=cheap)
@@ -117,7 +117,7 @@ async def test_a_hash_with_old_costs_is_made_anew_at_sign_in(database: Database)
     await sign_in(database, ada.email, PASSWORD)
 
 
-async def test_a_sign_in_under_way_does_not_outlive_a_change_of_the_password(
+async def test_a_sign_in_fails_if_the_password_changes_meanwhile(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = await ada_of(database, await organization(database, "acme"))
@@ -132,7 +132,7 @@ async def test_a_sign_in_under_way_does_not_outlive_a_change_of_the_password(
 
 
 @pytest.mark.parametrize("email", ["ada@example.com", "nobody@example.com"])
-async def test_after_ten_failures_not_even_the_right_password_is_looked_at(
+async def test_after_ten_failures_even_the_right_password_is_refused(
     database: Database, email: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ada_of(database, await organization(database, "acme"))
@@ -161,7 +161,7 @@ async def failures(database: Database, subject: str | None) -> int:
     return 0 if row is None else row["failures"]
 
 
-async def test_who_guesses_in_one_place_keeps_nobody_else_out(database: Database) -> None:
+async def test_guesses_from_one_network_do_not_lock_out_other_networks(database: Database) -> None:
     """Neither the owner of the address, who is elsewhere, nor others who come the same way."""
     ada = await ada_of(database, await organization(database, "acme"))
     guess = Attempt(ada.email, "203.0.113.1")
@@ -175,7 +175,7 @@ async def test_who_guesses_in_one_place_keeps_nobody_else_out(database: Database
     await count_attempt(database, Attempt("bob@example.com", "203.0.113.1"))
 
 
-async def test_an_address_may_fail_a_hundred_times_wherever_the_guesses_come_from(
+async def test_an_email_address_may_fail_a_hundred_times_from_all_networks_together(
     database: Database,
 ) -> None:
     ada = await ada_of(database, await organization(database, "acme"))
@@ -197,7 +197,7 @@ async def test_an_address_may_fail_a_hundred_times_wherever_the_guesses_come_fro
     assert await failures(database, Attempt(ada.email, "203.0.113.0").pair_subject) == 0
 
 
-async def test_guesses_made_at_once_cannot_outrun_the_count(
+async def test_parallel_guesses_cannot_exceed_the_limit(
     database: Database, database_url: str
 ) -> None:
     elsewhere = await open_database(database_url, migrate=False)
@@ -217,7 +217,7 @@ async def test_guesses_made_at_once_cannot_outrun_the_count(
     assert codes == {"too_many_attempts"}
 
 
-async def test_success_forgives_the_address_of_the_user_and_counts_for_no_network(
+async def test_a_successful_sign_in_clears_its_own_failures_only(
     database: Database,
 ) -> None:
     ada = await ada_of(database, await organization(database, "acme"))
@@ -235,7 +235,9 @@ async def test_success_forgives_the_address_of_the_user_and_counts_for_no_networ
     }
 
 
-async def test_a_network_may_fail_a_hundred_times_whoever_it_says_to_be(database: Database) -> None:
+async def test_a_network_may_fail_a_hundred_times_for_all_users_together(
+    database: Database,
+) -> None:
     await count_attempt(database, Attempt("first@example.com", "2001:db8::1"))
     await write(
         database,
@@ -251,7 +253,7 @@ async def test_a_network_may_fail_a_hundred_times_whoever_it_says_to_be(database
 
 
 @pytest.mark.parametrize(("age_ms", "is_free"), [(WINDOW_MS - 60_000, False), (WINDOW_MS, True)])
-async def test_after_a_quarter_of_an_hour_the_count_begins_anew(
+async def test_the_failure_count_restarts_after_fifteen_minutes(
     database: Database, age_ms: int, is_free: bool
 ) -> None:
     attempt = Attempt("ada@example.com", "192.0.2.7")
@@ -271,7 +273,7 @@ async def test_after_a_quarter_of_an_hour_the_count_begins_anew(
     assert await prune_sign_ins(database, later, idle_hours=1, session_days=1) == 3
 
 
-async def test_a_count_from_the_future_locks_nobody_out(database: Database) -> None:
+async def test_a_failure_count_from_the_future_locks_no_user_out(database: Database) -> None:
     attempt = Attempt("ada@example.com", "192.0.2.7")
     await count_attempt(database, attempt)
     await write(
@@ -298,7 +300,7 @@ async def test_a_link_signs_in_once(database: Database) -> None:
         assert await problem_of(use_link(database, SETTINGS, wrong, ORIGIN)) == "link_not_valid"
 
 
-async def test_of_two_who_use_one_link_at_once_one_wins(
+async def test_only_one_of_two_concurrent_uses_of_a_link_succeeds(
     database: Database, database_url: str
 ) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
@@ -320,7 +322,7 @@ async def test_of_two_who_use_one_link_at_once_one_wins(
         await elsewhere.close()
 
 
-async def test_a_link_is_over_after_ten_minutes_and_pruned(database: Database) -> None:
+async def test_a_link_expires_after_ten_minutes_and_is_pruned(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     link = await create_link(database, ada.id)
     (row,) = await database.fetch_all("SELECT expires_at - created_at AS life FROM sign_in_links")
@@ -331,7 +333,7 @@ async def test_a_link_is_over_after_ten_minutes_and_pruned(database: Database) -
     assert await database.fetch_all("SELECT hash FROM sign_in_links") == []
 
 
-async def test_a_link_can_be_taken_back_and_is_for_members_alone(database: Database) -> None:
+async def test_a_link_can_be_revoked_and_is_only_for_members(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     link = await create_link(database, ada.id)
     await revoke_link(database, link)
@@ -341,7 +343,7 @@ async def test_a_link_can_be_taken_back_and_is_for_members_alone(database: Datab
         assert await problem_of(create_link(database, user_id)) == "no_membership"
 
 
-async def test_what_is_no_link_at_all_makes_no_writer_wait(
+async def test_a_malformed_link_token_causes_no_write(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def transact(*_: object, **__: object) -> None:

@@ -23,7 +23,7 @@ async def spend(tx: Transaction, organization_id: str, day: int, nanousd: int) -
     )
 
 
-async def test_every_day_is_told_with_what_was_spent_on_it(database: Database) -> None:
+async def test_daily_spending_includes_days_without_spending(database: Database) -> None:
     ours = await database.transact(add, f"org_{uuid.uuid4().hex}")
     theirs = await database.transact(add, f"org_{uuid.uuid4().hex}")
     for organization, day, nanousd in [

@@ -59,7 +59,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
         ("o'hara+x@mail.example", "o'hara+x@mail.example"),
     ],
 )
-def test_an_address_has_one_form(text: str, normal: str) -> None:
+def test_an_email_address_is_normalized(text: str, normal: str) -> None:
     assert normalize_email(text) == normal
 
 
@@ -71,13 +71,13 @@ def test_an_address_has_one_form(text: str, normal: str) -> None:
         *("a" * 65 + "@b.c", "a@" + "b." * 130 + "c"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_email_address_is_refused(text: str) -> None:
     with pytest.raises(Problem) as caught:
         normalize_email(text)
     assert caught.value.code == "invalid_email"
 
 
-async def test_a_user_is_found_by_any_spelling_and_made_only_once(database: Database) -> None:
+async def test_a_user_is_found_by_any_spelling_and_created_only_once(database: Database) -> None:
     made = await create_user(database, "Ada@Example.com", name=" Ada ", password=PASSWORD)
     assert (made.email, made.name) == ("ada@example.com", "Ada")
     assert (made.has_password, made.has_provider) == (True, False)
@@ -98,7 +98,7 @@ async def test_a_name_is_one_printable_line(database: Database) -> None:
         assert await problem_of(rename_user(database, user.id, name)) == "invalid_name"
 
 
-def test_a_role_allows_what_those_before_it_do() -> None:
+def test_a_role_includes_all_lower_roles() -> None:
     assert [allows("member", needed) for needed in ("viewer", "member", "admin")] == [
         True,
         True,
@@ -107,7 +107,7 @@ def test_a_role_allows_what_those_before_it_do() -> None:
     assert not allows("root", "viewer")
 
 
-async def test_members_are_added_changed_and_removed_and_the_log_says_so(
+async def test_changes_of_members_are_audited(
     database: Database,
 ) -> None:
     acme = await organization(database, "acme")
@@ -139,7 +139,7 @@ async def test_members_are_added_changed_and_removed_and_the_log_says_so(
     ]
 
 
-async def test_who_is_in_another_organization_is_not_found_in_this_one(database: Database) -> None:
+async def test_members_of_another_organization_are_not_found(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     await member(database, acme, "root@example.com", "admin")
     ada = await member(database, other, "ada@example.com", "admin")
@@ -152,7 +152,7 @@ async def test_who_is_in_another_organization_is_not_found_in_this_one(database:
     ]
 
 
-async def test_the_last_admin_stays_one(database: Database) -> None:
+async def test_the_last_admin_cannot_be_demoted_or_removed(database: Database) -> None:
     acme = await organization(database, "acme")
     root = await member(database, acme, "root@example.com", "admin")
     await member(database, acme, "ada@example.com")
@@ -161,9 +161,7 @@ async def test_the_last_admin_stays_one(database: Database) -> None:
     await set_role(database, acme, root.id, "admin")
 
 
-async def test_of_two_admins_who_leave_at_once_one_stays(
-    database: Database, database_url: str
-) -> None:
+async def test_two_admins_cannot_leave_concurrently(database: Database, database_url: str) -> None:
     acme = await organization(database, "acme")
     elsewhere = await open_database(database_url, migrate=False)
     try:
@@ -188,7 +186,7 @@ async def test_of_two_admins_who_leave_at_once_one_stays(
         await elsewhere.close()
 
 
-async def test_who_is_removed_is_signed_out_there_and_nowhere_else(database: Database) -> None:
+async def test_a_removed_member_is_signed_out_only_there(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     ada = await member(database, acme, "ada@example.com")
     await add_member(database, other, ada.id, "viewer")
@@ -217,7 +215,9 @@ async def test_an_organization_without_an_admin_gets_one(database: Database) -> 
     assert await problem_of(ensure_administrator(database, "none")) == "organization_not_found"
 
 
-async def test_two_processes_make_one_administrator(database: Database, database_url: str) -> None:
+async def test_two_processes_create_one_administrator(
+    database: Database, database_url: str
+) -> None:
     names = ["one", "two", "three"]
     for name in names:
         await organization(database, name)
@@ -261,13 +261,13 @@ async def test_a_changed_password_ends_every_session_and_link(database: Database
     assert (await actions(database, acme)).count(("password.changed", ada.email)) == 2
 
 
-async def test_who_has_no_password_needs_none_to_choose_one(database: Database) -> None:
+async def test_a_user_without_a_password_can_set_one(database: Database) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
     await change_password(database, ada.id, None, PASSWORD)
     assert (await get_user(database, ada.id)).has_password
 
 
-async def test_the_password_of_now_cannot_be_guessed_from_inside_either(
+async def test_guesses_of_the_current_password_are_limited_too(
     database: Database,
 ) -> None:
     ada = await create_user(database, "ada@example.com", password=PASSWORD)
@@ -281,7 +281,7 @@ async def test_the_password_of_now_cannot_be_guessed_from_inside_either(
     assert await problem_of(changing) == "too_many_attempts"
 
 
-async def test_of_two_changes_at_once_one_counts(database: Database) -> None:
+async def test_only_one_of_two_concurrent_password_changes_succeeds(database: Database) -> None:
     ada = await create_user(database, "ada@example.com", password=PASSWORD)
     outcomes = await asyncio.gather(
         change_password(database, ada.id, PASSWORD, "another password"),
@@ -298,7 +298,7 @@ def subject_of(email: str) -> str:
     return Attempt(email, None).pair_subject
 
 
-async def test_a_new_name_is_told_in_every_organization_of_theirs(database: Database) -> None:
+async def test_a_rename_is_in_the_audit_log_of_each_organization(database: Database) -> None:
     acme, zoo = await organization(database, "acme"), await organization(database, "zoo")
     ada = await member(database, acme, "ada@example.com")
     await add_member(database, zoo, ada.id, "viewer")
@@ -315,7 +315,7 @@ async def test_a_new_name_is_told_in_every_organization_of_theirs(database: Data
     assert await problem_of(rename_user(database, "usr_0", "Nobody")) == "user_not_found"
 
 
-async def test_who_signs_in_with_the_provider_alone_gets_a_password_from_the_operator_only(
+async def test_only_the_operator_sets_a_password_for_provider_users(
     database: Database,
 ) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
@@ -329,7 +329,7 @@ async def test_who_signs_in_with_the_provider_alone_gets_a_password_from_the_ope
     await change_password(database, ada.id, PASSWORD, "another password")
 
 
-async def test_who_is_linked_while_they_choose_a_password_gets_none(
+async def test_a_user_linked_to_a_provider_meanwhile_gets_no_password(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")

@@ -37,7 +37,7 @@ async def other(database: Database, database_url: str) -> AsyncIterator[Database
 
 
 @pytest.mark.parametrize("notify", [announce, invalidate])
-async def test_a_change_is_heard_when_its_transaction_has_committed(
+async def test_a_change_is_published_after_its_transaction_commits(
     database: Database, notify: Notify
 ) -> None:
     with database.changes.listen("jobs") as signal:
@@ -46,7 +46,7 @@ async def test_a_change_is_heard_when_its_transaction_has_committed(
 
 
 @pytest.mark.parametrize("notify", [announce, invalidate])
-async def test_what_was_rolled_back_is_never_told(
+async def test_changes_that_were_rolled_back_are_never_published(
     database: Database, other: Database, notify: Notify
 ) -> None:
     async def tell_and_refuse(tx: Transaction) -> None:
@@ -61,7 +61,7 @@ async def test_what_was_rolled_back_is_never_told(
 
 
 @pytest.mark.parametrize("notify", [announce, invalidate])
-async def test_another_connection_hears_a_change_within_a_second(
+async def test_another_connection_is_notified_within_a_second(
     database: Database, other: Database, notify: Notify
 ) -> None:
     for name in ("first", "second", "third"):
@@ -72,7 +72,7 @@ async def test_another_connection_hears_a_change_within_a_second(
         assert found is not None
 
 
-async def test_caches_are_dropped_before_the_caller_goes_on(database: Database) -> None:
+async def test_caches_are_cleared_before_the_caller_continues(database: Database) -> None:
     cache = {"key": "old"}
     database.changes.on("keys", cache.clear)
 
@@ -81,32 +81,34 @@ async def test_caches_are_dropped_before_the_caller_goes_on(database: Database) 
     assert cache == {}
 
 
-async def test_another_process_hears_a_change_within_a_second(
+async def test_another_process_is_notified_within_a_second(
     database: Database, database_url: str
 ) -> None:
     async def change(tx: Transaction) -> None:
         await invalidate(tx, "a", "keys")
         tx.announce("jobs")
 
-    async with process("hear", database_url) as started:
+    async with process("listen", database_url) as started:
         assert await read_line(started) == "ready"
         await database.transact(change)
-        heard = {await read_line(started, WITHIN_SECONDS) for _ in range(2)}
+        changed = {await read_line(started, WITHIN_SECONDS) for _ in range(2)}
 
-    assert heard == {"heard keys", "heard jobs"}
+    assert changed == {"changed keys", "changed jobs"}
 
 
-async def test_a_short_command_is_heard_though_it_ends_at_once(
+async def test_changes_of_a_short_command_reach_other_processes(
     database: Database, database_url: str
 ) -> None:
     with database.changes.listen("keys") as keys, database.changes.listen("jobs") as jobs:
-        async with process("tell", database_url) as started:
+        async with process("change", database_url) as started:
             assert await started.wait() == 0
         assert await keys.wait(WITHIN_SECONDS)
         assert await jobs.wait(WITHIN_SECONDS)
 
 
-async def test_ones_own_changes_do_not_come_back(database: Database, other: Database) -> None:
+async def test_a_process_is_not_notified_of_its_own_changes(
+    database: Database, other: Database
+) -> None:
     heard: list[str] = []
     database.changes.on("keys", lambda: heard.append("keys"))
 

@@ -19,7 +19,7 @@ async def _set_revision(db: Database, revision: str) -> None:
     await db.transact(update)
 
 
-async def test_an_empty_database_is_migrated_when_asked_for(empty_database_url: str) -> None:
+async def test_an_empty_database_is_migrated_on_request(empty_database_url: str) -> None:
     db = await open_database(empty_database_url, migrate=True)
     try:
         assert await schema_is_current(db)
@@ -28,7 +28,7 @@ async def test_an_empty_database_is_migrated_when_asked_for(empty_database_url: 
         await db.close()
 
 
-async def test_an_empty_database_is_refused_otherwise(empty_database_url: str) -> None:
+async def test_an_empty_database_is_refused_without_migration(empty_database_url: str) -> None:
     with pytest.raises(SchemaTooOld, match="agentjobs migrate"):
         await open_database(empty_database_url, migrate=False)
 
@@ -52,7 +52,7 @@ async def test_openings_in_one_process_may_overlap(empty_database_url: str) -> N
         await db.close()
 
 
-async def test_a_schema_from_the_future_is_refused(database: Database, database_url: str) -> None:
+async def test_a_newer_schema_is_refused(database: Database, database_url: str) -> None:
     await _set_revision(database, "9999")
 
     assert not await schema_is_current(database)

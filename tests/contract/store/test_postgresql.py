@@ -44,13 +44,13 @@ async def test_an_unreachable_server_is_named_without_its_password() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:notaport", "127.0.0.1:99999999", "[::1"])
-async def test_an_address_that_makes_no_sense_cannot_be_reached(address: str) -> None:
+async def test_an_invalid_host_or_port_is_unavailable(address: str) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         await open_database(f"postgresql://{address}/store", migrate=True)
 
 
 @pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "12/hush", "hu@sh", "hu?sh=hush"])
-async def test_a_password_that_is_not_encoded_is_asked_to_be_and_not_shown(password: str) -> None:
+async def test_an_unencoded_password_is_reported_and_not_shown(password: str) -> None:
     with pytest.raises(StoreUnavailable, match="percent-encode the password") as raised:
         await open_database(f"postgresql://me:{password}@127.0.0.1:9/store", migrate=True)
 
@@ -62,7 +62,7 @@ async def test_a_database_that_does_not_exist_is_named(postgres_cluster: Postgre
         await open_database(postgres_cluster.url("nowhere"), migrate=True)
 
 
-async def test_a_lost_listener_comes_back_and_everything_may_have_changed(
+async def test_a_lost_notification_connection_reconnects_and_publishes_everything(
     postgres_url: str, cut_off: CutOff
 ) -> None:
     async with opened(postgres_url) as db, opened(postgres_url) as other:
@@ -81,7 +81,7 @@ async def test_a_lost_listener_comes_back_and_everything_may_have_changed(
         assert was_live == [False, True]
 
 
-async def test_a_listener_that_falls_silent_is_trusted_for_less_than_a_second(
+async def test_caches_are_bypassed_within_a_second_of_a_silent_connection(
     postgres_url: str,
 ) -> None:
     db = await PostgresqlDatabase.open(postgres_url)
@@ -133,7 +133,7 @@ async def test_a_connection_lost_inside_a_transaction_undoes_it(postgres_url: st
 
 
 @pytest.mark.parametrize("code", ["40P01", "53100", "57014"])
-async def test_what_may_pass_is_unavailable(postgres_url: str, code: str) -> None:
+async def test_retryable_errors_are_unavailable(postgres_url: str, code: str) -> None:
     """A deadlock, a full disk, an operator's cancel."""
 
     async def fail(tx: Transaction) -> None:
@@ -145,7 +145,7 @@ async def test_what_may_pass_is_unavailable(postgres_url: str, code: str) -> Non
         await db.transact(add, "later")
 
 
-async def test_a_restarted_server_is_found_again(
+async def test_a_restarted_server_is_reconnected(
     postgres_cluster: PostgresCluster, postgres_url: str
 ) -> None:
     async with opened(postgres_url) as db:
@@ -165,7 +165,7 @@ async def test_a_restarted_server_is_found_again(
         assert await names(db) == ["found", *(f"o{n}" for n in range(5))]
 
 
-async def test_what_is_announced_while_nobody_listens_is_told_later(
+async def test_announcements_during_an_outage_are_sent_later(
     postgres_url: str, cut_off: CutOff
 ) -> None:
     async with opened(postgres_url) as here, opened(postgres_url) as there:
@@ -198,7 +198,7 @@ async def test_a_cancelled_transaction_is_undone_and_leaves_no_lock(postgres_url
         assert await names(db) == ["a"]
 
 
-async def test_a_statement_that_gets_no_answer_is_given_up(
+async def test_a_statement_without_a_response_is_aborted(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def take_long(tx: Transaction) -> None:
@@ -218,7 +218,7 @@ async def test_a_statement_that_gets_no_answer_is_given_up(
         assert await names(db) == ["a"]
 
 
-async def test_callers_that_give_up_waiting_for_a_connection_take_none_with_them(
+async def test_callers_that_stop_waiting_do_not_leak_connections(
     postgres_url: str,
 ) -> None:
     async with opened(postgres_url) as db:
@@ -234,7 +234,7 @@ async def test_callers_that_give_up_waiting_for_a_connection_take_none_with_them
         assert {f"o{n}" for n in range(1, 40, 2)} <= set(found)
 
 
-async def test_closing_finishes_what_runs_and_refuses_what_waits(postgres_url: str) -> None:
+async def test_closing_finishes_running_calls_and_refuses_waiting_ones(postgres_url: str) -> None:
     async def wait_for_lock(tx: Transaction) -> None:
         await tx.execute("SELECT pg_advisory_xact_lock_shared(1)")
 

@@ -35,7 +35,7 @@ async def count_elsewhere(url: str) -> int:
     return int(printed)
 
 
-async def test_processes_that_come_and_go_leave_a_store_just_migrated_whole(
+async def test_short_lived_processes_do_not_corrupt_a_newly_migrated_store(
     empty_database_url: str,
 ) -> None:
     db = await open_database(empty_database_url, migrate=True)

@@ -27,7 +27,9 @@ def lock(path: Path) -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
-async def test_a_locked_database_is_waited_for(sqlite_url: str, lock: sqlite3.Connection) -> None:
+async def test_a_transaction_waits_for_a_locked_database(
+    sqlite_url: str, lock: sqlite3.Connection
+) -> None:
     async with opened(sqlite_url) as db:
         writing = [asyncio.create_task(db.transact(add, name)) for name in "ab"]
         done, _ = await asyncio.wait(writing, timeout=0.2)
@@ -57,7 +59,7 @@ async def test_a_database_that_stays_locked_is_unavailable_and_recovers(
         assert await names(db) == ["d"]
 
 
-async def test_a_full_disk_takes_nothing_with_it_and_says_so(sqlite_url: str) -> None:
+async def test_a_full_disk_loses_no_data_and_is_reported(sqlite_url: str) -> None:
     async def limit_pages(tx: Transaction, most: int) -> None:
         await tx.execute(f"PRAGMA max_page_count = {most}")
 
@@ -80,7 +82,7 @@ async def test_a_full_disk_takes_nothing_with_it_and_says_so(sqlite_url: str) ->
         assert await names(db) == ["before", "later"]
 
 
-async def test_when_sqlite_undoes_a_whole_batch_nobody_is_told_of_success(sqlite_url: str) -> None:
+async def test_if_sqlite_rolls_back_a_batch_all_its_callers_fail(sqlite_url: str) -> None:
     async def undo_everything(tx: Transaction) -> None:
         await tx.execute("ROLLBACK")
 
@@ -100,7 +102,7 @@ async def test_when_sqlite_undoes_a_whole_batch_nobody_is_told_of_success(sqlite
         assert "later" in await names(db)
 
 
-async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_named_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("no database at all" * 500)
 
@@ -118,7 +120,7 @@ async def test_a_path_that_cannot_be_a_database_is_named(tmp_path: Path) -> None
             await open_database(f"sqlite:///{tmp_path}/{path}", migrate=True)
 
 
-async def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "new directory" / "x.db"
     db = await open_database(f"sqlite:///{path}", migrate=True)
     try:
@@ -139,7 +141,7 @@ async def test_every_commit_is_flushed_to_the_disk(sqlite_url: str) -> None:
         assert await db.transact(settings) == [2, "wal", 1]
 
 
-async def test_a_caller_cancelled_after_its_work_began_is_committed(sqlite_url: str) -> None:
+async def test_a_caller_cancelled_after_its_work_started_is_committed(sqlite_url: str) -> None:
     begun = asyncio.Event()
 
     async def begin(tx: Transaction) -> None:
@@ -157,7 +159,7 @@ async def test_a_caller_cancelled_after_its_work_began_is_committed(sqlite_url: 
         assert await names(db) == ["a", "b"]
 
 
-async def test_a_caller_cancelled_before_that_changes_nothing(
+async def test_a_caller_cancelled_before_its_work_starts_changes_nothing(
     sqlite_url: str, lock: sqlite3.Connection
 ) -> None:
     async with opened(sqlite_url) as db:

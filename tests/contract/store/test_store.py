@@ -36,7 +36,7 @@ async def add_and_refuse(tx: Transaction, name: str) -> None:
     raise Refused
 
 
-async def test_what_a_transaction_wrote_is_there_when_it_returns(database: Database) -> None:
+async def test_a_transactions_writes_are_visible_when_it_returns(database: Database) -> None:
     assert await database.transact(add, "acme") == "acme"
 
     row = await database.fetch_one(
@@ -57,7 +57,7 @@ async def test_many_rows_go_in_with_one_call(database: Database) -> None:
     assert await names(database) == ["a", "b", "c"]
 
 
-async def test_one_bad_row_of_many_takes_the_others_with_it(database: Database) -> None:
+async def test_one_invalid_row_of_a_batch_fails_all(database: Database) -> None:
     async def add_twice(tx: Transaction) -> None:
         await tx.execute_many(INSERT, [{"id": "a"}, {"id": "b"}, {"id": "a"}])
 
@@ -67,7 +67,7 @@ async def test_one_bad_row_of_many_takes_the_others_with_it(database: Database) 
     assert await names(database) == []
 
 
-async def test_a_transaction_that_raises_leaves_nothing_and_hands_on_its_exception(
+async def test_a_transaction_that_raises_is_rolled_back_and_raises_to_its_caller(
     database: Database,
 ) -> None:
     with pytest.raises(Refused):
@@ -91,7 +91,7 @@ async def test_a_transaction_sees_its_own_writes_and_others_do_not(database: Dat
     assert await names(database) == []
 
 
-async def test_among_transactions_that_ran_together_only_the_failed_ones_vanish(
+async def test_in_a_batch_only_failed_transactions_are_rolled_back(
     database: Database,
 ) -> None:
     works = [database.transact(add_and_refuse if n % 3 else add, f"o{n:02}") for n in range(40)]
@@ -253,7 +253,7 @@ async def test_a_transaction_that_awaits_anything_else_is_refused(
     assert await database.transact(add, "next") == "next"
 
 
-async def test_a_foreign_await_is_refused_even_when_the_work_hides_it(database: Database) -> None:
+async def test_a_foreign_await_is_refused_even_if_the_work_catches_it(database: Database) -> None:
     async def hide(tx: Transaction) -> None:
         await add(tx, "acme")
         while True:
@@ -285,7 +285,7 @@ async def test_the_database_cannot_be_used_inside_a_transaction(database: Databa
     assert await names(database) == []
 
 
-async def test_a_task_started_inside_a_transaction_may_use_the_database_later(
+async def test_a_task_started_in_a_transaction_may_use_the_database_afterwards(
     database: Database,
 ) -> None:
     started: list[asyncio.Task[str]] = []
@@ -325,7 +325,7 @@ async def test_a_statement_that_cannot_run_is_a_store_error_everywhere(
     assert await database.transact(add, "next") == "next"
 
 
-async def test_a_cancelled_caller_leaves_all_or_nothing_and_the_store_goes_on(
+async def test_a_cancelled_transaction_is_atomic_and_the_store_keeps_working(
     database: Database,
 ) -> None:
     callers = [
@@ -355,7 +355,7 @@ async def test_the_clock_of_a_transaction_is_close_to_ours(database: Database) -
     assert abs(await database.transact(clock) - time.time() * 1000) < 5_000
 
 
-async def test_more_callers_than_connections_all_get_their_turn(database: Database) -> None:
+async def test_more_callers_than_connections_are_all_served(database: Database) -> None:
     reads = [database.fetch_all("SELECT name FROM organizations") for _ in range(50)]
     writes = [database.transact(add, f"o{n}") for n in range(50)]
 
@@ -372,7 +372,7 @@ async def test_nothing_can_be_written_outside_a_transaction(database: Database) 
     assert await names(database) == []
 
 
-async def test_a_closed_database_says_so(database: Database) -> None:
+async def test_a_closed_database_is_unavailable(database: Database) -> None:
     await database.ping()
     await database.close()
 
@@ -385,7 +385,7 @@ async def test_a_closed_database_says_so(database: Database) -> None:
             await call
 
 
-async def test_closing_finishes_what_was_begun(database: Database, database_url: str) -> None:
+async def test_closing_finishes_running_transactions(database: Database, database_url: str) -> None:
     begun = [asyncio.create_task(database.transact(add, f"o{n}")) for n in range(5)]
     await asyncio.sleep(0)
     await database.close()
@@ -417,6 +417,6 @@ async def _add_and_announce(tx: Transaction, name: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "agentjobs.db", "sqlite:", "", "sqlite:///"])
-async def test_an_address_of_no_database_is_refused(url: str) -> None:
+async def test_an_unknown_database_url_is_refused(url: str) -> None:
     with pytest.raises(StoreError):
         await open_database(url, migrate=True)

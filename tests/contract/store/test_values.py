@@ -45,14 +45,14 @@ async def test_numbers_keep_all_their_64_bits(probe: Database, number: int) -> N
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 1_000_000])
-async def test_bytes_come_back_as_the_same_bytes(probe: Database, body: bytes) -> None:
+async def test_bytes_are_stored_unchanged(probe: Database, body: bytes) -> None:
     found = (await _store(probe, body=body))["body"]
     assert isinstance(found, bytes)
     assert found == body
 
 
 @pytest.mark.parametrize("text", ["", "naïve — 🙂", "it's; -- /* :name */ $1 ? \\ \"", "a\nb\tc"])
-async def test_any_text_is_only_text(probe: Database, text: str) -> None:
+async def test_any_text_is_safe_as_a_parameter(probe: Database, text: str) -> None:
     assert (await _store(probe, id=text))["id"] == text
 
 
@@ -61,7 +61,7 @@ async def test_absent_values_are_none(probe: Database) -> None:
 
 
 @pytest.mark.parametrize("flag", [True, False])
-async def test_booleans_are_read_with_bool_and_asked_for_bare(probe: Database, flag: bool) -> None:
+async def test_booleans_work_in_conditions_and_results(probe: Database, flag: bool) -> None:
     assert bool((await _store(probe, flag=flag))["flag"]) is flag
     rows = await probe.fetch_all("SELECT id FROM probe WHERE flag")
     assert [row["id"] for row in rows] == (["x"] if flag else [])
@@ -76,7 +76,7 @@ async def test_booleans_are_read_with_bool_and_asked_for_bare(probe: Database, f
         ([], []),
     ],
 )
-async def test_a_list_may_be_asked_for(
+async def test_a_list_can_be_a_parameter(
     probe: Database, asked: Iterable[str], found: list[str]
 ) -> None:
     for name in ("a", "b", "c", "d'\""):
@@ -90,7 +90,7 @@ async def test_a_list_may_be_asked_for(
     assert await probe.transact(inside) == found
 
 
-async def test_a_parameter_may_stand_in_several_places_and_next_to_a_cast(probe: Database) -> None:
+async def test_a_parameter_may_occur_several_times_and_beside_a_cast(probe: Database) -> None:
     await _store(probe, number=7)
     sql = (
         "SELECT CAST(:n AS BIGINT) AS n, ':n' AS literal FROM probe "
@@ -101,7 +101,7 @@ async def test_a_parameter_may_stand_in_several_places_and_next_to_a_cast(probe:
     assert dict(row) == {"n": 7, "literal": ":n"}
 
 
-async def test_a_fragment_is_seen_by_its_own_engine_only(database: Database) -> None:
+async def test_a_fragment_is_rendered_only_for_its_engine(database: Database) -> None:
     row = await database.fetch_one(
         "SELECT /*sqlite 'sqlite' */ /*postgresql 'postgresql' */ AS engine"
     )

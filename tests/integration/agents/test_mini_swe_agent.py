@@ -12,7 +12,7 @@ from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.agent_programs import WRITE, declared, drive
-from tests.support.gateway import REAL_KEY, room
+from tests.support.gateway import REAL_KEY, gateway_harness
 from tests.support.model_messages import Answer, Tokens, ToolCall
 from tests.support.paths import PROJECT
 
@@ -51,10 +51,10 @@ async def test_it_is_ready_where_make_installed_it() -> None:
 
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path, api: Api) -> None:
-    async with room(db, [runs(WRITE), runs(SUBMIT)], api=api, job_usd=1) as place:
-        driven = await drive(mini(api), place.gateway, tmp_path)
-        totals = await place.settled()
-        requests = place.provider.requests
+    async with gateway_harness(db, [runs(WRITE), runs(SUBMIT)], api=api, job_usd=1) as harness:
+        driven = await drive(mini(api), harness.gateway, tmp_path)
+        totals = await harness.settled()
+        requests = harness.provider.requests
     assert driven.failure is None, driven.log
     assert driven.changed() == ["out.txt"]
     assert driven.pull is not None
@@ -69,16 +69,16 @@ async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path, api
 async def test_its_failure_is_detected_although_it_exits_with_0(
     db: Database, tmp_path: Path
 ) -> None:
-    async with room(db, [Answer(text="I only talk.", always=True)]) as place:
-        driven = await drive(mini(), place.gateway, tmp_path)
+    async with gateway_harness(db, [Answer(text="I only talk.", always=True)]) as harness:
+        driven = await drive(mini(), harness.gateway, tmp_path)
     assert driven.report.exit_code == 0
     assert driven.failure is not None
     assert "RepeatedFormatError" in driven.failure
 
 
 async def test_a_request_that_the_model_refuses_fails_it(db: Database, tmp_path: Path) -> None:
-    async with room(db, models=("other",)) as place:
-        driven = await drive(mini(), place.gateway, tmp_path)
+    async with gateway_harness(db, models=("other",)) as harness:
+        driven = await drive(mini(), harness.gateway, tmp_path)
     assert driven.failure is not None
     assert "must not use the model priced" in driven.failure
     assert driven.changed() == []

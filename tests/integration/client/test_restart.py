@@ -80,7 +80,7 @@ def client_that_pauses(url: str, *steps: Callable[[], object]) -> Iterator[Clien
     assert not remaining
 
 
-def test_a_followed_log_is_read_whole_over_a_restart_of_the_service(lives):
+def test_a_followed_log_is_complete_across_a_restart_of_the_service(lives):
     first = lives.begin("text/event-stream", FIRST_HALF)
     with client_that_pauses(
         first.url,
@@ -92,7 +92,7 @@ def test_a_followed_log_is_read_whole_over_a_restart_of_the_service(lives):
     assert lives.all[1].last_event_ids == ["1"]
 
 
-def test_a_job_is_waited_for_over_a_restart_of_the_service(lives):
+def test_waiting_for_a_job_survives_a_restart_of_the_service(lives):
     first = lives.begin("application/json", RUNNING)
     with client_that_pauses(
         first.url,

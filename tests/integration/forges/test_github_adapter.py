@@ -23,7 +23,7 @@ from agentjobs.outbound.guard.sessions import new_session
 from tests.support.forge_servers.faults import Fault, cut, forbidden, server_error, too_many
 from tests.support.forge_servers.github import GitHubServer, secondary_limit
 from tests.support.forge_servers.state import RepositoryRow
-from tests.support.manual_clock import HandClock
+from tests.support.manual_clock import ManualClock
 
 BRANCH = "agentjobs/lint/1"
 NEW_PULL = "POST /repos/{owner}/{repo}/pulls"
@@ -35,7 +35,7 @@ class House:
     session: aiohttp.ClientSession
     row: RepositoryRow
     commit: str
-    clock: HandClock
+    clock: ManualClock
     tokens: TokenCache
 
     @property
@@ -78,7 +78,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     server = GitHubServer(tmp_path)
     row = server.add_repository("acme/shop", {"README.md": "shop"})
     commit = server.git.commit(row, BRANCH, {"new.txt": "1"})
-    clock = HandClock(time.time())
+    clock = ManualClock(time.time())
     ca_file = str(server.authorities)
     async with (
         server.serving(),

@@ -23,7 +23,7 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from tests.support.https_git_server import server_context
-from tests.support.manual_clock import HandClock
+from tests.support.manual_clock import ManualClock
 
 SECRET = "glpat-0123456789abcdef"
 LOOPBACK = AllowList.parse(["127.0.0.1/32"])
@@ -77,8 +77,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 async def headers() -> Mapping[str, str]:
@@ -86,7 +86,7 @@ async def headers() -> Mapping[str, str]:
 
 
 @pytest.fixture
-def api(script: Script, session: aiohttp.ClientSession, clock: HandClock) -> PlatformApi:
+def api(script: Script, session: aiohttp.ClientSession, clock: ManualClock) -> PlatformApi:
     return at(script.url, session, clock.retry_budget())
 
 
@@ -116,7 +116,7 @@ def test_an_invalid_name_is_never_part_of_a_path(name: str) -> None:
 
 
 async def test_trouble_that_passes_is_sat_out_with_growing_waits(
-    script: Script, api: PlatformApi, clock: HandClock
+    script: Script, api: PlatformApi, clock: ManualClock
 ) -> None:
     page = web.Response(status=502, text="<html>Bad gateway</html>", content_type="text/html")
     # Cut twice: after the first time aiohttp asks again by itself.
@@ -129,14 +129,14 @@ async def test_trouble_that_passes_is_sat_out_with_growing_waits(
     assert clock.said[1] == "GitLab has a server error (500); trying again in 2 s"
 
 
-def _moment(seconds: float) -> Callable[[HandClock], str]:
+def _moment(seconds: float) -> Callable[[ManualClock], str]:
     return lambda clock: str(int(clock.now + seconds))
 
 
 async def test_a_requested_wait_is_respected_even_for_a_post(
     script: Script, session: aiohttp.ClientSession
 ) -> None:
-    table: list[tuple[int, str, str, Callable[[HandClock], str], int]] = [
+    table: list[tuple[int, str, str, Callable[[ManualClock], str], int]] = [
         (429, "slow down", "Retry-After", lambda _: "33", 33),
         (429, "slow down", "Retry-After", lambda now: formatdate(now() + 44, usegmt=True), 44),
         (429, "slow down", "RateLimit-Reset", _moment(55), 55),
@@ -145,7 +145,7 @@ async def test_a_requested_wait_is_respected_even_for_a_post(
         (403, "You have exceeded a secondary rate limit.", "x-ratelimit-reset", _moment(900), 60),
     ]
     for status, message, header, value, seconds in table:
-        clock = HandClock()
+        clock = ManualClock()
         limits = {header: value(clock), "x-ratelimit-remaining": "4987"}
         script.answers = [told(status, {"message": message}, **limits), told(201)]
         script.asked.clear()
@@ -156,7 +156,7 @@ async def test_a_requested_wait_is_respected_even_for_a_post(
 
 
 async def test_a_rate_limit_is_waited_for_only_within_the_retry_budget(
-    script: Script, session: aiohttp.ClientSession, clock: HandClock
+    script: Script, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     limits = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(clock.now + 1_800))}
     script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
@@ -169,7 +169,7 @@ async def test_a_rate_limit_is_waited_for_only_within_the_retry_budget(
 
 
 async def test_requests_to_an_unavailable_platform_back_off(
-    script: Script, api: PlatformApi, clock: HandClock
+    script: Script, api: PlatformApi, clock: ManualClock
 ) -> None:
     script.answers = [told(500, Retry_After="0")]
     with pytest.raises(ApiError) as caught:
@@ -365,7 +365,7 @@ async def test_a_response_is_bounded_and_never_decompressed(
 async def test_a_platform_that_does_not_respond_is_unavailable(
     script: Script,
     session: aiohttp.ClientSession,
-    clock: HandClock,
+    clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api_module, "REQUEST_SECONDS", 0.05)
@@ -382,7 +382,7 @@ async def test_a_platform_that_does_not_respond_is_unavailable(
 
 
 async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
-    script: Script, clock: HandClock
+    script: Script, clock: ManualClock
 ) -> None:
     script.answers = [told()]
     async with new_session(AllowList.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
@@ -393,7 +393,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
 
 
 async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
-    session: aiohttp.ClientSession, clock: HandClock
+    session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     runner = web.ServerRunner(web.Server(lambda _: web.Response()), shutdown_timeout=0.1)
     await runner.setup()
@@ -406,7 +406,7 @@ async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
 
 
 async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
-    script: Script, api: PlatformApi, clock: HandClock
+    script: Script, api: PlatformApi, clock: ManualClock
 ) -> None:
     def echo(request: web.Request) -> web.Response:
         shown = f"{request.headers['Authorization']} and {request.headers['PRIVATE-TOKEN']}"
@@ -422,7 +422,7 @@ async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
 
 
 async def test_a_credential_with_invalid_characters_is_refused_without_quoting_it(
-    script: Script, session: aiohttp.ClientSession, clock: HandClock
+    script: Script, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     async def broken() -> Mapping[str, str]:
         return {"Authorization": f"Bearer {SECRET}\r\nX-Other: 1"}
@@ -438,7 +438,7 @@ async def test_a_credential_with_invalid_characters_is_refused_without_quoting_i
 
 
 async def test_a_credential_that_can_be_renewed_is_renewed_once(
-    script: Script, session: aiohttp.ClientSession, clock: HandClock
+    script: Script, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     tokens = ["old"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.support.gateway import REAL_KEY, Room, room
+from tests.support.gateway import REAL_KEY, GatewayHarness, gateway_harness
 from tests.support.model_messages import Answer, Tokens, ToolCall
 
 LS = ToolCall("bash", {"command": "ls -la"})
@@ -27,51 +27,60 @@ async def db(sqlite_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
-def openai_client(place: Room, **options: Any) -> openai.AsyncOpenAI:
+def openai_client(harness: GatewayHarness, **options: Any) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
-        base_url=f"{place.url}/v1", api_key=place.gateway.token, max_retries=0, **options
+        base_url=f"{harness.url}/v1", api_key=harness.gateway.token, max_retries=0, **options
     )
 
 
-def anthropic_client(place: Room, **options: Any) -> anthropic.AsyncAnthropic:
+def anthropic_client(harness: GatewayHarness, **options: Any) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(
-        base_url=place.url, api_key=place.gateway.token, max_retries=0, **options
+        base_url=harness.url, api_key=harness.gateway.token, max_retries=0, **options
     )
 
 
-async def assert_charged(place: Room) -> None:
-    totals = await place.settled()
+async def assert_charged(harness: GatewayHarness) -> None:
+    totals = await harness.settled()
     assert totals.as_usage() == {
         "input_tokens": 100,
         "output_tokens": 20,
         "cost_usd": COST / 1e9,
         "requests": 1,
     }
-    assert await place.spent_today() == COST
+    assert await harness.spent_today() == COST
 
 
-async def test_a_chat_completion_is_answered_and_charged(database: Database) -> None:
-    async with room(database, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+async def test_a_chat_completion_is_forwarded_and_charged(database: Database) -> None:
+    async with (
+        gateway_harness(database, [ANSWER], job_usd=1) as harness,
+        openai_client(harness) as client,
+    ):
         answer = await client.chat.completions.create(model="priced", messages=HELLO)
 
         assert answer.choices[0].message.content == ANSWER.text
         assert answer.usage is not None
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
 async def test_a_chat_completion_streams_and_is_charged_by_its_hidden_usage(db: Database) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+    async with (
+        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        openai_client(harness) as client,
+    ):
         stream = await client.chat.completions.create(model="priced", messages=HELLO, stream=True)
         chunks = [chunk async for chunk in stream]
 
         said = "".join(c.choices[0].delta.content or "" for c in chunks)
         assert said == ANSWER.text
         assert all(chunk.choices and chunk.usage is None for chunk in chunks)
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
 async def test_a_client_that_asked_for_the_usage_gets_it(db: Database) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+    async with (
+        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        openai_client(harness) as client,
+    ):
         stream = await client.chat.completions.create(
             model="priced", messages=HELLO, stream=True, stream_options={"include_usage": True}
         )
@@ -79,53 +88,59 @@ async def test_a_client_that_asked_for_the_usage_gets_it(db: Database) -> None:
 
         assert last.usage is not None
         assert last.usage.total_tokens == 120
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
-async def test_a_response_is_answered_and_charged(db: Database) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+async def test_a_response_request_is_forwarded_and_charged(db: Database) -> None:
+    async with (
+        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        openai_client(harness) as client,
+    ):
         answer = await client.responses.create(model="priced", input="hello")
 
         assert answer.output_text == ANSWER.text
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
 async def test_a_response_streams_and_is_charged(db: Database) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place, openai_client(place) as client:
+    async with (
+        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        openai_client(harness) as client,
+    ):
         async with client.responses.stream(model="priced", input="hello") as stream:
             answer = await stream.get_final_response()
 
         assert answer.output_text == ANSWER.text
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
-async def test_a_message_is_answered_and_charged(db: Database) -> None:
+async def test_a_message_is_forwarded_and_charged(db: Database) -> None:
     async with (
-        room(db, [ANSWER], api="anthropic", job_usd=1) as place,
-        anthropic_client(place) as client,
+        gateway_harness(db, [ANSWER], api="anthropic", job_usd=1) as harness,
+        anthropic_client(harness) as client,
     ):
         answer = await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
 
         assert answer.content[1].type == "tool_use"
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
 async def test_a_message_streams_and_is_charged(db: Database) -> None:
     async with (
-        room(db, [ANSWER], api="anthropic", job_usd=1) as place,
-        anthropic_client(place) as client,
+        gateway_harness(db, [ANSWER], api="anthropic", job_usd=1) as harness,
+        anthropic_client(harness) as client,
     ):
         async with client.messages.stream(model="priced", max_tokens=50, messages=HELLO) as stream:
             answer = await stream.get_final_message()
 
         assert [block.type for block in answer.content] == ["text", "tool_use"]
-        await assert_charged(place)
+        await assert_charged(harness)
 
 
 async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> None:
     async with (
-        room(db, [ANSWER], api="anthropic") as place,
-        anthropic_client(place) as client,
+        gateway_harness(db, [ANSWER], api="anthropic") as harness,
+        anthropic_client(harness) as client,
     ):
         await client.beta.messages.create(
             model="priced",
@@ -135,43 +150,43 @@ async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> N
             extra_query={"beta": "true"},
         )
 
-        asked = place.provider.requests[0]
+        asked = harness.provider.requests[0]
         assert asked.query == "beta=true"
         assert asked.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
         assert asked.headers["anthropic-version"]
 
 
 async def test_blocking_clients_work_from_threads(db: Database) -> None:
-    def ask(place: Room) -> list[str | None]:
-        with openai.OpenAI(base_url=f"{place.url}/v1", api_key=place.gateway.token) as client:
+    def ask(harness: GatewayHarness) -> list[str | None]:
+        with openai.OpenAI(base_url=f"{harness.url}/v1", api_key=harness.gateway.token) as client:
             stream = client.chat.completions.create(model="priced", messages=HELLO, stream=True)
             pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
         with (
             anthropic.Anthropic(
-                base_url=place.url, auth_token=place.gateway.token, api_key=None
+                base_url=harness.url, auth_token=harness.gateway.token, api_key=None
             ) as other,
             pytest.raises(anthropic.NotFoundError),
         ):
             other.messages.create(model="priced", max_tokens=1, messages=HELLO)
         return ["".join(pieces)]
 
-    async with room(db, [ANSWER]) as place:
-        assert await asyncio.to_thread(ask, place) == [ANSWER.text]
+    async with gateway_harness(db, [ANSWER]) as harness:
+        assert await asyncio.to_thread(ask, harness) == [ANSWER.text]
 
 
 async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Database) -> None:
-    async with room(db, [ANSWER]) as place, openai_client(place) as client:
+    async with gateway_harness(db, [ANSWER]) as harness, openai_client(harness) as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="priced",
             messages=HELLO,
             extra_headers={"OpenAI-Organization": "other", "X-Odd": "1"},
         )
 
-        asked = place.provider.requests[0].headers
+        asked = harness.provider.requests[0].headers
         assert asked["authorization"] == f"Bearer {REAL_KEY}"
         assert asked["accept-encoding"] == "identity"
         assert not {"openai-organization", "x-odd"} & asked.keys()
-        assert place.gateway.token not in str(asked)
+        assert harness.gateway.token not in str(asked)
         assert REAL_KEY not in str(raw.headers) + raw.text
         assert "openai-organization" not in raw.headers
         assert raw.headers["x-request-id"] == "req_1"
@@ -180,56 +195,56 @@ async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Datab
 async def test_clients_retry_what_the_provider_asks_them_to(db: Database) -> None:
     busy = Answer(status=429, error="slow down", headers={"retry-after-ms": "1"})
     broken = Answer(status=500, error="oops", headers={"retry-after-ms": "1"})
-    async with room(db, [busy, broken, ANSWER], job_usd=1) as place:
-        async with openai_client(place).with_options(max_retries=2) as client:
+    async with gateway_harness(db, [busy, broken, ANSWER], job_usd=1) as harness:
+        async with openai_client(harness).with_options(max_retries=2) as client:
             answer = await client.chat.completions.create(model="priced", messages=HELLO)
 
         assert answer.choices[0].message.content == ANSWER.text
-        totals = await place.settled()
+        totals = await harness.settled()
         assert totals.requests == 3
         assert totals.cost_nanousd == COST
 
 
-async def test_a_passed_budget_is_an_error_clients_do_not_retry(db: Database) -> None:
-    async with room(db, [ANSWER], job_usd=0.0001) as place:
-        async with openai_client(place).with_options(max_retries=5) as client:
+async def test_clients_do_not_retry_an_exceeded_budget(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER], job_usd=0.0001) as harness:
+        async with openai_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(openai.APIStatusError) as refused:
                 await client.chat.completions.create(model="priced", messages=HELLO)
 
         assert refused.value.status_code == 402
         assert refused.value.code == "budget_exceeded"
-        assert place.provider.requests == []
-        assert place.exceeded == [refused.value.body["message"]]  # type: ignore[index]
+        assert harness.provider.requests == []
+        assert harness.exceeded == [refused.value.body["message"]]  # type: ignore[index]
 
 
-async def test_a_passed_budget_has_the_shape_of_the_api_that_was_asked(db: Database) -> None:
-    async with room(db, [ANSWER], api="anthropic", day_usd=0.0001) as place:
-        async with anthropic_client(place).with_options(max_retries=5) as client:
+async def test_an_exceeded_budget_has_the_error_format_of_the_api(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER], api="anthropic", day_usd=0.0001) as harness:
+        async with anthropic_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(anthropic.APIStatusError) as refused:
                 await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
 
         assert refused.value.status_code == 402
         assert refused.value.type == "billing_error"
         assert refused.value.error_code == "budget_exceeded"
-        assert "today" in place.exceeded[0]
+        assert "today" in harness.exceeded[0]
 
 
-async def test_parallel_requests_never_pass_the_budget_together(database: Database) -> None:
+async def test_parallel_requests_never_exceed_the_budget_together(database: Database) -> None:
     answers = [Answer(text="x", usage=Tokens(40, 50), always=True)]
     # Reserved: about 0.0011 each. Used: 0.00054. The budget holds nine of those, and a rest.
     async with (
-        room(database, answers, job_usd=0.005, day_usd=1) as place,
-        openai_client(place) as client,
+        gateway_harness(database, answers, job_usd=0.005, day_usd=1) as harness,
+        openai_client(harness) as client,
     ):
         tasks = [client.chat.completions.create(model="priced", messages=HELLO) for _ in range(20)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
 
         refused = [one for one in results if isinstance(one, openai.APIStatusError)]
         answered = [one for one in results if not isinstance(one, BaseException)]
-        totals = await place.settled()
+        totals = await harness.settled()
         assert len(refused) + len(answered) == 20
         assert refused
         assert totals.cost_nanousd == len(answered) * 540_000 <= 5_000_000
         # What does not fit beside others under way waits for them instead of being refused.
         assert len(answered) >= 7
-        assert max(told.cost_nanousd for told in place.told) <= 5_000_000
+        assert max(totals.cost_nanousd for totals in harness.totals) <= 5_000_000

@@ -18,7 +18,7 @@ from agentjobs.gateway import gateway as gateways
 from agentjobs.gateway import requests
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.support.gateway import REAL_KEY, Room, chat, room
+from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
 from tests.support.model_messages import Answer, Tokens
 from tests.support.stores import until
 
@@ -42,9 +42,9 @@ def no_word_in_the_log(caplog: pytest.LogCaptureFixture) -> Any:
     assert not [f"{one.name}: {one.getMessage()}" for one in ours]
 
 
-async def exchange(place: Room, sent: bytes, *, leave: bool = False) -> bytes:
+async def exchange(harness: GatewayHarness, sent: bytes, *, leave: bool = False) -> bytes:
     """Bytes as they are, on a connection of their own, until the other side ends it."""
-    host, port = place.url.removeprefix("http://").split(":")
+    host, port = harness.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(sent)
     if leave:
@@ -61,8 +61,8 @@ async def closed(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def head(place: Room, path: str = "/v1/chat/completions", *lines: str) -> bytes:
-    first = [f"POST {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {place.gateway.token}"]
+def head(harness: GatewayHarness, path: str = "/v1/chat/completions", *lines: str) -> bytes:
+    first = [f"POST {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {harness.gateway.token}"]
     return "\r\n".join([*first, "Connection: close", *lines, "", ""]).encode()
 
 
@@ -80,17 +80,17 @@ def head(place: Room, path: str = "/v1/chat/completions", *lines: str) -> bytes:
 async def test_a_wrong_key_is_refused_and_nothing_is_sent(
     db: Database, headers: dict[str, str]
 ) -> None:
-    async with room(db, [ANSWER]) as place:
-        status, body = await place.ask(headers=headers)
+    async with gateway_harness(db, [ANSWER]) as harness:
+        status, body = await harness.ask(headers=headers)
 
         assert status == 401
         assert body["error"]["code"] == "invalid_api_key"
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
 async def test_either_header_may_carry_the_key(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
-        assert (await place.ask(headers={"x-api-key": place.gateway.token}))[0] == 200
+    async with gateway_harness(db, [ANSWER]) as harness:
+        assert (await harness.ask(headers={"x-api-key": harness.gateway.token}))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -110,46 +110,46 @@ async def test_either_header_may_carry_the_key(db: Database) -> None:
     ],
 )
 async def test_nothing_else_is_forwarded(db: Database, method: str, path: str) -> None:
-    async with room(db, [ANSWER]) as place:
-        headers = {"x-api-key": place.gateway.token}
-        async with place.http.request(method, place.url + path, headers=headers) as answer:
+    async with gateway_harness(db, [ANSWER]) as harness:
+        headers = {"x-api-key": harness.gateway.token}
+        async with harness.http.request(method, harness.url + path, headers=headers) as answer:
             assert answer.status == 404
 
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
 async def test_the_address_of_another_host_is_not_followed(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
-        answer = await exchange(place, head(place, "http://evil.example/v1/files"))
+    async with gateway_harness(db, [ANSWER]) as harness:
+        answer = await exchange(harness, head(harness, "http://evil.example/v1/files"))
 
         assert b" 404 " in answer
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
 async def test_a_model_without_a_price_is_refused_while_a_budget_applies(db: Database) -> None:
-    async with room(db, [ANSWER], day_usd=1) as place:
-        status, body = await place.ask(body=chat(model="mystery"))
+    async with gateway_harness(db, [ANSWER], day_usd=1) as harness:
+        status, body = await harness.ask(body=chat(model="mystery"))
 
         assert (status, body["error"]["code"]) == (403, "model_without_price")
-        assert "[[prices]]" in place.notes[0]
-        assert place.provider.requests == []
+        assert "[[prices]]" in harness.notes[0]
+        assert harness.provider.requests == []
 
 
 async def test_without_a_budget_a_model_without_a_price_is_free_and_noted_once(
     db: Database,
 ) -> None:
-    async with room(db, [ANSWER, ANSWER]) as place:
+    async with gateway_harness(db, [ANSWER, ANSWER]) as harness:
         for _ in range(2):
-            assert (await place.ask(body=chat(model="mystery")))[0] == 200
+            assert (await harness.ask(body=chat(model="mystery")))[0] == 200
 
-        totals = await place.settled()
+        totals = await harness.settled()
         assert (totals.cost_nanousd, totals.requests, totals.input_tokens) == (0, 2, 80)
-        assert len(place.notes) == 1
+        assert len(harness.notes) == 1
 
 
 async def test_a_model_that_is_not_listed_is_refused(db: Database) -> None:
-    async with room(db, [ANSWER], models=("plain-*",)) as place:
-        status, body = await place.ask()
+    async with gateway_harness(db, [ANSWER], models=("plain-*",)) as harness:
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (403, "model_not_allowed")
 
@@ -158,55 +158,55 @@ async def test_a_body_that_is_too_large_is_refused(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "MAX_BYTES", 10_000)
-    async with room(db, [ANSWER]) as place:
-        status, body = await place.ask(body=chat("x" * 20_000))
+    async with gateway_harness(db, [ANSWER]) as harness:
+        status, body = await harness.ask(body=chat("x" * 20_000))
         assert (status, body["error"]["code"]) == (413, "request_too_large")
 
         async def pieces() -> AsyncIterator[bytes]:
             for _ in range(20):
                 yield b"x" * 1_000
 
-        headers = {"x-api-key": place.gateway.token}
-        url = f"{place.url}/v1/responses"
-        async with place.http.post(url, data=pieces(), headers=headers) as answer:
+        headers = {"x-api-key": harness.gateway.token}
+        url = f"{harness.url}/v1/responses"
+        async with harness.http.post(url, data=pieces(), headers=headers) as answer:
             assert answer.status == 413
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
-async def test_bodies_held_at_once_are_bounded_and_given_back(db: Database) -> None:
-    async with room(db, [ANSWER, ANSWER]) as place:
-        place.gateway._body_reader._free = 5_000
-        status, body = await place.ask(body=chat("x" * 6_000))
+async def test_the_memory_for_bodies_is_bounded_and_released(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER, ANSWER]) as harness:
+        harness.gateway._body_reader._free = 5_000
+        status, body = await harness.ask(body=chat("x" * 6_000))
         assert (status, body["error"]["code"]) == (429, "too_many_requests")
 
         for _ in range(2):
-            assert (await place.ask(body=chat("x" * 4_000)))[0] == 200
-        await until(lambda: place.gateway._body_reader._free == 5_000)
+            assert (await harness.ask(body=chat("x" * 4_000)))[0] == 200
+        await until(lambda: harness.gateway._body_reader._free == 5_000)
 
 
-async def test_a_large_request_arrives_whole(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
+async def test_a_large_request_arrives_complete(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER]) as harness:
         text = "ä" * 2_000_000
         body = io.BytesIO(json.dumps(chat(text)).encode())
-        headers = {"x-api-key": place.gateway.token}
-        url = f"{place.url}/v1/chat/completions"
-        async with place.http.post(url, data=body, headers=headers) as answer:
+        headers = {"x-api-key": harness.gateway.token}
+        url = f"{harness.url}/v1/chat/completions"
+        async with harness.http.post(url, data=body, headers=headers) as answer:
             assert answer.status == 200
 
-        assert place.provider.requests[0].body["messages"][0]["content"] == text
+        assert harness.provider.requests[0].body["messages"][0]["content"] == text
 
 
-async def test_a_flood_of_huge_requests_leaves_the_event_loop_to_others(
+async def test_a_flood_of_huge_requests_does_not_block_the_event_loop(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateways, "_SLOW_SECONDS", 0)
     body = b'{"messages":[' + b'{"a":1,"b":2},' * 120_000 + b"{}]}"
-    async with room(db, []) as place:
-        headers = {"x-api-key": place.gateway.token}
+    async with gateway_harness(db, []) as harness:
+        headers = {"x-api-key": harness.gateway.token}
 
         async def flood() -> int:
-            url = f"{place.url}/v1/chat/completions"
-            async with place.http.post(url, data=io.BytesIO(body), headers=headers) as answer:
+            url = f"{harness.url}/v1/chat/completions"
+            async with harness.http.post(url, data=io.BytesIO(body), headers=headers) as answer:
                 return answer.status
 
         turns = 0
@@ -221,11 +221,11 @@ async def test_a_flood_of_huge_requests_leaves_the_event_loop_to_others(
 
 
 async def test_a_compressed_body_is_refused(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
+    async with gateway_harness(db, [ANSWER]) as harness:
         packed = gzip.compress(json.dumps(chat()).encode())
         length = f"Content-Length: {len(packed)}"
         answer = await exchange(
-            place, head(place, "/v1/responses", length, "Content-Encoding: gzip") + packed
+            harness, head(harness, "/v1/responses", length, "Content-Encoding: gzip") + packed
         )
 
         assert b" 400 " in answer.splitlines()[0]
@@ -243,78 +243,80 @@ async def test_a_compressed_body_is_refused(db: Database) -> None:
         b"",
     ],
 )
-async def test_garbage_gets_an_answer_or_an_end_and_no_log_line(db: Database, sent: bytes) -> None:
-    async with room(db, [ANSWER]) as place:
-        answer = await exchange(place, sent, leave=True)
+async def test_malformed_http_gets_a_response_or_a_close_and_no_log_line(
+    db: Database, sent: bytes
+) -> None:
+    async with gateway_harness(db, [ANSWER]) as harness:
+        answer = await exchange(harness, sent, leave=True)
 
         assert not answer or b" 400 " in answer.splitlines()[0]
-        assert (await place.ask())[0] == 200
+        assert (await harness.ask())[0] == 200
 
 
 async def test_a_broken_chunked_body_is_refused(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
-        opening = head(place, "/v1/responses", "Transfer-Encoding: chunked")
-        answer = await exchange(place, opening + b"5\r\nhello\r\nzz\r\n")
+    async with gateway_harness(db, [ANSWER]) as harness:
+        opening = head(harness, "/v1/responses", "Transfer-Encoding: chunked")
+        answer = await exchange(harness, opening + b"5\r\nhello\r\nzz\r\n")
 
         assert b" 400 " in answer.splitlines()[0]
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
-async def test_a_body_that_breaks_off_does_not_hold_its_client_for_ever(
+async def test_a_body_that_never_completes_times_out(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "SILENCE_SECONDS", 0.2)
-    async with room(db, [ANSWER]) as place:
-        host, port = place.url.removeprefix("http://").split(":")
+    async with gateway_harness(db, [ANSWER]) as harness:
+        host, port = harness.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(head(place, "/v1/responses", "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
-        await until(lambda: bool(place.gateway._handlers))
+        writer.write(head(harness, "/v1/responses", "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
+        await until(lambda: bool(harness.gateway._handlers))
         writer.write(b"zz\r\n")
 
         async with asyncio.timeout(20):
             answer = await reader.readline()
         writer.close()
         assert b" 408 " in answer
-        assert place.gateway._body_reader._free == 4 * requests.MAX_BYTES
+        assert harness.gateway._body_reader._free == 4 * requests.MAX_BYTES
 
 
-async def test_a_body_that_never_ends_holds_nothing_up(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
-        opening = head(place, "/v1/responses", "Content-Length: 50")
+async def test_an_unfinished_body_does_not_block_other_requests(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER]) as harness:
+        opening = head(harness, "/v1/responses", "Content-Length: 50")
 
-        assert await exchange(place, opening + b"{", leave=True) == b""
-        assert (await place.ask())[0] == 200
+        assert await exchange(harness, opening + b"{", leave=True) == b""
+        assert (await harness.ask())[0] == 200
 
 
-async def test_a_client_that_asks_before_it_sends_is_told_to_go_on(db: Database) -> None:
-    async with room(db, [ANSWER]) as place:
+async def test_a_client_that_expects_100_continue_gets_it(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER]) as harness:
         body = json.dumps(chat()).encode()
         lines = (f"Content-Length: {len(body)}", "Expect: 100-continue")
-        answer = await exchange(place, head(place, "/v1/chat/completions", *lines) + body)
+        answer = await exchange(harness, head(harness, "/v1/chat/completions", *lines) + body)
 
         assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
 
 
 async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "MAX_CONNECTIONS", 2)
-    async with room(db, [ANSWER]) as place:
-        host, port = place.url.removeprefix("http://").split(":")
+    async with gateway_harness(db, [ANSWER]) as harness:
+        host, port = harness.url.removeprefix("http://").split(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
-        await until(lambda: len(place.gateway._server.connections) == 2)
+        await until(lambda: len(harness.gateway._server.connections) == 2)
 
-        assert await exchange(place, head(place)) == b""
+        assert await exchange(harness, head(harness)) == b""
 
         for _, writer in idle:
             await closed(writer)
-        await until(lambda: not place.gateway._server.connections)
-        assert (await place.ask())[0] == 200
+        await until(lambda: not harness.gateway._server.connections)
+        assert (await harness.ask())[0] == 200
 
 
-async def test_one_jobs_streams_do_not_keep_another_job_from_the_provider(db: Database) -> None:
+async def test_streams_of_one_job_do_not_block_another_job(db: Database) -> None:
     silent = Answer(text="a story", hang_after=1, always=True)
     async with (
-        room(db, [silent]) as first,
-        room(db, [ANSWER], shared=first.session) as second,
+        gateway_harness(db, [silent]) as first,
+        gateway_harness(db, [ANSWER], shared=first.session) as second,
         AsyncExitStack() as streams,
         asyncio.timeout(30),
     ):
@@ -329,141 +331,143 @@ async def test_one_jobs_streams_do_not_keep_another_job_from_the_provider(db: Da
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 429, 500, 529])
-async def test_what_the_provider_refuses_costs_nothing_and_is_passed_on(
+async def test_errors_of_the_provider_cost_nothing_and_are_forwarded(
     db: Database, status: int
 ) -> None:
     no = Answer(status=status, error=f"no, said to {REAL_KEY}", headers={"retry-after": "7"})
-    async with room(db, [no], job_usd=1) as place:
-        async with place.http.post(
-            f"{place.url}/v1/responses",
+    async with gateway_harness(db, [no], job_usd=1) as harness:
+        async with harness.http.post(
+            f"{harness.url}/v1/responses",
             json={"model": "priced", "input": "hi"},
-            headers={"x-api-key": place.gateway.token},
+            headers={"x-api-key": harness.gateway.token},
         ) as answer:
             body = await answer.json()
 
         assert answer.status == status
         assert body["error"]["message"] == "no, said to [redacted]"
         assert answer.headers["retry-after"] == "7"
-        totals = await place.settled()
+        totals = await harness.settled()
         assert (totals.cost_nanousd, totals.requests) == (0, 1)
 
 
-async def test_a_key_that_the_provider_refuses_is_an_administrators_matter(db: Database) -> None:
-    async with room(db, [ANSWER], provider_key="another") as place:
-        status, body = await place.ask()
+async def test_a_provider_key_that_is_rejected_is_reported_to_the_admin(db: Database) -> None:
+    async with gateway_harness(db, [ANSWER], provider_key="another") as harness:
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (401, "provider_key_refused")
         assert REAL_KEY not in json.dumps(body)
-        assert "agentjobs secrets set" in place.notes[0]
-        assert (await place.settled()).cost_nanousd == 0
+        assert "agentjobs secrets set" in harness.notes[0]
+        assert (await harness.settled()).cost_nanousd == 0
 
 
-async def test_a_key_that_no_request_can_carry_is_an_administrators_matter(db: Database) -> None:
-    async with room(db, [ANSWER], key="sk-two\nlines", job_usd=1) as place:
-        status, body = await place.ask()
+async def test_a_provider_key_with_control_characters_is_reported_to_the_admin(
+    db: Database,
+) -> None:
+    async with gateway_harness(db, [ANSWER], key="sk-two\nlines", job_usd=1) as harness:
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (502, "provider_key_unusable")
         assert "lines" not in json.dumps(body)
-        assert (await place.settled()).cost_nanousd == 0
+        assert (await harness.settled()).cost_nanousd == 0
 
 
 async def test_a_redirect_is_not_followed(db: Database) -> None:
     away = Answer(status=307, headers={"location": "http://evil.example/"})
-    async with room(db, [away]) as place:
-        status, body = await place.ask()
+    async with gateway_harness(db, [away]) as harness:
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (502, "provider_redirected")
-        assert "model_url" in place.notes[0]
+        assert "model_url" in harness.notes[0]
 
 
-async def test_a_provider_that_is_away_costs_nothing(db: Database, unused_tcp_port: int) -> None:
+async def test_an_unreachable_provider_costs_nothing(db: Database, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
-    async with room(db, [], provider_url=url, job_usd=1) as place:
+    async with gateway_harness(db, [], provider_url=url, job_usd=1) as harness:
         for _ in range(3):
-            status, body = await place.ask()
+            status, body = await harness.ask()
             assert (status, body["error"]["code"]) == (502, "provider_unreachable")
 
-        assert len(place.notes) == 1
-        assert (await place.settled()).cost_nanousd == 0
+        assert len(harness.notes) == 1
+        assert (await harness.settled()).cost_nanousd == 0
 
 
 async def test_a_provider_at_an_address_that_is_not_allowed_is_not_dialled(db: Database) -> None:
-    async with room(db, [ANSWER], allowed=(), job_usd=1) as place:
-        status, _ = await place.ask()
+    async with gateway_harness(db, [ANSWER], allowed=(), job_usd=1) as harness:
+        status, _ = await harness.ask()
 
         assert status == 502
-        assert "AGENTJOBS_EGRESS_ALLOW" in place.notes[0]
-        assert place.provider.requests == []
-        assert (await place.settled()).cost_nanousd == 0
+        assert "AGENTJOBS_EGRESS_ALLOW" in harness.notes[0]
+        assert harness.provider.requests == []
+        assert (await harness.settled()).cost_nanousd == 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_that_is_cut_is_charged_its_reservation(
+async def test_an_interrupted_response_is_charged_its_reservation(
     db: Database, *, stream: bool
 ) -> None:
     cut = Answer(text="a long story " * 20, cut_after=3)
-    async with room(db, [cut], job_usd=1) as place:
+    async with gateway_harness(db, [cut], job_usd=1) as harness:
         try:
-            await place.ask(body=chat(stream=stream))
+            await harness.ask(body=chat(stream=stream))
         except aiohttp.ClientError:
             assert stream
 
-        totals = await place.settled()
-        assert totals.cost_nanousd == place.told[0].cost_nanousd > 100 * 10_000
+        totals = await harness.settled()
+        assert totals.cost_nanousd == harness.totals[0].cost_nanousd > 100 * 10_000
         assert totals.output_tokens == 100
-        assert await place.spent_today() == totals.cost_nanousd
+        assert await harness.spent_today() == totals.cost_nanousd
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_without_usage_is_charged_its_reservation(
+async def test_a_response_without_usage_is_charged_its_reservation(
     db: Database, *, stream: bool
 ) -> None:
-    async with room(db, [Answer(text="ok", no_usage=True)], job_usd=1) as place:
-        url = f"{place.url}/v1/chat/completions"
-        headers = {"x-api-key": place.gateway.token}
-        async with place.http.post(url, json=chat(stream=stream), headers=headers) as answer:
+    async with gateway_harness(db, [Answer(text="ok", no_usage=True)], job_usd=1) as harness:
+        url = f"{harness.url}/v1/chat/completions"
+        headers = {"x-api-key": harness.gateway.token}
+        async with harness.http.post(url, json=chat(stream=stream), headers=headers) as answer:
             await answer.read()
 
-        totals = await place.settled()
-        assert totals.cost_nanousd == place.told[0].cost_nanousd > 100 * 10_000
+        totals = await harness.settled()
+        assert totals.cost_nanousd == harness.totals[0].cost_nanousd > 100 * 10_000
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_ends_the_providers_work_and_pays_the_reservation(
+async def test_a_client_that_disconnects_ends_the_providers_work_and_pays_the_reservation(
     db: Database, *, stream: bool
 ) -> None:
-    async with room(db, [Answer(text="a story", hang_after=1)], job_usd=1) as place:
-        asking = asyncio.create_task(place.ask(body=chat(stream=stream)))
-        await until(lambda: bool(place.provider.requests))
+    async with gateway_harness(db, [Answer(text="a story", hang_after=1)], job_usd=1) as harness:
+        asking = asyncio.create_task(harness.ask(body=chat(stream=stream)))
+        await until(lambda: bool(harness.provider.requests))
         asking.cancel()
 
-        await until(lambda: bool(place.provider.left))
-        await until(lambda: len(place.told) == 2)
-        assert place.told[1].cost_nanousd == place.told[0].cost_nanousd
+        await until(lambda: bool(harness.provider.left))
+        await until(lambda: len(harness.totals) == 2)
+        assert harness.totals[1].cost_nanousd == harness.totals[0].cost_nanousd
 
 
-async def test_closing_ends_what_is_under_way_and_leaves_it_charged(db: Database) -> None:
-    async with room(db, [Answer(text="a story", hang_after=1)], job_usd=1) as place:
-        asking = asyncio.create_task(place.ask(body=chat(stream=True)))
-        await until(lambda: bool(place.provider.requests))
+async def test_closing_ends_running_requests_and_leaves_them_charged(db: Database) -> None:
+    async with gateway_harness(db, [Answer(text="a story", hang_after=1)], job_usd=1) as harness:
+        asking = asyncio.create_task(harness.ask(body=chat(stream=True)))
+        await until(lambda: bool(harness.provider.requests))
 
         async with asyncio.timeout(5):
-            totals = await place.settled()
+            totals = await harness.settled()
 
         with pytest.raises(aiohttp.ClientError):
             await asking
-        assert totals.cost_nanousd == place.told[0].cost_nanousd
-        assert await exchange(place, head(place)) == b""
+        assert totals.cost_nanousd == harness.totals[0].cost_nanousd
+        assert await exchange(harness, head(harness)) == b""
 
 
-async def test_a_request_waits_for_the_one_that_holds_the_budget(db: Database) -> None:
+async def test_a_request_waits_for_the_reservation_of_another(db: Database) -> None:
     # Either fits alone (about 0.0011), both do not.
     slow = Answer(text="slow", when="first", hang_after=1)
-    async with room(db, [slow, ANSWER], job_usd=0.0015) as place:
-        first = asyncio.create_task(place.ask(body=chat("first", stream=True)))
-        await until(lambda: len(place.provider.requests) == 1)
-        second = asyncio.create_task(place.ask(body=chat("second")))
-        waiting = place.gateway._budget
+    async with gateway_harness(db, [slow, ANSWER], job_usd=0.0015) as harness:
+        first = asyncio.create_task(harness.ask(body=chat("first", stream=True)))
+        await until(lambda: len(harness.provider.requests) == 1)
+        second = asyncio.create_task(harness.ask(body=chat("second")))
+        waiting = harness.gateway._budget
         await until(lambda: bool(waiting._settled._waiters))
 
         first.cancel()
@@ -471,15 +475,15 @@ async def test_a_request_waits_for_the_one_that_holds_the_budget(db: Database) -
         # The first was cut, so it is charged whole, and the second does not fit any more.
         status, body = await second
         assert (status, body["error"]["code"]) == (402, "budget_exceeded")
-        assert len(place.exceeded) == 1
-        assert len(place.provider.requests) == 1
+        assert len(harness.exceeded) == 1
+        assert len(harness.provider.requests) == 1
 
 
-async def test_what_was_reserved_for_a_client_that_left_is_given_back(
+async def test_the_reservation_of_a_disconnected_client_is_returned(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place:
-        ledger = place.gateway._budget._ledger
+    async with gateway_harness(db, [ANSWER], job_usd=1) as harness:
+        ledger = harness.gateway._budget._ledger
         reserve, asked, go_on = ledger.reserve, asyncio.Event(), asyncio.Event()
 
         async def slow(nanousd: int) -> Any:
@@ -488,61 +492,61 @@ async def test_what_was_reserved_for_a_client_that_left_is_given_back(
             return await reserve(nanousd)
 
         monkeypatch.setattr(ledger, "reserve", slow)
-        asking = asyncio.create_task(place.ask())
+        asking = asyncio.create_task(harness.ask())
         await asked.wait()
         asking.cancel()
-        await until(lambda: not place.gateway._handlers)
+        await until(lambda: not harness.gateway._handlers)
         go_on.set()
 
-        totals = await place.settled()
+        totals = await harness.settled()
         assert (totals.cost_nanousd, totals.requests) == (0, 1)
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
-async def test_what_never_fits_is_refused_at_once_beside_others(db: Database) -> None:
+async def test_a_request_that_can_never_fit_is_refused_at_once(db: Database) -> None:
     slow = Answer(text="slow", hang_after=1)
-    async with room(db, [slow], job_usd=0.0015) as place:
-        first = asyncio.create_task(place.ask(body=chat("first", stream=True)))
-        await until(lambda: len(place.provider.requests) == 1)
+    async with gateway_harness(db, [slow], job_usd=0.0015) as harness:
+        first = asyncio.create_task(harness.ask(body=chat("first", stream=True)))
+        await until(lambda: len(harness.provider.requests) == 1)
 
-        status, _ = await place.ask(body=chat("second", max_tokens=1_000))
+        status, _ = await harness.ask(body=chat("second", max_tokens=1_000))
 
         assert status == 402
         first.cancel()
 
 
 async def test_events_arrive_one_by_one_as_the_provider_sends_them(db: Database) -> None:
-    async with room(db, [Answer(text="a long story", hang_after=2)]) as place:
-        url = f"{place.url}/v1/chat/completions"
-        headers = {"x-api-key": place.gateway.token}
-        async with place.http.post(url, json=chat(stream=True), headers=headers) as answer:
+    async with gateway_harness(db, [Answer(text="a long story", hang_after=2)]) as harness:
+        url = f"{harness.url}/v1/chat/completions"
+        headers = {"x-api-key": harness.gateway.token}
+        async with harness.http.post(url, json=chat(stream=True), headers=headers) as answer:
             async with asyncio.timeout(10):
                 while b"a long story" not in (await answer.content.readline()):
                     pass
             assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-async def test_a_store_that_is_away_is_said_and_may_be_tried_again(
+async def test_an_unavailable_store_is_reported_as_retryable(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with room(db, [ANSWER], job_usd=1) as place:
+    async with gateway_harness(db, [ANSWER], job_usd=1) as harness:
         from agentjobs.store.database import StoreUnavailable
 
         async def away(_: int) -> Any:
             raise StoreUnavailable("gone")
 
-        monkeypatch.setattr(place.gateway._budget._ledger, "reserve", away)
-        async with place.http.post(
-            f"{place.url}/v1/chat/completions",
+        monkeypatch.setattr(harness.gateway._budget._ledger, "reserve", away)
+        async with harness.http.post(
+            f"{harness.url}/v1/chat/completions",
             json=chat(),
-            headers={"x-api-key": place.gateway.token},
+            headers={"x-api-key": harness.gateway.token},
         ) as answer:
             assert answer.status == 503
             assert "x-should-retry" not in answer.headers
-        assert place.provider.requests == []
+        assert harness.provider.requests == []
 
 
-async def test_an_odd_provider_does_not_harm(db: Database) -> None:
+async def test_a_compressed_response_is_forwarded_without_foreign_headers(db: Database) -> None:
     async def odd(request: web.BaseRequest) -> web.StreamResponse:
         await request.read()
         return web.Response(
@@ -553,13 +557,13 @@ async def test_an_odd_provider_does_not_harm(db: Database) -> None:
     server = web.Server(odd)
     listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    async with room(db, [], provider_url=url, job_usd=1) as place:
-        headers = {"x-api-key": place.gateway.token}
-        path = f"{place.url}/v1/chat/completions"
-        async with place.http.post(path, json=chat(), headers=headers) as answer:
+    async with gateway_harness(db, [], provider_url=url, job_usd=1) as harness:
+        headers = {"x-api-key": harness.gateway.token}
+        path = f"{harness.url}/v1/chat/completions"
+        async with harness.http.post(path, json=chat(), headers=headers) as answer:
             assert answer.status == 200
             await answer.read()
             assert "set-cookie" not in answer.headers
-        assert (await place.settled()).cost_nanousd == place.told[0].cost_nanousd
+        assert (await harness.settled()).cost_nanousd == harness.totals[0].cost_nanousd
     listener.close()
     await server.shutdown(1)

@@ -10,7 +10,7 @@ import pytest
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.support.gateway import REAL_KEY, Room, chat, room
+from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
 from tests.support.model_messages import Answer, Tokens
 from tests.support.stores import until
 
@@ -81,57 +81,59 @@ def answered(body: Any, *headers: str, status: str = "200 OK") -> bytes:
     return "\r\n".join([*lines, f"Content-Length: {len(content)}", "", ""]).encode() + content
 
 
-async def text_of(place: Room, body: Any, path: str = "/v1/chat/completions") -> tuple[int, str]:
-    headers = {"x-api-key": place.gateway.token}
-    async with place.http.post(f"{place.url}{path}", json=body, headers=headers) as answer:
+async def text_of(
+    harness: GatewayHarness, body: Any, path: str = "/v1/chat/completions"
+) -> tuple[int, str]:
+    headers = {"x-api-key": harness.gateway.token}
+    async with harness.http.post(f"{harness.url}{path}", json=body, headers=headers) as answer:
         return answer.status, str(dict(answer.headers)) + await answer.text()
 
 
 @pytest.mark.parametrize("limits", [{"job_usd": 1}, {"day_usd": 1}])
-async def test_an_answer_dearer_than_the_budget_ends_the_job_and_is_the_last(
+async def test_a_response_above_the_budget_ends_the_job(
     db: Database, limits: dict[str, Any]
 ) -> None:
     dear = Answer(text="ok", usage=Tokens(1_000_001, 1), always=True)
-    async with room(db, [dear], **limits) as place:
-        assert (await place.ask())[0] == 200
-        await until(lambda: bool(place.exceeded))
+    async with gateway_harness(db, [dear], **limits) as harness:
+        assert (await harness.ask())[0] == 200
+        await until(lambda: bool(harness.exceeded))
 
-        status, body = await place.ask()
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (402, "budget_exceeded")
-        assert body["error"]["message"] == place.exceeded[0]
-        assert len(place.exceeded) == len(place.provider.requests) == 1
-        assert (await place.settled()).cost_nanousd == 1_000_001_000 + 10_000
+        assert body["error"]["message"] == harness.exceeded[0]
+        assert len(harness.exceeded) == len(harness.provider.requests) == 1
+        assert (await harness.settled()).cost_nanousd == 1_000_001_000 + 10_000
 
 
-async def test_a_request_that_waits_for_its_turn_hears_of_it_too(db: Database) -> None:
+async def test_a_waiting_request_is_refused_once_the_budget_is_exceeded(db: Database) -> None:
     first = Answer(text="ok", usage=Tokens(2_000, 1), when="first", hang_after=1)
     dear = Answer(text="ok", usage=Tokens(2_000, 1), when="second")
     # Two fit (about 0.0011 each), three do not.
-    async with room(db, [first, dear], job_usd=0.0025) as place:
-        asking = [asyncio.create_task(place.ask(body=chat("first", stream=True)))]
-        await until(lambda: len(place.provider.requests) == 1)
-        assert (await place.ask(body=chat("second")))[0] == 200
-        await until(lambda: bool(place.exceeded))
+    async with gateway_harness(db, [first, dear], job_usd=0.0025) as harness:
+        asking = [asyncio.create_task(harness.ask(body=chat("first", stream=True)))]
+        await until(lambda: len(harness.provider.requests) == 1)
+        assert (await harness.ask(body=chat("second")))[0] == 200
+        await until(lambda: bool(harness.exceeded))
 
-        assert (await place.ask(body=chat("third")))[0] == 402
+        assert (await harness.ask(body=chat("third")))[0] == 402
         asking[0].cancel()
 
 
 @pytest.mark.parametrize("tokens", [10**9 + 1, 2**63, 10**30])
-async def test_numbers_that_cannot_be_meant_leave_the_reservation_and_are_noted(
+async def test_implausible_numbers_leave_the_reservation_and_are_noted(
     db: Database, tokens: int
 ) -> None:
     usage = {"prompt_tokens": tokens, "completion_tokens": 1}
     async with (
         provider(answered({"usage": usage})) as odd,
-        room(db, provider_url=odd.url) as place,
+        gateway_harness(db, provider_url=odd.url) as harness,
     ):
-        assert (await place.ask())[0] == 200
+        assert (await harness.ask())[0] == 200
 
-        totals = await place.settled()
-        assert totals.cost_nanousd == place.told[0].cost_nanousd > 0
-        assert "reserved" in place.notes[0]
+        totals = await harness.settled()
+        assert totals.cost_nanousd == harness.totals[0].cost_nanousd > 0
+        assert "reserved" in harness.notes[0]
 
 
 CUT: list[tuple[str, dict[str, Any], bytes]] = [
@@ -154,32 +156,32 @@ CUT: list[tuple[str, dict[str, Any], bytes]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "event"), CUT)
-async def test_a_client_that_leaves_after_an_early_usage_pays_the_reservation(
+async def test_a_client_that_disconnects_after_an_early_usage_pays_the_reservation(
     db: Database, path: str, body: dict[str, Any], event: bytes
 ) -> None:
     api: Any = "anthropic" if path == "/v1/messages" else "openai"
     async with (
         provider(EVENTS + event, b"data: [DONE]\n\n", at_once=False) as slow,
-        room(db, api=api, job_usd=1, provider_url=slow.url) as place,
+        gateway_harness(db, api=api, job_usd=1, provider_url=slow.url) as harness,
     ):
-        headers = {"x-api-key": place.gateway.token}
-        async with place.http.post(f"{place.url}{path}", json=body, headers=headers) as answer:
+        headers = {"x-api-key": harness.gateway.token}
+        async with harness.http.post(f"{harness.url}{path}", json=body, headers=headers) as answer:
             assert b"usage" in await answer.content.readline()
             answer.close()
 
-        await until(lambda: len(place.told) == 2)
-        assert place.told[1].cost_nanousd == place.told[0].cost_nanousd > 100 * 10_000
+        await until(lambda: len(harness.totals) == 2)
+        assert harness.totals[1].cost_nanousd == harness.totals[0].cost_nanousd > 100 * 10_000
 
 
-async def test_an_error_in_pieces_arrives_whole_and_without_the_key(db: Database) -> None:
+async def test_an_error_in_chunks_arrives_complete_without_the_key(db: Database) -> None:
     said = answered({"error": {"message": f"no {REAL_KEY} here"}}, status="400 Bad")
     middle = said.index(REAL_KEY.encode()) + 9
     pieces = (said[:100], said[100:middle], said[middle:])
     async with (
         provider(*pieces, at_once=False) as slow,
-        room(db, provider_url=slow.url) as place,
+        gateway_harness(db, provider_url=slow.url) as harness,
     ):
-        asking = asyncio.create_task(place.ask())
+        asking = asyncio.create_task(harness.ask())
         await until(slow.go_on.locked)
         slow.go_on.release()
         slow.go_on.release()
@@ -190,68 +192,69 @@ async def test_an_error_in_pieces_arrives_whole_and_without_the_key(db: Database
         assert body == {"error": {"message": "no [redacted] here"}}
 
 
-async def test_an_error_without_end_is_cut_and_not_inside_the_key(db: Database) -> None:
+async def test_an_endless_error_is_truncated_without_part_of_the_key(db: Database) -> None:
     content = b"x" * (256 * 1024 - 10) + REAL_KEY.encode() + b"y" * 100_000
     head = f"HTTP/1.1 400 Bad\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-    async with provider(head + content) as odd, room(db, provider_url=odd.url) as place:
-        status, text = await text_of(place, chat())
+    async with (
+        provider(head + content) as odd,
+        gateway_harness(db, provider_url=odd.url) as harness,
+    ):
+        status, text = await text_of(harness, chat())
 
         assert status == 400
         assert text.endswith("x" * 1_000)
 
 
-async def test_the_key_is_kept_out_of_answers_and_their_headers(db: Database) -> None:
+async def test_the_key_is_redacted_in_responses_and_headers(db: Database) -> None:
     echo = answered({"echo": f"Bearer {REAL_KEY}"}, f"x-request-id: {REAL_KEY}")
-    async with provider(echo) as odd, room(db, provider_url=odd.url) as place:
-        status, text = await text_of(place, chat())
+    async with provider(echo) as odd, gateway_harness(db, provider_url=odd.url) as harness:
+        status, text = await text_of(harness, chat())
 
         assert status == 200
         assert REAL_KEY not in text
         assert text.count("[redacted]") == 2
 
 
-async def test_the_key_is_kept_out_of_streams(db: Database) -> None:
+async def test_the_key_is_redacted_in_streams(db: Database) -> None:
     start = REAL_KEY[:8].encode()
     pieces = (EVENTS + b'data: {"a":"' + start, REAL_KEY[8:].encode() + b'"}\n\ndata: [DONE]\n\n')
-    async with provider(*pieces) as odd, room(db, provider_url=odd.url) as place:
-        _, text = await text_of(place, chat(stream=True))
+    async with provider(*pieces) as odd, gateway_harness(db, provider_url=odd.url) as harness:
+        _, text = await text_of(harness, chat(stream=True))
 
         assert text.endswith('data: {"a":"[redacted]"}\n\ndata: [DONE]\n\n')
 
 
 @pytest.mark.parametrize("query", ["beta=true", "a=%23b", "a=b%26c", "a=%20b", "a=%ff"])
-async def test_the_query_is_passed_on_as_it_came(db: Database, query: str) -> None:
-    async with provider(answered({})) as odd, room(db, provider_url=odd.url) as place:
-        assert (await _raw_ask(place, query)).startswith(b"HTTP/1.1 200")
+async def test_the_query_is_forwarded_unchanged(db: Database, query: str) -> None:
+    async with provider(answered({})) as odd, gateway_harness(db, provider_url=odd.url) as harness:
+        assert (await _raw_ask(harness, query)).startswith(b"HTTP/1.1 200")
 
         assert odd.heads[0].startswith(f"POST /v1/chat/completions?{query} HTTP/1.1\r\n".encode())
 
 
 @pytest.mark.parametrize("query", ["a=%00", "x=%20HTTP/1.1%0d%0aHost:%20a", "a=%7f"])
-async def test_control_characters_in_the_query_are_refused_and_no_keys_fault(
-    db: Database, query: str
-) -> None:
-    async with room(db, job_usd=1) as place:
-        assert (await _raw_ask(place, query)).startswith(b"HTTP/1.1 400")
+async def test_control_characters_in_the_query_are_refused(db: Database, query: str) -> None:
+    async with gateway_harness(db, job_usd=1) as harness:
+        assert (await _raw_ask(harness, query)).startswith(b"HTTP/1.1 400")
 
-        assert place.notes == place.told == place.provider.requests == []
+        assert harness.notes == harness.totals == harness.provider.requests == []
 
 
 async def test_a_provider_that_changes_the_protocol_is_not_followed(db: Database) -> None:
     switch = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"
-    async with provider(switch) as odd, room(db, provider_url=odd.url) as place:
-        status, body = await place.ask()
+    async with provider(switch) as odd, gateway_harness(db, provider_url=odd.url) as harness:
+        status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (502, "provider_unreachable")
 
 
-async def _raw_ask(place: Room, query: str) -> bytes:
+async def _raw_ask(harness: GatewayHarness, query: str) -> bytes:
     body = json.dumps(chat()).encode()
     head = (
         f"POST /v1/chat/completions?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-        f"x-api-key: {place.gateway.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"x-api-key: {harness.gateway.token}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    host, port = place.url.removeprefix("http://").split(":")
+    host, port = harness.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(head.encode() + body)
     async with asyncio.timeout(20):

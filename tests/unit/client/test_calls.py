@@ -102,7 +102,7 @@ def receipt() -> httpx.Response:
     )
 
 
-def test_agents_and_repos_are_read_whatever_a_newer_service_adds(caller):
+def test_agents_and_repos_ignore_fields_of_a_newer_service(caller):
     agent = {"id": "a", "name": "A", "available": True, "plan_required": "free", "colour": "red"}
     handle, requests = answering(httpx.Response(200, json={"agents": [agent], "next_cursor": None}))
     assert [each.id for each in caller.call(handle, "agents")] == ["a"]
@@ -116,7 +116,7 @@ def test_agents_and_repos_are_read_whatever_a_newer_service_adds(caller):
     assert found[0].index_error is None
 
 
-def test_a_job_is_created_with_only_what_was_given_and_a_key_of_its_own(caller):
+def test_a_creation_contains_only_the_given_fields_and_an_idempotency_key(caller):
     handle, requests = answering(receipt())
     made = caller.call(handle, "create_job", "a/b", "lint-fixer")
     assert (made.job_id, made.estimated_start_ms) == ("job_1", 5)
@@ -125,20 +125,20 @@ def test_a_job_is_created_with_only_what_was_given_and_a_key_of_its_own(caller):
     assert len(requests[0].headers["idempotency-key"]) >= 32
 
 
-def test_a_creation_whose_answer_was_lost_is_repeated_as_the_same_one(caller):
+def test_a_creation_whose_response_was_lost_is_retried_with_the_same_key(caller):
     handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
     assert caller.call(handle, "create_job", "a/b", "lint-fixer").job_id == "job_1"
     assert len({request.headers["idempotency-key"] for request in requests}) == 1
     assert len(caller.pauses) == 2
 
 
-def test_a_pause_is_as_long_as_the_service_asks_for(caller):
+def test_a_retry_respects_retry_after(caller):
     handle, _ = answering(refusal(429, "rate_limited", **{"Retry-After": "7"}), receipt())
     caller.call(handle, "create_job", "a/b", "lint-fixer")
     assert caller.pauses == [7.0]
 
 
-def test_a_refusal_that_will_not_pass_is_raised_at_once_with_all_it_says(caller):
+def test_an_error_that_is_not_retryable_is_raised_at_once_with_its_details(caller):
     faults = [{"field": "repo", "message": "is missing"}]
     handle, requests = answering(refusal(422, "validation_failed", faults))
     with pytest.raises(ApiError) as caught:
@@ -150,7 +150,7 @@ def test_a_refusal_that_will_not_pass_is_raised_at_once_with_all_it_says(caller)
     assert len(requests) == 1
 
 
-def test_a_repository_that_is_indexing_is_the_callers_business_not_a_repeat(caller):
+def test_a_repository_that_is_indexing_is_not_retried(caller):
     handle, requests = answering(refusal(409, "repo_indexing", **{"Retry-After": "2"}))
     with pytest.raises(ApiError) as caught:
         caller.call(handle, "create_job", "a/b", "lint-fixer")
@@ -158,7 +158,7 @@ def test_a_repository_that_is_indexing_is_the_callers_business_not_a_repeat(call
     assert len(requests) == 1
 
 
-def test_a_service_that_never_answers_is_given_up_with_its_address(caller):
+def test_a_service_that_never_responds_is_reported_with_its_address(caller):
     handle, requests = answering(*[httpx.ConnectError("refused") for _ in range(9)])
     with pytest.raises(ServiceUnreachable, match="http://test/v1/ cannot be reached: refused"):
         caller.call(handle, "agents")
@@ -166,13 +166,13 @@ def test_a_service_that_never_answers_is_given_up_with_its_address(caller):
 
 
 @pytest.mark.parametrize("status", [200, 404])
-def test_an_answer_that_is_not_the_services_is_said_to_be_one(caller, status):
+def test_a_response_in_an_unknown_format_is_reported_as_such(caller, status):
     handle, _ = answering(httpx.Response(status, text="<html>hello</html>"))
     with pytest.raises(UnexpectedAnswer):
         caller.call(handle, "agents")
 
 
-def test_a_job_is_waited_for_until_it_is_finished(caller):
+def test_wait_returns_when_the_job_is_finished(caller):
     states = ["queued", "queued", "running", "completed"]
     handle, requests = answering(*[job_that_is(state) for state in states])
     assert caller.call(handle, "wait", "job_1").status == "completed"
@@ -195,7 +195,7 @@ def test_every_page_of_jobs_is_read(caller):
     assert {request.url.params["status"] for request in requests} == {"queued"}
 
 
-def test_a_job_identifier_cannot_leave_its_place_in_the_address(caller):
+def test_a_job_identifier_is_escaped_in_the_url(caller):
     handle, requests = answering(refusal(404, "job_not_found"))
     with pytest.raises(ApiError):
         caller.call(handle, "cancel", "../agents?x=1")
@@ -219,7 +219,7 @@ def test_a_log_is_read_as_text(caller):
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_the_times_of_a_log_are_asked_for_in_the_address(caller, follow):
+def test_timestamps_of_a_log_are_a_query_parameter(caller, follow):
     answer = log_events("event: end\ndata: completed\n\n") if follow else httpx.Response(200)
     handle, requests = answering(answer, answer)
     list(caller.call(handle, "logs", "job_1", follow=follow, timestamps=True))
@@ -227,7 +227,7 @@ def test_the_times_of_a_log_are_asked_for_in_the_address(caller, follow):
     assert [request.url.query for request in requests] == [b"timestamps=true", b""]
 
 
-def test_a_followed_log_goes_on_where_a_broken_connection_stopped(caller):
+def test_a_followed_log_resumes_after_a_broken_connection(caller):
     handle, requests = answering(
         log_events("retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),
         refusal(503, "unavailable"),
@@ -239,14 +239,14 @@ def test_a_followed_log_goes_on_where_a_broken_connection_stopped(caller):
     assert requests[0].headers["accept"] == "text/event-stream"
 
 
-def test_a_followed_log_of_no_job_is_a_refusal(caller):
+def test_following_the_log_of_an_unknown_job_is_refused(caller):
     handle, _ = answering(refusal(404, "job_not_found"))
     with pytest.raises(ApiError, match="job_not_found"):
         caller.call(handle, "logs", "job_1", follow=True)
 
 
 @pytest.mark.parametrize("given", ["http://host:80", "http://host:80/", "http://host:80/v1/"])
-def test_the_version_segment_may_be_left_out_of_the_address(given):
+def test_the_version_segment_may_be_omitted_from_the_url(given):
     handle, requests = answering(httpx.Response(200, json={"agents": []}))
     with Client(given, KEY, transport=httpx.MockTransport(handle)) as client:
         client.agents()
@@ -254,17 +254,17 @@ def test_the_version_segment_may_be_left_out_of_the_address(given):
 
 
 @pytest.mark.parametrize("given", ["", "host:80", "ftp://host", "http://", "http://host:x/v1"])
-def test_what_is_no_address_is_refused_before_anything_is_sent(given):
+def test_an_invalid_base_url_is_refused_before_any_request(given):
     with pytest.raises(ClientError):
         Client(given, KEY)
 
 
-def test_a_key_that_was_copied_with_a_line_break_is_refused_before_anything_is_sent():
+def test_an_api_key_with_a_line_break_is_refused_before_any_request():
     with pytest.raises(ClientError, match="copied whole"):
         Client("http://test", "ajk_a\n")
 
 
-def test_address_and_key_come_from_the_environment(monkeypatch):
+def test_url_and_key_come_from_the_environment(monkeypatch):
     monkeypatch.delenv("AGENTJOBS_URL", raising=False)
     monkeypatch.setenv("AGENTJOBS_API_KEY", KEY)
     with pytest.raises(ClientError, match="AGENTJOBS_URL"):

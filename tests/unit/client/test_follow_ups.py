@@ -15,7 +15,7 @@ def client(request: pytest.FixtureRequest) -> Caller:
     return Caller(request.param)
 
 
-def test_a_follow_up_is_sent_with_only_what_was_given(client: Caller) -> None:
+def test_a_follow_up_contains_only_the_given_fields(client: Caller) -> None:
     handle, requests = answering(receipt(), receipt())
     assert client.call(handle, "follow_up", "job_0", "Now test it.").job_id == "job_1"
     client.call(handle, "follow_up", "job_0", "x", agent="b", timeout_seconds=9, max_cost_usd=0.5)
@@ -29,7 +29,7 @@ def test_a_follow_up_is_sent_with_only_what_was_given(client: Caller) -> None:
     }
 
 
-def test_a_follow_up_whose_answer_was_lost_is_repeated_as_the_same_one(client: Caller) -> None:
+def test_a_follow_up_whose_response_was_lost_is_retried_with_the_same_key(client: Caller) -> None:
     handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
     assert client.call(handle, "follow_up", "job_0", "x").job_id == "job_1"
     assert len({request.headers["idempotency-key"] for request in requests}) == 1

@@ -21,14 +21,14 @@ def caller(request):
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_proxys_error_page_is_waited_out_like_the_services_own_refusal(caller, status):
+def test_a_proxys_error_page_is_retried_like_an_error_of_the_service(caller, status):
     handle, requests = answering(proxy_page(status, **{"Retry-After": "7"}), receipt())
     assert caller.call(handle, "create_job", "a/b", "lint-fixer").job_id == "job_1"
     assert len({request.headers["idempotency-key"] for request in requests}) == 1
     assert caller.pauses == [7.0]
 
 
-def test_a_proxys_error_page_that_stays_is_raised_with_its_status(caller):
+def test_a_persistent_error_page_of_a_proxy_is_raised_with_its_status(caller):
     handle, requests = answering(*[proxy_page(502) for _ in range(9)])
     with pytest.raises(UnexpectedAnswer) as caught:
         caller.call(handle, "agents")
@@ -36,7 +36,7 @@ def test_a_proxys_error_page_that_stays_is_raised_with_its_status(caller):
     assert len(requests) == 5
 
 
-def test_a_cancel_whose_answer_was_lost_is_not_a_failure_when_it_worked(caller):
+def test_a_cancel_that_worked_succeeds_even_if_its_response_was_lost(caller):
     handle, requests = answering(
         httpx.ReadError("reset"), refusal(409, "job_finished"), job_that_is("cancelled")
     )
@@ -44,7 +44,7 @@ def test_a_cancel_whose_answer_was_lost_is_not_a_failure_when_it_worked(caller):
     assert [request.method for request in requests] == ["POST", "POST", "GET"]
 
 
-def test_a_cancel_that_came_after_another_end_is_refused_however_often_it_was_sent(caller):
+def test_a_cancel_after_the_job_finished_is_refused_on_every_attempt(caller):
     handle, _ = answering(
         httpx.ReadError("reset"), refusal(409, "job_finished"), job_that_is("completed")
     )
@@ -52,14 +52,14 @@ def test_a_cancel_that_came_after_another_end_is_refused_however_often_it_was_se
         caller.call(handle, "cancel", "job_1")
 
 
-def test_a_cancel_of_a_finished_job_is_refused_without_asking_further(caller):
+def test_a_cancel_of_a_finished_job_is_refused_without_further_calls(caller):
     handle, requests = answering(refusal(409, "job_finished"))
     with pytest.raises(ApiError, match="job_finished"):
         caller.call(handle, "cancel", "job_1")
     assert len(requests) == 1
 
 
-def test_a_service_that_answers_each_wait_at_once_is_asked_about_once_a_second(caller):
+def test_a_service_that_never_waits_is_polled_about_once_a_second(caller):
     handle, requests = answering(
         *[job_that_is("running") for _ in range(20)], job_that_is("completed")
     )
@@ -70,7 +70,7 @@ def test_a_service_that_answers_each_wait_at_once_is_asked_about_once_a_second(c
     assert len(set(caller.pauses)) > 1
 
 
-def test_a_wait_that_took_its_time_is_followed_by_the_next_at_once(caller):
+def test_a_long_poll_that_waited_is_repeated_without_delay(caller):
     answers = [job_that_is("running"), job_that_is("running"), job_that_is("completed")]
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -81,7 +81,7 @@ def test_a_wait_that_took_its_time_is_followed_by_the_next_at_once(caller):
     assert sum(caller.pauses) == 0
 
 
-def test_a_watched_job_is_told_once_for_each_status(caller):
+def test_watch_yields_a_job_once_per_status(caller):
     states = ["queued", "queued", "running", "running", "queued", "running", "failed"]
     handle, _ = answering(*[job_that_is(state) for state in states])
     told = [job.status for job in caller.call(handle, "watch", "job_1")]
@@ -95,7 +95,7 @@ def test_a_watched_job_is_told_once_for_each_status(caller):
         ("logs", {"follow": True}, lambda: log_events("event: end\ndata: completed\n\n")),
     ],
 )
-def test_a_service_that_is_away_for_a_minute_is_waited_for(caller, name, options, last):
+def test_the_client_waits_for_a_service_that_is_down_for_a_minute(caller, name, options, last):
     def handle(request: httpx.Request) -> httpx.Response:
         if caller.now < 1010:
             return refusal(503, "unavailable", **{"Retry-After": "5"})
@@ -109,7 +109,7 @@ def test_a_service_that_is_away_for_a_minute_is_waited_for(caller, name, options
 
 
 @pytest.mark.parametrize(("name", "options"), [("wait", {}), ("logs", {"follow": True})])
-def test_a_service_that_stays_away_is_given_up_after_two_minutes(caller, name, options):
+def test_the_client_gives_up_after_two_minutes(caller, name, options):
     answers = [refusal(503, "unavailable")]
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -123,7 +123,7 @@ def test_a_service_that_stays_away_is_given_up_after_two_minutes(caller, name, o
 
 
 @pytest.mark.parametrize(("name", "options"), [("wait", {}), ("logs", {"follow": True})])
-def test_an_address_where_nobody_ever_answered_is_given_up_soon(caller, name, options):
+def test_an_address_that_never_responded_fails_soon(caller, name, options):
     def handle(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
@@ -132,7 +132,7 @@ def test_an_address_where_nobody_ever_answered_is_given_up_soon(caller, name, op
     assert caller.now - 1000 < 10
 
 
-def test_absences_with_answers_between_them_do_not_add_up(caller):
+def test_a_response_resets_the_time_that_the_service_was_down(caller):
     away = [refusal(503, "unavailable", **{"Retry-After": "30"}) for _ in range(3)]
     handle, _ = answering(
         *away, job_that_is("queued"), *away, job_that_is("running"), *away, job_that_is("failed")
@@ -141,14 +141,14 @@ def test_absences_with_answers_between_them_do_not_add_up(caller):
     assert sum(caller.pauses) == 270
 
 
-def test_a_followed_log_that_is_cut_again_and_again_while_the_job_is_silent_goes_on(caller):
+def test_a_followed_log_survives_repeated_disconnects_of_a_silent_job(caller):
     end = log_events("event: end\ndata: completed\n\n")
     handle, _ = answering(*[log_events("retry: 1000\n\n") for _ in range(300)], end)
     assert caller.call(handle, "logs", "job_1", follow=True) == []
     assert min(caller.pauses) > 0.7
 
 
-def test_a_page_in_the_place_of_a_log_is_not_read_as_one(caller):
+def test_a_response_that_is_not_an_event_stream_is_refused(caller):
     handle, requests = answering(httpx.Response(200, html="<h1>Welcome</h1>"))
     with pytest.raises(UnexpectedAnswer):
         caller.call(handle, "logs", "job_1", follow=True)

@@ -17,11 +17,11 @@ def test_data_lines_are_joined_and_the_identifier_is_kept():
     ]
 
 
-def test_comments_and_lone_retry_fields_are_no_events():
+def test_comments_and_retry_fields_are_not_events():
     assert parse(": still here\n\nretry: 1000\n\n") == []
 
 
-def test_an_event_without_data_is_still_told_by_its_name():
+def test_a_named_event_without_data_is_dispatched():
     assert parse("event: end\n\n") == [ServerSentEvent("end", "", "")]
 
 
@@ -34,7 +34,7 @@ def test_separators_that_only_python_knows_do_not_cut_a_line():
 
 
 @given(st.lists(st.integers(0, 80), max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
-def test_where_the_network_cuts_the_stream_makes_no_difference(cuts, line_end):
+def test_chunk_boundaries_do_not_matter(cuts, line_end):
     lines = ["id: 1", "data: x", "", ": hello", "event: end", "id: 2", "data: done", "", ""]
     stream = line_end.join(lines) + "data: next"
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]

@@ -64,7 +64,7 @@ def test_a_good_delivery_becomes_a_typed_event():
     assert (event.event_id, event.delivery_id, event.sequence) == ("evt_1", "dlv_1", 3)
 
 
-def test_what_the_service_signs_is_good():
+def test_deliveries_of_the_service_verify():
     secrets = Secrets(new_secret(), new_secret())
     delivery = ClaimedDelivery(
         id="dlv_1",
@@ -110,7 +110,7 @@ def test_headers_may_be_bytes_as_asgi_has_them():
 @pytest.mark.parametrize(
     "name", ["X-Service-Signature-256", "webhook-id", "webhook-timestamp", "webhook-signature"]
 )
-def test_a_header_that_is_no_text_counts_as_absent(name, value):
+def test_a_header_that_is_not_text_counts_as_absent(name, value):
     with pytest.raises(InvalidSignature, match=f"{name} is missing"):
         verify({**signed(), name: value})
     assert verify({**signed(), "X-Other": value, "X-Service-Sequence": value}).sequence is None
@@ -154,17 +154,17 @@ def test_fields_that_a_newer_service_adds_are_ignored():
         pytest.param(signed(webhook_timestamp="\ud800"), id="not a time"),
     ],
 )
-def test_what_was_not_signed_as_it_stands_is_refused(headers):
+def test_modified_deliveries_are_refused(headers):
     with pytest.raises(InvalidSignature):
         verify(headers)
 
 
-def test_a_refusal_can_be_caught_with_the_clients_other_errors():
+def test_invalid_signatures_share_the_clients_base_class():
     with pytest.raises(ClientError, match="X-Service-Signature-256 is missing"):
         verify({})
 
 
-def test_a_time_that_is_signed_and_no_number_is_refused():
+def test_a_signed_timestamp_that_is_not_a_number_is_refused():
     content = b"evt_1.soon." + BODY
     digest = hmac.new(b"o" * 32, content, hashlib.sha256).digest()
     signature = "v1," + base64.b64encode(digest).decode()
@@ -178,18 +178,18 @@ def test_a_clock_may_be_wrong_by_the_tolerance(now):
 
 
 @pytest.mark.parametrize(("now", "words"), [(NOW - 301, "301 s ahead"), (NOW + 301, "301 s old")])
-def test_a_delivery_that_is_kept_and_sent_again_is_refused(now, words):
+def test_a_replayed_delivery_is_refused(now, words):
     with pytest.raises(InvalidSignature, match=words):
         verify(signed(), now=now)
 
 
-def test_an_old_delivery_does_not_get_through_by_losing_its_time():
+def test_removing_the_timestamp_does_not_allow_a_replay():
     bare = without(signed(), "webhook-id", "webhook-timestamp", "webhook-signature")
     with pytest.raises(InvalidSignature, match="webhook-id is missing"):
         verify(bare, now=NOW + 86_400)
 
 
-def test_without_a_tolerance_the_body_alone_is_looked_at():
+def test_without_a_tolerance_only_the_body_is_verified():
     headers = {"X-Service-Signature-256": body_signature(OLD)}
     event = verify(headers, tolerance_seconds=None, now=NOW + 86_400)
     assert (event.job_id, event.event_id, event.sequence) == ("job_1", None, None)
@@ -205,7 +205,7 @@ def test_during_a_rotation_old_and_new_receivers_both_verify(secret):
 
 
 @pytest.mark.parametrize("signed_with", [OLD, NEW])
-def test_a_receiver_with_both_secrets_does_not_notice_the_promotion(signed_with):
+def test_a_receiver_with_both_secrets_verifies_before_and_after_the_promotion(signed_with):
     assert verify(signed(signed_with), [OLD, NEW]).event_id == "evt_1"
 
 
@@ -214,16 +214,16 @@ def test_a_secret_may_end_with_the_newline_of_its_file():
 
 
 @pytest.mark.parametrize("secret", ["", "\n", [], [OLD, ""]])
-def test_an_empty_secret_is_a_mistake_of_the_caller(secret):
+def test_an_empty_secret_raises_value_error(secret):
     with pytest.raises(ValueError, match="it is empty"):
         verify(signed(), secret)
 
 
-def test_a_sequence_that_is_no_number_is_left_out():
+def test_a_sequence_that_is_not_a_number_is_ignored():
     assert verify(signed(X_Service_Sequence="third")).sequence is None
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"", b"not JSON", b'{"event": 1}'])
-def test_a_signed_body_that_is_no_event_is_told_apart_from_a_forgery(body):
+def test_a_signed_body_that_is_not_an_event_is_not_reported_as_a_forgery(body):
     with pytest.raises(UnknownPayload, match="The signature is valid"):
         verify(signed(body=body), body=body)

@@ -22,7 +22,7 @@ from agentjobs.forges.github.app import (
     reduce_permissions,
 )
 from agentjobs.forges.protocol import ForgeError
-from tests.support.manual_clock import HandClock
+from tests.support.manual_clock import ManualClock
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def private_key() -> str:
 class Desk:
     """Gives tokens for an hour, one after the other."""
 
-    def __init__(self, clock: HandClock) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.given = 0
         self.fails = False
@@ -57,12 +57,12 @@ class Desk:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def desk(clock: HandClock) -> Desk:
+def desk(clock: ManualClock) -> Desk:
     return Desk(clock)
 
 
@@ -82,7 +82,7 @@ def test_a_key_that_cannot_be_read_is_not_quoted(key: str) -> None:
 
 
 async def test_a_token_is_replaced_five_minutes_before_it_ends(
-    clock: HandClock, desk: Desk
+    clock: ManualClock, desk: Desk
 ) -> None:
     cache = TokenCache(clock)
     assert await cache.token("a", desk.ask) == "ghs_1"
@@ -93,14 +93,14 @@ async def test_a_token_is_replaced_five_minutes_before_it_ends(
     assert await cache.token("b", desk.ask) == "ghs_3"
 
 
-async def test_concurrent_callers_share_one_token_request(clock: HandClock, desk: Desk) -> None:
+async def test_concurrent_callers_share_one_token_request(clock: ManualClock, desk: Desk) -> None:
     cache = TokenCache(clock)
     wanted = [cache.token("a", desk.ask) for _ in range(20)]
     assert set(await asyncio.gather(*wanted)) == {"ghs_1"}
 
 
 async def test_a_cancelled_token_request_is_left_to_the_next_caller(
-    clock: HandClock, desk: Desk
+    clock: ManualClock, desk: Desk
 ) -> None:
     cache = TokenCache(clock)
     first = asyncio.ensure_future(cache.token("a", asyncio.Event().wait))  # type: ignore[arg-type]
@@ -115,7 +115,9 @@ async def test_a_cancelled_token_request_is_left_to_the_next_caller(
     assert await cache.token("b", desk.ask) == "ghs_2"
 
 
-async def test_a_token_that_was_not_accepted_is_replaced_once(clock: HandClock, desk: Desk) -> None:
+async def test_a_token_that_was_not_accepted_is_replaced_once(
+    clock: ManualClock, desk: Desk
+) -> None:
     cache = TokenCache(clock)
     assert not cache.forget("a")
     await cache.token("a", desk.ask)
@@ -124,7 +126,7 @@ async def test_a_token_that_was_not_accepted_is_replaced_once(clock: HandClock, 
     assert await cache.token("a", desk.ask) == "ghs_2"
 
 
-async def test_expired_tokens_are_removed(clock: HandClock, desk: Desk) -> None:
+async def test_expired_tokens_are_removed(clock: ManualClock, desk: Desk) -> None:
     cache = TokenCache(clock)
     for number in range(50):
         await cache.token(number, desk.ask)
@@ -133,7 +135,7 @@ async def test_expired_tokens_are_removed(clock: HandClock, desk: Desk) -> None:
     assert len(cache._tokens) == 1
 
 
-def test_no_token_is_shown_by_what_holds_it(clock: HandClock) -> None:
+def test_no_token_is_shown_by_what_holds_it(clock: ManualClock) -> None:
     assert "ghs_" not in repr(InstallationToken("ghs_secret", datetime.fromtimestamp(0, UTC)))
 
 

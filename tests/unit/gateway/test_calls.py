@@ -47,25 +47,25 @@ def refusal(endpoint: Endpoint = CHAT, **body: Any) -> RequestRefused:
 @pytest.mark.parametrize(
     "raw", [b"", b"{", b"[]", b"null", b'"text"', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
-def test_what_is_no_json_object_is_refused(raw: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(raw: bytes) -> None:
     with pytest.raises(RequestRefused) as refused:
         parse(raw)
     assert refused.value.status == 400
 
 
-def test_a_thicket_of_brackets_is_refused_before_it_is_parsed() -> None:
+def test_a_body_with_too_many_brackets_is_refused_before_parsing() -> None:
     with pytest.raises(RequestRefused) as refused:
         parse(b'{"a":[' + b"[]," * MAX_BRACKETS + b"[]]}")
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("part", [1, {"type": "text"}, [[]], {"content": [1, 2]}])
-def test_a_conversation_of_too_many_parts_is_refused(part: Any) -> None:
+def test_a_conversation_with_too_many_parts_is_refused(part: Any) -> None:
     assert refusal(messages=[part] * (MAX_BLOCKS + 1)).status == 413
     assert refusal(messages=[{"role": "user", "content": [part] * MAX_BLOCKS}] * 2).status == 413
 
 
-def test_the_last_of_two_equal_names_is_both_judged_and_sent() -> None:
+def test_of_two_equal_keys_the_last_is_checked_and_sent() -> None:
     call = prepared(CHAT, **parse(b'{"max_tokens":1,"max_tokens":7}'))
 
     assert call.output_tokens == 7
@@ -78,7 +78,7 @@ def test_a_request_names_its_model(model: Any) -> None:
         read_model({"model": model}, upstream())
 
 
-def test_the_name_of_a_model_has_an_end() -> None:
+def test_the_name_of_a_model_is_bounded() -> None:
     assert read_model({"model": "m" * 256}, upstream()) == "m" * 256
     with pytest.raises(RequestRefused) as refused:
         read_model({"model": "m" * 257}, upstream(models=("m",)))
@@ -101,7 +101,7 @@ def test_the_name_of_a_model_has_an_end() -> None:
         ("[ab]*", "a", False),
     ],
 )
-def test_a_star_stands_for_anything(pattern: str, model: str, *, expected: bool) -> None:
+def test_a_star_matches_any_text(pattern: str, model: str, *, expected: bool) -> None:
     assert matches_model(pattern, model) is expected
 
 
@@ -130,7 +130,7 @@ def test_only_listed_models_may_be_used() -> None:
         (MESSAGES, "https://api.anthropic.com", "max_tokens"),
     ],
 )
-def test_while_a_budget_applies_a_maximum_is_added_by_the_name_the_provider_knows(
+def test_while_a_budget_applies_an_output_limit_is_added_under_the_providers_name(
     endpoint: Endpoint, url: str, name: str
 ) -> None:
     added = prepare(
@@ -143,7 +143,7 @@ def test_while_a_budget_applies_a_maximum_is_added_by_the_name_the_provider_know
 
 @pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize(("price", "expected"), [(PRICE, 99), (None, DEFAULT_MAX_OUTPUT)])
-def test_without_a_budget_no_maximum_is_added_and_the_default_is_only_counted(
+def test_without_a_budget_no_output_limit_is_added(
     endpoint: Endpoint, price: Price | None, expected: int
 ) -> None:
     call = prepared(endpoint, has_limit=False, price=price, input="hi")
@@ -153,7 +153,7 @@ def test_without_a_budget_no_maximum_is_added_and_the_default_is_only_counted(
 
 
 @pytest.mark.parametrize("has_limit", [True, False])
-def test_a_maximum_that_the_agent_named_is_left_as_it_is(*, has_limit: bool) -> None:
+def test_an_output_limit_of_the_agent_is_not_changed(*, has_limit: bool) -> None:
     assert sent(prepared(MESSAGES, has_limit=has_limit, max_tokens=7)) == {"max_tokens": 7}
 
 
@@ -163,7 +163,7 @@ def test_the_largest_maximum_counts_for_every_choice() -> None:
     assert call.output_tokens == 60
 
 
-def test_a_maximum_of_any_server_counts_and_the_apis_own_is_added() -> None:
+def test_every_servers_output_limit_counts_and_the_apis_own_is_added() -> None:
     call = prepared(RESPONSES, n_predict=50, max_tokens=20)
 
     assert call.output_tokens == 50
@@ -178,7 +178,7 @@ def test_every_name_for_several_choices_counts(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"]
 )
-def test_a_maximum_of_nothing_is_refused_beside_any_other(name: str) -> None:
+def test_an_output_limit_of_zero_is_refused(name: str) -> None:
     for others in ({}, {"max_tokens": 7, "max_completion_tokens": 7}):
         refused = refusal(CHAT, **{**others, name: 0})
         assert refused.status == 400
@@ -186,7 +186,7 @@ def test_a_maximum_of_nothing_is_refused_beside_any_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "9", True, 10**12, [], 10**30])
-def test_a_maximum_that_is_no_sensible_number_is_refused(value: Any) -> None:
+def test_an_invalid_output_limit_is_refused(value: Any) -> None:
     assert refusal(max_tokens=value).status == 400
     assert refusal(n=value).status == 400
 
@@ -195,14 +195,14 @@ def test_background_work_is_refused() -> None:
     assert "background" in refusal(RESPONSES, background=True).message
 
 
-def test_the_usage_is_asked_for_on_a_streamed_chat() -> None:
+def test_the_usage_of_a_streamed_chat_is_requested() -> None:
     call = prepared(CHAT, stream=True, stream_options={"include_obfuscation": False})
 
     assert call.hide_usage
     assert sent(call)["stream_options"] == {"include_obfuscation": False, "include_usage": True}
 
 
-def test_a_stream_may_not_be_made_to_report_in_the_middle() -> None:
+def test_an_agent_cannot_make_a_stream_report_usage_early() -> None:
     asked = {"include_usage": True, "continuous_usage_stats": True}
     call = prepared(CHAT, stream=True, stream_options=asked)
 
@@ -210,7 +210,7 @@ def test_a_stream_may_not_be_made_to_report_in_the_middle() -> None:
     assert sent(call)["stream_options"] == {"include_usage": True}
 
 
-def test_a_client_that_asks_for_the_usage_itself_is_left_alone() -> None:
+def test_usage_is_hidden_only_if_the_gateway_requested_it() -> None:
     assert not prepared(CHAT, stream=True, stream_options={"include_usage": True}).hide_usage
     assert not prepared(CHAT).hide_usage
     assert not prepared(RESPONSES, stream=True).hide_usage
@@ -245,13 +245,13 @@ PICTURES: list[dict[str, Any]] = [
         },
     ],
 )
-def test_a_picture_costs_the_same_whatever_its_bytes(picture: Any, wrap: Any) -> None:
+def test_an_image_costs_the_same_regardless_of_its_size(picture: Any, wrap: Any) -> None:
     tokens = prepared(MESSAGES, **wrap(picture)).input_tokens
 
     assert TOKENS_PER_IMAGE < tokens < TOKENS_PER_IMAGE + 200
 
 
-def test_text_dressed_as_a_picture_in_a_tools_input_is_text() -> None:
+def test_text_like_an_image_in_a_tools_input_counts_as_text() -> None:
     disguise = {"type": "tool_use", "name": "t", "input": PICTURES[0]}
     call = prepared(MESSAGES, messages=[{"role": "assistant", "content": [disguise]}])
 
@@ -267,14 +267,14 @@ NO_PICTURES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("block", NO_PICTURES)
-def test_text_in_the_place_of_a_picture_is_text(block: Any) -> None:
+def test_text_in_an_image_block_counts_as_text(block: Any) -> None:
     call = prepared(CHAT, messages=[{"role": "user", "content": [block]}])
 
     assert call.input_tokens > 30_000 + TOKENS_PER_IMAGE
 
 
 @pytest.mark.parametrize("kind", [[], {}, 7, None])
-def test_a_block_of_no_known_kind_is_text(kind: Any) -> None:
+def test_a_block_of_an_unknown_type_counts_as_text(kind: Any) -> None:
     content = [{"type": kind, "tools": [], "text": "x" * 3_000}]
     assert prepared(CHAT, messages=[{"role": "user", "content": content}]).input_tokens > 1_000
 
@@ -333,7 +333,7 @@ HIDDEN_FROM_MESSAGES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", HIDDEN)
-def test_what_costs_an_unknown_amount_is_refused_while_a_budget_applies(body: Any) -> None:
+def test_requests_of_unknown_cost_are_refused_while_a_budget_applies(body: Any) -> None:
     refused = refusal(RESPONSES, **body)
 
     assert (refused.status, refused.code) == (400, "cost_unknown")
@@ -341,7 +341,7 @@ def test_what_costs_an_unknown_amount_is_refused_while_a_budget_applies(body: An
 
 
 @pytest.mark.parametrize("body", HIDDEN_FROM_MESSAGES)
-def test_so_it_is_with_the_other_api(body: Any) -> None:
+def test_messages_requests_of_unknown_cost_are_refused_too(body: Any) -> None:
     assert refusal(MESSAGES, **body).code == "cost_unknown"
 
 
@@ -369,19 +369,19 @@ ANTHROPIC_TOOLS: list[dict[str, Any]] = [
     ("endpoint", "tools"),
     [(CHAT, OPENAI_TOOLS), (RESPONSES, OPENAI_TOOLS), (MESSAGES, ANTHROPIC_TOOLS)],
 )
-def test_tools_that_the_agent_runs_itself_are_no_hidden_cost(
+def test_tools_that_the_agent_runs_have_no_hidden_cost(
     endpoint: Endpoint, tools: list[dict[str, Any]]
 ) -> None:
     assert prepared(endpoint, tools=tools).cost(PRICE) > 0
 
 
-def test_clearing_old_parts_of_a_conversation_is_no_hidden_cost() -> None:
+def test_clearing_old_parts_of_a_conversation_has_no_hidden_cost() -> None:
     edits = [{"type": "clear_thinking_20251015", "keep": "all"}, {"type": "clear_tool_uses_1"}]
 
     assert prepared(MESSAGES, context_management={"edits": edits}, tools=[]).cost(PRICE) > 0
 
 
-def test_the_reservation_covers_the_dearest_way_to_count_the_input() -> None:
+def test_the_reservation_covers_the_most_expensive_input_class() -> None:
     plain = prepared(MESSAGES, max_tokens=10, messages=[])
     an_hour = prepared(
         MESSAGES, max_tokens=10, messages=[], cache_control={"type": "ephemeral", "ttl": "1h"}

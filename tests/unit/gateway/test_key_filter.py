@@ -12,7 +12,7 @@ KEY = "sk-sk-sk-key-of-the-organization"
     st.lists(st.sampled_from([KEY, KEY[:7], KEY[3:], "s", "sk-", "text ", "\n"]), max_size=8),
     st.integers(1, 9),
 )
-def test_any_pieces_give_the_same_text_without_the_key(words: list[str], size: int) -> None:
+def test_any_chunks_give_the_same_text_without_the_key(words: list[str], size: int) -> None:
     text = "".join(words)
     key_filter = KeyFilter(KEY)
     pieces = [text[at : at + size].encode() for at in range(0, len(text), size)]
@@ -22,7 +22,7 @@ def test_any_pieces_give_the_same_text_without_the_key(words: list[str], size: i
     assert passed.decode() == redact_key(text, KEY)
 
 
-def test_only_what_may_become_the_key_is_held_back() -> None:
+def test_only_a_possible_beginning_of_the_key_is_held_back() -> None:
     key_filter = KeyFilter(KEY)
 
     assert key_filter.feed(b'data: {"a": 1}\n\n') == b'data: {"a": 1}\n\n'
@@ -31,7 +31,7 @@ def test_only_what_may_become_the_key_is_held_back() -> None:
     assert key_filter.feed(b"omething") == b"sk-something"
 
 
-def test_a_pretended_key_is_a_word_like_others_unless_it_is_an_error() -> None:
+def test_a_placeholder_key_is_redacted_only_in_errors() -> None:
     assert KeyFilter("ollama").feed(b"run ollama!") == b"run ollama!"
     assert KeyFilter("ollama", min_length=1).feed(b"no ollama!") == b"no [redacted]!"
     assert KeyFilter("", min_length=1).feed(b"text") == b"text"

@@ -60,7 +60,7 @@ def test_a_stream_passes_unchanged_and_its_usage_is_read(
     st.sampled_from([b"\n", b"\r\n"]),
     st.lists(st.integers(0, 10_000), max_size=12),
 )
-def test_only_the_usage_we_asked_for_is_withheld(newline: bytes, places: list[int]) -> None:
+def test_only_usage_requested_by_the_gateway_is_hidden(newline: bytes, places: list[int]) -> None:
     events = list(streamed(CHAT.path, ANSWER, ASKED))
     text = encoded(events, newline)
     without_usage = encoded([*events[:-2], events[-1]], newline)
@@ -70,14 +70,14 @@ def test_only_the_usage_we_asked_for_is_withheld(newline: bytes, places: list[in
     assert reader.usage == USAGE
 
 
-def test_events_pass_as_soon_as_they_are_whole_even_where_one_may_be_withheld() -> None:
+def test_events_are_forwarded_as_soon_as_they_are_complete() -> None:
     reader = EventStreamReader(CHAT, hide_usage=True)
     event = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
 
     assert reader.feed(event) == event
 
 
-def test_a_usage_that_comes_with_words_is_not_withheld() -> None:
+def test_a_usage_in_an_event_with_content_is_not_hidden() -> None:
     said = {"prompt_tokens": 1, "completion_tokens": 2}
     event = encoded([("", {"choices": [{"delta": {"content": "a"}}], "usage": said})])
     reader = EventStreamReader(CHAT, hide_usage=True)
@@ -111,7 +111,7 @@ UNENDED: list[tuple[Endpoint, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("endpoint", "event"), UNENDED)
-def test_a_usage_in_the_middle_of_a_stream_is_not_believed(
+def test_a_usage_in_the_middle_of_a_stream_is_not_final(
     endpoint: Endpoint, event: dict[str, Any]
 ) -> None:
     reader = EventStreamReader(endpoint)
@@ -134,7 +134,7 @@ ENDED: list[tuple[Endpoint, list[dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("endpoint", "events"), ENDED)
-def test_a_usage_is_believed_once_the_model_has_ended(
+def test_a_usage_is_final_once_the_model_has_finished(
     endpoint: Endpoint, events: list[dict[str, Any]]
 ) -> None:
     reader = EventStreamReader(endpoint)
@@ -144,7 +144,7 @@ def test_a_usage_is_believed_once_the_model_has_ended(
     assert reader.usage is not None
 
 
-def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() -> None:
+def test_a_chat_stream_without_done_ends_only_with_its_connection() -> None:
     reader = EventStreamReader(CHAT)
     reader.feed(encoded([("", {"choices": [{"finish_reason": "stop"}], "usage": CHUNK})]))
 
@@ -154,7 +154,7 @@ def test_a_chat_without_its_last_word_has_ended_only_where_the_connection_has() 
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())
-def test_an_answer_in_one_piece_tells_its_usage_at_its_end(endpoint: Endpoint) -> None:
+def test_a_whole_response_has_its_usage_at_the_end(endpoint: Endpoint) -> None:
     text = msgspec.json.encode(whole(endpoint.path, ANSWER, ASKED))
     reader = usage_reader(endpoint, "application/json; charset=utf-8", hide_usage=False)
 
@@ -163,14 +163,14 @@ def test_an_answer_in_one_piece_tells_its_usage_at_its_end(endpoint: Endpoint) -
 
 
 @pytest.mark.parametrize("text", [b"", b"null", b"not json", b'{"usage": 7}', b"[" * 100_000])
-def test_nonsense_passes_and_has_no_usage(text: bytes) -> None:
+def test_a_malformed_response_is_forwarded_without_usage(text: bytes) -> None:
     for reader in (JsonReader(CHAT), EventStreamReader(CHAT)):
         assert reader.feed(b"data: " + text) == b"data: " + text
         reader.end()
         assert reader.usage is None
 
 
-def test_a_line_without_end_passes_unread_and_is_not_hoarded(
+def test_a_line_without_end_is_forwarded_without_buffering(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(responses, "MAX_READ", 100)

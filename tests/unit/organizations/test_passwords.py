@@ -38,7 +38,7 @@ def cheap(monkeypatch):
         "ﷺ" * 100,
     ],
 )
-def test_what_anybody_would_guess_is_refused_and_the_message_says_what_to_do(password):
+def test_guessable_passwords_are_refused_with_advice(password):
     with pytest.raises(Problem) as caught:
         check_password(password, EMAIL)
     assert caught.value.code == "weak_password"
@@ -46,7 +46,7 @@ def test_what_anybody_would_guess_is_refused_and_the_message_says_what_to_do(pas
 
 
 @pytest.mark.parametrize("password", ["tencharact", "x1" * 512, "пароль из слов", " " * 9 + "x"])
-def test_anything_else_of_ten_characters_is_taken(password):
+def test_any_other_password_of_ten_characters_is_accepted(password):
     check_password(password, EMAIL)
 
 
@@ -65,20 +65,20 @@ async def test_a_password_is_the_same_however_its_letters_are_composed(cheap):
     assert await verify_password(hashed, "cafe\u0301 au lait")
 
 
-async def test_what_no_encoding_knows_is_wrong_and_no_crash(cheap):
+async def test_odd_or_huge_passwords_are_wrong_but_do_not_crash(cheap):
     hashed = await hash_password("correct horse")
     assert not await verify_password(hashed, "\udc80 \0")
     assert not await verify_password(hashed, "x" * 100_000)
 
 
-async def test_a_hash_with_other_costs_is_to_be_made_anew():
+async def test_a_hash_with_other_costs_needs_a_rehash():
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("correct horse")
     assert needs_rehash(cheap)
     assert await verify_password(cheap, "correct horse")
     assert not needs_rehash(await hash_password("correct horse"))
 
 
-async def test_nobody_costs_as_much_as_somebody(monkeypatch):
+async def test_an_unknown_user_takes_as_long_as_a_known_one(monkeypatch):
     """By what is computed rather than by a clock, which is never the same twice."""
     made = []
     hasher = PasswordHasher()
@@ -94,7 +94,9 @@ async def test_nobody_costs_as_much_as_somebody(monkeypatch):
 
 
 @pytest.mark.parametrize("hashed", [None, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$aGFzaA"])
-async def test_nothing_is_composed_before_its_length_is_known(cheap, monkeypatch, hashed):
+async def test_passwords_are_normalized_only_after_their_length_is_checked(
+    cheap, monkeypatch, hashed
+):
     """Half a megabyte of combining marks takes many seconds, and tells who has an account."""
     composed = []
 
@@ -112,7 +114,7 @@ async def test_nothing_is_composed_before_its_length_is_known(cheap, monkeypatch
     assert composed == [(1_024, False), (13, False)]
 
 
-async def test_two_are_hashed_at_once_and_the_others_wait(monkeypatch):
+async def test_at_most_two_passwords_are_hashed_at_once(monkeypatch):
     at_once, seen, two_are_in = 0, [], threading.Barrier(2)
     lock = threading.Lock()
 

@@ -24,7 +24,7 @@ def code_of(problem: pytest.ExceptionInfo[Problem]) -> str:
     return problem.value.code
 
 
-def test_what_is_sealed_opens_again_and_does_not_show_itself(tmp_path: Path) -> None:
+def test_a_sealed_value_opens_again_and_is_unreadable(tmp_path: Path) -> None:
     ring = keys(tmp_path, FIRST)
     sealed = ring.seal("väl ue", *HERE)
     assert ring.open(sealed.data, *HERE) == "väl ue"
@@ -37,7 +37,7 @@ def test_what_is_sealed_opens_again_and_does_not_show_itself(tmp_path: Path) -> 
     "elsewhere",
     [("secret", "org_2", "NAME"), ("secret", "org_1", "OTHER"), ("secret", "org_1N", "AME"), ()],
 )
-def test_what_was_moved_does_not_open(tmp_path: Path, elsewhere: tuple[str, ...]) -> None:
+def test_a_moved_value_does_not_open(tmp_path: Path, elsewhere: tuple[str, ...]) -> None:
     ring = keys(tmp_path, FIRST)
     sealed = ring.seal("value", *HERE)
     with pytest.raises(Problem) as problem:
@@ -45,7 +45,7 @@ def test_what_was_moved_does_not_open(tmp_path: Path, elsewhere: tuple[str, ...]
     assert code_of(problem) == "sealed_value_damaged"
 
 
-def test_what_was_changed_does_not_open(tmp_path: Path) -> None:
+def test_a_modified_value_does_not_open(tmp_path: Path) -> None:
     ring = keys(tmp_path, FIRST)
     data = ring.seal("value", *HERE).data
     changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data))]
@@ -66,7 +66,7 @@ def test_the_first_key_seals_and_every_key_opens(tmp_path: Path) -> None:
     assert new.key_id in problem.value.message
 
 
-def test_the_key_file_is_made_by_the_first_seal_and_not_by_opening(tmp_path: Path) -> None:
+def test_the_first_seal_creates_the_key_file_and_opening_does_not(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     ring = keys(data_dir)
     with pytest.raises(Problem):
@@ -83,26 +83,26 @@ def test_the_key_file_is_made_by_the_first_seal_and_not_by_opening(tmp_path: Pat
     assert not other.created_key_file
 
 
-def test_a_key_made_by_another_process_is_found_later(tmp_path: Path) -> None:
+def test_a_key_created_by_another_process_is_found_later(tmp_path: Path) -> None:
     reader = keys(tmp_path)
     sealed = keys(tmp_path).seal("value", *HERE)
     assert reader.open(sealed.data, *HERE) == "value"
 
 
-def test_many_who_seal_first_share_one_key(tmp_path: Path) -> None:
+def test_concurrent_first_seals_share_one_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         sealed = list(threads.map(lambda _: keys(tmp_path).seal("value", *HERE), range(32)))
     assert len({each.key_id for each in sealed}) == 1
     assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
 
 
-def test_a_key_from_the_environment_does_not_lock_out_what_the_file_sealed(tmp_path: Path) -> None:
+def test_a_key_in_the_environment_keeps_values_of_the_file_key_readable(tmp_path: Path) -> None:
     sealed = keys(tmp_path).seal("value", *HERE)
     assert keys(tmp_path, FIRST).open(sealed.data, *HERE) == "value"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_a_key_file_readable_by_other_users_is_refused(tmp_path: Path, mode: int) -> None:
     sealed = keys(tmp_path).seal("value", *HERE)
     path = tmp_path / KEY_FILE
     path.chmod(mode)
@@ -112,7 +112,7 @@ def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -
         assert f"chmod 600 {path}" in problem.value.message
 
 
-def test_a_key_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_key_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).mkdir(mode=0o700)
     with pytest.raises(Problem) as problem:
         keys(tmp_path).seal("x")
@@ -120,7 +120,7 @@ def test_a_key_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["short", "!" * 44, base64.b64encode(b"x" * 16).decode()])
-def test_a_key_that_is_none_is_refused_and_never_repeated(tmp_path: Path, text: str) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(Problem) as problem:
         keys(tmp_path, text)
     assert "openssl rand -base64 32" in problem.value.message
@@ -132,7 +132,7 @@ def test_a_key_that_is_none_is_refused_and_never_repeated(tmp_path: Path, text: 
     assert code_of(problem) == "invalid_sealing_key"
 
 
-def test_an_empty_key_file_is_no_key(tmp_path: Path) -> None:
+def test_an_empty_key_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).touch(0o600)
     with pytest.raises(Problem) as problem:
         keys(tmp_path).seal("x")
@@ -145,7 +145,7 @@ def test_a_key_may_be_written_in_hexadecimal_or_the_other_base64(tmp_path: Path)
     assert len({keys(tmp_path, text).seal("x").key_id for text in texts}) == 1
 
 
-def test_a_variable_without_a_key_in_it_is_refused(tmp_path: Path) -> None:
+def test_an_encryption_key_variable_without_a_key_is_refused(tmp_path: Path) -> None:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_ENCRYPTION_KEY": " , "})
     with pytest.raises(Problem, match="openssl rand"):
         SealingKeys.load(settings)

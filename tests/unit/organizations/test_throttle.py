@@ -18,13 +18,13 @@ from tests.support.users import settings_of
         ("a socket", "another\0", False),
     ],
 )
-def test_an_address_stands_for_its_network(one, other, is_same):
+def test_an_ipv6_address_counts_as_its_network(one, other, is_same):
     subjects = [Attempt("", address).address_subject for address in (one, other)]
     assert (subjects[0] == subjects[1]) == is_same
     assert "\0" not in f"{subjects}"
 
 
-def test_an_email_address_counts_in_any_spelling_and_is_not_readable():
+def test_an_email_address_counts_in_any_spelling_and_is_stored_hashed():
     subject = Attempt("ada@example.com", None).email_subject
     assert Attempt(" ADA@Example.com", None).email_subject == subject
     assert Attempt("bob@example.com", None).email_subject != subject
@@ -32,7 +32,7 @@ def test_an_email_address_counts_in_any_spelling_and_is_not_readable():
     assert Attempt("\udc80\0", None).email_subject.isascii()
 
 
-def test_an_email_address_and_a_network_count_together():
+def test_failures_count_per_email_address_and_network():
     one = Attempt("ada@example.com", "2001:db8::1").pair_subject
     assert Attempt(" ADA@example.com", "2001:db8::2").pair_subject == one
     others = [("bob@example.com", "2001:db8::1"), ("ada@example.com", "2001:db8:0:1::1")]
@@ -43,7 +43,7 @@ def test_an_email_address_and_a_network_count_together():
     assert "ada" not in one
 
 
-def test_a_proxy_that_is_not_trusted_is_warned_of():
+def test_a_proxy_that_is_not_trusted_causes_a_warning():
     https = {"public_url": "https://jobs.example.com"}
     (warning,) = sign_in_warnings(settings_of(**https))
     assert "AGENTJOBS_TRUSTED_PROXIES" in warning

@@ -9,13 +9,13 @@ from agentjobs.organizations.tokens import (
 )
 
 
-def test_a_token_is_recognised_by_prefix_and_checksum() -> None:
+def test_a_token_is_recognized_by_prefix_and_checksum() -> None:
     token = new_token(API_KEY_PREFIX)
     assert is_well_formed(token, API_KEY_PREFIX)
     assert not is_well_formed(token, JOB_CREDENTIAL_PREFIX)
 
 
-def test_one_wrong_character_is_noticed_anywhere() -> None:
+def test_the_checksum_detects_any_wrong_character() -> None:
     token = new_token(API_KEY_PREFIX)
     for position in range(len(token)):
         other = "x" if token[position] != "x" else "y"

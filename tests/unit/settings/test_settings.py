@@ -18,7 +18,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
     assert (settings.port, settings.host, settings.slots) == (3, "127.0.0.2", 7)
 
 
-def test_without_anything_the_store_is_sqlite_in_the_data_directory(tmp_path: Path) -> None:
+def test_the_default_store_is_sqlite_in_the_data_directory(tmp_path: Path) -> None:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path)})
     assert settings.effective_database_url == f"sqlite:///{tmp_path}/agentjobs.db"
     assert settings.effective_public_url == "http://127.0.0.1:8080"
@@ -75,7 +75,7 @@ def test_a_bad_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, w
         {"AGENTJOBS_CONFIG": "/nowhere/agentjobs.toml"},
     ],
 )
-def test_a_setting_that_cannot_be_used_is_refused(environ: dict[str, str], tmp_path: Path) -> None:
+def test_an_invalid_setting_is_refused(environ: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
         load({"AGENTJOBS_DATA_DIR": str(tmp_path), **environ})
 
@@ -95,9 +95,7 @@ def test_a_setting_that_cannot_be_used_is_refused(environ: dict[str, str], tmp_p
         *(("delivery_retention_days", text) for text in ("x", "-1")),
     ],
 )
-def test_a_setting_of_webhooks_that_cannot_be_used_is_named(
-    name: str, text: str, tmp_path: Path
-) -> None:
+def test_an_invalid_webhook_setting_is_named(name: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=rf"\b{name}\b"):
         load({f"AGENTJOBS_{name.upper()}": text}, data_dir=str(tmp_path))
 
@@ -127,35 +125,33 @@ def test_a_proxy_is_a_host_and_may_have_a_port_and_a_password(proxy: str, tmp_pa
         *("http://@proxy", "http://a@b@proxy", "http://a b@proxy", "http://a,b"),
     ],
 )
-def test_what_is_more_or_less_than_the_place_of_a_proxy_is_refused(
-    proxy: str, tmp_path: Path
-) -> None:
+def test_an_invalid_proxy_url_is_refused(proxy: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"webhooks_proxy: .*http://HOST:PORT"):
         load({"AGENTJOBS_WEBHOOKS_PROXY": proxy}, data_dir=str(tmp_path))
 
 
-def test_an_empty_list_of_waits_means_no_retries(tmp_path: Path) -> None:
+def test_an_empty_list_of_delays_disables_retries(tmp_path: Path) -> None:
     for text in ("", " "):
         environ = {"AGENTJOBS_WEBHOOK_RETRY_SECONDS": text}
         assert load(environ, data_dir=str(tmp_path)).webhook_retry_seconds == ()
 
 
 @pytest.mark.parametrize("name", ["egress_allow", "trusted_proxies", "webhooks_allow"])
-def test_a_list_that_is_empty_is_as_one_that_is_not_set(name: str, tmp_path: Path) -> None:
+def test_an_empty_list_equals_an_unset_one(name: str, tmp_path: Path) -> None:
     unset = load({}, data_dir=str(tmp_path))
     assert load({f"AGENTJOBS_{name.upper()}": ""}, data_dir=str(tmp_path)) == unset
 
 
-def test_a_plan_without_room_for_a_job_is_refused(tmp_path: Path) -> None:
+def test_a_plan_without_concurrent_jobs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="concurrent_jobs"):
         load(from_file(tmp_path, '[[plans]]\nname = "none"\nconcurrent_jobs = 0\n'))
 
 
-def test_a_misspelt_variable_is_noticed() -> None:
+def test_a_misspelled_variable_is_reported() -> None:
     environ = {"AGENTJOBS_PORTS": "1", "AGENTJOBS_PORT": "1", "AGENTJOBS_URL": "x", "PATH": "/"}
     assert unknown_variables(environ) == ["AGENTJOBS_PORTS"]
 
 
-def test_loopback_is_recognised_in_every_spelling() -> None:
+def test_loopback_is_recognized_in_every_spelling() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "10.0.0.1", "example.com"))

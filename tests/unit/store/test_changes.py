@@ -5,7 +5,7 @@ import pytest
 from agentjobs.store.changes import Changes
 
 
-async def test_a_signal_hears_its_topics_and_no_others() -> None:
+async def test_a_signal_is_set_only_by_its_topics() -> None:
     changes = Changes()
     with changes.listen("jobs", "index") as signal:
         changes.publish("keys")
@@ -15,7 +15,7 @@ async def test_a_signal_hears_its_topics_and_no_others() -> None:
         assert not await signal.wait(0)
 
 
-async def test_what_was_announced_before_the_wait_is_not_missed() -> None:
+async def test_announcements_before_the_wait_are_not_missed() -> None:
     changes = Changes()
     with changes.listen("jobs") as signal:
         changes.publish("jobs")
@@ -24,7 +24,7 @@ async def test_what_was_announced_before_the_wait_is_not_missed() -> None:
         assert not await signal.wait(0)
 
 
-async def test_everything_wakes_everybody() -> None:
+async def test_everything_wakes_all_subscribers() -> None:
     changes = Changes()
     dropped: list[str] = []
     changes.on("keys", lambda: dropped.append("keys"))
@@ -35,7 +35,7 @@ async def test_everything_wakes_everybody() -> None:
     assert dropped == ["keys", "repos"]
 
 
-async def test_who_stopped_listening_hears_nothing_and_is_forgotten() -> None:
+async def test_unsubscribing_stops_callbacks_and_frees_the_topic() -> None:
     changes = Changes()
     heard: list[str] = []
     stop = changes.on("keys", lambda: heard.append("keys"))
@@ -62,7 +62,7 @@ async def test_the_same_callback_may_listen_twice_and_stop_once() -> None:
     assert heard == [1]
 
 
-async def test_a_failing_listener_keeps_nobody_else_uninformed(
+async def test_a_failing_subscriber_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     changes = Changes()

@@ -27,14 +27,14 @@ def test_postgresql_counts_each_name_once() -> None:
         "SELECT 1 /* a\n:a */",
     ],
 )
-def test_what_only_looks_like_a_parameter_is_left_alone(untouched: str) -> None:
+def test_text_that_only_looks_like_a_parameter_is_not_changed(untouched: str) -> None:
     for engine in ("sqlite", "postgresql"):
         statement = render(engine, untouched)
         assert statement.sql == untouched
         assert statement.names == ()
 
 
-def test_a_literal_does_not_swallow_what_follows_it() -> None:
+def test_a_literal_ends_at_its_quote() -> None:
     statement = render("postgresql", "SELECT ':a', :b, 'c', :d::text")
     assert statement.sql == "SELECT ':a', $1, 'c', $2::text"
 
