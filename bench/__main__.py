@@ -1,4 +1,4 @@
-"""`python -m bench [NAME…] [--json FILE]`: measure, show, and write down on request."""
+"""`python -m bench [NAME…] [--json FILE]` runs benchmarks and shows or stores their figures."""
 
 import argparse
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""1,000 dependencies held against 10,000 advisories, two or three of which are about each.
+"""Matches 1,000 dependencies with 10,000 advisories, two or three for each dependency.
 
-More than life has: most dependencies have no advisory, and packages that have any have two or so.
+That is more than usual: most dependencies have no advisory.
 """
 
 import random
@@ -33,7 +33,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def _match(dependencies: list[Dependency], advisories: list[Advisory]) -> tuple[float, int]:
-    # Nothing here waits: the processor's time is what it takes on a machine that has nothing else.
+    # Nothing waits here, so CPU time equals the time on an idle machine.
     started = time.process_time()
     findings = match_dependencies(dependencies, advisories)
     return (time.process_time() - started) * 1000, len(findings)
@@ -59,7 +59,7 @@ def _version(chance: random.Random) -> str:
 
 def _advisory(number: int, chance: random.Random) -> Advisory:
     ecosystem, name = _package(number % PACKAGES)
-    # Later lines first, as some databases have them.
+    # Newer ranges first, as in some databases.
     events = [Event("introduced", "3.0.0"), Event("fixed", f"3.{_version(chance)[2:]}")]
     events += [Event("introduced", "0"), Event("fixed", _version(chance))]
     ranges = (AffectedRange("ECOSYSTEM", tuple(events)),)

@@ -1,7 +1,7 @@
 """POST /v1/jobs and GET /v1/jobs/:id on both stores, as a fraction of the same server without one.
 
-All servers run side by side and are asked in turns; a figure is the median over the rounds of
-the ratio within a round, so that what else the machine does touches both sides of it.
+All servers run at the same time and are measured alternately; a figure is the median over the
+rounds of the ratio within a round, so that other load affects both sides of the ratio.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ def measure() -> list[dict[str, Any]]:
             for store, url in stack.enter_context(_stores())
         ]
         for number in range(ROUNDS):
-            # Every other round backwards: whoever comes first has no advantage by it.
+            # Every other round in reverse order, so that the position has no effect.
             _round(targets[:: 1 if number % 2 else -1], generator, rates)
     return [_figure(method, store, rates) for method, store in GOALS]
 
@@ -135,7 +135,7 @@ def _generator() -> Iterator[Executor]:
 
 @contextlib.contextmanager
 def _on_core(which: int) -> Iterator[None]:
-    """What is started meanwhile stays on one core: servers on the first, the load on the last."""
+    """Pins processes started meanwhile to one core: servers to the first, the load to the last."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(cores)[which]})
     try:

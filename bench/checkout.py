@@ -1,9 +1,9 @@
-"""A tree for an agent, against `git clone --local` of the same commit: one job, and four at once.
+"""A tree for an agent, compared to `git clone --local` of the commit: one job, and four at once.
 
-The repository has 27,000 files and is made here. Clones and checkouts take turns, and each round
-counts until the last tree is there. `cold` is the first job on a commit: the warm tree is built and
-then copied. `copied` is a job that finds the warm tree and no spare copy of it; `warm` is every
-later one: a spare is there, mended from the tree of a job that is over. Every job changes a little.
+The repository has 27,000 generated files. Clones and checkouts alternate, and each round ends when
+the last tree is complete. `cold` is the first job on a commit: the template is built and then
+copied. `copied` is a job that finds the template but no spare tree; `warm` is every later one,
+which repairs the tree of a finished job. Every job changes a few files.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _FIRST_UID = 900_000
 
 @dataclass(frozen=True)
 class Yard:
-    """Where everything lies; `commit` is what clones and checkouts are of."""
+    """The paths; `commit` is the one that is cloned and checked out."""
 
     root: Path
     origin: Path
@@ -82,7 +82,7 @@ async def _in_turns(
 
 
 async def _clones(yard: Yard, number: int) -> float:
-    """Plain git, as a person at the keyboard would use it."""
+    """Plain git, as on a command line."""
     targets = [yard.root / f"clone-{at}" for at in range(number)]
     started = time.perf_counter()
     running = [
@@ -146,7 +146,7 @@ def _prepare(root: Path) -> Yard:
 
 
 def _history() -> bytes:
-    """One commit whose files are a few kilobytes each, as sources are."""
+    """One commit with files of a few kilobytes each, like source code."""
     sizes = random.Random(1)
     parts = [b"commit refs/heads/main\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nx\n"]
     for number in range(FILES):

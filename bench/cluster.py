@@ -1,4 +1,4 @@
-"""A private PostgreSQL cluster with the settings of a real one: what it confirms is on disk."""
+"""A private PostgreSQL cluster with durable settings."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""What the dashboard reads, of an organization with 100,000 jobs in thirty days, on both stores.
+"""Queries of the dashboard for an organization with 100,000 jobs in thirty days, on both stores.
 
-Asked with the code of the service; the values of filters are common, rare, the oldest job's only,
-and nobody's.
+Runs the service's own code; filters have common values, rare ones, the oldest job's, and unused
+ones.
 """
 
 import asyncio

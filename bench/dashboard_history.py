@@ -1,5 +1,8 @@
-"""An organization's last thirty days, written straight into a store's tables: 100,000 jobs with
-their events, deliveries and money, pull requests, the audit log, people, keys and endpoints."""
+"""The last thirty days of an organization, written directly into the tables of a store.
+
+100,000 jobs with their events, deliveries and costs, pull requests, the audit log, users, keys and
+endpoints.
+"""
 
 import itertools
 import json
@@ -76,7 +79,7 @@ class History:
 
     @property
     def logged_job(self) -> str:
-        """The latest that ended: it has a log of a megabyte and changed something."""
+        """The latest finished job: it has a log of a megabyte and a change."""
         return self.job_id(JOBS - _OPEN - 1)
 
     def job_id(self, number: int) -> str:
@@ -115,7 +118,7 @@ class History:
         return {table: map(make, range(number)) for table, (make, number) in rows.items()}
 
     def _at(self, number: int, of: int = JOBS) -> int:
-        """Time goes by evenly; the last of them is now."""
+        """Evenly distributed over time; the last one is now."""
         return self.until_ms - DAYS * DAY_MS + (number + 1) * DAYS * DAY_MS // of
 
     def _organization(self, number: int) -> Row:
@@ -130,7 +133,7 @@ class History:
         )  # fmt: skip
 
     def _job(self, number: int) -> Row:
-        """The oldest has names of its own; the older half one repository, the younger another."""
+        """The oldest job has its own names; each half of the jobs has one repository."""
         at = self._at(number)
         is_oldest, is_old = number == 0, number < JOBS // 2
         is_open = number >= JOBS - _OPEN
@@ -198,7 +201,7 @@ class History:
         )  # fmt: skip
 
     def _pull(self, number: int) -> Row:
-        """The first eighth of them in each of eight repositories; the last one can be looked at."""
+        """Distributed over eight repositories; the last one has commits."""
         is_last = number == PULLS - 1
         return (
             REPO_ID if is_last else f"repo_{number % 8}", number + 1,
@@ -235,19 +238,19 @@ class History:
         )  # fmt: skip
 
     def _worker(self, number: int) -> Row:
-        """Alive for as long as anybody measures."""
+        """Alive during the whole measurement."""
         return f"wrk_{number}", f"host-{number}", json.dumps(AGENTS), 4, 0, self.until_ms + DAY_MS
 
 
 def load_sqlite(path: Path, history: History) -> None:
     with sqlite3.connect(path) as connection:
-        # Losing a measurement's history would do no harm.
+        # Durability does not matter for generated data.
         connection.execute("PRAGMA synchronous = OFF")
         for table, rows in history.tables().items():
             columns = _COLUMNS[table].split()
-            places = ", ".join("?" * len(columns))
+            placeholders = ", ".join("?" * len(columns))
             connection.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows
+                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows
             )
             connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -261,7 +264,7 @@ async def load_postgresql(url: str, history: History) -> None:
             columns = _COLUMNS[table].split()
             while some := list(itertools.islice(rows, _AT_ONCE)):
                 await connection.copy_records_to_table(table, records=some, columns=columns)
-        # As autovacuum would have done in the thirty days.
+        # Autovacuum would have done this within the thirty days.
         await connection.execute("VACUUM ANALYZE")
     finally:
         await connection.close()
@@ -273,5 +276,5 @@ def _id(prefix: str, at_ms: int, number: int) -> str:
 
 @lru_cache(maxsize=500_000)
 def _time(at_ms: int) -> str:
-    """As identifiers have it. A moment is asked for over and over, for the rows of a job."""
+    """Encoded like identifiers. Cached, because the rows of a job share a time."""
     return first_id_at("", at_ms)[1 : 1 + _TIME_LENGTH]

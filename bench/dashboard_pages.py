@@ -1,8 +1,7 @@
-"""Every page of the dashboard, of an organization with 100,000 jobs, on a real service and both
-stores: from the request's first byte to the answer's last, as a client on the loopback sees it.
+"""Every page of the dashboard for an organization with 100,000 jobs, on a real service and both
+stores: from the first byte of the request to the last byte of the response, on the loopback.
 
-Pages and stores are asked in turns. The processor's time is that of the serving process alone,
-without git and PostgreSQL.
+Pages and stores alternate. CPU time is that of the serving process, without git and PostgreSQL.
 """
 
 import asyncio
@@ -49,18 +48,18 @@ Pages = Mapping[str, str]
 
 @dataclass
 class Times:
-    """In milliseconds; `first` is the first look after the start of the service."""
+    """In milliseconds; `first` is the first request after the start of the service."""
 
     first: float = 0.0
     kilobytes: int = 0
     alone: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
-    beside_others: list[float] = field(default_factory=list)
+    concurrent: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A service, and a browser that is signed in."""
+class Target:
+    """A service and a signed-in browser."""
 
     store: str
     serving: Serving
@@ -96,9 +95,9 @@ def measure() -> list[dict[str, Any]]:
         cluster = stack.enter_context(durable_cluster())
         urls = {"sqlite": "", "postgresql": cluster.url(cluster.create_database())}
         until_ms = now_ms()
-        places = [stack.enter_context(_place(store, url, until_ms)) for store, url in urls.items()]
-        found = {place.store: look_around(place) for place in places}
-        _in_turns(places, found)
+        targets = [stack.enter_context(_place(store, url, until_ms)) for store, url in urls.items()]
+        found = {target.store: load_all_pages(target) for target in targets}
+        _alternate(targets, found)
     return [
         _figure(name, store, times)
         for store, pages in found.items()
@@ -106,50 +105,50 @@ def measure() -> list[dict[str, Any]]:
     ]
 
 
-def look_around(place: Place) -> dict[str, Times]:
-    """Every page once: what a first look costs, while nothing is compiled or remembered yet."""
-    client = place.client()
+def load_all_pages(target: Target) -> dict[str, Times]:
+    """Every page once, before templates are compiled and caches are filled."""
+    client = target.client()
     found = {}
-    for name, page in place.pages.items():
+    for name, page in target.pages.items():
         spent, size = client.look(page)
         found[name] = Times(first=spent, kilobytes=size // 1_024)
     client.close()
     return found
 
 
-def _in_turns(places: Sequence[Place], found: Mapping[str, Mapping[str, Times]]) -> None:
-    clients = {place.store: place.client() for place in places}
+def _alternate(targets: Sequence[Target], found: Mapping[str, Mapping[str, Times]]) -> None:
+    clients = {target.store: target.client() for target in targets}
     for _ in range(ROUNDS):
-        for name in places[0].pages:
-            for place in places:
-                look_alone(place, clients[place.store], name, found[place.store][name])
-    for place in places:
-        clients[place.store].close()
-        _look_beside_others(place, found[place.store])
+        for name in targets[0].pages:
+            for target in targets:
+                measure_alone(target, clients[target.store], name, found[target.store][name])
+    for target in targets:
+        clients[target.store].close()
+        _measure_concurrently(target, found[target.store])
 
 
-def look_alone(place: Place, client: Client, name: str, times: Times) -> None:
-    before = _processor_ms(place.serving.process_id)
-    times.alone.append(client.look(place.pages[name])[0])
-    times.processor.append(_processor_ms(place.serving.process_id) - before)
+def measure_alone(target: Target, client: Client, name: str, times: Times) -> None:
+    before = _processor_ms(target.serving.process_id)
+    times.alone.append(client.look(target.pages[name])[0])
+    times.processor.append(_processor_ms(target.serving.process_id) - before)
 
 
-def _look_beside_others(place: Place, found: Mapping[str, Times]) -> None:
-    """Each client asks again as soon as it is answered, and begins at another page."""
-    names = list(place.pages)
+def _measure_concurrently(target: Target, found: Mapping[str, Times]) -> None:
+    """Each client starts at another page and sends the next request after each response."""
+    names = list(target.pages)
 
     def look(number: int) -> list[tuple[str, float]]:
-        client = place.client()
+        client = target.client()
         start = number * len(names) // CLIENTS
         order = [*names[start:], *names[:start]] * (ROUNDS // CLIENTS)
-        took = [(name, client.look(place.pages[name])[0]) for name in order]
+        took = [(name, client.look(target.pages[name])[0]) for name in order]
         client.close()
         return took
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         for took in pool.map(look, range(CLIENTS)):
             for name, spent in took:
-                found[name].beside_others.append(spent)
+                found[name].concurrent.append(spent)
 
 
 def _figure(name: str, store: str, times: Times) -> dict[str, Any]:
@@ -163,8 +162,8 @@ def _figure(name: str, store: str, times: Times) -> dict[str, Any]:
         "p50 ms": statistics.median(times.alone),
         "p95 ms": p95,
         "CPU ms": statistics.median(times.processor),
-        f"p50 ms, {CLIENTS} clients": statistics.median(times.beside_others),
-        f"p95 ms, {CLIENTS} clients": _p95(times.beside_others),
+        f"p50 ms, {CLIENTS} clients": statistics.median(times.concurrent),
+        f"p95 ms, {CLIENTS} clients": _p95(times.concurrent),
         "goal": GOAL_P95_MS,
         "verdict": verdict(met=p95 <= GOAL_P95_MS),
     }
@@ -175,7 +174,7 @@ def _p95(took: Sequence[float]) -> float:
 
 
 def _processor_ms(process_id: int) -> float:
-    """What all its threads have used until now."""
+    """CPU time of all its threads so far."""
     tasks = Path(f"/proc/{process_id}/task")
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e6
 
@@ -233,16 +232,16 @@ def pages_of(history: History) -> Pages:
 
 
 @contextlib.contextmanager
-def _place(store: str, url: str, until_ms: int) -> Iterator[Place]:
+def _place(store: str, url: str, until_ms: int) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
         history, token = asyncio.run(furnish(Path(directory), url, until_ms))
         environment = {**_ENVIRONMENT, "AGENTJOBS_DATABASE_URL": url}
         with running(store, Path(directory), environment) as serving:
-            yield Place(store, serving, token, pages_of(history))
+            yield Target(store, serving, token, pages_of(history))
 
 
 async def furnish(directory: Path, url: str, until_ms: int) -> tuple[History, str]:
-    """A store and a repository; the token is of an administrator's session."""
+    """A store and a repository; the token belongs to a session of an admin."""
     settings = load({"AGENTJOBS_DATABASE_URL": url}, data_dir=str(directory))
     base, head = await asyncio.to_thread(_make_repository, directory)
     history = History(until_ms, base, head)
@@ -260,7 +259,7 @@ async def furnish(directory: Path, url: str, until_ms: int) -> tuple[History, st
 
 
 def _make_repository(directory: Path) -> tuple[str, str]:
-    """Ten files of Python, and a branch that takes fifty lines of each and puts others there."""
+    """Ten Python files, and a branch that replaces fifty lines in each."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         git_output("init", "--quiet", "--initial-branch=main", cwd=tree)
@@ -277,7 +276,7 @@ def _make_repository(directory: Path) -> tuple[str, str]:
 
 
 def _files(signature: str) -> dict[str, str]:
-    """Fifty functions in each, of which the signature is to change."""
+    """Fifty functions per file, whose signatures change."""
     functions = [
         f'{signature.format(n)}\n    return number * {n}  # "{n}"' for n in range(_FUNCTIONS)
     ]

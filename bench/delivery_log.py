@@ -1,7 +1,7 @@
-"""A log of a million deliveries against one of ten thousand: claim, pages, prune, on both stores.
+"""A log of a million deliveries compared to ten thousand: claim, pages, prune, on both stores.
 
 Each log covers thirty days, with an attempt for each delivery, and has the same short queue of
-deliveries that wait. Everything is asked of the two logs in turns, with the code of the service.
+waiting deliveries. The two logs are measured alternately with the service's own code.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from bench.webhook_history import ORGANIZATIONS, History, load_postgresql, load_
 SMALL, LARGE = 10_000, 1_000_000
 ROUNDS = 60
 WARM_UP = 5
-# What is pruned is gone: the small log must stay about as long as it is.
+# Pruning deletes rows, and the small log must keep about its size.
 PRUNE_EVERY = 4
 GOAL_RATIO = 1.5
 _WAITING_JOBS = 100
@@ -48,7 +48,7 @@ Step = Callable[[], Awaitable[float]]
 
 @dataclass
 class Log:
-    """One log, and what is asked of it. Steps answer with milliseconds."""
+    """One log and its operations. Each returns milliseconds."""
 
     db: Database
     history: History

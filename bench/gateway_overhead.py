@@ -1,9 +1,9 @@
-"""What the model gateway adds to a request: the same one straight to the provider and through it.
+"""What the model gateway adds to a request, compared to the same request sent to the provider.
 
-The provider is scripted and a process of its own, so it answers in about a millisecond. Requests
-go one after another over kept connections, in turns: straight, through a gateway with its books on
-SQLite, through one on PostgreSQL; each gateway is a process of its own. Each request is reserved
-and settled against a budget, durably. The overhead is the difference of the medians.
+The provider is scripted and runs in its own process, so it responds in about a millisecond.
+Requests are sent one after another over keep-alive connections, alternating between the provider,
+a gateway on SQLite and one on PostgreSQL, each in its own process. Each request is reserved and
+settled against a budget in the store. The overhead is the difference of the medians.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ WARM_UP = 20
 GOAL_P50_MS = 3.0
 _PAUSE_SECONDS = 0.005
 _SCRIPT = [{"text": "x" * 2_000, "usage": {"input": 1_500, "output": 500}, "always": True}]
-# About what an agent sends in the middle of its work.
+# A typical size of a request in the middle of a run.
 _MESSAGES = [{"role": "user", "content": "The quick brown fox. " * 10}] * 200
 
 
 @dataclass
 class Client:
-    """One kept connection."""
+    """One keep-alive connection."""
 
     url: str
     key: str
@@ -93,7 +93,7 @@ def _rows(
     for _ in range(WARM_UP + REQUESTS):
         for name, client in clients.items():
             times[name].append(client.ask(stream=stream))
-            time.sleep(_PAUSE_SECONDS)  # what is settled after a request is not the next one's
+            time.sleep(_PAUSE_SECONDS)  # the settlement must not overlap with the next request
     straight = _p50(times["none"])
     for store in stores:
         added = _p50(times[store]) - straight
@@ -134,7 +134,7 @@ def _provider() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _in_a_process(provider: str, database_url: str) -> Iterator[tuple[str, str]]:
-    """A gateway as a worker has it: its address and its key."""
+    """A gateway like in a worker; returns its address and key."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(provider, database_url, theirs))
@@ -183,6 +183,6 @@ async def _gateway(provider: str, database_url: str) -> AsyncIterator[tuple[str,
 
 
 async def _write_usage(tx: Transaction, totals: Totals) -> None:
-    """As a job's run does, with a job that is not there."""
+    """Like the run of a job, but without the job."""
     usage = json.dumps(totals.as_usage())
     await tx.execute("UPDATE jobs SET usage = :usage WHERE id = 'job'", usage=usage)

@@ -1,6 +1,7 @@
-"""Repositories to be indexed: made here, or those that the environment names.
+"""Repositories to index: generated ones, or those named by the environment.
 
-`AGENTJOBS_BENCH_REPOSITORIES` is a list of git directories, separated by colons; their HEAD counts.
+`AGENTJOBS_BENCH_REPOSITORIES` is a list of git directories, separated by colons; their HEAD is
+used.
 """
 
 import os
@@ -23,7 +24,7 @@ _AUTHOR = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A bare repository: `head`, a commit with edited files and one that adds some as well."""
+    """A bare repository with `head`, a commit that edits files, and one that also adds some."""
 
     name: str
     git_dir: Path
@@ -36,7 +37,7 @@ def subjects(root: Path) -> Iterator[Subject]:
     named = os.environ.get("AGENTJOBS_BENCH_REPOSITORIES", "")
     for number, path in enumerate(filter(None, named.split(":"))):
         git_dir = root / f"named-{number}.git"
-        # Commits are added to the copy; the objects stay where they are.
+        # Commits are added to the copy, which shares the objects.
         _git(root, "clone", "--quiet", "--bare", "--shared", path, str(git_dir))
         yield _subject(path, git_dir)
     for name, files in SIZES.items() if not named else ():
@@ -79,7 +80,7 @@ def _commit(git_dir: Path, parent: str, changes: dict[str, str]) -> str:
 
 
 def _history(files: int) -> bytes:
-    """One commit of packages that import each other, and of data as long as themselves."""
+    """One commit with packages that import each other, and the same amount of data."""
     chance = random.Random(files)
     words = [f"name_{number}" for number in range(2_000)]
     parts = [b"commit refs/heads/main\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nx\n"]

@@ -1,9 +1,9 @@
-"""The index of a large repository: all of it, after a small push, and when nothing is new.
+"""The index of a large repository: complete, after a small push, and without changes.
 
-A full index (every fact found anew, imports resolved, everything stored) takes turns with `git
-cat-file --batch` alone, whose output is read and thrown away. cloc counts the same files once. The
-small pushes edit a hundred files, or edit some and add five. `memory` is the share of all processes
-of one full index, at its highest.
+A full index (everything parsed again, imports resolved, results stored) alternates with `git cat-
+file --batch` alone, whose output is discarded. cloc counts the same files once. The small pushes
+edit a hundred files, or edit some and add five. `memory` is the peak of all processes of one full
+index.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ def _row(subject: str, full: float, name: str, value: float) -> dict[str, Any]:
 
 
 async def _indexes(data: Path, subject: Subject) -> dict[str, float]:
-    """One service's life: the first index, one without news, and two small pushes."""
+    """The first index, one without changes, and two small pushes."""
     data.mkdir()
     settings = load({"AGENTJOBS_DATA_DIR": str(data)})
     db = await open_database(settings.effective_database_url, migrate=True)
@@ -99,7 +99,7 @@ async def _indexes(data: Path, subject: Subject) -> dict[str, float]:
         ):
             await asyncio.to_thread(_push, subject, commit)
             await db.transact(_make_due)
-            # As the service has it: a process that waits. Its start is over when it would be there.
+            # Like in the service, the process is already started and waiting.
             await spare.prepare()
             await asyncio.sleep(_SPARE_SECONDS)
             started = time.perf_counter()
@@ -159,7 +159,7 @@ def _cat_file(subject: Subject) -> float:
 
 
 def _cloc(root: Path, subject: Subject) -> float:
-    """0 where cloc is not installed (Debian: apt-get install cloc)."""
+    """0 if cloc is not installed (Debian: apt-get install cloc)."""
     if shutil.which("cloc") is None:
         return 0
     tree = root / "tree"
@@ -177,7 +177,7 @@ def _cloc(root: Path, subject: Subject) -> float:
 
 @contextlib.contextmanager
 def _peak_memory() -> Iterator[list[int]]:
-    """The most that the processes below this one held together; shared pages count once."""
+    """The peak memory of all child processes; shared pages count once."""
     peak, over = [0], threading.Event()
 
     def sample() -> None:

@@ -1,7 +1,7 @@
-"""Keep-alive connections that ask again as soon as they are answered, and count the answers.
+"""Keep-alive connections that send the next request after each response and count the responses.
 
-Made to cost little: requests are bytes made beforehand, of an answer only the status and the
-length are read.
+Cheap by design: requests are prepared bytes, and only the status and the length of a response are
+parsed.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LENGTH = b"content-length: "
 
 @dataclass(frozen=True)
 class Load:
-    """`requests` has a list for each connection, sent over and over."""
+    """`requests` has a list per connection, which is sent repeatedly."""
 
     port: int
     requests: Sequence[Sequence[bytes]]
@@ -30,7 +30,7 @@ class Load:
 
 
 def run_load(load: Load) -> float:
-    """Answers per second; raises when one of them was another than the expected."""
+    """Responses per second; raises if one has another status than expected."""
     return uvloop.run(_run(load))
 
 

@@ -1,4 +1,4 @@
-"""Lock files of three megabytes: read, and combined to dependencies with the way to each."""
+"""Reads lock files of three megabytes and combines them into dependencies with their parents."""
 
 import random
 import statistics
@@ -12,7 +12,7 @@ from agentjobs.inventory import manifests
 from bench.report import verdict
 
 BYTES, RUNS = 3_000_000, 7
-# Five times as many packages are in the second.
+# The second one has five times as many packages.
 GOALS_MS = {"uv.lock": 150, "package-lock.json": 300}
 HASH = "0123456789abcdef" * 4
 
@@ -46,7 +46,7 @@ def _measure(kind: str, make: Callable[[int, random.Random], bytes]) -> dict[str
 
 
 def _asked(number: int, packages: int, chance: random.Random) -> list[int]:
-    """Each asks for some that come later: no circle, and a way from the first to all."""
+    """Each requires some later ones: no cycles, and all are reachable from the first."""
     later = [min(number + chance.randint(1, 40), packages - 1) for _ in range(3)]
     return sorted({number + 1, *later} - {number}) if number + 1 < packages else []
 

@@ -1,7 +1,7 @@
-"""The store's double under the baseline: every statement is answered from memory, none is run.
+"""Replaces the store in the baseline: statements are answered from memory instead of being run.
 
-The first answer to a read comes from a real store and is remembered, so that the features above
-get true rows; a write counts as done. Knows no table.
+The first result of a read comes from a real store and is cached, so that the features above get
+real rows; a write counts as done. Knows no tables.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def open_memory(url: str, *, migrate: bool) -> Database:
-    """In the place of `open_database`."""
+    """Replaces `open_database`."""
     return MemoryDatabase(await open_database(url, migrate=migrate))
 
 
@@ -70,11 +70,11 @@ class MemoryTransaction:
         self.fetch_all = db.fetch_all
 
     async def execute(self, sql: str, /, **_parameters: Any) -> int:
-        # Whoever clears away in batches must find nothing more to clear.
+        # Loops that delete in batches must end.
         return 1 if sql.startswith("INSERT") else 0
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        """Done."""
+        """Nothing to close."""
 
     async def clock_ms(self) -> int:
         return now_ms()

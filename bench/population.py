@@ -1,8 +1,7 @@
-"""What a store holds before it is measured: an organization per connection, each with a key, a
-repository that is ready and some jobs that wait; and how that state is restored.
+"""The content of a store before a measurement: an organization per connection, each with a key, a
+repository that is ready and some queued jobs; and how that state is restored.
 
-More than one organization because a queue is limited per organization: within that limit one
-alone would be full in a moment.
+One organization per connection, because the queue of a single one would be full at once.
 """
 
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ async def _tenant(context: JobsContext, name: str) -> Tenant:
 
 
 async def empty_queue(settings: Settings, kept: list[Tenant]) -> int:
-    """End the jobs of a measurement, so that the next begins with the same queue; their number."""
+    """Cancel the jobs of a measurement, so that the next starts with the same queue."""
     newest = max(job_id for tenant in kept for job_id in tenant.job_ids)
     db = await open_database(settings.effective_database_url, migrate=False)
     try:

@@ -1,4 +1,4 @@
-"""How figures are shown: as a table for people and as JSON for machines."""
+"""Shows figures as tables and as JSON."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def write_json(path: Path, figures: Mapping[str, Any]) -> None:
 def machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
-        # Before anything is measured: above 0.5 the figures say more of others than of us.
+        # Taken before the measurement: above 0.5, other load distorts the figures.
         "load_average": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "kernel": platform.release(),

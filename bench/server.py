@@ -1,4 +1,4 @@
-"""`agentjobs serve` in a process of its own, over a real store or over memory."""
+"""`agentjobs serve` in its own process, on a real store or in memory."""
 
 import contextlib
 import os

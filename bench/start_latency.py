@@ -1,11 +1,10 @@
 """From the accepted request to the spawned agent, on an otherwise idle machine, on both stores.
 
-The agent is `date`: the first thing it does is to say what time it is, and the job's log has it.
-The client takes the time when it has the 202 in hand; both read the same clock. The start of
-`date` itself, about a millisecond, counts as ours. Jobs are asked for one after another, when the
-one before is over, in turns on the two stores. Where the time went is told by the job itself:
-`created_at` to `started_at` is queue, claim and checkout, from there on it is the transaction of
-the start and the sandbox.
+The agent is `date`, which writes the time to the job's log. The client takes the time when it has
+received the 202; both use the same clock. The start of `date` itself, about a millisecond, is
+included. Jobs run one after another, alternating between the stores. The job's timestamps show the
+parts: `created_at` to `started_at` is queue, claim and checkout; the rest is the transaction of the
+start and the sandbox.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ _SAYS_THE_TIME = re.compile(rb"^(\d{19})$", re.MULTILINE)
 
 @dataclass
 class Client:
-    """One keep-alive connection, as thin as the standard library has it."""
+    """One keep-alive connection of the standard library."""
 
     address: str
     key: str
@@ -86,7 +85,7 @@ def _one_job(client: Client) -> Start:
     accepted = time.time_ns()
     job = _when_over(client, msgspec.json.decode(answer)["job_id"])
     spawned = _agent_time(client, job["job_id"])
-    time.sleep(_PAUSE_SECONDS)  # what is done after a job is not the next one's start
+    time.sleep(_PAUSE_SECONDS)  # cleanup after a job must not overlap with the next start
     created, started = _nanoseconds(job["created_at"]), _nanoseconds(job["started_at"])
     return Start(
         since_sent=(spawned - sent) / 1e6,
@@ -136,7 +135,7 @@ def _median(values: Iterable[float]) -> float:
 
 @contextlib.contextmanager
 def _service(database_url: str) -> Iterator[Client]:
-    """A whole service with a repository that is indexed."""
+    """A complete service with an indexed repository."""
     with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
         data_dir = Path(directory) / "data"
         data_dir.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Thirty days of deliveries as a service leaves them, written straight into a store's tables."""
+"""Thirty days of deliveries, written directly into the tables of a store."""
 
 import itertools
 import json
@@ -59,20 +59,20 @@ Rows = Iterator[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class History:
-    """Each event goes to all endpoints of its organization; time goes by evenly."""
+    """Each event goes to all endpoints of its organization, evenly distributed over time."""
 
     deliveries: int
     until_ms: int
 
     def at_ms(self, delivery: int) -> int:
-        """When its event was; deliveries are counted from the oldest."""
+        """The time of its event; deliveries are numbered from the oldest."""
         event = delivery // ENDPOINTS
         return (
             self.until_ms - _DAYS * DAY_MS + event * _DAYS * DAY_MS * ENDPOINTS // self.deliveries
         )
 
     def job_of(self, delivery: int) -> str:
-        """Of the first organization, near that delivery."""
+        """An event of the first organization near that delivery."""
         job = delivery // ENDPOINTS // EVENTS_OF_A_JOB
         return self._job(job - job % len(ORGANIZATIONS))
 
@@ -147,13 +147,13 @@ class History:
 
 def load_sqlite(path: Path, history: History) -> None:
     with sqlite3.connect(path) as connection:
-        # Losing a measurement's history would do no harm.
+        # Durability does not matter for generated data.
         connection.execute("PRAGMA synchronous = OFF")
         for table, rows in history.tables().items():
             columns = _COLUMNS[table].split()
-            places = ", ".join("?" * len(columns))
+            placeholders = ", ".join("?" * len(columns))
             connection.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows
+                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows
             )
             connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -167,7 +167,7 @@ async def load_postgresql(url: str, history: History) -> None:
             columns = _COLUMNS[table].split()
             while some := list(itertools.islice(rows, _AT_ONCE)):
                 await connection.copy_records_to_table(table, records=some, columns=columns)
-        # As autovacuum would have done in the thirty days.
+        # Autovacuum would have done this within the thirty days.
         await connection.execute("VACUUM ANALYZE")
     finally:
         await connection.close()

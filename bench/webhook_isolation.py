@@ -1,8 +1,8 @@
-"""What an endpoint feels of another one that hangs until the timeout: from commit to first byte.
+"""How an endpoint that hangs until the timeout affects another one: from commit to first byte.
 
-Three services on a store of their own, in turns: with one endpoint alone, with a second one that
-answers, with a second one that never does and whose queue only grows. The second healthy one has
-no goal: it shows what a second delivery per event costs, whatever its receiver does.
+Three services, each on its own store, are measured alternately: with one endpoint, with a second
+one that responds, and with a second one that never does and whose queue grows. The second healthy
+endpoint has no goal: it shows what a second delivery per event costs.
 """
 
 import contextlib
@@ -11,10 +11,10 @@ from typing import Any
 
 from bench.report import verdict
 from bench.webhook_latency import events_for, latencies, p95
-from bench.webhook_places import STORES, Places, places
 from bench.webhook_process import Ask, in_a_process
 from bench.webhook_receiver import HANGING
 from bench.webhook_service import sending_service
+from bench.webhook_setup import STORES, WebhookSetup, webhook_setup
 
 EVENTS_PER_SECOND = 100
 ROUNDS = 6
@@ -25,7 +25,7 @@ _ORGANIZATION = "acme"
 _OWN = "/own"
 ALONE, HEALTHY, HANGS = "alone", "beside a healthy one", "beside one that hangs"
 _ENDPOINTS = {ALONE: [_OWN], HEALTHY: [_OWN, "/other"], HANGS: [_OWN, HANGING]}
-# Short enough to be reached over and over, long enough to count as slow.
+# Short enough to occur often, long enough to count as slow.
 _ENVIRONMENT = {
     "AGENTJOBS_WEBHOOK_TIMEOUT_SECONDS": "2.5",
     "AGENTJOBS_WEBHOOK_CONNECT_SECONDS": "1",
@@ -36,29 +36,29 @@ Times = dict[str, list[float]]
 
 def measure() -> list[dict[str, Any]]:
     found: dict[str, Times] = {store: {name: [] for name in _ENDPOINTS} for store in STORES}
-    with places() as where, contextlib.ExitStack() as stack:
+    with webhook_setup() as setup, contextlib.ExitStack() as stack:
         services = {
-            (store, name): _service(where, stack, store, name)
+            (store, name): _service(setup, stack, store, name)
             for store in STORES
             for name in _ENDPOINTS
         }
         for place, service in services.items():
-            _p95_of(where, service, place[1], WARM_UP_SECONDS)
+            _p95_of(setup, service, place[1], WARM_UP_SECONDS)
         for _ in range(ROUNDS):
             for (store, name), service in services.items():
-                found[store][name].append(_p95_of(where, service, name, SECONDS))
+                found[store][name].append(_p95_of(setup, service, name, SECONDS))
     return [_figure(store, name, found[store]) for store in STORES for name in (HEALTHY, HANGS)]
 
 
-def _service(where: Places, stack: contextlib.ExitStack, store: str, name: str) -> Ask:
-    place = where.make(store, {_ORGANIZATION: _ENDPOINTS[name]}, _ENVIRONMENT)
+def _service(setup: WebhookSetup, stack: contextlib.ExitStack, store: str, name: str) -> Ask:
+    place = setup.make(store, {_ORGANIZATION: _ENDPOINTS[name]}, _ENVIRONMENT)
     return stack.enter_context(in_a_process(sending_service, place))
 
 
-def _p95_of(where: Places, service: Ask, name: str, seconds: float) -> float:
+def _p95_of(setup: WebhookSetup, service: Ask, name: str, seconds: float) -> float:
     answering = sum(path != HANGING for path in _ENDPOINTS[name])
     events = events_for([_ORGANIZATION], EVENTS_PER_SECOND, seconds)
-    return p95(latencies(where, service, events, answering))
+    return p95(latencies(setup, service, events, answering))
 
 
 def _figure(store: str, name: str, found: Times) -> dict[str, Any]:

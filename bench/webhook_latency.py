@@ -1,8 +1,8 @@
-"""From the commit of an event to the first byte at its receiver, at 200 deliveries a second.
+"""From the commit of an event to the first byte at its receiver, at 200 deliveries per second.
 
-Ten endpoints of five organizations, so that each event is two deliveries; jobs with three events
-each; events come at random moments, as events do. The clock starts when the transaction that
-recorded the event has returned, and is stopped by the receiver, a process of its own.
+Ten endpoints of five organizations, so that each event has two deliveries; jobs with three events
+each; events occur at random times. The time starts when the transaction that recorded the event
+has returned, and ends at the receiver, a separate process.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from typing import Any
 from agentjobs.identifiers import new_id
 from agentjobs.webhooks.events import JOB_COMPLETED, JOB_QUEUED, JOB_STARTED
 from bench.report import verdict
-from bench.webhook_places import Places, paths_of, places
 from bench.webhook_process import Ask, in_a_process
 from bench.webhook_receiver import HANGING
 from bench.webhook_service import Commits, Event, sending_service, writing_service
+from bench.webhook_setup import WebhookSetup, paths_of, webhook_setup
 
 DELIVERIES_PER_SECOND = 200
 ORGANIZATIONS = 5
@@ -42,33 +42,33 @@ class Case:
 
 
 def measure() -> list[dict[str, Any]]:
-    with places() as where, contextlib.ExitStack() as stack:
-        cases = _cases(where, stack)
+    with webhook_setup() as setup, contextlib.ExitStack() as stack:
+        cases = _cases(setup, stack)
         names = sorted(paths_of(ORGANIZATIONS, ENDPOINTS_EACH))
         for case in cases:
-            latencies(where, case.writer, events_for(names, _RATE, WARM_UP_SECONDS), ENDPOINTS_EACH)
+            latencies(setup, case.writer, events_for(names, _RATE, WARM_UP_SECONDS), ENDPOINTS_EACH)
         found: list[list[float]] = [[] for _ in cases]
         for _ in range(ROUNDS):
             for case, times in zip(cases, found, strict=True):
                 events = events_for(names, _RATE, SECONDS)
-                times.extend(latencies(where, case.writer, events, ENDPOINTS_EACH))
+                times.extend(latencies(setup, case.writer, events, ENDPOINTS_EACH))
     return [_figure(case, times) for case, times in zip(cases, found, strict=True)]
 
 
-def _cases(where: Places, stack: contextlib.ExitStack) -> list[Case]:
+def _cases(setup: WebhookSetup, stack: contextlib.ExitStack) -> list[Case]:
     paths = paths_of(ORGANIZATIONS, ENDPOINTS_EACH)
     cases = []
     for store in ("sqlite", "postgresql"):
-        service = stack.enter_context(in_a_process(sending_service, where.make(store, paths)))
+        service = stack.enter_context(in_a_process(sending_service, setup.make(store, paths)))
         cases.append(Case(store, "the sender's process", service))
-    place = where.make("postgresql", paths)
+    place = setup.make("postgresql", paths)
     stack.enter_context(in_a_process(sending_service, place))
     writer = stack.enter_context(in_a_process(writing_service, place))
     return [*cases, Case("postgresql", "another process", writer)]
 
 
 def events_for(organizations: Sequence[str], per_second: float, seconds: float) -> list[Event]:
-    """Some jobs live side by side, until each has had its events; then come others."""
+    """Some jobs run concurrently until each has all its events; then others follow."""
     at = 0.0
     events: list[Event] = []
     while at < seconds:
@@ -82,21 +82,23 @@ def events_for(organizations: Sequence[str], per_second: float, seconds: float) 
     return [event for event in events if event.after_seconds < seconds]
 
 
-def latencies(where: Places, writer: Ask, events: list[Event], endpoints_each: int) -> list[float]:
-    """In milliseconds, of the deliveries that were answered; all of them must arrive."""
-    where.receiver("take")
+def latencies(
+    setup: WebhookSetup, writer: Ask, events: list[Event], endpoints_each: int
+) -> list[float]:
+    """In milliseconds, for deliveries with a response; all must arrive."""
+    setup.receiver("take")
     commits: Commits = writer("emit", events)
-    _wait_until_answered(where, len(events) * endpoints_each)
+    _wait_until_answered(setup, len(events) * endpoints_each)
     return [
         (arrival.at_ns - commits[arrival.job_id, arrival.sequence]) / 1e6
-        for arrival in where.receiver("take")
+        for arrival in setup.receiver("take")
         if not arrival.path.startswith(HANGING) and (arrival.job_id, arrival.sequence) in commits
     ]
 
 
-def _wait_until_answered(where: Places, count: int) -> None:
+def _wait_until_answered(setup: WebhookSetup, count: int) -> None:
     give_up = time.monotonic() + _LONGEST_WAIT_SECONDS
-    while (answered := where.receiver("answered")) < count:
+    while (answered := setup.receiver("answered")) < count:
         if time.monotonic() > give_up:
             raise RuntimeError(f"only {answered} of {count} deliveries arrived")
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A part of a measurement in a process and event loop of its own, asked by names of methods."""
+"""Runs a part of a benchmark in its own process and event loop, called by method names."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ Ask = Callable[..., Any]
 
 @contextlib.contextmanager
 def in_a_process(part: Part, *arguments: Any) -> Iterator[Ask]:
-    """`ask("name", …)` awaits that method over there and hands back its answer."""
+    """`ask("name", …)` awaits that method in the process and returns its result."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_run, args=(part, arguments, theirs))

@@ -1,7 +1,7 @@
-"""A receiver of webhooks that costs little: it notes when the first byte of each request came.
+"""A lightweight receiver of webhooks that records when the first byte of each request arrived.
 
-The monotonic clock is one for all processes of a machine, so that times can be compared. What is
-sent to a path below `/hang` is taken in and never answered.
+All processes of a machine share the monotonic clock, so the times are comparable. Requests to paths
+below `/hang` never get a response.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Receiver:
         return self._port
 
     async def answered(self) -> int:
-        """Since they were last taken."""
+        """Since the last call."""
         return sum(not _path(request).startswith(HANGING) for _, request in self._requests)
 
     async def take(self) -> list[Arrival]:

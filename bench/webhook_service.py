@@ -1,6 +1,6 @@
-"""A service as far as webhooks go, in a process of its own: it writes events and sends them.
+"""The webhook part of a service in its own process: it writes events and sends them.
 
-The sender is the one of every service (`loops/delivery_loop`), with its settings.
+The sender is the service's own (`loops/delivery_loop`) with its default settings.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from tests.support.stores import add
 
 REPO = "acme/shop"
 _LOOK_AGAIN_SECONDS = 0.02
-# Both by an index, so that looking costs next to nothing.
+# Both use an index, so that polling is cheap.
 _IS_DONE = (
     "SELECT NOT EXISTS (SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL)"
     " AND NOT EXISTS (SELECT 1 FROM deliveries WHERE status = 'pending'"
     " AND lease_owner IS NULL AND attempts = 0) AS is_done"
 )
-# As many and as long as those that a delivery has.
+# The same number and size as in a delivery.
 _HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": "agentjobs/1.0.0",
@@ -52,7 +52,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Place:
-    """A store with organizations, and the addresses of the endpoints each of them has."""
+    """A store with organizations and the URLs of their endpoints."""
 
     database_url: str
     data_dir: str
@@ -69,7 +69,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Event:
-    """To be written so many seconds after the first one may be."""
+    """An event to write this many seconds after the start."""
 
     after_seconds: float
     organization_id: str
@@ -88,7 +88,7 @@ class Service:
         self._db = db
 
     async def emit(self, events: Sequence[Event]) -> Commits:
-        """When each was committed, by job and sequence. No event waits for another's commit."""
+        """The commit time of each event, by job and sequence. Events do not wait for each other."""
         began = time.monotonic()
         writing = []
         for event in events:
@@ -97,12 +97,12 @@ class Service:
         return dict(await asyncio.gather(*writing))
 
     async def fill(self, jobs: int) -> None:
-        """Queue an event of so many jobs, in turns of the organizations."""
+        """Queue one event per job, alternating between organizations."""
         organizations = itertools.cycle(self._place.organizations)
         await self.emit([Event(0, next(organizations), new_id("job"), 1) for _ in range(jobs)])
 
     async def drain(self) -> float:
-        """Seconds until all that waits is sent and recorded, by a sender that begins now."""
+        """Seconds until a new sender has sent and recorded all waiting deliveries."""
         async with run_sender(self._db, self._settings, self._allowed(), asyncio.Event()):
             began = time.monotonic()
             while not await self._is_done():  # noqa: ASYNC110 - the store has no event for it
@@ -110,7 +110,7 @@ class Service:
             return time.monotonic() - began
 
     async def settle_in(self) -> None:
-        """What PostgreSQL does by itself within a minute: it learns what the tables are like."""
+        """Update the statistics, as autovacuum does within a minute."""
         if self._db.engine == "postgresql":
             connection = await asyncpg.connect(self._place.database_url)
             try:
@@ -119,7 +119,7 @@ class Service:
                 await connection.close()
 
     async def post(self, count: int) -> float:
-        """Seconds for as many bare POSTs, as many at once, none of them recorded."""
+        """Seconds for as many plain POSTs with the same concurrency, without recording."""
         urls = itertools.islice(itertools.cycle(self._place.urls()), count)
         workers = self._settings.webhook_concurrency
         body = await self._a_body()
@@ -163,9 +163,9 @@ async def _post(session: aiohttp.ClientSession, urls: Iterator[str], body: bytes
 
 @contextlib.asynccontextmanager
 async def writing_service(place: Place) -> AsyncIterator[Service]:
-    """Sends nothing unless it is told to."""
+    """Does not send by itself."""
     db = await open_database(place.database_url, migrate=False)
-    # As every service does at its start.
+    # Every service does this at start.
     gc.collect()
     gc.freeze()
     try:
@@ -177,7 +177,7 @@ async def writing_service(place: Place) -> AsyncIterator[Service]:
 @contextlib.asynccontextmanager
 async def sending_service(place: Place) -> AsyncIterator[Service]:
     async with writing_service(place) as service:
-        # In a hurry at the end: nobody waits for a receiver that hangs.
+        # Do not wait for a hanging receiver at the end.
         hurry = asyncio.Event()
         hurry.set()
         async with run_sender(service._db, service._settings, service._allowed(), hurry):

@@ -1,7 +1,7 @@
-"""A queue of deliveries until all are sent and recorded, against bare POSTs that nobody records.
+"""A queue of deliveries until all are sent and recorded, compared to plain POSTs without recording.
 
-Both in the same process, to the same receiver, as many at once, with as large a body and as many
-headers; in turns. A figure is the median over the rounds of the ratio within a round.
+Both run in the same process with the same receiver, concurrency, size of body and headers,
+alternately. A figure is the median over the rounds of the ratio within a round.
 """
 
 import contextlib
@@ -9,9 +9,9 @@ import statistics
 from typing import Any
 
 from bench.report import verdict
-from bench.webhook_places import STORES, Places, paths_of, places
 from bench.webhook_process import Ask, in_a_process
 from bench.webhook_service import writing_service
+from bench.webhook_setup import STORES, WebhookSetup, paths_of, webhook_setup
 
 ORGANIZATIONS = 4
 ENDPOINTS_EACH = 5
@@ -29,29 +29,29 @@ Rates = list[tuple[float, float]]
 
 def measure() -> list[dict[str, Any]]:
     rates: dict[str, Rates] = {store: [] for store in STORES}
-    with places() as where, contextlib.ExitStack() as stack:
-        services = {store: _service(where, stack, store) for store in STORES}
+    with webhook_setup() as setup, contextlib.ExitStack() as stack:
+        services = {store: _service(setup, stack, store) for store in STORES}
         for number in range(ROUNDS + 1):
             for store, service in services.items():
-                rates[store].append(_round(where, service, is_bare_first=number % 2 == 0))
+                rates[store].append(_round(setup, service, is_bare_first=number % 2 == 0))
                 if number == 0:
                     service("settle_in")
     # The first round warms up.
     return [_figure(store, rates[store][1:]) for store in STORES]
 
 
-def _service(where: Places, stack: contextlib.ExitStack, store: str) -> Ask:
-    place = where.make(store, paths_of(ORGANIZATIONS, ENDPOINTS_EACH), _ENVIRONMENT)
+def _service(setup: WebhookSetup, stack: contextlib.ExitStack, store: str) -> Ask:
+    place = setup.make(store, paths_of(ORGANIZATIONS, ENDPOINTS_EACH), _ENVIRONMENT)
     return stack.enter_context(in_a_process(writing_service, place))
 
 
-def _round(where: Places, service: Ask, *, is_bare_first: bool) -> tuple[float, float]:
-    """Deliveries and bare POSTs per second."""
+def _round(setup: WebhookSetup, service: Ask, *, is_bare_first: bool) -> tuple[float, float]:
+    """Deliveries and plain POSTs per second."""
     service("fill", DELIVERIES // ENDPOINTS_EACH)
     bare = service("post", DELIVERIES) if is_bare_first else 0.0
-    where.receiver("take")
+    setup.receiver("take")
     own = service("drain")
-    arrived = len(where.receiver("take"))
+    arrived = len(setup.receiver("take"))
     if arrived != DELIVERIES:
         raise RuntimeError(f"{arrived} requests for {DELIVERIES} deliveries")
     return DELIVERIES / own, DELIVERIES / (bare or service("post", DELIVERIES))

@@ -1,4 +1,4 @@
-"""Where webhook measurements take place: a receiver, and fresh stores of both kinds."""
+"""The setup of webhook benchmarks: a receiver, and new stores of both engines."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from tests.support.postgres import PostgresCluster
 STORES = ("sqlite", "postgresql")
 
 
-class Places:
+class WebhookSetup:
     def __init__(self, directory: Path, cluster: PostgresCluster, receiver: Ask) -> None:
         self._directory = directory
         self._cluster = cluster
@@ -29,7 +29,7 @@ class Places:
         paths: Mapping[str, Sequence[str]],
         environment: Mapping[str, str] | None = None,
     ) -> Place:
-        """A store of its own with these organizations, and their endpoints at the receiver."""
+        """A new store with these organizations and their endpoints at the receiver."""
         self._made += 1
         data_dir = self._directory / f"place-{self._made}"
         data_dir.mkdir(mode=0o700)
@@ -49,13 +49,13 @@ class Places:
 
 
 @contextlib.contextmanager
-def places() -> Iterator[Places]:
+def webhook_setup() -> Iterator[WebhookSetup]:
     with (
         tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory,
         durable_cluster() as cluster,
         in_a_process(receiver) as asked,
     ):
-        yield Places(Path(directory), cluster, asked)
+        yield WebhookSetup(Path(directory), cluster, asked)
 
 
 def paths_of(organizations: int, endpoints: int) -> dict[str, list[str]]:
