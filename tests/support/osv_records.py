@@ -1,4 +1,4 @@
-"""Advisory records of the tests, made up but for their form, and sources that hold them."""
+"""Made-up advisory records in OSV's format, and sources that contain them."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The advisory records that lie beside the tests, read as the service reads them."""
+"""Recorded advisories, parsed as the service parses them."""
 
 from functools import cache
 

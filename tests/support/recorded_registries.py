@@ -1,4 +1,4 @@
-"""Recorded answers of registries, and a server on the loopback that gives them."""
+"""Recorded responses of registries, and a local server that sends them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

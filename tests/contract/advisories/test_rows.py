@@ -1,4 +1,4 @@
-"""Advisories in the store: by package, by name, by words."""
+"""Advisories in both stores: by package, by name, by text."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ async def searched(db: Database, text: str, **options: Any) -> list[str]:
     return [one.id for one in await rows.search(db, text, **options)]
 
 
-async def test_a_package_leads_to_its_advisories_and_to_all_about_the_same_faults(
+async def test_advisories_of_a_package_include_related_records(
     filled: Database,
 ) -> None:
     assert await found_for(filled, "requests") == ["GHSA-1111", "GHSA-2222", "GO-3", "PYSEC-1"]
@@ -54,7 +54,7 @@ async def test_a_package_leads_to_its_advisories_and_to_all_about_the_same_fault
     assert same == parsed(STRANGER)
 
 
-async def test_what_is_put_again_replaces_what_was(filled: Database) -> None:
+async def test_storing_a_record_again_replaces_it(filled: Database) -> None:
     moved = record("GHSA-9999", "left-pad", ecosystem="npm", modified=LATER)
     assert await put(filled, moved, moved, feed="npm") == {"PyPI", "npm"}
     assert await found_for(filled, "zope-interface") == []
@@ -64,7 +64,7 @@ async def test_what_is_put_again_replaces_what_was(filled: Database) -> None:
     assert known == {"GHSA-9999": rows.StoredState(LATER, "npm", is_current_format=True)}
 
 
-async def test_what_is_removed_is_found_no_more(filled: Database) -> None:
+async def test_deleted_records_are_not_found(filled: Database) -> None:
     assert await filled.transact(rows.remove, ["GHSA-1111", "PYSEC-1", "GHSA-none"]) == {"PyPI"}
     assert await found_for(filled, "requests") == []
     assert await searched(filled, "CVE-1") == ["GHSA-2222"]
@@ -72,7 +72,7 @@ async def test_what_is_removed_is_found_no_more(filled: Database) -> None:
     assert await rows.count_advisories(filled, "PyPI") == 1
 
 
-async def test_a_search_takes_identifiers_packages_and_words(filled: Database) -> None:
+async def test_a_search_matches_ids_packages_and_summaries(filled: Database) -> None:
     cases = {
         "PYSEC-1": ["PYSEC-1"],
         " ghsa-1111 ": ["GHSA-1111", "PYSEC-1"],
@@ -87,11 +87,11 @@ async def test_a_search_takes_identifiers_packages_and_words(filled: Database) -
     assert {text: await searched(filled, text) for text in cases} == cases
 
 
-async def test_a_search_is_bounded_and_kept_to_an_ecosystem(filled: Database) -> None:
+async def test_a_search_is_limited_and_filtered_by_ecosystem(filled: Database) -> None:
     assert await searched(filled, "requests", ecosystem="npm") == ["GHSA-2222"]
     assert await searched(filled, "requests", limit=2) == ["GHSA-1111", "PYSEC-1"]
 
 
-async def test_names_that_no_index_could_hold_do_not_stop_the_rest(database: Database) -> None:
+async def test_names_too_long_for_an_index_are_left_out(database: Database) -> None:
     await put(database, record("GHSA-1", "x" * 5_000), record("GHSA-2", "nul\0"), GHSA)
     assert await found_for(database, "requests", "x" * 5_000) == ["GHSA-1111"]

@@ -1,4 +1,4 @@
-"""Findings on both stores: what is found, kept, shown, and done again when something changed."""
+"""Scans and findings, on both stores."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -74,7 +74,7 @@ def ids_of(findings: Sequence[FindingView]) -> list[str]:
     return [finding.advisory_id for finding in findings]
 
 
-async def test_each_fault_of_a_package_is_one_finding_with_its_fix(house: House) -> None:
+async def test_each_vulnerability_of_a_package_is_one_finding_with_its_fix(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
     high, low, unrated = await house.scan(repo_id)
     assert (high.advisory_id, high.aliases) == ("GHSA-1111", ("CVE-1", "PYSEC-1"))
@@ -90,13 +90,13 @@ async def test_each_fault_of_a_package_is_one_finding_with_its_fix(house: House)
     assert house.acted_on == [repo_id]
 
 
-async def test_what_is_fixed_or_in_no_version_is_not_found(house: House) -> None:
+async def test_fixed_and_unpinned_packages_have_no_findings(house: House) -> None:
     versions = ["2.32.0", None, "no version", ""]
     packages = [("PyPI", "requests", version) for version in versions]
     assert await house.scan(await add_repo(house.db, "acme/shop", packages)) == []
 
 
-async def test_a_finding_keeps_its_identity_until_it_is_gone(house: House) -> None:
+async def test_a_finding_keeps_its_id_until_it_is_resolved(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
     before = await house.scan(repo_id)
     assert await house.scan(repo_id) == before
@@ -110,7 +110,7 @@ async def test_a_finding_keeps_its_identity_until_it_is_gone(house: House) -> No
     assert ids_of(await house.scan(repo_id)) == ["GHSA-3333"]
 
 
-async def test_a_scan_is_over_when_what_follows_from_it_was_done(house: House) -> None:
+async def test_a_scan_is_finished_only_after_its_actions(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
     await house.scan(repo_id)
     assert await claim_due_scan(house.db) is None
@@ -119,7 +119,7 @@ async def test_a_scan_is_over_when_what_follows_from_it_was_done(house: House) -
     assert (row["scan_due_at"], row["scanned_at"] is None) == (None, False)
 
 
-async def test_what_changes_during_a_scan_is_looked_at_again(house: House) -> None:
+async def test_changes_during_a_scan_cause_another_scan(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
 
     async def change(_repo_id: str) -> None:
@@ -130,7 +130,7 @@ async def test_what_changes_during_a_scan_is_looked_at_again(house: House) -> No
     assert await due_scans(house.db) == [repo_id]
 
 
-async def test_a_repository_is_scanned_by_one_at_a_time(house: House) -> None:
+async def test_a_repository_is_scanned_by_one_process_at_a_time(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
     await house.db.transact(make_due, repo_id)
     scan = await claim_due_scan(house.db)
@@ -142,7 +142,7 @@ async def test_a_repository_is_scanned_by_one_at_a_time(house: House) -> None:
     assert await claim_due_scan(house.db) is None
 
 
-async def test_a_scan_that_fails_is_told_and_tried_again_later(house: House) -> None:
+async def test_a_failed_scan_is_stored_and_retried(house: House) -> None:
     broken = await add_repo(house.db, "acme/broken", VULNERABLE)
     fine = await add_repo(house.db, "acme/fine", VULNERABLE)
 
@@ -160,7 +160,7 @@ async def test_a_scan_that_fails_is_told_and_tried_again_later(house: House) -> 
     assert errors[fine] is None
 
 
-async def test_a_service_that_starts_makes_every_indexed_repository_due(house: House) -> None:
+async def test_starting_a_service_makes_every_indexed_repository_due(house: House) -> None:
     repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
     await make_all_due(house.db)
     assert await due_scans(house.db) == [repo_id]
@@ -170,7 +170,7 @@ async def test_a_service_that_starts_makes_every_indexed_repository_due(house: H
     assert await claim_due_scan(house.db) is None
 
 
-async def test_findings_are_listed_by_their_organization_the_worst_first(house: House) -> None:
+async def test_findings_of_an_organization_are_listed_worst_first(house: House) -> None:
     shop = await add_repo(house.db, "acme/shop", VULNERABLE)
     site = await add_repo(house.db, "acme/site", VULNERABLE[:1])
     other = await add_repo(house.db, "other/shop", VULNERABLE, "org_other")

@@ -1,4 +1,4 @@
-"""Feeds on both stores: what changes, what stays, who may, and what is told."""
+"""Synchronization of feeds, on both stores."""
 
 import asyncio
 from pathlib import Path
@@ -54,7 +54,7 @@ def house(database: Database, tmp_path: Path) -> House:
     return House(database, tmp_path)
 
 
-async def test_the_first_time_everything_is_taken_and_then_only_what_changed(
+async def test_the_first_sync_is_complete_and_later_ones_are_incremental(
     house: House,
 ) -> None:
     house.write(ONE, TWO)
@@ -73,7 +73,7 @@ async def test_the_first_time_everything_is_taken_and_then_only_what_changed(
     assert (feed.newest or "").startswith("2024-02-01T00:00:00.5")
 
 
-async def test_without_a_list_of_changes_an_archive_that_is_the_same_is_not_read_again(
+async def test_without_a_change_list_an_unchanged_archive_is_not_read_again(
     house: House,
 ) -> None:
     house.write(ONE)
@@ -85,7 +85,7 @@ async def test_without_a_list_of_changes_an_archive_that_is_the_same_is_not_read
     assert (changed.kind, changed.changed) == ("full", 1)
 
 
-async def test_what_a_whole_feed_no_longer_has_is_removed_and_what_is_broken_stays(
+async def test_a_full_sync_deletes_missing_records_and_keeps_broken_ones(
     house: House,
 ) -> None:
     house.write(ONE, TWO, record("GHSA-3"), record("GHSA-4"))
@@ -102,7 +102,7 @@ async def test_what_a_whole_feed_no_longer_has_is_removed_and_what_is_broken_sta
     assert "OSV" in warning.reason
 
 
-async def test_a_warning_stays_until_its_record_comes_whole(house: House) -> None:
+async def test_a_warning_stays_until_its_record_is_valid(house: House) -> None:
     house.write(ONE)
     archive = packed([ONE], **{"GHSA-4.json": b"{broken"})
     (house.place / "osv" / "PyPI" / "all.zip").write_bytes(archive)
@@ -113,9 +113,7 @@ async def test_a_warning_stays_until_its_record_comes_whole(house: House) -> Non
 
 
 @pytest.mark.parametrize("damage", ["cut", "nothing", "page", "no records", "gone"])
-async def test_a_source_that_is_broken_leaves_the_old_data_in_use(
-    house: House, damage: str
-) -> None:
+async def test_a_broken_source_leaves_the_old_data_in_use(house: House, damage: str) -> None:
     house.write(ONE, TWO)
     await house.sync()
     folder = house.place / "osv" / "PyPI"
@@ -141,14 +139,14 @@ async def test_a_source_that_is_broken_leaves_the_old_data_in_use(
     assert (await house.feed()).error is None
 
 
-async def test_an_ecosystem_that_a_directory_never_had_is_no_failure(house: House) -> None:
+async def test_an_ecosystem_missing_from_a_directory_is_not_a_failure(house: House) -> None:
     house.write(ONE)
     result = await house.sync("npm")
     assert (result.records, result.changed) == (0, 0)
     assert "nothing for npm" in result.warnings[0].reason
 
 
-async def test_another_source_replaces_what_the_first_one_brought(house: House) -> None:
+async def test_another_source_replaces_the_records_of_the_first(house: House) -> None:
     house.write(ONE, TWO)
     house.write(TWO, name="mirror")
     await house.sync()
@@ -161,7 +159,7 @@ async def test_another_source_replaces_what_the_first_one_brought(house: House) 
     assert (await house.feed()).source == house.source("mirror").name
 
 
-async def test_an_ecosystem_that_is_not_wanted_any_more_goes(house: House) -> None:
+async def test_an_ecosystem_that_is_no_longer_configured_is_deleted(house: House) -> None:
     house.write(ONE)
     house.write(record("GHSA-5", ecosystem="npm"), ecosystem="npm")
     await house.sync()
@@ -171,7 +169,7 @@ async def test_an_ecosystem_that_is_not_wanted_any_more_goes(house: House) -> No
     assert [feed.ecosystem for feed in await list_feeds(house.db)] == ["npm"]
 
 
-async def test_a_record_of_two_ecosystems_goes_only_with_the_feed_that_brought_it(
+async def test_a_record_of_two_ecosystems_is_deleted_only_with_its_own_feed(
     house: House,
 ) -> None:
     both = record("GHSA-7")
@@ -186,7 +184,7 @@ async def test_a_record_of_two_ecosystems_goes_only_with_the_feed_that_brought_i
     assert await house.stored() == ["GHSA-7", "GHSA-8"]
 
 
-async def test_every_so_often_everything_is_read_to_see_what_was_deleted(
+async def test_a_regular_full_sync_detects_deletions(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.write(ONE, TWO)
@@ -198,7 +196,7 @@ async def test_every_so_often_everything_is_read_to_see_what_was_deleted(
     assert (result.kind, result.removed) == ("full", 1)
 
 
-async def test_a_list_that_names_what_is_not_there_is_not_used(house: House) -> None:
+async def test_a_change_list_with_missing_records_is_not_used(house: House) -> None:
     house.write(ONE)
     await house.sync()
     house.write(ONE, record("GHSA-3", modified=LATER))
@@ -207,7 +205,7 @@ async def test_a_list_that_names_what_is_not_there_is_not_used(house: House) -> 
     assert (result.kind, result.changed) == ("full", 1)
 
 
-async def test_records_of_an_older_format_are_written_anew(
+async def test_records_of_an_older_format_are_rewritten(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.write(ONE)
@@ -218,7 +216,7 @@ async def test_records_of_an_older_format_are_written_anew(
     assert (await house.sync()).changed == 0
 
 
-async def test_only_one_at_a_time_synchronizes_a_feed(house: House) -> None:
+async def test_a_feed_is_synchronized_by_one_process_at_a_time(house: House) -> None:
     house.write(ONE)
     await configure_feeds(house.db, ["PyPI"], house.source().name)
     ours = await claim_due_feed(house.db, ["PyPI"])
@@ -243,7 +241,7 @@ async def test_work_whose_claim_is_lost_is_cancelled() -> None:
         await run_renewing(asyncio.Event().wait(), lost, 0.001)
 
 
-async def test_who_is_stopped_in_the_middle_leaves_the_feed_due(house: House) -> None:
+async def test_a_stopped_process_leaves_the_feed_due(house: House) -> None:
     house.write(ONE)
     await configure_feeds(house.db, ["PyPI"], house.source().name)
     feed = await claim_feed(house.db, "PyPI")
@@ -279,7 +277,7 @@ async def test_repositories_are_scanned_after_each_refresh_of_their_ecosystem(
     assert await due_scans(house.db) == [touched]
 
 
-async def test_the_loop_refreshes_all_that_is_due_and_tells_what_failed(
+async def test_the_loop_refreshes_due_feeds_and_logs_failures(
     house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.write(ONE)

@@ -112,7 +112,7 @@ def house(db: Database, bucket: Bucket, tmp_path: Path) -> House:
     return House(db, bucket, tmp_path / "work")
 
 
-async def test_after_the_first_time_only_what_changed_is_fetched(house: House) -> None:
+async def test_later_syncs_fetch_only_changes(house: House) -> None:
     first = await house.sync()
     assert (first.kind, first.changed) == ("full", 2)
     assert house.bucket.seen == ["PyPI/all.zip"]
@@ -125,7 +125,7 @@ async def test_after_the_first_time_only_what_changed_is_fetched(house: House) -
     assert await house.stored() == ["GHSA-1", "GHSA-2", "GHSA-3"]
 
 
-async def test_of_a_long_list_of_changes_no_more_is_read_than_is_needed(
+async def test_only_the_needed_part_of_a_change_list_is_read(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.sync()
@@ -136,7 +136,7 @@ async def test_of_a_long_list_of_changes_no_more_is_read_than_is_needed(
     assert (await house.sync()).kind == "delta"
 
 
-async def test_an_archive_that_is_the_same_is_not_sent_again(house: House) -> None:
+async def test_an_unchanged_archive_is_not_sent_again(house: House) -> None:
     await house.sync()
     del house.bucket.files["PyPI/modified_id.csv"]
     assert (await house.sync()).kind == "unchanged"
@@ -145,7 +145,7 @@ async def test_an_archive_that_is_the_same_is_not_sent_again(house: House) -> No
     assert (result.kind, result.removed) == ("full", 1)
 
 
-async def test_where_single_records_are_missing_the_archive_is_taken(house: House) -> None:
+async def test_the_archive_is_used_if_single_records_are_missing(house: House) -> None:
     await house.sync()
     three = record("GHSA-3", modified=LATER)
     house.bucket.fill(ONE, TWO, three)
@@ -189,7 +189,7 @@ async def broken(house: House, damage: str) -> SourceError:
         ("missing", "does not exist"),
     ],
 )
-async def test_a_download_that_is_not_whole_leaves_the_old_data_in_use(
+async def test_a_bad_download_leaves_the_old_data_in_use(
     house: House, damage: str, reason: str
 ) -> None:
     await house.sync()
@@ -201,15 +201,13 @@ async def test_a_download_that_is_not_whole_leaves_the_old_data_in_use(
     assert list(house.work_dir.iterdir()) == []
 
 
-async def test_a_checksum_that_is_right_is_accepted(house: House) -> None:
+async def test_a_matching_checksum_is_accepted(house: House) -> None:
     digest = hashlib.md5(house.bucket.files["PyPI/all.zip"]).digest()
     house.bucket.headers["Content-MD5"] = base64.b64encode(digest).decode()
     assert (await house.sync()).changed == 2
 
 
-async def test_a_record_that_is_too_large_is_a_warning(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_record_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     await house.sync()
     house.bucket.fill(ONE, record("GHSA-3", modified=LATER))
     monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_RECORD_BYTES", 10)
@@ -218,7 +216,7 @@ async def test_a_record_that_is_too_large_is_a_warning(
     assert await house.stored() == ["GHSA-1", "GHSA-2"]
 
 
-async def test_an_archive_without_end_is_cut_off(
+async def test_an_endless_archive_is_rejected(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
@@ -226,7 +224,7 @@ async def test_an_archive_without_end_is_cut_off(
         await house.sync()
 
 
-async def test_an_address_that_may_not_be_dialled_says_which_setting_permits_it(
+async def test_a_blocked_address_names_the_setting_that_allows_it(
     house: House,
 ) -> None:
     with pytest.raises(SourceError, match="AGENTJOBS_EGRESS_ALLOW"):
@@ -234,14 +232,14 @@ async def test_an_address_that_may_not_be_dialled_says_which_setting_permits_it(
     assert house.bucket.seen == []
 
 
-async def test_an_address_where_nobody_answers_or_nothing_is_tells_so(house: House) -> None:
+async def test_an_unreachable_or_empty_url_is_reported(house: House) -> None:
     with pytest.raises(SourceError, match="could not be reached"):
         await house.sync("http://127.0.0.1:1/osv")
     with pytest.raises(SourceError, match="AGENTJOBS_ADVISORIES_ECOSYSTEMS"):
         await house.sync(f"{house.bucket.url}/elsewhere")
 
 
-async def test_a_mirror_may_send_us_on_and_its_credentials_are_not_told(house: House) -> None:
+async def test_a_mirror_may_redirect_and_its_credentials_are_not_shown(house: House) -> None:
     url = house.bucket.url.replace("/osv", "/moved").replace("http://", "http://me:secret@")
     assert (await house.sync(url)).changed == 2
     assert "secret" not in (await house.feed()).source

@@ -1,4 +1,4 @@
-"""Registries are asked over real connections: on the loopback, and two of the public ones."""
+"""Registries over real connections: local servers and two public ones."""
 
 import asyncio
 import os
@@ -67,7 +67,9 @@ async def asking_of(
             await asked.close()
 
 
-async def test_every_registry_is_asked_in_its_own_way(server: RegistryServer, clock: Clock) -> None:
+async def test_versions_are_fetched_from_every_registry(
+    server: RegistryServer, clock: Clock
+) -> None:
     async with asking_of(server.settings(), clock) as asked:
         for package in ANSWERS:
             assert await asked.published(*package) == recorded(*package)
@@ -80,7 +82,7 @@ async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock:
         assert await asked.published("npm", "no-such-package") == Published()
 
 
-async def test_an_answer_is_kept_for_an_hour(server: RegistryServer, clock: Clock) -> None:
+async def test_a_response_is_cached_for_an_hour(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock) as asked:
         await asked.published("npm", "lodash")
         clock.now += CACHE_MS - 1
@@ -91,7 +93,7 @@ async def test_an_answer_is_kept_for_an_hour(server: RegistryServer, clock: Cloc
         assert len(server.seen) == 2
 
 
-async def test_what_is_kept_is_bounded_and_the_oldest_goes(
+async def test_the_cache_is_limited_and_evicts_the_oldest(
     server: RegistryServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "MAX_WEIGHT", recorded("npm", "lodash").weight + 5)
@@ -102,7 +104,7 @@ async def test_what_is_kept_is_bounded_and_the_oldest_goes(
     assert asked_for == ["/npm/minimist", "/npm/lodash", "/npm/minimist"]
 
 
-async def test_all_who_ask_for_a_package_share_one_request(clock: Clock) -> None:
+async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
     arrived, may_answer = asyncio.Event(), asyncio.Event()
 
     async def give(_request: web.Request) -> web.StreamResponse:
@@ -121,7 +123,7 @@ async def test_all_who_ask_for_a_package_share_one_request(clock: Clock) -> None
     assert len(server.seen) == 1
 
 
-async def test_only_so_many_are_asked_at_once(clock: Clock) -> None:
+async def test_concurrent_requests_are_limited(clock: Clock) -> None:
     under_way = most = 0
     enough = asyncio.Event()
 
@@ -162,7 +164,7 @@ def _gone(request: web.Request) -> web.StreamResponse:
     ],
     ids=range(9),
 )
-async def test_what_is_no_list_is_told_with_address_and_setting_but_no_password(
+async def test_an_invalid_response_is_reported_with_url_and_setting_but_no_password(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, answer, reason: str
 ) -> None:
     async def give(request: web.Request) -> web.StreamResponse:
@@ -198,7 +200,7 @@ async def test_a_redirect_on_the_same_host_is_followed(clock: Clock) -> None:
         assert len((await asked.published("npm", "moved")).versions) == 1
 
 
-async def test_a_silent_registry_is_given_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_registry_times_out(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     given_up = asyncio.Event()
 
     async def late(_request: web.Request) -> web.StreamResponse:
@@ -212,7 +214,7 @@ async def test_a_silent_registry_is_given_up(clock: Clock, monkeypatch: pytest.M
         given_up.set()
 
 
-async def test_a_registry_that_never_answers_rests_and_is_asked_again(clock: Clock) -> None:
+async def test_an_unreachable_registry_is_retried_after_a_cooldown(clock: Clock) -> None:
     is_up = False
 
     async def give(request: web.Request) -> web.StreamResponse:
@@ -229,9 +231,7 @@ async def test_a_registry_that_never_answers_rests_and_is_asked_again(clock: Clo
         assert await asked.published("npm", "package-0") == Published()
 
 
-async def test_an_address_that_may_not_be_dialled_is_told_as_such(
-    server: RegistryServer, clock: Clock
-) -> None:
+async def test_a_blocked_address_is_reported(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock, "192.0.2.1/32") as asked:
         with pytest.raises(RegistryUnavailable, match="AGENTJOBS_EGRESS_ALLOW"):
             await asked.published("npm", "lodash")

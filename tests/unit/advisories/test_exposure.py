@@ -1,4 +1,4 @@
-"""Dependencies and advisories become findings: one for each fault, however many records it has."""
+"""Matching dependencies with advisories: one finding per vulnerability."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def found(dependencies: list[Dependency], *records: dict[str, Any]) -> list[Find
     return match_dependencies(dependencies, advisories(*records))
 
 
-def test_records_that_are_related_through_a_third_are_one_fault() -> None:
+def test_indirectly_related_records_are_one_finding() -> None:
     first = record("PYSEC-1", aliases=["CVE-1"])
     second = record("OTHER-2", aliases=["CVE-2"], vector=CVSS_HIGH)
     # It is about another package, and yet it says that the two are the same.
@@ -32,7 +32,7 @@ def test_records_that_are_related_through_a_third_are_one_fault() -> None:
     assert (finding.advisory_id, finding.severity) == ("OTHER-2", "high")
 
 
-def test_each_manifest_has_its_own_finding_and_what_is_asked_for_twice_has_one() -> None:
+def test_each_manifest_has_one_finding_per_package() -> None:
     twice = [dependency(direct=False), dependency(), dependency(direct=False)]
     findings = found([*twice, dependency(manifest="b")], record("GHSA-1"))
     assert [(one.manifest, one.direct) for one in findings] == [("a", True), ("b", True)]
@@ -48,7 +48,7 @@ def test_only_records_that_affect_this_version_are_named() -> None:
     assert [[one.id for one in finding.advisories] for finding in findings] == [["PYSEC-1"]]
 
 
-def test_what_is_no_version_has_the_faults_of_all_versions_and_those_that_list_it() -> None:
+def test_an_invalid_version_matches_all_versions_and_its_listing() -> None:
     package = {"ecosystem": "PyPI", "name": "shelf"}
     everywhere, listed = record("MAL-1"), record("GHSA-1")
     events = [{"introduced": "0"}]
@@ -61,12 +61,12 @@ def test_what_is_no_version_has_the_faults_of_all_versions_and_those_that_list_i
     assert [one.advisory_id for one in findings] == ["GHSA-1", "MAL-1"]
 
 
-def test_a_package_is_found_by_the_name_that_its_ecosystem_makes_of_it() -> None:
+def test_packages_are_matched_by_normalized_name() -> None:
     assert found([dependency("zope-interface")], record("GHSA-1", "Zope.Interface"))
     assert not found([dependency("shelf")], record("GHSA-1", "shelf", ecosystem="npm"))
 
 
-def test_a_text_of_ranges_that_nobody_would_read_is_cut() -> None:
+def test_a_long_text_of_ranges_is_truncated() -> None:
     many = record("GHSA-1")
     many["affected"][0] = {
         "package": {"ecosystem": "PyPI", "name": "shelf"},

@@ -1,4 +1,4 @@
-"""Records of one fault are one finding."""
+"""Records about one vulnerability form one group."""
 
 from agentjobs.advisories.groups import group_advisories
 from agentjobs.advisories.model import Advisory
@@ -10,7 +10,7 @@ def known_as(id: str, *aliases: str, summary: str = "", label: str | None = None
     return Advisory(id, "", (), aliases=aliases, summary=summary, label=label)
 
 
-def test_two_databases_that_mean_the_same_fault_make_one_group() -> None:
+def test_records_of_two_databases_make_one_group() -> None:
     groups = group_advisories(about("PyPI", "pyyaml"))
     assert [(group.id, group.aliases) for group in groups] == [
         ("GHSA-6757-jp84-gxfx", ("CVE-2020-1747", "PYSEC-2020-96")),
@@ -34,7 +34,7 @@ def test_an_alias_may_be_the_id_of_another() -> None:
     assert len(group_advisories([known_as("A-1"), known_as("B-1", "A-1")])) == 1
 
 
-def test_a_relative_rates_and_explains_but_is_no_member() -> None:
+def test_a_relative_contributes_severity_and_summary_but_is_not_a_member() -> None:
     member = known_as("PYSEC-1", "CVE-1")
     relative = known_as("GHSA-1", "CVE-1", summary="Leaks", label="HIGH")
     (group,) = group_advisories([member], [relative, member, known_as("GHSA-2", label="LOW")])
@@ -43,7 +43,7 @@ def test_a_relative_rates_and_explains_but_is_no_member() -> None:
     assert (group.summary, group.aliases) == ("Leaks", ("CVE-1", "GHSA-1"))
 
 
-def test_what_nobody_rates_is_shown_as_unknown() -> None:
+def test_a_group_without_severity_is_unknown() -> None:
     (group,) = group_advisories([recorded("PYSEC-2023-74")])
     assert group.severity == UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Which versions of real packages their real advisories are about."""
+"""Versions of real packages matched with their real advisories."""
 
 import pytest
 
@@ -39,7 +39,7 @@ REAL_CASES = [
 
 
 @pytest.mark.parametrize(("ecosystem", "name", "hit", "spared"), REAL_CASES)
-def test_real_advisories_are_about_the_versions_that_have_the_fault(
+def test_real_advisories_match_the_affected_versions(
     ecosystem: str, name: str, hit: str, spared: str
 ) -> None:
     def is_hit(version: str) -> bool:
@@ -49,7 +49,7 @@ def test_real_advisories_are_about_the_versions_that_have_the_fault(
     assert [version for version in spared.split() if is_hit(version)] == []
 
 
-def test_the_first_fix_of_one_fault_may_still_have_another() -> None:
+def test_a_fixed_version_may_have_another_vulnerability() -> None:
     first, second = recorded("PYSEC-2020-96"), recorded("PYSEC-2021-142")
     assert fixed_versions(first, "PyPI", "pyyaml") == ("5.3.1",)
     assert not affects(first, "PyPI", "pyyaml", "5.3.1")
@@ -80,7 +80,7 @@ def test_the_first_fix_of_one_fault_may_still_have_another() -> None:
         ("GHSA-29mw-wpgm-hmr9", "npm", "another", (), ""),
     ],
 )
-def test_fixes_and_ranges_are_told_lowest_first(
+def test_fixes_and_ranges_are_sorted(
     advisory: str, ecosystem: str, name: str, versions: tuple[str, ...], words: str
 ) -> None:
     assert fixed_versions(recorded(advisory), ecosystem, name) == versions
@@ -123,17 +123,17 @@ def hits(advisory: Advisory, versions: str) -> str:
         (npm("introduced 0, fixed 1.0.0", versions=("2.0.0",)), "0.0.0-a 2.0.0"),
     ],
 )
-def test_events_in_any_order_make_ranges(advisory: Advisory, hit: str) -> None:
+def test_events_in_any_order_are_converted_to_ranges(advisory: Advisory, hit: str) -> None:
     assert hits(advisory, "0.0.0-a 1.0.0 1.5.0 2.0.0 3.0.0 what") == hit
 
 
-def test_an_advisory_is_about_its_own_packages_only() -> None:
+def test_an_advisory_affects_only_its_packages() -> None:
     advisory = npm("introduced 0")
     assert not affects(advisory, "npm", "things", "1.0.0")
     assert not affects(advisory, "crates.io", "thing", "1.0.0")
 
 
-def test_a_package_leads_to_its_advisories_once_each() -> None:
+def test_each_advisory_of_a_package_is_listed_once() -> None:
     asked_for = {("npm", "minimist"), ("npm", "lodash.trim")}
     found = by_package(every_advisory(), asked_for)
     assert found.keys() == asked_for
@@ -144,7 +144,7 @@ def test_a_package_leads_to_its_advisories_once_each() -> None:
     assert [one.id for one in found["npm", "lodash.trim"]] == ["GHSA-29mw-wpgm-hmr9"]
 
 
-def test_listed_versions_are_told_after_ranges() -> None:
+def test_listed_versions_follow_ranges() -> None:
     advisory = npm("introduced 0, fixed 1.0.0", versions=("2.0.0",))
     assert describe_affected(advisory, "npm", "thing") == "< 1.0.0 or 2.0.0"
     assert describe_affected(npm("introduced 0"), "npm", "thing") == "all versions"

@@ -1,4 +1,4 @@
-"""What is kept of a record in the form of OSV, and which records are left out or refused."""
+"""Parsing of OSV records."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def one_affected(**changes: Any) -> Affected | None:
     return advisory.affected[0] if advisory else None
 
 
-def test_a_record_is_reduced_to_what_matching_needs() -> None:
+def test_a_record_is_reduced_to_the_fields_for_matching() -> None:
     found = parse_advisory(
         json.dumps(
             record(
@@ -57,7 +57,7 @@ def test_a_record_is_reduced_to_what_matching_needs() -> None:
     )
 
 
-def test_the_first_line_of_a_long_text_stands_in_for_a_summary() -> None:
+def test_the_first_line_of_the_details_replaces_a_missing_summary() -> None:
     found = parse_advisory(record(details="\n" + "words " * 100 + "\nmore"))
     assert found is not None
     assert found.summary.startswith("words words")
@@ -65,7 +65,7 @@ def test_the_first_line_of_a_long_text_stands_in_for_a_summary() -> None:
     assert len(found.summary) == 300
 
 
-def test_a_rating_may_stand_with_the_package() -> None:
+def test_a_rating_may_belong_to_the_package() -> None:
     severity = [{"type": "CVSS_V4", "score": "CVSS:4.0/…"}]
     affected = {"package": {"ecosystem": "npm", "name": "a"}, "ranges": [RANGE]}
     found = parse_advisory(record(affected=[{**affected, "severity": severity}]))
@@ -115,12 +115,12 @@ def test_an_informational_record_is_left_out() -> None:
         (record(affected=[{"ranges": [{"type": "SEMVER", "events": 1}]}]), "Expected `array`"),
     ],
 )
-def test_what_is_no_record_is_refused_with_the_reason(bad: Any, reason: str) -> None:
+def test_an_invalid_record_is_rejected_with_the_reason(bad: Any, reason: str) -> None:
     with pytest.raises(BadAdvisory, match=reason):
         parse_advisory(bad)
 
 
-def test_a_registry_beside_the_ecosystems_own_follows_the_same_rules() -> None:
+def test_another_registry_of_an_ecosystem_has_the_same_rules() -> None:
     package = {"ecosystem": "Packagist:https://packages.example/8", "name": "Drupal/Core"}
     found = one_affected(package=package)
     assert found is not None
@@ -136,16 +136,14 @@ def test_a_registry_beside_the_ecosystems_own_follows_the_same_rules() -> None:
         (7, None),
     ],
 )
-def test_where_github_ends_a_range_before_its_fix_it_ends(
-    last_known: object, event: Event | None
-) -> None:
+def test_githubs_end_of_a_range_is_used(last_known: object, event: Event | None) -> None:
     found = one_affected(database_specific={"last_known_affected_version_range": last_known})
     assert found is not None
     extra = found.ranges[0].events[2:]
     assert extra == ((event,) if event else ())
 
 
-def test_a_limit_that_limits_nothing_is_no_event() -> None:
+def test_an_unlimited_limit_is_ignored() -> None:
     events = [{"introduced": "0"}, {"limit": "*"}]
     found = one_affected(ranges=[{"type": "SEMVER", "events": events}])
     assert found is not None
@@ -167,11 +165,11 @@ def test_of_listed_versions_only_those_outside_the_ranges_are_kept() -> None:
         ("Go", "github.com/BurntSushi/toml", "github.com/BurntSushi/toml"),
     ],
 )
-def test_a_name_has_one_spelling(ecosystem: str, name: str, spelled: str) -> None:
+def test_names_are_normalized(ecosystem: str, name: str, spelled: str) -> None:
     assert package_name(ecosystem, name) == spelled
 
 
-def test_the_recorded_advisories_hold_facts_and_no_prose() -> None:
+def test_the_recorded_advisories_contain_no_prose() -> None:
     assert len(every_advisory()) + 1 == len(list(RECORDS.glob("*/*.json")))
     for path in RECORDS.glob("*/*.json"):
         kept = json.loads(path.read_bytes())

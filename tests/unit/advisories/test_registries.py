@@ -1,4 +1,4 @@
-"""What registries answer is read as lists of versions, and what is no such list is refused."""
+"""Parsing of registry responses, and paths of packages."""
 
 import json
 
@@ -73,7 +73,7 @@ NO_LISTS = [
 
 
 @pytest.mark.parametrize("package", ANSWERS, ids=" ".join)
-def test_a_recorded_answer_is_read(package: tuple[str, str]) -> None:
+def test_a_recorded_response_is_parsed(package: tuple[str, str]) -> None:
     found = recorded(*package).versions
     withdrawn = sum(one.yanked for one in found)
     count, withdrawn_count, one_of_them = FACTS[package]
@@ -81,7 +81,7 @@ def test_a_recorded_answer_is_read(package: tuple[str, str]) -> None:
     assert one_of_them in {one.version for one in found}
 
 
-def test_pypi_tells_hashes_of_files_and_what_was_withdrawn() -> None:
+def test_pypi_lists_hashes_and_yanked_versions() -> None:
     found = {one.version: one for one in recorded("PyPI", "requests").versions}
     assert found["2.31.0"].hashes == (
         "sha256:58cd2187c01e70e6e26505bca751777aa9f2ee0b7f4300988b709f44e013003f",
@@ -106,11 +106,13 @@ def test_pypi_tells_hashes_of_files_and_what_was_withdrawn() -> None:
         ("requests", "requests.tar.gz", None),
     ],
 )
-def test_the_version_is_in_the_name_of_the_file(name: str, file: str, version: str | None) -> None:
+def test_the_version_is_parsed_from_the_file_name(
+    name: str, file: str, version: str | None
+) -> None:
     assert version_from_filename(name, file) == version
 
 
-def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
+def test_a_pypi_version_is_yanked_only_if_all_of_its_files_are() -> None:
     files = [
         {"filename": "a-1.0.tar.gz", "yanked": ""},
         {"filename": "a-2.0.tar.gz", "yanked": True},
@@ -124,14 +126,14 @@ def test_a_version_of_pypi_is_withdrawn_only_if_all_of_its_files_are() -> None:
     ]
 
 
-def test_a_page_without_end_of_quotes_or_tags_is_read_to_its_end() -> None:
+def test_a_page_with_unterminated_quotes_or_tags_is_parsed() -> None:
     good = b"<A HREF='a-1.0.tar.gz?x=1#md5=0' >a</A>"
     for bad in (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000):
         found = parse_response("PyPI", "a", "text/html", good + bad)
         assert [one.version for one in found.versions] == ["1.0"]
 
 
-def test_a_deprecated_version_of_npm_is_not_a_withdrawn_one() -> None:
+def test_a_deprecated_npm_version_is_not_withdrawn() -> None:
     body = b'{"versions": {"1.0.0": {"deprecated": "use 2"}, "2.0.0": {}}}'
     found = parse_response("npm", "a", "application/json", body)
     assert [(one.version, one.yanked) for one in found.versions] == [
@@ -148,30 +150,30 @@ def test_platforms_of_a_gem_count_only_if_it_has_nothing_else() -> None:
         assert [one.version for one in found.versions] == expected
 
 
-def test_what_cannot_be_a_version_is_left_out() -> None:
+def test_invalid_versions_are_left_out() -> None:
     body = "\n".join(("v1.0.0", "v", "v1 $(id)", "v" + "9" * 300, "v1.0/../2.0", "latest"))
     found = parse_response("Go", "a", "text/plain", body.encode())
     assert [one.version for one in found.versions] == ["1.0.0"]
 
 
 @pytest.mark.parametrize(("ecosystem", "body"), NO_LISTS, ids=range(len(NO_LISTS)))
-def test_what_is_no_list_of_versions_is_refused(ecosystem: str, body: bytes) -> None:
+def test_an_invalid_version_list_is_rejected(ecosystem: str, body: bytes) -> None:
     with pytest.raises(InvalidResponse):
         parse_response(ecosystem, "a", "", body)
 
 
 @pytest.mark.parametrize(("ecosystem", "name", "path"), PATHS)
-def test_each_registry_is_asked_at_its_own_path(ecosystem: str, name: str, path: str) -> None:
+def test_each_registry_has_its_own_path(ecosystem: str, name: str, path: str) -> None:
     assert REGISTRY_APIS[ecosystem].path_for(name) == path
 
 
 @pytest.mark.parametrize(("ecosystem", "name"), NO_NAMES, ids=range(len(NO_NAMES)))
-def test_a_name_never_leads_to_another_page(ecosystem: str, name: str) -> None:
+def test_unsafe_package_names_are_rejected(ecosystem: str, name: str) -> None:
     with pytest.raises(InvalidPackageName):
         REGISTRY_APIS[ecosystem].path_for(name)
 
 
-def test_tools_reach_the_registry_its_files_and_what_the_operator_adds() -> None:
+def test_package_managers_may_reach_the_registry_its_files_and_added_hosts() -> None:
     settings = Settings(
         data_dir="unused",
         registry_npm_url="http://someone:secret@registry.example:4873/npm/",

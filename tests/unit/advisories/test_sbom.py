@@ -1,4 +1,4 @@
-"""The bill of materials: valid by the format's own schema, whatever names a repository has."""
+"""The SBOM is valid by the format's schema for any repository."""
 
 import json
 from collections.abc import Sequence
@@ -87,13 +87,13 @@ def test_the_document_is_valid_by_the_strict_schema(
     assert "\x9b" not in text
 
 
-def test_the_same_index_makes_the_same_document() -> None:
+def test_the_same_index_produces_the_same_document() -> None:
     assert text_of(DEPENDENCIES, FINDINGS) == text_of(DEPENDENCIES, FINDINGS)
     other = "".join(sbom_pieces(Subject("repo_1", "acme/shop", "d" * 40), [], []))
     assert json.loads(other)["serialNumber"] != json.loads(text_of([], []))["serialNumber"]
 
 
-def test_a_package_is_one_component_however_many_manifests_lead_to_it(
+def test_a_package_of_several_manifests_is_one_component(
     document: dict[str, Any],
 ) -> None:
     components = document["components"]
@@ -110,7 +110,7 @@ def test_a_package_is_one_component_however_many_manifests_lead_to_it(
     assert by_name["@babel/core"]["purl"] == "pkg:npm/%40babel/core@7.0.0"
 
 
-def test_relations_lead_from_the_repository_to_what_others_ask_for(
+def test_dependencies_start_at_the_repository(
     document: dict[str, Any],
 ) -> None:
     asks_for = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
@@ -123,7 +123,7 @@ def test_relations_lead_from_the_repository_to_what_others_ask_for(
     assert set(asks_for) <= {SUBJECT.repo_id, *refs.values()}
 
 
-def test_a_fault_is_one_vulnerability_with_its_rating_and_all_it_affects(
+def test_a_finding_is_one_vulnerability_with_rating_and_affected_packages(
     document: dict[str, Any],
 ) -> None:
     vulnerabilities = {one["id"]: one for one in document["vulnerabilities"]}

@@ -1,4 +1,4 @@
-"""How grave a fault is: whose word counts first, and what is said about where it is from."""
+"""The severity of vulnerabilities and its source."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def said(id: str, *ratings: Rating, label: str | None = None) -> Advisory:
         (said("A", BROKEN, Rating("CVSS_V3", "7.5")), [said("B")], UNKNOWN),
     ],
 )
-def test_the_word_that_counts_most_is_taken(
+def test_the_severity_with_the_highest_precedence_is_used(
     own: Advisory, relatives: list[Advisory], expected: tuple[str, float | None, str] | Severity
 ) -> None:
     found = severity_of(own, relatives)
@@ -56,7 +56,7 @@ def test_the_python_databases_record_of_requests_is_rated_through_its_alias() ->
     assert severity_of(python, [python, github]) == rated
 
 
-def test_a_level_reaches_the_thresholds_up_to_itself_and_the_unknown_reaches_none() -> None:
+def test_a_level_meets_thresholds_up_to_itself_and_unknown_meets_none() -> None:
     reached = {level: [t for t in LEVELS[1:] if is_at_least(level, t)] for level in LEVELS}
     assert reached == {
         "unknown": [],
@@ -72,6 +72,6 @@ def test_a_level_reaches_the_thresholds_up_to_itself_and_the_unknown_reaches_non
     st.text("CVSS:4.0/AVNLHPRUIX ", max_size=6),
     st.integers(0, 60),
 )
-def test_a_broken_vector_is_no_failure(rating: Rating, junk: str, position: int) -> None:
+def test_an_invalid_vector_is_ignored(rating: Rating, junk: str, position: int) -> None:
     vector = rating.vector[:position] + junk + rating.vector[position + 2 :]
     assert severity_of(said("A", Rating(rating.kind, vector))).level in LEVELS

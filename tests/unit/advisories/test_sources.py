@@ -1,4 +1,4 @@
-"""Archives and places of advisories, good and hostile, without a network."""
+"""Archives and local sources of advisories, valid and hostile."""
 
 import io
 import json
@@ -91,15 +91,13 @@ def with_a_flipped_byte(data: bytes) -> bytes:
         *("encrypted", "checksum", "start cut"),
     ],
 )
-def test_an_entry_that_cannot_be_trusted_is_left_out_with_a_reason(
-    data: bytes, reason: str
-) -> None:
+def test_an_unsafe_entry_is_left_out_with_a_reason(data: bytes, reason: str) -> None:
     (item,) = items_of(data)
     assert isinstance(item, FeedWarning)
     assert reason in item.reason
 
 
-def test_the_other_records_of_such_an_archive_are_read() -> None:
+def test_other_records_of_an_archive_with_unsafe_entries_are_read() -> None:
     found = items_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
     assert [item.path for item in found] == ["GHSA-aaaa.json", "../x.json"]
     assert isinstance(found[0], Record)
@@ -120,19 +118,19 @@ def a_huge_table() -> bytes:
     ],
     ids=["empty", "page", "cut", "table"],
 )
-def test_an_archive_that_is_not_whole_is_refused(data: bytes, reason: str) -> None:
+def test_an_incomplete_archive_is_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
         items_of(data)
 
 
-def test_an_archive_that_would_burst_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "_SMALL_BYTES", 1024)
     bomb = zipped(*((f"{number}.json", bytes(1024**2)) for number in range(3)))
     with pytest.raises(SourceError, match="would expand to"):
         items_of(bomb)
 
 
-def test_an_empty_archive_has_no_pieces() -> None:
+def test_an_empty_archive_has_no_records() -> None:
     assert items_of(NO_ENTRY) == []
 
 
@@ -175,9 +173,7 @@ def a_zip(*names: str) -> Callable[[Path], Path]:
     ],
     ids=["bucket", "files", "flat", "zip of zips", "zip of files", "all.zip", "several"],
 )
-def test_records_are_found_however_the_source_is_laid_out(
-    make: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_records_are_found_in_every_layout(make: Callable[[Path], Path], tmp_path: Path) -> None:
     place = open_location(make(tmp_path), tmp_path)
     try:
         total, items = place.items("PyPI")
@@ -190,9 +186,7 @@ def test_records_are_found_however_the_source_is_laid_out(
 
 
 @pytest.mark.parametrize("make", [a_bucket, plain_files, a_zip("npm/GHSA-aaaa.json")])
-def test_an_ecosystem_that_is_not_there_is_told(
-    make: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_a_missing_ecosystem_is_reported(make: Callable[[Path], Path], tmp_path: Path) -> None:
     place = open_location(make(tmp_path), tmp_path)
     with pytest.raises(SourceNotFound, match="nothing for Maven"):
         place.revision("Maven")
@@ -202,19 +196,19 @@ def test_an_ecosystem_that_is_not_there_is_told(
     place.close()
 
 
-def test_a_source_that_does_not_exist_is_told(tmp_path: Path) -> None:
+def test_a_missing_source_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="No such file"):
         open_location(tmp_path / "missing", tmp_path)
 
 
-def test_a_changed_file_changes_the_mark(tmp_path: Path) -> None:
+def test_a_changed_file_changes_the_revision(tmp_path: Path) -> None:
     place = open_location(plain_files(tmp_path), tmp_path)
     before = place.revision("PyPI")
     (tmp_path / "PyPI" / "GHSA-bbbb.json").write_text("{}")
     assert place.revision("PyPI") != before
 
 
-def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_away(
+def test_an_unreadable_file_does_not_affect_others(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "PyPI"
@@ -230,7 +224,7 @@ def test_an_entry_of_a_directory_that_cannot_be_read_does_not_keep_the_others_aw
     assert (bad.path, "cannot be read" in bad.reason) == ("loop.json", True)
 
 
-def test_a_list_of_changes_is_read_down_to_the_last_time() -> None:
+def test_a_change_list_is_read_until_the_last_sync() -> None:
     lines = [f"{LATER},GHSA-c", "no time,GHSA-x", "", "2024-01-01T00:00:00.9Z,PyPI/GHSA-b"]
     older = ["2023-12-31T23:59:59Z,GHSA-a", f"{LATER},GHSA-never-reached"]
     since = datetime(2024, 1, 1, tzinfo=UTC)
@@ -238,7 +232,7 @@ def test_a_list_of_changes_is_read_down_to_the_last_time() -> None:
     assert read_changed_ids(iter(lines), since, 1) is None
 
 
-def test_batches_are_bounded_by_number_and_by_size() -> None:
+def test_batches_are_limited_by_number_and_size() -> None:
     many = [Record(str(number), b"") for number in range(401)]
     large = [Record(str(number), bytes(4 * 1024**2)) for number in range(3)]
     assert [len(batch) for batch in batch_items(iter(many))] == [200, 200, 1]
@@ -256,18 +250,18 @@ def test_batches_are_bounded_by_number_and_by_size() -> None:
         ([], None),
     ],
 )
-def test_the_checksum_that_a_server_tells_is_read(
+def test_the_checksum_is_read_from_headers(
     headers: list[tuple[str, str]], wanted: bytes | None
 ) -> None:
     assert expected_md5(CIMultiDictProxy(CIMultiDict(headers))) == wanted
 
 
-def test_credentials_of_an_address_are_not_shown() -> None:
+def test_credentials_of_a_url_are_redacted() -> None:
     assert redact_source("https://me:secret@mirror.example/osv") == "https://mirror.example/osv"
     assert redact_source("/srv/osv") == "/srv/osv"
 
 
-def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> None:
+def test_a_batch_has_warnings_and_deleted_records() -> None:
     withdrawn = record("GHSA-gone", withdrawn=LATER, modified=LATER)
     elsewhere = record("GHSA-npm", ecosystem="npm")
     never_stored = record("GHSA-withdrawn", withdrawn=LATER)
@@ -302,13 +296,13 @@ def test_a_batch_tells_what_is_broken_and_what_matches_nothing_any_more() -> Non
         (FIRST, StoredState(LATER, "PyPI", is_current_format=True), True),
     ],
 )
-def test_a_feed_corrects_itself_but_not_what_is_newer_from_another(
+def test_a_feed_replaces_its_own_records_but_not_newer_ones_of_others(
     modified: str, known: StoredState | None, is_changed: bool
 ) -> None:
     assert parse.is_changed(modified, known, "PyPI") is is_changed
 
 
-def test_a_time_in_the_future_does_not_end_all_news() -> None:
+def test_a_time_in_the_future_does_not_hide_later_changes() -> None:
     newest = parse.newest(["2999-01-01T00:00:00Z", "no time"], FIRST)
     assert newest is not None
     assert datetime.fromisoformat(newest) <= datetime.now(UTC)

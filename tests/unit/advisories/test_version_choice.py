@@ -1,4 +1,4 @@
-"""Which version a vulnerable package goes to: real advisories over recorded lists."""
+"""The choice of a safe version, with real advisories and recorded version lists."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_the_lowest_published_version_without_known_advisories_is_chosen(
     ("ecosystem", "name", "current", "expected"),
     [case for case in CASES if case[:3] != ("crates.io", "time", "0.2.3")],
 )
-def test_without_a_registry_what_the_advisories_call_fixed_is_chosen(
+def test_without_a_registry_a_fixed_version_is_chosen(
     ecosystem: str, name: str, current: str, expected: str | None
 ) -> None:
     chosen = choose_version(ecosystem, name, current, about(ecosystem, name), None)
@@ -103,7 +103,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize("case", REASONS, ids=lambda case: " ".join(case[1:3]))
-def test_the_reason_is_told_in_words(case: tuple[str, ...]) -> None:
+def test_the_choice_is_explained(case: tuple[str, ...]) -> None:
     ecosystem, name, current, *reason = case
     published = recorded(ecosystem, name)
     chosen = choose_version(ecosystem, name, current, about(ecosystem, name), published)
@@ -160,7 +160,7 @@ def choose(ecosystem: str, current: str, fixed: str | None, versions: str) -> Ch
         ("Go", "v2.0.0+incompatible", "2.1.0", "2.1.0+incompatible", "v2.1.0+incompatible"),
     ],
 )
-def test_rules_of_the_choice(
+def test_the_rules_of_the_choice(
     ecosystem: str, current: str, fixed: str | None, versions: str, expected: str | None
 ) -> None:
     assert choose(ecosystem, current, fixed, versions).version == expected
@@ -178,5 +178,5 @@ def test_rules_of_the_choice(
         ),
     ],
 )
-def test_it_is_told_why_there_is_none(versions: str, reason: str) -> None:
+def test_a_missing_choice_is_explained(versions: str, reason: str) -> None:
     assert choose("npm", "1.0.0", "1.1.0", versions) == Choice(None, reason, "registry")

@@ -1,4 +1,4 @@
-"""The order of versions in each ecosystem, by tables and against libraries that others made."""
+"""The order of versions in each ecosystem, compared with other libraries."""
 
 from itertools import pairwise
 from typing import Any
@@ -56,7 +56,7 @@ RELEASES = {
 
 
 @pytest.mark.parametrize("ecosystem", ECOSYSTEMS)
-def test_versions_rise_as_their_ecosystem_says(ecosystem: str) -> None:
+def test_versions_are_ordered_by_the_rules_of_their_ecosystem(ecosystem: str) -> None:
     groups = [group.split("=") for group in RISING[ecosystem].split()]
     for group in groups:
         keys = {version_key(ecosystem, text) for text in group}
@@ -67,7 +67,7 @@ def test_versions_rise_as_their_ecosystem_says(ecosystem: str) -> None:
 
 
 @pytest.mark.parametrize("ecosystem", ECOSYSTEMS)
-def test_what_is_no_version_has_no_key(ecosystem: str) -> None:
+def test_an_invalid_version_has_no_key(ecosystem: str) -> None:
     for text in (
         *NO_VERSIONS[ecosystem].split(),
         "",
@@ -83,7 +83,7 @@ def test_what_is_no_version_has_no_key(ecosystem: str) -> None:
 
 
 @pytest.mark.parametrize("ecosystem", ECOSYSTEMS)
-def test_an_unfinished_version_is_known_as_one(ecosystem: str) -> None:
+def test_prereleases_are_recognized(ecosystem: str) -> None:
     assert all(is_prerelease(ecosystem, text) for text in PRERELEASES[ecosystem])
     assert not any(is_prerelease(ecosystem, text) for text in RELEASES[ecosystem])
 
