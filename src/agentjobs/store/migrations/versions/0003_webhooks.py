@@ -1,4 +1,4 @@
-"""Webhook endpoints, deliveries and their attempts; settings that a running service tells."""
+"""Webhook endpoints, deliveries and their attempts; effective settings of a running service."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -52,11 +52,11 @@ def _create_endpoints() -> None:
         sa.Column("organization_id", sa.Text, sa.ForeignKey("organizations.id"), nullable=False),
         _text("url"),
         _text("description", default=""),
-        # A JSON list of event names; an empty one wants all of them.
+        # A JSON list of event names; an empty list means all events.
         _text("events", default="[]"),
         _bytes("sealed"),
         _text("key_id"),
-        # The secret that takes over at `promote_at`, or when told to.
+        # The pending secret, promoted at `promote_at` or on request.
         _bytes("pending_sealed", null=True),
         _text("pending_key_id", null=True),
         _number("promote_at", null=True),
@@ -84,14 +84,14 @@ def _create_deliveries() -> None:
         _id(),
         _text("organization_id"),
         _text("endpoint_id"),
-        # The event, whose bytes lie in `events`, once for all endpoints and attempts.
+        # The event; `events` holds the payload once for all endpoints and attempts.
         _text("job_id"),
         _number("sequence"),
         _text("event_id"),
         _text("event"),
         _text("status"),
         _number("attempts", default=0),
-        # Failed attempts since the first one, or since it was asked to be delivered again.
+        # Failed attempts since the first one or since the last redelivery.
         _number("failures", default=0),
         _number("due_at"),
         _number("created_at"),
@@ -100,7 +100,7 @@ def _create_deliveries() -> None:
         _number("fence", default=0),
     )
     waiting = "status = 'pending' AND lease_owner IS NULL"
-    # By organization first, so that senders pass over one that has all it may have at once.
+    # By organization first, so that senders can skip one that is at its limit.
     for kind, last, attempts in (("first", "id", "= 0"), ("retry", "due_at", "> 0")):
         _partial_index(
             f"deliveries_{kind}",
@@ -112,14 +112,14 @@ def _create_deliveries() -> None:
         "deliveries_leased", "deliveries", ["lease_expires_at"], "lease_owner IS NOT NULL"
     )
     op.create_index("deliveries_of_job", "deliveries", ["job_id", "endpoint_id", "sequence"])
-    # The log's pages: of an organization or an endpoint, of one status or merged from all. By an
-    # expression, so that nobody who looks for what waits is led into a long log.
+    # Pages of the log, by organization or endpoint and by status or all. An expression, so that
+    # queries for waiting deliveries do not use these indexes.
     for owner in ("organization", "endpoint"):
         of_status = sa.text("(status || '')")
         op.create_index(f"deliveries_of_{owner}", "deliveries", [f"{owner}_id", of_status, "id"])
     if op.get_bind().dialect.name == "postgresql":
-        # A queue: every row is changed twice within seconds, so that what is dead piles up, and
-        # what is known of the table is soon wrong. By numbers of rows, however long the log is.
+        # Every row is updated twice within seconds, so dead rows accumulate and statistics become
+        # stale. Thresholds count rows, independently of the size of the log.
         op.execute(
             "ALTER TABLE deliveries SET (fillfactor = 80,"
             " autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"

@@ -1,4 +1,4 @@
-"""People: users, memberships, sessions, invitations; the audit log; what the dashboard reads."""
+"""Users, memberships, sessions and invitations; the audit log; indexes of the dashboard."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,7 +14,7 @@ def _id() -> sa.Column[str]:
 
 
 def _hash() -> sa.Column[bytes]:
-    """Of a token that is nowhere else but in the hands it was made for."""
+    """The hash of a token; the token itself is not stored."""
     return sa.Column("hash", sa.LargeBinary, primary_key=True)
 
 
@@ -70,7 +70,7 @@ def _create_users() -> None:
     op.create_table(
         "users",
         _id(),
-        # In lower case.
+        # Lowercase.
         sa.Column("email", sa.Text, nullable=False, unique=True),
         _text("name", default=""),
         _text("password_hash", null=True),
@@ -101,7 +101,7 @@ def _create_users() -> None:
         _text("email"),
         _text("role"),
         sa.Column("hash", sa.LargeBinary, nullable=False, unique=True),
-        # What the audit log calls who invited.
+        # The display name of the inviting actor.
         _text("invited_by"),
         _number("created_at"),
         _number("expires_at"),
@@ -116,7 +116,7 @@ def _create_sessions() -> None:
         "sessions",
         _hash(),
         _user(),
-        # Where the browser is at the moment.
+        # The current organization of the session.
         _organization(),
         _number("created_at"),
         _number("seen_at"),
@@ -128,7 +128,7 @@ def _create_sessions() -> None:
     op.create_table("sign_in_links", _hash(), _user(), _number("created_at"), _number("expires_at"))
     op.create_table(
         "sign_in_failures",
-        # A hash of an e-mail address, or an address of the network.
+        # The hash of an e-mail address, or a network address.
         sa.Column("subject", sa.Text, primary_key=True),
         _number("failures"),
         _number("since"),
@@ -141,7 +141,7 @@ def _create_audit_log() -> None:
         _id(),
         _organization(),
         _number("at"),
-        # user, key, operator or service; its identifier, if it has one; what people call it.
+        # user, key, operator or service; its identifier, if any; its display name.
         _text("actor_kind"),
         _text("actor_id", null=True),
         _text("actor"),
@@ -155,7 +155,7 @@ def _create_audit_log() -> None:
 
 
 def _create_repo_imports() -> None:
-    """Repositories on their way in; a row goes when its repository is connected."""
+    """Imports of repositories; a row is deleted once its repository is connected."""
     op.create_table(
         "repo_imports",
         _id(),
@@ -190,12 +190,12 @@ def _create_pull_comments() -> None:
 
 
 def _add_to_jobs() -> None:
-    # The identifier of the key or user that asked for it; and what it was called then.
+    # The identifier and the display name of the key or user that created the job.
     op.add_column("jobs", _text("created_by", null=True))
     op.add_column("jobs", _text("created_by_name", null=True))
-    # The job whose pull request this one goes on with.
+    # The job that this one follows up on.
     op.add_column("jobs", _text("follows", null=True))
-    # By expressions, so that nobody who looks for what waits is led into all that is done.
+    # By expressions, so that queries for waiting rows do not use these indexes.
     owner, status = sa.text("(organization_id || '')"), sa.text("(status || '')")
     op.create_index("jobs_of_status", "jobs", [owner, status, "id"])
     op.create_index("jobs_of_repo", "jobs", ["organization_id", "repo", "id"])

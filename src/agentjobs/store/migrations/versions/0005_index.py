@@ -46,14 +46,14 @@ def _add_to_repos() -> None:
     op.add_column("repos", _text("languages", default="[]"))
     # JSON: [{path, reason}, …]
     op.add_column("repos", _text("index_warnings", default="[]"))
-    # Which analyzers made the index, and what they read: the same is not done again.
+    # The versions of the analyzers and their input, to skip unchanged work.
     op.add_column("repos", _text("index_fingerprint", null=True))
     op.add_column("repos", _text("dependencies_digest", null=True))
-    # What .agentjobs.toml of the indexed commit says; what was set in the service.
+    # From .agentjobs.toml of the indexed commit; set in the service.
     op.add_column("repos", _text("configured_trigger", null=True))
     op.add_column("repos", _text("auto_trigger", null=True))
     op.add_column("organizations", _text("auto_trigger", null=True))
-    # When dependencies are to be held against the advisories; NULL: nothing is new.
+    # When the next scan is due; NULL if nothing changed.
     op.add_column("repos", _number("scan_due_at", null=True))
     op.add_column("repos", _number("scanned_at", null=True))
     op.add_column("repos", _text("scan_error", null=True))
@@ -73,11 +73,11 @@ def _add_to_repos() -> None:
 
 
 def _create_dependencies() -> None:
-    """One row for each package in a version that one manifest leads to."""
+    """One row per package version of a manifest."""
     op.create_table(
         "dependencies",
         _repo(primary_key=True),
-        # In the order of the index: manifest, direct ones first, name.
+        # The order of the listing: manifest, direct ones first, name.
         sa.Column("position", sa.BigInteger, primary_key=True),
         _text("ecosystem"),
         _text("name"),
@@ -86,7 +86,7 @@ def _create_dependencies() -> None:
         sa.Column("direct", sa.Boolean, nullable=False),
         _text("scope"),
         _text("manifest"),
-        # JSON: names from a direct dependency down to its parent.
+        # JSON: the names from a direct dependency to the parent.
         _text("parents"),
         _text("purl"),
     )
@@ -98,9 +98,9 @@ def _create_advisories() -> None:
         "advisories",
         _id(),
         _text("modified"),
-        # What matching needs of the record, as JSON.
+        # The part of the record that matching needs, as JSON.
         _text("data"),
-        # The synchronization that last saw it.
+        # The last synchronization that included it.
         _number("generation", default=0),
         # The ecosystem whose feed brought it.
         _text("feed"),
@@ -108,14 +108,14 @@ def _create_advisories() -> None:
     op.create_index("advisories_of_feed", "advisories", ["feed", "generation"])
     op.create_table("advisory_packages", _key("ecosystem"), _key("name"), _key("advisory_id"))
     op.create_index("packages_of_advisory", "advisory_packages", ["advisory_id"])
-    # Its own identifier and its aliases: those that share one are about the same fault.
+    # Identifier and aliases: advisories that share one describe the same vulnerability.
     op.create_table("advisory_names", _key("name"), _key("advisory_id"))
     op.create_index("names_of_advisory", "advisory_names", ["advisory_id"])
     op.create_table(
         "advisory_feeds",
         _key("ecosystem"),
         _text("source"),
-        # The newest `modified` that is stored; the server's mark of the archive.
+        # The newest stored `modified`; the ETag of the archive.
         _text("newest", null=True),
         _text("etag", null=True),
         _number("records", default=0),
@@ -131,7 +131,7 @@ def _create_advisories() -> None:
 
 
 def _create_findings() -> None:
-    """A package of a repository and a group of advisories that are the same fault."""
+    """A package of a repository and a group of advisories for the same vulnerability."""
     op.create_table(
         "findings",
         _id(),
@@ -142,22 +142,22 @@ def _create_findings() -> None:
         _text("name"),
         _text("version"),
         sa.Column("direct", sa.Boolean, nullable=False),
-        # The one that speaks for the group, and all of them with their aliases, as JSON.
+        # The main advisory of the group, and all of them with their aliases, as JSON.
         _text("advisory_id"),
         _text("advisory_ids"),
-        # low, medium, high, critical or unknown; where that was said.
+        # low, medium, high, critical or unknown; the source of the severity.
         _text("severity"),
         sa.Column("score", sa.Float, nullable=True),
         _text("severity_source"),
         _text("summary"),
-        # The version that ends all findings of this package, or why there is none.
+        # The version that fixes all findings of this package, or why there is none.
         _text("fix_version", null=True),
         _text("fix_reason"),
         _number("first_seen_at"),
         sa.UniqueConstraint("repo_id", "manifest", "ecosystem", "name", "version", "advisory_id"),
     )
     op.create_index("findings_of_organization", "findings", ["organization_id", "id"])
-    # A fix that was proposed once, whatever became of it.
+    # Fixes that were proposed, regardless of their outcome.
     op.create_table(
         "auto_triggers",
         _repo(primary_key=True),
@@ -171,7 +171,7 @@ def _create_findings() -> None:
 
 
 def _add_to_jobs() -> None:
-    # JSON: why the service itself asked for it.
+    # JSON: why the service created the job.
     op.add_column("jobs", _text("cause", null=True))
 
 

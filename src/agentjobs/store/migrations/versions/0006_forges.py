@@ -1,4 +1,4 @@
-"""Platforms: connections, what they tell us, their pull requests; trackers and tickets."""
+"""Platforms: connections, hook events, pull requests; trackers and tickets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -59,13 +59,13 @@ def _create_connections() -> None:
         # "app" or "token".
         _text("kind"),
         _text("name"),
-        # Where people reach the platform, without a slash at its end.
+        # The URL of the platform, without a trailing slash.
         _text("url"),
         _text("app_id", null=True),
         _text("installation_id", null=True),
-        # Who the platform says we are; NULL until it was asked.
+        # The account on the platform; NULL until it was verified.
         _text("account", null=True),
-        # The private key or the token, and the secret of its webhooks; empty once removed.
+        # The private key or token, and the webhook secret; empty after removal.
         _bytes("sealed"),
         _text("key_id"),
         _bytes("hook_sealed"),
@@ -73,7 +73,7 @@ def _create_connections() -> None:
         _text("error", null=True),
         _number("checked_at", null=True),
         _number("hook_seen_at", null=True),
-        # How often in a row it did not answer, and until when none of its repositories is read.
+        # Consecutive failures, and until when its repositories are not polled.
         _number("away_failures", default=0),
         _number("resting_until", null=True),
         _number("created_at"),
@@ -88,7 +88,7 @@ def _create_connections() -> None:
         in_use,
         unique=True,
     )
-    # What platforms told: each delivery once, kept for a day after it was worked off.
+    # Hook events of platforms: each delivery once, deleted a day after it was processed.
     op.create_table(
         "forge_hints",
         _id(),
@@ -113,16 +113,16 @@ def _create_connections() -> None:
 
 def _add_to_repos() -> None:
     op.add_column("repos", _text("connection_id", null=True))
-    # What the platform itself calls it, whatever its name becomes.
+    # The platform's own identifier, which survives renames.
     op.add_column("repos", _text("external_id", null=True))
-    # When the platform is to be asked what is new; NULL: never, as for `local`.
+    # When the next sync is due; NULL for `local`.
     op.add_column("repos", _number("sync_due_at", null=True))
     op.add_column("repos", _number("sync_failures", default=0))
     op.add_column("repos", _text("sync_error", null=True))
     op.add_column("repos", _number("synced_at", null=True))
-    # When all of it is to be read; before that only what the platform told of.
+    # When the next full sync is due; until then only hook events are processed.
     op.add_column("repos", _number("whole_due_at", null=True))
-    # The platform told of a push or a new name, and that was not read yet.
+    # A hook reported a push or a rename that was not synced yet.
     op.add_column("repos", _number("told_at", null=True))
     op.add_column("repos", _number("hook_seen_at", null=True))
     _partial_index("repos_sync_due", "repos", ["sync_due_at"], "sync_due_at IS NOT NULL")
@@ -136,14 +136,14 @@ def _add_to_repos() -> None:
 
 
 def _add_to_pulls() -> None:
-    # Where its platform shows it; NULL for `local`, whose pages are ours.
+    # Its URL on the platform; NULL for `local`.
     op.add_column("pulls", _text("url", null=True))
-    # The number of the last comment that was looked at.
+    # The number of the last processed comment.
     op.add_column("pulls", _number("comment_seen", default=0))
-    # When its platform was last asked about it, and told of it since.
+    # When it was last synced, and when a hook reported a change since.
     op.add_column("pulls", _number("asked_at", null=True))
     op.add_column("pulls", _number("told_at", null=True))
-    # How often in a row its platform did not know it.
+    # How often in a row the platform returned not found.
     op.add_column("pulls", _number("missing_looks", default=0))
     _partial_index("pulls_told", "pulls", ["repo_id"], "told_at IS NOT NULL")
     _partial_index("pulls_followed", "pulls", ["repo_id", "state"], "state <> 'merged'")
@@ -158,7 +158,7 @@ def _create_trackers() -> None:
         _text("kind"),
         _text("name"),
         _text("url", null=True),
-        # The account of a Jira Cloud token; NULL where the token alone says who we are.
+        # The account of a Jira Cloud token; NULL if the token identifies it.
         _text("account", null=True),
         _bytes("sealed", null=True),
         _text("key_id", null=True),

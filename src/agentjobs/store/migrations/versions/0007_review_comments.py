@@ -1,4 +1,4 @@
-"""Comments on lines of a pull request and the words of reviews: up to where they were heard."""
+"""Cursors of line comments and reviews of pull requests."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,9 +10,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # The number of the last one of each kind that was looked at, as `comment_seen`. NULL: nobody
-    # ever looked, as for all pull requests that are there by now; the first look then only notes
-    # where it stands, so that what was said months ago starts nothing. New rows begin with 0.
+    # The number of the last processed comment of each kind, like `comment_seen`. NULL for pull
+    # requests that exist already: their first sync only stores the latest number, so that old
+    # comments start no jobs. New rows start with 0.
     op.add_column("pulls", sa.Column("line_comment_seen", sa.BigInteger, nullable=True))
     op.add_column("pulls", sa.Column("review_seen", sa.BigInteger, nullable=True))
 

@@ -1,4 +1,4 @@
-"""Form tokens that were used, so that a form sent twice changes something only once."""
+"""Used form tokens, so that submitting a form twice has one effect."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ depends_on = None
 def upgrade() -> None:
     op.create_table(
         "used_form_tokens",
-        # Of the session, the token's number and the address of the form.
+        # The hash of the token and the path of the form.
         sa.Column("hash", sa.LargeBinary, primary_key=True),
         sa.Column("used_at", sa.BigInteger, nullable=False),
     )
