@@ -158,7 +158,7 @@ async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(e
         csrf = page.form("/sign-out").value("csrf")
         refused = await member.post(f"{place}{end}", [("csrf", csrf), ("body", "Well done")])
         assert refused.status == 409
-        assert f"only who is there can change it: {THERE}/pulls/1" in refused.text
+        assert f"can only be changed there: {THERE}/pulls/1" in refused.text
     file = await member.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
     assert file.status == 404
     row = await elsewhere.db.fetch_one("SELECT state, draft FROM pulls WHERE number = 1")
