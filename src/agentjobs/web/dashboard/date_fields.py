@@ -1,4 +1,4 @@
-"""Days as a date field sends them, in the viewer's time zone."""
+"""Parses date fields, in the viewer's time zone."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
@@ -13,7 +13,7 @@ def between_days(since: str, until: str, zone: tzinfo) -> tuple[int | None, int 
     first, last = _day(since, "From"), _day(until, "To")
     return (
         None if first is None else _begin_ms(first, zone),
-        # Not a day of 24 hours: clocks are changed on some.
+        # Days with a clock change do not have 24 hours.
         None if last is None else _begin_ms(last + timedelta(days=1), zone),
     )
 
@@ -25,12 +25,12 @@ def _day(text: str, label: str) -> date | None:
         day = date.fromisoformat(text)
     except ValueError:
         raise Problem("bad_request", f"{label}: write a date like 2026-01-31.") from None
-    # So that the day after it and its beginning in any zone exist.
+    # Keeps the next day representable in every time zone.
     return min(max(day, date(1970, 1, 1)), date(9999, 12, 30))
 
 
 def _begin_ms(day: date, zone: tzinfo) -> int:
     begin = datetime(day.year, day.month, day.day, tzinfo=zone)
     at_ms = int((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000
-    # Identifiers know no time before the epoch.
+    # Identifiers cannot hold times before the epoch.
     return max(at_ms, 0)

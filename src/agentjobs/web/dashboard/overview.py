@@ -23,9 +23,9 @@ from agentjobs.web.dashboard.zones import local_time, whole_hours_ahead
 from agentjobs.webhooks.events import activity_topic
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
-# As the delivery log's filter has them.
+# Values of the delivery log's filter.
 _DAYS: dict[Span, str] = {"24h": "1", "7d": "7", "30d": "30"}
-_SHOWN = 8
+_LATEST_JOBS = 8
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ class _Line(msgspec.Struct, frozen=True):
     value: Callable[[Figures], float | None]
 
 
-class _Picture(msgspec.Struct, frozen=True):
-    """A plot of the page: how it is drawn, and what of."""
+class _PlotSpec(msgspec.Struct, frozen=True):
+    """One plot of the page."""
 
     title: str
     draw: Callable[[Plot], Drawing]
@@ -44,16 +44,16 @@ class _Picture(msgspec.Struct, frozen=True):
     unit: Unit = "count"
 
     def series(self, buckets: Sequence[Figures]) -> tuple[PlotSeries, ...]:
-        found = [tuple(line.value(each) for each in buckets) for line in self.lines]
-        # Nothing but zeros is no picture: then the plot says so in words.
+        line_values = [tuple(line.value(each) for each in buckets) for line in self.lines]
+        # A series of zeros is left empty, so that the plot shows its `empty` message.
         return tuple(
             PlotSeries(line.name, line.css_class, values if any(values) else ())
-            for line, values in zip(self.lines, found, strict=True)
+            for line, values in zip(self.lines, line_values, strict=True)
         )
 
 
-_PICTURES = (
-    _Picture(
+_PLOTS = (
+    _PlotSpec(
         "Finished jobs",
         plots.stacked_bars,
         "No job finished in this period.",
@@ -63,7 +63,7 @@ _PICTURES = (
             _Line("cancelled", "s-quiet", lambda each: each.cancelled),
         ),
     ),
-    _Picture(
+    _PlotSpec(
         "Average queue wait and duration",
         plots.lines,
         "No job finished in this period.",
@@ -73,7 +73,7 @@ _PICTURES = (
         ),
         "ms",
     ),
-    _Picture(
+    _PlotSpec(
         "Webhook deliveries",
         plots.stacked_bars,
         "No events were sent in this period.",
@@ -82,7 +82,7 @@ _PICTURES = (
             _Line("failed", "s-bad", lambda each: each.deliveries_failed),
         ),
     ),
-    _Picture(
+    _PlotSpec(
         "Model cost",
         plots.bars,
         "No model cost in this period.",
@@ -96,7 +96,11 @@ async def show(request: PageRequest) -> Response:
     span = _span(request)
     repos = await list_repos(request.db, request.organization_id, limit=1)
     return await request.render(
-        "overview.html", span=span, spans=list(_SPANS), has_repos=bool(repos), **await _now(request)
+        "overview.html",
+        span=span,
+        spans=list(_SPANS),
+        has_repos=bool(repos),
+        **await _current_values(request),
     )
 
 
@@ -104,22 +108,22 @@ async def stream(request: PageRequest) -> Response:
     span = _span(request)
 
     async def parts() -> Parts:
-        facts = await _now(request)
+        values = await _current_values(request)
         return {
-            "tiles": await request.fragment("overview/tiles.html", span=span, **facts),
-            "plots": await request.fragment("overview/plots.html", span=span, **facts),
-            "latest": await request.fragment("overview/latest.html", span=span, **facts),
+            "tiles": await request.fragment("overview/tiles.html", span=span, **values),
+            "plots": await request.fragment("overview/plots.html", span=span, **values),
+            "latest": await request.fragment("overview/latest.html", span=span, **values),
         }
 
     return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
-async def _now(request: PageRequest) -> dict[str, Any]:
+async def _current_values(request: PageRequest) -> dict[str, Any]:
     now, zone = now_ms(), request.zone
     overview = await request.context.statistics.overview(
         request.organization_id, _span(request), now, hours_ahead=whole_hours_ahead(now, zone)
     )
-    latest = await list_lines(request.db, request.organization_id, JobFilter(), limit=_SHOWN)
+    latest = await list_lines(request.db, request.organization_id, JobFilter(), limit=_LATEST_JOBS)
     return {
         "overview": overview,
         "days": _DAYS[overview.span],
@@ -137,14 +141,14 @@ def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
     labels = tuple(_label(bucket, overview.span, zone) for bucket in buckets)
     return [
         each.draw(Plot(each.title, labels, each.series(buckets), each.unit, each.empty))
-        for each in _PICTURES
+        for each in _PLOTS
     ]
 
 
 def _label(bucket: Figures, span: Span, zone: tzinfo) -> str:
     if span == "24h":
         return local_time(bucket.starts_at, zone).strftime("%H:%M")
-    # Its middle: where clocks were changed since, a day begins an hour before or after midnight.
+    # The middle, because after a clock change buckets start an hour off midnight.
     middle = (bucket.starts_at + bucket.ends_at) // 2
     return local_time(middle, zone).strftime("%b %d")
 

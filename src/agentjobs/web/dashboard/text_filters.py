@@ -1,4 +1,4 @@
-"""How numbers, times and names are written on pages. Pure: text in, text out."""
+"""Template filters that format numbers, times and counts. Pure functions."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, tzinfo
@@ -18,7 +18,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def moment(at_ms: int | None, zone: tzinfo = UTC, otherwise: str = "never") -> Markup | str:
-    """A time in the viewer's zone; which one that is, the page says at its end."""
+    """A time in the viewer's time zone, which the footer names."""
     if at_ms is None:
         return otherwise
     iso = iso_utc(at_ms)
@@ -33,7 +33,7 @@ def _moment(context: Context, at_ms: int | None, otherwise: str = "never") -> Ma
 
 
 def elapsed(ms: int) -> Markup:
-    """A duration that goes on: the script counts it up."""
+    """A running duration, which the script keeps counting."""
     return Markup('<span data-elapsed="{}">{}</span>').format(max(ms, 0), duration(ms))
 
 

@@ -70,11 +70,11 @@ async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> N
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"name": ""}, "Give the key a name"),
+        ({"name": ""}, "Enter a name"),
         ({"name": "x" * 201}, "at most 200"),
         ({"scope": "read", "git_write": "yes"}, "cannot push"),
         ({"scope": "root"}, "scope is read or jobs"),
-        ({"expires": "own", "days": ""}, "after how many days"),
+        ({"expires": "own", "days": ""}, "Enter the number of days"),
         ({"expires": "own", "days": "0"}, "1 to 3,650"),
         ({"expires": "own", "days": "soon"}, "whole number"),
         ({"expires": "17"}, "Choose when"),
@@ -99,7 +99,7 @@ async def test_a_revoked_key_opens_nothing_and_is_listed_apart(dashboard: Dashbo
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, f"{created.record.id}/revoke")
     assert page.path == PATH
-    assert "The key laptop is revoked." in page.text
+    assert "The key laptop was revoked." in page.text
     assert "1 revoked or expired key" in page.text
     assert not page.has_form(f"{created.record.id}/revoke")
     bearer = {"Authorization": f"Bearer {created.key}"}
@@ -132,7 +132,7 @@ async def test_keys_of_others_are_neither_shown_nor_revoked(dashboard: Dashboard
     fields = [("csrf", page.form(PATH).value("csrf"))]
     refused = await dashboard.admin.post(f"{PATH}/{theirs.record.id}/revoke", fields)
     assert refused.status == 404
-    assert "has no such key" in refused.text
+    assert "There is no such key" in refused.text
     assert [key.revoked_at for key in await list_keys(dashboard.db, "other")] == [None, None]
 
 

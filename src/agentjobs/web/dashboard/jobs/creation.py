@@ -1,4 +1,4 @@
-"""/jobs/new: a form that knows what can be asked for, and why something cannot."""
+"""/jobs/new: creating jobs; also rerunning a job and starting a follow-up."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
-from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, fault_in, for_people
+from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, field_error, for_page
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -30,8 +30,8 @@ _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
     *("timeout_seconds", "max_cost_usd", "draft", "more"),
 )
-# Those that are folded away while nothing is in them.
-_FOLDED = _FIELDS[_FIELDS.index("title") :]
+# Hidden in a disclosure while empty.
+_ADVANCED = _FIELDS[_FIELDS.index("title") :]
 
 
 async def show(request: PageRequest) -> Response:
@@ -43,7 +43,7 @@ async def create(request: PageRequest) -> Response:
     form = request.form
     typed = {name: form.raw(name) for name in _FIELDS}
     try:
-        body = _request(form)
+        body = _build_request(form)
         faults = request_faults(body, request.context.catalog)
         if faults:
             raise validation_failed(faults)
@@ -51,16 +51,16 @@ async def create(request: PageRequest) -> Response:
             request.context.jobs, request.viewer.caller, create_job_request(body)
         )
     except Problem as problem:
-        return await _page(request, typed, for_people(problem))
+        return await _page(request, typed, for_page(problem))
     return request.redirect(f"/jobs/{created.receipt.job_id}")
 
 
-async def again(request: PageRequest) -> Response:
+async def rerun(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     try:
         created = await run_again(request.context.jobs, request.viewer.caller, job_id)
     except Problem as problem:
-        return await show_job(request, for_people(problem))
+        return await show_job(request, for_page(problem))
     return request.redirect(
         f"/jobs/{created.receipt.job_id}", banner="Started a new job with the same settings."
     )
@@ -80,7 +80,7 @@ async def follow_up(request: PageRequest) -> Response:
             raise validation_failed(faults)
         created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     except Problem as problem:
-        shown = for_people(problem, {**LABELS, "prompt": "What should the agent do next?"})
+        shown = for_page(problem, {**LABELS, "prompt": "What should the agent do next?"})
         return await show_job(request, shown, typed=prompt)
     banner = "Started a follow-up on the same pull request."
     return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
@@ -92,14 +92,14 @@ async def _page(
     repos = await list_repos(request.db, request.organization_id)
     fleet = await request.context.jobs.fleet.state()
     agents = sorted(request.context.catalog.all(), key=lambda agent: agent.id)
-    allowed = [agent.id for agent in agents if _why_not(request, agent) is None]
+    allowed = [agent.id for agent in agents if _unavailable_reason(request, agent) is None]
     runnable = [agent_id for agent_id in allowed if fleet.slots_for(agent_id)]
     return await request.render(
         "jobs/new.html",
         problem=problem,
         typed={**typed, "agent": typed["agent"] or next(iter(runnable or allowed), "")},
         faults=by_field(problem),
-        unfolded=any(typed[name].strip() for name in _FOLDED),
+        unfolded=any(typed[name].strip() for name in _ADVANCED),
         has_repos=bool(repos),
         repo_options=[
             (
@@ -109,23 +109,25 @@ async def _page(
             )
             for repo in repos
         ],
-        agent_options=[(agent.id, _called(agent), _why_not(request, agent)) for agent in agents],
+        agent_options=[
+            (agent.id, _agent_label(agent), _unavailable_reason(request, agent)) for agent in agents
+        ],
         without_worker=[agent.id for agent in agents if not fleet.slots_for(agent.id)],
     )
 
 
-def _called(agent: Agent) -> str:
+def _agent_label(agent: Agent) -> str:
     return agent.id if agent.name.lower() == agent.id else f"{agent.id}: {agent.name}"
 
 
-def _why_not(request: PageRequest, agent: Agent) -> str | None:
+def _unavailable_reason(request: PageRequest, agent: Agent) -> str | None:
     if request.context.plans.allows(request.viewer.plan, agent.plan_required):
         return None
     return f"requires the {agent.plan_required} plan"
 
 
-def _request(form: Form) -> dict[str, Any]:
-    override: dict[str, Any] = _more(form.raw("more"))
+def _build_request(form: Form) -> dict[str, Any]:
+    override: dict[str, Any] = _parse_more(form.raw("more"))
     for name in ("title", "base_branch"):
         if text := form.text(name):
             override[name] = text
@@ -134,9 +136,9 @@ def _request(form: Form) -> dict[str, Any]:
     if reviewers := form.text("reviewers"):
         override["reviewers"] = [each.strip() for each in reviewers.split(",") if each.strip()]
     if seconds := form.text("timeout_seconds"):
-        override["timeout_seconds"] = _whole_number(seconds)
+        override["timeout_seconds"] = _parse_whole_number(seconds)
     if cost := form.text("max_cost_usd"):
-        override["max_cost_usd"] = _amount(cost)
+        override["max_cost_usd"] = _parse_amount(cost)
     if form.flag("draft"):
         override["draft"] = True
     body: dict[str, Any] = {"repo": form.text("repo"), "agent": form.text("agent")}
@@ -145,21 +147,21 @@ def _request(form: Form) -> dict[str, Any]:
     return {**body, "config_override": override} if override else body
 
 
-def _whole_number(text: str) -> int:
+def _parse_whole_number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise fault_in("timeout_seconds", "must be a whole number, like 600")
+        raise field_error("timeout_seconds", "must be a whole number, like 600")
     return int(text)
 
 
-def _amount(text: str) -> float:
+def _parse_amount(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise fault_in("max_cost_usd", "must be an amount, like 2.50") from None
+        raise field_error("max_cost_usd", "must be an amount, like 2.50") from None
 
 
-def _more(text: str) -> dict[str, Any]:
-    """Keys that only the agent knows, as JSON."""
+def _parse_more(text: str) -> dict[str, Any]:
+    """Agent-specific keys, as JSON."""
     if not text.strip():
         return {}
     try:
@@ -167,13 +169,13 @@ def _more(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise fault_in("more", 'must be a JSON object, like {"depth": 2}')
+        raise field_error("more", 'must be a JSON object, like {"depth": 2}')
     return value
 
 
 ROUTES: Routes = [
     PageRoute("GET", "/jobs/new", "member", show),
     PageRoute("POST", "/jobs", "member", create),
-    PageRoute("POST", "/jobs/{job_id}/again", "member", again),
+    PageRoute("POST", "/jobs/{job_id}/again", "member", rerun),
     PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
 ]

@@ -1,4 +1,4 @@
-"""/jobs/{id}: one job, live: what was asked, what happened, what came of it."""
+"""/jobs/{id}: a job with its prompt, events, changes and log, updated live."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
-# Each is a template of its own.
+# Each part has its own template.
 _PARTS = ("head", "facts", "events", "told", "follow_up", "changes")
 _QUEUE_REASONS = {
     "plan_limit": "the plan's concurrent job limit is reached",
@@ -30,15 +30,15 @@ _QUEUE_REASONS = {
 
 
 async def show(request: PageRequest, problem: Problem | None = None, typed: str = "") -> Response:
-    """`problem` and `typed`: of a form on this page that was refused."""
+    """`problem` and `typed` belong to a form with an error."""
     job_id = await require_job_id(request)
-    facts = await _facts(request, job_id)
+    facts = await _load_values(request, job_id)
     return await request.render(
         "jobs/detail.html",
         problem=problem,
         **facts,
         parts=with_digests(await _parts(request, facts, typed)),
-        # What was typed must not be replaced under the hand.
+        # A live update must not replace what the user typed.
         live=problem is None and not _is_settled(facts),
         log=await log_tail(request.db, job_id),
     )
@@ -49,7 +49,7 @@ async def stream(request: PageRequest) -> Response:
     state = {"over": False}
 
     async def parts() -> Parts:
-        facts = await _facts(request, job_id)
+        facts = await _load_values(request, job_id)
         state["over"] = _is_settled(facts)
         return await _parts(request, facts)
 
@@ -75,7 +75,7 @@ async def cancel(request: PageRequest) -> Response:
     return request.redirect(f"/jobs/{job_id}", banner="The job is being cancelled.")
 
 
-async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
+async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     facts = await load_details(request.context.jobs, request.organization_id, job_id)
     override = msgspec.json.encode(facts.config_override)
@@ -85,16 +85,16 @@ async def _facts(request: PageRequest, job_id: str) -> dict[str, Any]:
         "facts": facts,
         "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
-        "why_no_follow_up": await _why_no_follow_up(request, job, facts),
+        "why_no_follow_up": await _no_follow_up_reason(request, job, facts),
         "settings_json": msgspec.json.format(override, indent=2).decode(),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
-        "asked": _asked(job, facts),
+        "asked": _summary(job, facts),
         "has_diff": commit_range_of(facts) is not None,
     }
 
 
-async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobDetails) -> str | None:
-    """None: it can be had. Empty: nobody would ask for one."""
+async def _no_follow_up_reason(request: PageRequest, job: JobView, facts: JobDetails) -> str | None:
+    """None if a follow-up is possible; empty if the form should not be shown at all."""
     if job.status != COMPLETED or job.pr_state is None or facts.current_repo is None:
         return ""
     if job.pr_state != "open":
@@ -104,13 +104,13 @@ async def _why_no_follow_up(request: PageRequest, job: JobView, facts: JobDetail
 
 
 def _is_settled(facts: dict[str, Any]) -> bool:
-    """Nothing on the page will change again: deliveries go on a while after the job's end."""
+    """Whether nothing will change again. Deliveries continue after the job has finished."""
     deliveries = (each for line in facts["events"] for each in line.deliveries)
     return facts["is_final"] and all(each.status != "pending" for each in deliveries)
 
 
-def _asked(job: JobView, facts: JobDetails) -> str:
-    """What this job is about, in one line."""
+def _summary(job: JobView, facts: JobDetails) -> str:
+    """A one-line summary of the job."""
     override = facts.config_override
     text = override.get("title") or override.get("prompt")
     if isinstance(text, str) and text.strip():

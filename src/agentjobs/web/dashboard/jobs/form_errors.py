@@ -1,7 +1,4 @@
-"""Why a job cannot be asked for, in words for people, and by the field of the form it is about.
-
-Knows the API's names of fields and the labels of the form; decides nothing.
-"""
+"""Maps API errors about a new job to the fields and labels of the form."""
 
 from collections.abc import Mapping
 
@@ -22,9 +19,9 @@ LABELS: Mapping[str, str] = {
 }
 
 _OVERRIDE = "config_override"
-_REFUSED = "The job was not created:"
-# What the API says to programs, who have no lists before them.
-_WORDS: Mapping[str, tuple[str, str]] = {
+_NOT_CREATED = "The job was not created:"
+# Messages for errors whose API message addresses programs, with their form field.
+_MESSAGES: Mapping[str, tuple[str, str]] = {
     "repo_not_connected": (
         "repo",
         "This repository is not connected to your organization; choose another one.",
@@ -38,50 +35,52 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 
 
 class LabeledFault(Fault):
-    """`field` is a label of the form, `name` the field that has it."""
+    """`field` is the label shown, `name` the form field."""
 
     name: str
 
 
-def fault_in(field: str, message: str) -> Problem:
-    """Of what was typed into one field; `message` goes on from its label."""
-    return Problem("validation_failed", _REFUSED, details=[{"field": field, "message": message}])
+def field_error(field: str, message: str) -> Problem:
+    """An error in one field; `message` continues its label."""
+    return Problem(
+        "validation_failed", _NOT_CREATED, details=[{"field": field, "message": message}]
+    )
 
 
-def for_people(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
-    """The same refusal, with the labels of `labels` where the API names its fields."""
-    if problem.code in _WORDS:
-        words = _WORDS[problem.code][1]
-        return Problem(problem.code, words, retry_after_seconds=problem.retry_after_seconds)
+def for_page(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
+    """The same error, with labels in place of the API's field names."""
+    if problem.code in _MESSAGES:
+        message = _MESSAGES[problem.code][1]
+        return Problem(problem.code, message, retry_after_seconds=problem.retry_after_seconds)
     if not isinstance(problem.details, list):
         return problem
     details: list[LabeledFault] = [
         {
             "field": _label(each["field"], labels),
             "message": each["message"],
-            "name": _name(each["field"]),
+            "name": _form_field(each["field"]),
         }
         for each in problem.details
     ]
-    return Problem(problem.code, _REFUSED, details=details)
+    return Problem(problem.code, _NOT_CREATED, details=details)
 
 
 def by_field(problem: Problem | None) -> dict[str, str]:
-    """Of what `for_people` gave: what is wrong with each field of the form, empty for nothing."""
+    """The error of each form field; empty if there is none. Takes the result of `for_page`."""
     faults = dict.fromkeys(LABELS, "")
     if problem is None:
         return faults
-    if problem.code in _WORDS:
-        field, words = _WORDS[problem.code]
-        faults[field] = words
+    if problem.code in _MESSAGES:
+        field, message = _MESSAGES[problem.code]
+        faults[field] = message
     elif isinstance(problem.details, list):
         for each in problem.details:
             faults[each["name"]] = f"{each['field']} {each['message']}"
     return faults
 
 
-def _name(field: str) -> str:
-    """The field of the form; those that it has not are written into `more`."""
+def _form_field(field: str) -> str:
+    """The form field; other keys belong to `more`."""
     name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return name if name in LABELS else "more"
 
@@ -94,5 +93,5 @@ def _label(field: str, labels: Mapping[str, str]) -> str:
 
 
 def _without_index(field: str) -> str:
-    """A list is one field of the form."""
+    """A list is a single form field."""
     return field.partition("[")[0]

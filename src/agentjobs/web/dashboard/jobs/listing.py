@@ -1,4 +1,4 @@
-"""/jobs: what was asked for, newest first, found by what one remembers of it."""
+"""/jobs: searching and filtering jobs, newest first."""
 
 import re
 from datetime import tzinfo
@@ -25,18 +25,18 @@ _JOB_ID = re.compile("job_[0-9a-z]{26}")
 
 
 async def show(request: PageRequest) -> Response:
-    kept, problem = _kept(request), None
+    kept, problem = _read_filters(request), None
     try:
         page = await _page(request, _filter(kept, request.zone))
-    except Problem as refused:
-        page, problem = JobPage([], None, None), refused
+    except Problem as error:
+        page, problem = JobPage([], None, None), error
     repos = await list_repos(request.db, request.organization_id)
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "jobs/list.html",
         problem=problem,
         page=page,
-        **_places(request, kept, page, is_live=problem is None),
+        **_links(request, kept, page, is_live=problem is None),
         kept=kept,
         is_filtered=any(kept.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
@@ -47,34 +47,34 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    kept = _kept(request)
-    # Before the stream begins: a browser comes back to one that breaks off, for ever.
-    wanted = _filter(kept, request.zone)
+    kept = _read_filters(request)
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    job_filter = _filter(kept, request.zone)
 
     async def parts() -> Parts:
-        page = await _page(request, wanted)
-        places = _places(request, kept, page)
+        page = await _page(request, job_filter)
+        links = _links(request, kept, page)
         rows = await request.fragment(
-            "jobs/rows.html", page=page, is_filtered=any(kept.values()), **places
+            "jobs/rows.html", page=page, is_filtered=any(kept.values()), **links
         )
         return {"job-rows": rows}
 
     return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
-async def _page(request: PageRequest, wanted: JobFilter) -> JobPage:
+async def _page(request: PageRequest, job_filter: JobFilter) -> JobPage:
     before = request.query_param("before")
     return await list_lines(
         request.db,
         request.organization_id,
-        wanted,
+        job_filter,
         limit=_PER_PAGE,
         before=before if _JOB_ID.fullmatch(before) else None,
     )
 
 
 def _filter(kept: dict[str, str], zone: tzinfo) -> JobFilter:
-    """Raises Problem for what is no day."""
+    """Raises Problem for an invalid date."""
     since, until = between_days(kept["since"], kept["until"], zone)
     return JobFilter(
         status=next((each for each in STATUSES if each == kept["status"]), None),
@@ -87,11 +87,11 @@ def _filter(kept: dict[str, str], zone: tzinfo) -> JobFilter:
     )
 
 
-def _kept(request: PageRequest) -> dict[str, str]:
+def _read_filters(request: PageRequest) -> dict[str, str]:
     return {name: request.query_param(name)[:300] for name in _FIELDS}
 
 
-def _places(
+def _links(
     request: PageRequest, kept: dict[str, str], page: JobPage, *, is_live: bool = True
 ) -> dict[str, Any]:
     here = f"{prefix_of(request.settings)}/jobs"
@@ -100,16 +100,16 @@ def _places(
     return {
         "older": _address(here, {**given, "before": page.next_before or ""}),
         "newest": _address(here, given) if before else "",
-        # Older pages do not change.
+        # Only the first page is live.
         "live": _address(f"{here}/stream", given) if is_live and not before else "",
         "now": now_ms(),
     }
 
 
-def _address(place: str, query: dict[str, str]) -> str:
+def _address(path: str, query: dict[str, str]) -> str:
     if "before" in query and not query["before"]:
         return ""
-    return f"{place}?{urlencode(query)}" if query else place
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 ROUTES: Routes = [

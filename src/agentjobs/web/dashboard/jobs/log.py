@@ -1,4 +1,4 @@
-"""A job's log on its page: the end of it with its colours, live; all of it as a file."""
+"""A job's log: its end on the page, live and coloured, and all of it as a download."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,18 +20,18 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 
 _CHUNKS_AT_ONCE = 16
-# What a page shows, and what the script keeps of a log that goes on.
-_SHOWN_LENGTH = 128 * 1024
-_SHOWN_LINES = 5_000
-# So that a colour or a line that began there goes on here.
+# How much a page shows, and how much the script keeps of a live log.
+_MAX_LENGTH = 128 * 1024
+_MAX_LINES = 5_000
+# Replayed to continue an unfinished style or line.
 _REPLAYED_LENGTH = 16 * 1024
 _HEARTBEAT_SECONDS = 20.0
-_HEARTBEAT = b": still here\n\n"
-_MOST_SEQUENCE_DIGITS = 15
+_HEARTBEAT = b": heartbeat\n\n"
+_MAX_SEQUENCE_DIGITS = 15
 
 
 class LogTail(msgspec.Struct, frozen=True):
-    """`after` is where the live part goes on; `is_whole` unless there is more before."""
+    """The live part continues after chunk `after`. `is_whole` is False if lines are left out."""
 
     html: Markup
     rest: Markup
@@ -40,8 +40,8 @@ class LogTail(msgspec.Struct, frozen=True):
 
 
 async def log_tail(db: Database, job_id: str) -> LogTail:
-    chunks = await read_last_chunks(db, job_id, _SHOWN_LENGTH)
-    # Others should not wait for so many lines.
+    chunks = await read_last_chunks(db, job_id, _MAX_LENGTH)
+    # In a thread, because many lines take long.
     return await asyncio.to_thread(_tail, chunks)
 
 
@@ -54,9 +54,9 @@ def _tail(chunks: Sequence[LogChunk]) -> LogTail:
 
 
 def _newest(text: str) -> tuple[str, bool]:
-    """Its last lines, and whether that is all: nothing but line ends would be a long page."""
-    lines = text.rsplit("\n", _SHOWN_LINES)
-    is_whole = len(lines) <= _SHOWN_LINES
+    """The last lines, and whether they are all. Limits lines as well as length."""
+    lines = text.rsplit("\n", _MAX_LINES)
+    is_whole = len(lines) <= _MAX_LINES
     return (text if is_whole else "\n".join(lines[1:])), is_whole
 
 
@@ -83,54 +83,54 @@ async def _plain_text(db: Database, job_id: str) -> AsyncIterator[bytes]:
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     after = request.query_param("after")
-    is_number = after.isascii() and after.isdecimal() and len(after) <= _MOST_SEQUENCE_DIGITS
+    is_number = after.isascii() and after.isdecimal() and len(after) <= _MAX_SEQUENCE_DIGITS
     follower = _Follower(request, job_id, int(after) if is_number else 0)
     return EventStream(request, follower.follow)
 
 
 class _Follower:
-    """Sends the lines that come after those that a page shows."""
+    """Sends the lines after those already shown."""
 
     def __init__(self, request: PageRequest, job_id: str, after: int) -> None:
-        self._visit = request
+        self._request = request
         self._job_id = job_id
         self._after = after
         self._lines = AnsiLines()
 
-    async def follow(self, say: Emit) -> None:
-        await self._begin()
+    async def follow(self, emit: Emit) -> None:
+        await self._restore_state()
         topics = (f"log:{self._job_id}", f"job:{self._job_id}")
-        with self._visit.db.changes.listen(*topics) as signal:
-            while not await self._send_what_is_there(say):
+        with self._request.db.changes.listen(*topics) as signal:
+            while not await self._send_new_lines(emit):
                 if not await signal.wait(_HEARTBEAT_SECONDS):
-                    await say(_HEARTBEAT)
+                    await emit(_HEARTBEAT)
 
-    async def _begin(self) -> None:
-        """The style, and the line, that what came before may have left unfinished."""
+    async def _restore_state(self) -> None:
+        """Restores the style and line that earlier output left unfinished."""
         if self._after:
             before = await read_last_chunks(
-                self._visit.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
+                self._request.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
             )
             await asyncio.to_thread(self._lines.feed, _newest(_text(before))[0])
 
-    async def _send_what_is_there(self, say: Emit) -> bool:
-        """True when nothing can follow any more."""
-        # The status first: whatever a final job wrote is there once its status can be read.
-        status = await ensure_job(self._visit.db, self._visit.organization_id, self._job_id)
+    async def _send_new_lines(self, emit: Emit) -> bool:
+        """True when the log is complete."""
+        # The status first: the log of a finished job is complete once its status is visible.
+        status = await ensure_job(self._request.db, self._request.organization_id, self._job_id)
         while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
             text, _ = _newest(_text(chunks))
-            # Others should not wait for so many lines.
+            # In a thread, because many lines take long.
             html = await asyncio.to_thread(self._lines.feed, text)
             self._after = chunks[-1].sequence
             sent = {"html": str(html), "rest": str(self._lines.rest()), "after": self._after}
-            await say(event("lines", sent))
+            await emit(event("lines", sent))
         if status in FINAL:
-            await say(event("end", None))
+            await emit(event("end", None))
             return True
         return False
 
     async def _read(self, after: int, limit: int) -> list[LogChunk]:
-        return await read_chunks(self._visit.db, self._job_id, after, limit)
+        return await read_chunks(self._request.db, self._job_id, after, limit)
 
 
 def _text(chunks: Sequence[LogChunk]) -> str:

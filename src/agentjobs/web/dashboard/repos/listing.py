@@ -1,4 +1,4 @@
-"""/repos: what is connected, what is on its way in, and connecting by an https address."""
+"""/repos: connected repositories, imports in progress, and connecting by https URL."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
-HERE = "/repos"
+PATH = "/repos"
 
 _FIELD_OF = {
     "invalid_source": "address",
@@ -34,7 +34,7 @@ async def stream(request: PageRequest) -> Response:
 
 
 async def connect(request: PageRequest) -> Response:
-    """By a tenant: an https address through the guard. Paths are the operator's command line's."""
+    """Tenants can connect https URLs only. Paths require the operator's command line."""
     form = request.form
     typed = {name: form.text(name) for name in ("address", "name", "user")}
     try:
@@ -46,21 +46,21 @@ async def connect(request: PageRequest) -> Response:
             token=form.text("token"),
         )
     except Problem as problem:
-        return await _page(request, _for_people(problem), **typed)
-    # The list says how far it is, and if it failed: a banner would contradict it.
-    return request.redirect(HERE)
+        return await _page(request, _for_page(problem), **typed)
+    # No banner: the list shows progress and errors.
+    return request.redirect(PATH)
 
 
 async def cancel_import(request: PageRequest) -> Response:
     full_name = await request.context.imports.cancel(
         request.organization_id, request.path_param("id")
     )
-    return request.redirect(HERE, banner=f"Cancelled connecting {full_name}.")
+    return request.redirect(PATH, banner=f"Cancelled connecting {full_name}.")
 
 
-async def forget_import(request: PageRequest) -> Response:
+async def dismiss_import(request: PageRequest) -> Response:
     await dismiss(request.db, request.organization_id, request.path_param("id"))
-    return request.redirect(HERE)
+    return request.redirect(PATH)
 
 
 async def _page(request: PageRequest, problem: Problem | None = None, **typed: str) -> Response:
@@ -73,7 +73,7 @@ async def _page(request: PageRequest, problem: Problem | None = None, **typed: s
     )
 
 
-def _for_people(problem: Problem) -> Problem:
+def _for_page(problem: Problem) -> Problem:
     if problem.code != "invalid_name":
         return problem
     message = (
@@ -91,9 +91,9 @@ async def _rows(request: PageRequest) -> dict[str, Any]:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", HERE, "viewer", show),
-    PageRoute("GET", f"{HERE}/stream", "viewer", stream),
-    PageRoute("POST", HERE, "admin", connect),
-    PageRoute("POST", f"{HERE}/imports/{{id}}/cancel", "admin", cancel_import),
-    PageRoute("POST", f"{HERE}/imports/{{id}}/dismiss", "admin", forget_import),
+    PageRoute("GET", PATH, "viewer", show),
+    PageRoute("GET", f"{PATH}/stream", "viewer", stream),
+    PageRoute("POST", PATH, "admin", connect),
+    PageRoute("POST", f"{PATH}/imports/{{id}}/cancel", "admin", cancel_import),
+    PageRoute("POST", f"{PATH}/imports/{{id}}/dismiss", "admin", dismiss_import),
 ]

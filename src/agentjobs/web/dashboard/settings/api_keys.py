@@ -1,4 +1,4 @@
-"""Settings, API keys: made, shown once, listed and revoked. Knows nothing of how keys are kept."""
+"""Settings > API keys: creating, listing and revoking keys. A key is shown once."""
 
 import shlex
 
@@ -13,20 +13,20 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/api-keys"
-_SOON_MS = 7 * DAY_MS
-_OWN = "own"
+_EXPIRES_SOON_MS = 7 * DAY_MS
+_CUSTOM = "own"
 _NEVER = "never"
 _EXPIRIES = (
     ("30", "After 30 days"),
     ("90", "After 90 days"),
     ("365", "After a year"),
-    (_OWN, "After a number of days of your own"),
+    (_CUSTOM, "After a custom number of days"),
     (_NEVER, "Never"),
 )
 
 
 class _Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the form."""
+    """The values of the form."""
 
     name: str = ""
     scope: str = "jobs"
@@ -63,7 +63,7 @@ async def create(request: PageRequest) -> Response:
         )
     except Problem as problem:
         return await _page(request, typed, problem=problem)
-    # Not a redirect: this answer is the only place where the key itself ever stands.
+    # Not a redirect, because only this response shows the key.
     return await _page(request, _Typed(), created=created)
 
 
@@ -75,9 +75,9 @@ async def revoke(request: PageRequest) -> Response:
             raise
         raise Problem(
             "not_found",
-            "Your organization has no such key; Settings, API keys lists those there are.",
+            "There is no such key. See Settings > API keys.",
         ) from None
-    return request.redirect(_PATH, banner=f"The key {revoked.name} is revoked.")
+    return request.redirect(_PATH, banner=f"The key {revoked.name} was revoked.")
 
 
 async def _page(
@@ -114,20 +114,20 @@ def _typed(form: Form) -> _Typed:
 def _name(typed: _Typed) -> str:
     if not typed.name:
         raise Problem(
-            "invalid_name", "Give the key a name that says who or what will use it, such as CI."
+            "invalid_name", "Enter a name that says who or what uses the key, such as CI."
         )
     return typed.name
 
 
 def _days(typed: _Typed, form: Form) -> int | None:
-    """None: it never expires."""
+    """None if the key never expires."""
     if typed.expires == _NEVER:
         return None
     if typed.expires not in dict(_EXPIRIES):
         raise Problem("invalid_expiry", "Choose when the key expires.")
-    days = form.whole_number("days" if typed.expires == _OWN else "expires", "Number of days")
+    days = form.whole_number("days" if typed.expires == _CUSTOM else "expires", "Number of days")
     if days is None:
-        raise Problem("invalid_expiry", "Write after how many days the key expires.")
+        raise Problem("invalid_expiry", "Enter the number of days after which the key expires.")
     return days
 
 
@@ -138,7 +138,7 @@ def _state(key: ApiKey, now: int) -> str:
         return "active"
     if key.expires_at <= now:
         return "expired"
-    return "expires soon" if key.expires_at - now < _SOON_MS else "active"
+    return "expires soon" if key.expires_at - now < _EXPIRES_SOON_MS else "active"
 
 
 def _example(request: PageRequest, key: str) -> str:
