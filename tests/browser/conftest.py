@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.page_checks import COUNT_SHIFTS, Watch
-from tests.browser.sample_data import Things, make_things
-from tests.browser.service import PASSWORD, House, open_house
+from tests.browser.page_checks import COUNT_SHIFTS, PageMonitor
+from tests.browser.sample_data import SampleData, create_samples
+from tests.browser.service import PASSWORD, BrowserTestService, run_browser_service
 from tests.support.receiver import receiver
 
 _ARGUMENTS = [
@@ -43,19 +43,19 @@ async def join(page: Page, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with open_house(tmp_path_factory.mktemp("house")) as opened:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserTestService]:
+    with run_browser_service(tmp_path_factory.mktemp("service")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def things(house: House) -> Iterator[Things]:
+def samples(service: BrowserTestService) -> Iterator[SampleData]:
     """Made once and only looked at; stories change what is theirs."""
     with receiver(lambda one: 500 if one.event == "job.failed" else 204) as receiving:
-        made = make_things(house, receiving)
+        made = create_samples(service, receiving)
         yield made
-        house.api.http.post(f"/jobs/{made.running}/cancel")
-        house.api.wait_status(made.running, "cancelled")
+        service.api.http.post(f"/jobs/{made.running}/cancel")
+        service.api.wait_status(made.running, "cancelled")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -70,20 +70,20 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def admin_state(browser: Browser, house: House) -> Any:
+async def admin_state(browser: Browser, service: BrowserTestService) -> Any:
     """The cookies of Grace, an administrator who took up her invitation."""
     context = await browser.new_context()
     page = await context.new_page()
-    await page.goto(house.invitation)
+    await page.goto(service.invitation)
     await join(page, "Grace")
-    await expect(page).to_have_url(f"{house.url}/")
+    await expect(page).to_have_url(f"{service.url}/")
     state = await context.storage_state()
     await context.close()
     return state
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_window(browser: Browser, house: House) -> AsyncIterator[OpenPage]:
+async def open_page(browser: Browser, service: BrowserTestService) -> AsyncIterator[OpenPage]:
     """A window of somebody who is not signed in, or of whom `storage_state` says. Whatever the
     browser finds wrong in it fails the test, unless it contains one of `excused`."""
     opened = []
@@ -91,22 +91,22 @@ async def open_window(browser: Browser, house: House) -> AsyncIterator[OpenPage]
     async def open_one(
         *, origins: tuple[str, ...] = (), excused: tuple[str, ...] = (), **options: Any
     ) -> Page:
-        context = await browser.new_context(base_url=house.url, **options)
+        context = await browser.new_context(base_url=service.url, **options)
         context.set_default_timeout(_TIMEOUT_MS)
         await context.add_init_script(COUNT_SHIFTS)
-        watch = Watch(frozenset({house.url, *origins}), excused)
-        watch.over(context)
-        opened.append((context, watch))
+        monitor = PageMonitor(frozenset({service.url, *origins}), excused)
+        monitor.attach(context)
+        opened.append((context, monitor))
         return await context.new_page()
 
     yield open_one
-    troubles = []
-    for context, watch in opened:
+    problems = []
+    for context, monitor in opened:
         await context.close()
-        troubles += watch.troubles()
-    assert troubles == [], house.errors()
+        problems += monitor.problems()
+    assert problems == [], service.errors()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def admin(open_window: OpenPage, admin_state: Any) -> Page:
-    return await open_window(storage_state=admin_state)
+async def admin(open_page: OpenPage, admin_state: Any) -> Page:
+    return await open_page(storage_state=admin_state)

@@ -38,46 +38,46 @@ _CUT_TABLES = """() => [...document.querySelectorAll(".table")]
 
 
 @dataclass
-class Watch:
+class PageMonitor:
     """What went wrong in a context, as sentences. `excused` is what a test brings about itself."""
 
     origins: frozenset[str]
     excused: tuple[str, ...] = ()
     seen: list[str] = field(default_factory=list)
 
-    def over(self, context: BrowserContext) -> None:
-        context.on("console", self._said)
+    def attach(self, context: BrowserContext) -> None:
+        context.on("console", self._on_console)
         context.on("weberror", lambda error: self._add(f"error on the page: {error.error}"))
-        context.on("request", self._asked)
-        context.on("requestfailed", self._failed)
-        context.on("response", self._answered)
+        context.on("request", self._on_request)
+        context.on("requestfailed", self._on_request_failed)
+        context.on("response", self._on_response)
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         return [each for each in self.seen if not any(word in each for word in self.excused)]
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self._add(f"console {message.type}: {message.text} at {message.location}")
 
-    def _asked(self, request: Request) -> None:
-        place = urlsplit(request.url)
-        if place.scheme != "data" and f"{place.scheme}://{place.netloc}" not in self.origins:
+    def _on_request(self, request: Request) -> None:
+        route = urlsplit(request.url)
+        if route.scheme != "data" and f"{route.scheme}://{route.netloc}" not in self.origins:
             self._add(f"request to elsewhere: {request.url}")
 
-    def _failed(self, request: Request) -> None:
+    def _on_request_failed(self, request: Request) -> None:
         # Leaving a page ends its streams and whatever it was still loading.
         if request.failure != "net::ERR_ABORTED":
             self._add(f"failed request: {request.url} {request.failure}")
 
-    def _answered(self, response: Response) -> None:
+    def _on_response(self, response: Response) -> None:
         if response.status >= 500:
             self._add(f"answer {response.status}: {response.url}")
 
-    def _add(self, trouble: str) -> None:
-        self.seen.append(trouble)
+    def _add(self, problem: str) -> None:
+        self.seen.append(problem)
 
 
-async def faults_of_accessibility(page: Page) -> list[str]:
+async def accessibility_faults(page: Page) -> list[str]:
     """In both colour schemes. By evaluation: the policy of the pages lets no foreign script in,
     and that is not lifted."""
     await page.evaluate(_axe())
@@ -88,7 +88,7 @@ async def faults_of_accessibility(page: Page) -> list[str]:
     return found + [f"in the dark {fault}" for fault in dark]
 
 
-async def widths_that_overflow(page: Page) -> list[str]:
+async def overflowing_widths(page: Page) -> list[str]:
     """Where one would have to scroll sideways to read the page."""
     size: Any = page.viewport_size
     found = []
@@ -102,7 +102,7 @@ async def widths_that_overflow(page: Page) -> list[str]:
     return found
 
 
-async def shift_of(page: Page) -> float:
+async def layout_shift(page: Page) -> float:
     shifted: float = await page.evaluate("shifted")
     return shifted
 

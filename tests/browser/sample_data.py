@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from tests.browser.platforms import write_platform
-from tests.browser.service import ADVISORY, REPO, House
+from tests.browser.service import ADVISORY, REPO, BrowserTestService
 from tests.support.receiver import Receiver
 from tests.support.service import wait_until
 
@@ -18,7 +18,7 @@ _FINDINGS = 3
 
 
 @dataclass(frozen=True)
-class Things:
+class SampleData:
     """Identifiers of what there is."""
 
     completed: str
@@ -61,8 +61,8 @@ class Things:
         return next((one for begin, one in ids.items() if path.startswith(begin)), "")
 
 
-def make_things(house: House, receiving: Receiver) -> Things:
-    admin, api = house.service.admin, house.api
+def create_samples(service: BrowserTestService, receiving: Receiver) -> SampleData:
+    admin, api = service.service.admin, service.api
     added = msgspec.json.decode(admin("webhooks", "add", receiving.url, "--json"))
     running = api.create(REPO, "talker", config_override={"title": "Talk about the shop"})
     failed = api.create(REPO, "crash", config_override={"title": "Find out why it crashes"})
@@ -73,26 +73,26 @@ def make_things(house: House, receiving: Receiver) -> Things:
     api.wait_status(failed, "failed")
     api.wait_status(running, "running")
     wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
-    wait_until(lambda: house.findings() >= _FINDINGS, "packages that are known to be vulnerable")
-    connection, tracker = write_platform(house.service.data_dir)
-    branches = house.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    wait_until(lambda: service.findings() >= _FINDINGS, "packages that are known to be vulnerable")
+    connection, tracker = write_platform(service.service.data_dir)
+    branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (each for each in branches if "price-fixer" in each)
-    return Things(
+    return SampleData(
         completed=completed,
         failed=failed,
         running=running,
         pull=str(pull["pr_number"]),
         endpoint=added["id"],
-        delivery=wait_until(lambda: _failed_delivery(house, failed), "a delivery that failed"),
-        base=house.git("merge-base", "main", branch),
-        head=house.git("rev-parse", branch),
+        delivery=wait_until(lambda: _failed_delivery(service, failed), "a delivery that failed"),
+        base=service.git("merge-base", "main", branch),
+        head=service.git("rev-parse", branch),
         connection=connection,
         tracker=tracker,
     )
 
 
-def _failed_delivery(house: House, job_id: str) -> str:
-    listed = house.service.admin(
+def _failed_delivery(service: BrowserTestService, job_id: str) -> str:
+    listed = service.service.admin(
         "webhooks", "deliveries", "--job", job_id, "--status", "failed", "--json"
     )
     deliveries = msgspec.json.decode(listed)

@@ -119,7 +119,7 @@ _ADVISORIES = {
 
 
 @dataclass
-class House:
+class BrowserTestService:
     service: Service
     api: Api
     provider: Provider
@@ -131,7 +131,7 @@ class House:
     def url(self) -> str:
         return self.service.root_url
 
-    def release_the_patient_agent(self) -> None:
+    def release_waiting_agent(self) -> None:
         """Its tree is the one thing of it that can be touched from outside."""
         trees = self.service.data_dir / "workspaces" / "sessions"
         found = wait_until(lambda: list(trees.glob("*/*/tree/waiting")), "an agent that waits")
@@ -163,20 +163,20 @@ class House:
         said = self.service.log().splitlines()
         return "\n".join(line for line in said if '"level":"error"' in line)
 
-    def subjects(self) -> str:
+    def commit_subjects(self) -> str:
         """Of the commits of the default branch, the newest first."""
         return self.git("log", "--format=%s", "main")
 
 
 @contextmanager
-def open_house(directory: Path) -> Iterator[House]:
+def run_browser_service(directory: Path) -> Iterator[BrowserTestService]:
     with openid_provider() as provider:
         data_dir = directory / "data"
         data_dir.mkdir()
         (data_dir / "agentjobs.toml").write_text(SETTINGS)
         service = Service(data_dir, {**_openid_settings(provider), **_ADVISORIES}).start()
         try:
-            yield _furnished(service, provider, directory)
+            yield _add_sample_data(service, provider, directory)
         finally:
             assert service.stop() == 0, service.log()
 
@@ -192,7 +192,7 @@ def _openid_settings(provider: Provider) -> Mapping[str, Any]:
     }
 
 
-def _furnished(service: Service, provider: Provider, directory: Path) -> House:
+def _add_sample_data(service: Service, provider: Provider, directory: Path) -> BrowserTestService:
     assert service.process is not None
     assert service.process.stdout is not None
     link = service.process.stdout.readline().strip()
@@ -203,4 +203,4 @@ def _furnished(service: Service, provider: Provider, directory: Path) -> House:
     invitation = service.root_url + invitation[invitation.index("/invitation") :]
     api = service.client(service.key("--name", "CI"))
     api.wait_ready(REPO)
-    return House(service, api, provider, link, invitation)
+    return BrowserTestService(service, api, provider, link, invitation)

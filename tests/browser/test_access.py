@@ -5,14 +5,14 @@ import re
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage, join
-from tests.browser.service import House
+from tests.browser.service import BrowserTestService
 from tests.support.openid_provider import ADA
 
 MEMBER = "linus@example.com"
 
 
 async def test_somebody_invited_loses_what_they_may_at_once(
-    admin: Page, open_window: OpenPage, house: House
+    admin: Page, open_page: OpenPage, service: BrowserTestService
 ) -> None:
     await admin.goto("/settings/members")
     await admin.get_by_label("Email address").fill(MEMBER)
@@ -21,7 +21,7 @@ async def test_somebody_invited_loses_what_they_may_at_once(
     link = await admin.get_by_label("Invitation link").inner_text()
 
     # A stream that is refused is told on the console; that is what this is about.
-    other = await open_window(excused=("EventSource", "/stream", "403", "401"))
+    other = await open_page(excused=("EventSource", "/stream", "403", "401"))
     await other.goto(link)
     await join(other, "Linus")
     await expect(other.get_by_role("navigation", name="Main")).to_contain_text("Settings")
@@ -46,14 +46,14 @@ async def test_somebody_invited_loses_what_they_may_at_once(
 
 
 async def test_the_organizations_provider_lets_somebody_in(
-    open_window: OpenPage, house: House
+    open_page: OpenPage, service: BrowserTestService
 ) -> None:
-    page = await open_window(origins=(house.provider.issuer,), excused=("favicon.ico", "404"))
+    page = await open_page(origins=(service.provider.issuer,), excused=("favicon.ico", "404"))
     await page.goto("/jobs")
     await page.get_by_role("link", name="Continue with Example Id").click()
     await page.get_by_label("E-mail").fill(ADA["email"])
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page).to_have_url(f"{house.url}/jobs")
+    await expect(page).to_have_url(f"{service.url}/jobs")
     await expect(page.locator(".menu .who")).to_have_text("Ada")
     # Who joins this way may look, and is shown nothing else.
     await expect(page.get_by_role("link", name="Settings")).to_have_count(0)

@@ -5,7 +5,7 @@ import re
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.service import REPO, House
+from tests.browser.service import REPO, BrowserTestService
 
 
 async def create_job(page: Page, agent: str, prompt: str) -> None:
@@ -18,11 +18,11 @@ async def create_job(page: Page, agent: str, prompt: str) -> None:
 
 
 async def test_the_printed_link_leads_to_a_merged_pull_request(
-    open_window: OpenPage, house: House
+    open_page: OpenPage, service: BrowserTestService
 ) -> None:
-    page = await open_window()
-    await page.goto(house.sign_in_link)
-    await expect(page).to_have_url(f"{house.url}/")
+    page = await open_page()
+    await page.goto(service.sign_in_link)
+    await expect(page).to_have_url(f"{service.url}/")
     await expect(page.get_by_role("navigation", name="Main")).to_be_visible()
 
     await create_job(page, "patient", "Be patient")
@@ -32,7 +32,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     log = page.get_by_role("log")
     await expect(log.get_by_text("green", exact=True)).to_have_class(re.compile("a-green"))
     await expect(log).not_to_contain_text("red line")
-    house.release_the_patient_agent()
+    service.release_waiting_agent()
     await expect(log.get_by_text("red", exact=True)).to_be_visible()
     await expect(status).to_have_text("completed")
     assert await page.evaluate("performance.timeOrigin") == loaded, "the page was loaded again"
@@ -47,16 +47,16 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     await page.get_by_text("Merge pull request…").click()
     await page.get_by_role("button", name="Merge pull request", exact=True).click()
     await expect(page.locator(".badge").first).to_have_text("merged")
-    assert title in house.subjects()
+    assert title in service.commit_subjects()
 
 
 async def test_all_of_it_works_without_javascript(
-    open_window: OpenPage, house: House, admin_state: object
+    open_page: OpenPage, service: BrowserTestService, admin_state: object
 ) -> None:
-    page = await open_window(storage_state=admin_state, java_script_enabled=False)
+    page = await open_page(storage_state=admin_state, java_script_enabled=False)
     await create_job(page, "note-taker", "Take a note")
     job_id = page.url.rpartition("/")[2]
-    house.api.wait_status(job_id, "completed")
+    service.api.wait_status(job_id, "completed")
     await page.reload()
     await expect(page.get_by_role("log")).to_contain_text("taking a note")
     await expect(page.get_by_label("Follow", exact=True)).to_be_hidden()
@@ -66,4 +66,4 @@ async def test_all_of_it_works_without_javascript(
     await page.get_by_text("Merge pull request…").click()
     await page.get_by_role("button", name="Merge pull request", exact=True).click()
     await expect(page.locator(".badge").first).to_have_text("merged")
-    assert "Take a note" in house.subjects()
+    assert "Take a note" in service.commit_subjects()

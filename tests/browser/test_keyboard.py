@@ -5,7 +5,7 @@ import re
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.service import GRACE, PASSWORD, REPO, House
+from tests.browser.service import GRACE, PASSWORD, REPO, BrowserTestService
 
 # More than any page has; a test that needs as many has lost its way.
 _MOST_STEPS = 60
@@ -36,9 +36,9 @@ async def tab_to(page: Page, wanted: Locator) -> None:
 
 
 async def test_a_job_is_created_with_the_keyboard_alone(
-    open_window: OpenPage, house: House, admin_state: object
+    open_page: OpenPage, service: BrowserTestService, admin_state: object
 ) -> None:
-    page = await open_window()
+    page = await open_page()
     keyboard = page.keyboard
     await page.goto("/")
     await expect(page.get_by_label("Email address")).to_be_focused()
@@ -46,7 +46,7 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     await tab_to(page, page.get_by_label("Password"))
     await keyboard.type(PASSWORD)
     await keyboard.press("Enter")
-    await expect(page).to_have_url(f"{house.url}/")
+    await expect(page).to_have_url(f"{service.url}/")
 
     await tab_to(page, page.get_by_role("link", name="Skip to content"))
     await keyboard.press("Enter")

@@ -9,15 +9,15 @@ from playwright.async_api import Page, expect
 
 from agentjobs_client import verify_webhook
 from tests.browser.conftest import OpenPage
-from tests.browser.service import REPO, House
+from tests.browser.service import REPO, BrowserTestService
 from tests.support.receiver import receiver
 from tests.support.service import wait_until
 
 
 async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
-    open_window: OpenPage, house: House, admin_state: Any
+    open_page: OpenPage, service: BrowserTestService, admin_state: Any
 ) -> None:
-    page = await open_window(
+    page = await open_page(
         storage_state=admin_state, permissions=["clipboard-read", "clipboard-write"]
     )
     await page.goto("/settings/api-keys")
@@ -31,7 +31,7 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
 
     def answer() -> int:
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.get(f"{house.url}/v1/agents", headers=headers).status_code
+        return httpx.get(f"{service.url}/v1/agents", headers=headers).status_code
 
     assert answer() == 200
     await page.goto("/settings/api-keys")
@@ -43,14 +43,16 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     wait_until(lambda: answer() == 401, "the key to be refused", seconds=1)
 
 
-async def test_a_failed_delivery_is_understood_and_sent_again(admin: Page, house: House) -> None:
+async def test_a_failed_delivery_is_understood_and_sent_again(
+    admin: Page, service: BrowserTestService
+) -> None:
     with receiver(lambda _: 500) as receiving:
         await admin.goto("/settings/webhooks")
         await admin.get_by_label("Endpoint URL", exact=True).fill(receiving.url)
         await admin.get_by_role("button", name="Add endpoint").click()
         secret = await admin.get_by_label("Webhook secret").inner_text()
 
-        job = house.api.finish(REPO, "crash")
+        job = service.api.finish(REPO, "crash")
         await admin.goto(f"/settings/webhooks/delivery-log?job={job['job_id']}")
         failed = admin.get_by_role("row").filter(has_text=receiving.url).filter(has_text="failed")
         first = failed.filter(has_text="job.queued")

@@ -5,8 +5,8 @@ from typing import Any
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.sample_data import Things
-from tests.browser.service import REPO, House
+from tests.browser.sample_data import SampleData
+from tests.browser.service import REPO, BrowserTestService
 
 _IS_IN_BAR = """(current) => {
   const bar = current.parentElement.getBoundingClientRect();
@@ -17,9 +17,9 @@ _PHONE: Any = {"width": 360, "height": 740}
 
 
 async def test_a_phone_shows_which_page_is_open_in_both_navigation_bars(
-    open_window: OpenPage, admin_state: Any
+    open_page: OpenPage, admin_state: Any
 ) -> None:
-    page = await open_window(storage_state=admin_state, viewport=_PHONE, has_touch=True)
+    page = await open_page(storage_state=admin_state, viewport=_PHONE, has_touch=True)
     for address in ("/settings/audit-log", "/settings/budgets", "/settings/api-keys"):
         await page.goto(address)
         for bar in (".sections", ".side"):
@@ -27,10 +27,12 @@ async def test_a_phone_shows_which_page_is_open_in_both_navigation_bars(
             assert await current.evaluate(_IS_IN_BAR), f"{address} {bar}"
 
 
-async def test_a_confirmation_in_a_table_is_shown_whole(admin: Page, house: House) -> None:
+async def test_a_confirmation_in_a_table_is_shown_whole(
+    admin: Page, service: BrowserTestService
+) -> None:
     # With something in every column.
     options = ("--name", "to be revoked", "--expires-days", "30", "--git-write")
-    house.service.client(house.service.key(*options)).http.get("/agents")
+    service.service.client(service.service.key(*options)).http.get("/agents")
     # As wide as 1280 px leave beside a scrollbar.
     await admin.set_viewport_size({"width": 1264, "height": 1600})
     await admin.goto("/settings/api-keys")
@@ -52,9 +54,9 @@ async def test_a_confirmation_in_a_table_is_shown_whole(admin: Page, house: Hous
 
 
 async def test_an_opened_confirmation_moves_no_button_beside_it(
-    admin: Page, things: Things
+    admin: Page, samples: SampleData
 ) -> None:
-    await admin.goto(f"/settings/webhooks/{things.endpoint}")
+    await admin.goto(f"/settings/webhooks/{samples.endpoint}")
     ping = admin.get_by_role("button", name="Send ping")
     before = await ping.bounding_box()
     await admin.get_by_text("Rotate secret…").click()
@@ -94,9 +96,9 @@ async def test_a_long_value_does_not_make_the_cards_grow(admin: Page) -> None:
 
 
 async def test_cards_and_sections_of_a_page_keep_a_distance(
-    open_window: OpenPage, admin_state: Any, things: Things
+    open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
-    page = await open_window(
+    page = await open_page(
         storage_state=admin_state,
         viewport={"width": 1264, "height": 800},
         # The platform of the tests answers nobody.
@@ -105,10 +107,10 @@ async def test_cards_and_sections_of_a_page_keep_a_distance(
     found = []
     for address in (
         *("/account", "/repos", f"/repos/{REPO}", "/vulnerabilities", "/settings/api-keys"),
-        *("/settings/webhooks", f"/settings/webhooks/{things.endpoint}", "/settings/members"),
+        *("/settings/webhooks", f"/settings/webhooks/{samples.endpoint}", "/settings/members"),
         *("/settings/webhooks/delivery-log", "/settings/secrets", "/settings/organization"),
-        *("/settings/budgets", "/settings/forges", f"/settings/forges/{things.connection}"),
-        *("/settings/trackers", f"/settings/forges/{things.connection}/repositories"),
+        *("/settings/budgets", "/settings/forges", f"/settings/forges/{samples.connection}"),
+        *("/settings/trackers", f"/settings/forges/{samples.connection}/repositories"),
     ):
         await page.goto(address)
         found += [f"{address}: {pair}" for pair in await page.evaluate(_TOO_CLOSE)]
@@ -136,11 +138,11 @@ _TOO_CLOSE = """() => {
 
 
 async def test_the_time_of_a_running_job_goes_on(
-    open_window: OpenPage, admin_state: Any, things: Things
+    open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
-    page = await open_window(storage_state=admin_state)
+    page = await open_page(storage_state=admin_state)
     await page.clock.install()
-    await page.goto(f"/jobs/{things.running}")
+    await page.goto(f"/jobs/{samples.running}")
     shown = page.locator("#job-facts [data-elapsed]")
     first = await shown.inner_text()
     await page.clock.fast_forward("02:00:00")
@@ -149,11 +151,11 @@ async def test_the_time_of_a_running_job_goes_on(
 
 
 async def test_pages_are_in_the_browsers_time_zone(
-    open_window: OpenPage, admin_state: Any, things: Things
+    open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
-    page = await open_window(storage_state=admin_state, timezone_id="Asia/Tokyo")
+    page = await open_page(storage_state=admin_state, timezone_id="Asia/Tokyo")
     await page.goto("/")
-    await page.goto(f"/jobs/{things.completed}")
+    await page.goto(f"/jobs/{samples.completed}")
     await expect(page.locator("footer")).to_contain_text("Times are in Asia/Tokyo.")
     created = page.locator("#job-facts time").first
     local = await created.evaluate(
@@ -166,8 +168,8 @@ async def test_pages_are_in_the_browsers_time_zone(
 
 
 async def test_without_javascript_pages_are_in_utc(
-    open_window: OpenPage, house: House, things: Things
+    open_page: OpenPage, service: BrowserTestService, samples: SampleData
 ) -> None:
-    page = await open_window(java_script_enabled=False, timezone_id="Asia/Tokyo")
+    page = await open_page(java_script_enabled=False, timezone_id="Asia/Tokyo")
     await page.goto("/sign-in")
     await expect(page.locator("footer")).to_contain_text("Times are in UTC.")

@@ -2,7 +2,7 @@
 
 from playwright.async_api import Page, expect
 
-from tests.browser.service import REPO, House
+from tests.browser.service import REPO, BrowserTestService
 
 _IS_AT_ITS_END = """() => {
   const { scrollTop, clientHeight, scrollHeight } = document.getElementById("log");
@@ -10,8 +10,10 @@ _IS_AT_ITS_END = """() => {
 }"""
 
 
-async def test_a_running_job_is_followed_searched_and_cancelled(admin: Page, house: House) -> None:
-    job_id = house.api.create(REPO, "talker")
+async def test_a_running_job_is_followed_searched_and_cancelled(
+    admin: Page, service: BrowserTestService
+) -> None:
+    job_id = service.api.create(REPO, "talker")
     await admin.goto(f"/jobs/{job_id}")
     log = admin.get_by_role("log")
     await expect(log).to_contain_text("Needle two")

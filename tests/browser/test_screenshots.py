@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.sample_data import Things
+from tests.browser.sample_data import SampleData
 from tests.support.paths import PROJECT
 
 _SIZE = (1280, 800)
@@ -36,16 +36,16 @@ async def picture(page: Page, address: str, name: str, scheme: Any) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_pictures_show_what_is_there(
-    scheme: Any, open_window: OpenPage, admin_state: Any, things: Things
+    scheme: Any, open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
     width, height = _SIZE
-    page = await open_window(
+    page = await open_page(
         storage_state=admin_state,
         viewport={"width": width, "height": height},
         reduced_motion="reduce",
     )
     await picture(page, "/?span=7d", "overview", scheme)
-    await picture(page, f"/jobs/{things.completed}", "job", scheme)
+    await picture(page, f"/jobs/{samples.completed}", "job", scheme)
     await picture(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
-    pull = things.address_of("/{org}/{full_name:repo}/pulls/{number}")
+    pull = samples.address_of("/{org}/{full_name:repo}/pulls/{number}")
     await picture(page, f"{pull}#commits", "pull-request", scheme)

@@ -1,6 +1,6 @@
-"""Every address of the dashboard, made from the list of places itself, and how it is asked.
+"""An address and form fields for every route of the dashboard.
 
-An address with a parameter that is not known here fails, so that a new place is not forgotten.
+Fails for unknown path parameters, so that no new route is forgotten.
 """
 
 import re
@@ -20,12 +20,12 @@ from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.platform_data import ACCEPTED, SEEN
-from tests.unit.web.dashboard.sample_data import DRAFT, OPEN, SECRET, Things
+from tests.unit.web.dashboard.sample_data import DRAFT, OPEN, SECRET, SampleIds
 
-SIGNED_IN = [place for place in ROUTES if isinstance(place, PageRoute)]
-GETS = [place for place in SIGNED_IN if place.method == "GET"]
-POSTS = [place for place in SIGNED_IN if place.method == "POST"]
-PUBLIC_ROUTES = [place for place in ROUTES if isinstance(place, PublicRoute)]
+SIGNED_IN = [route for route in ROUTES if isinstance(route, PageRoute)]
+GETS = [route for route in SIGNED_IN if route.method == "GET"]
+POSTS = [route for route in SIGNED_IN if route.method == "POST"]
+PUBLIC_ROUTES = [route for route in ROUTES if isinstance(route, PublicRoute)]
 
 _PASSWORD = "correct horse battery"
 # By the beginning of the path, the longer before the shorter.
@@ -75,60 +75,60 @@ _FIELDS: Mapping[str, dict[str, str]] = {
 }
 
 
-def named(place: PageRoute | PublicRoute) -> str:
-    return f"{place.method} {place.path}"
+def describe_route(route: PageRoute | PublicRoute) -> str:
+    return f"{route.method} {route.path}"
 
 
-def is_about_somebodys(place: PageRoute | PublicRoute) -> bool:
+def names_resource(route: PageRoute | PublicRoute) -> bool:
     """What an address names is an organization's, or a person's; advisories are everybody's."""
-    return "{" in place.path.replace("{advisory_id}", "")
+    return "{" in route.path.replace("{advisory_id}", "")
 
 
-def address_of(place: PageRoute | PublicRoute, things: Things) -> str:
+def address_of(route: PageRoute | PublicRoute, samples: SampleIds) -> str:
     filled = re.sub(
-        r"{(\w+)(?::\w+)?}", lambda found: _value(place.path, found[1], things), place.path
+        r"{(\w+)(?::\w+)?}", lambda found: _value(route.path, found[1], samples), route.path
     )
-    if place.path.endswith("/file"):
-        filled += f"?path=src/shop.py&base={things.base}&head={things.head}"
-    if place.path.endswith("/graph"):
-        filled += f"?{urlencode({'node': things.module})}"
+    if route.path.endswith("/file"):
+        filled += f"?path=src/shop.py&base={samples.base}&head={samples.head}"
+    if route.path.endswith("/graph"):
+        filled += f"?{urlencode({'node': samples.module})}"
     return filled
 
 
-def fields_of(place: PageRoute | PublicRoute) -> dict[str, str]:
-    return _FIELDS.get(place.path, {})
+def fields_of(route: PageRoute | PublicRoute) -> dict[str, str]:
+    return _FIELDS.get(route.path, {})
 
 
-def ghosts(things: Things) -> Things:
+def unknown_ids(samples: SampleIds) -> SampleIds:
     """Well-formed names of what is nowhere."""
     made_up = {
         name: new_id(value.partition("_")[0])
-        for name, value in vars(things).items()
+        for name, value in vars(samples).items()
         if re.fullmatch("[a-z]+_[0-9a-z]{26}", value)
     }
-    return replace(things, **made_up, organization="ghost", repo="ghost/shop", session="0" * 16)
+    return replace(samples, **made_up, organization="ghost", repo="ghost/shop", session="0" * 16)
 
 
-def with_session_of(things: Things, browser: Browser) -> Things:
+def with_session_of(samples: SampleIds, browser: Browser) -> SampleIds:
     """A session is a person's, not an organization's."""
     token = browser.http.cookies["agentjobs-session-8080"]
-    return replace(things, session=session_id(token_hash(token)))
+    return replace(samples, session=session_id(token_hash(token)))
 
 
 async def ask(
-    house: Dashboard,
+    sample_template: Dashboard,
     browser: Browser,
-    place: PageRoute | PublicRoute,
+    route: PageRoute | PublicRoute,
     address: str,
     csrf: str | None = None,
 ) -> httpx.Response:
     """As the page's own form or link does, without following a redirect."""
-    if place.path.endswith("/stream"):
-        heard = await listen(house.app, browser, address)
+    if route.path.endswith("/stream"):
+        heard = await listen(sample_template.app, browser, address)
         return httpx.Response(heard.status, content=heard.body)
-    if place.method == "GET":
+    if route.method == "GET":
         return await browser.get(address)
-    fields = {**fields_of(place), **({} if csrf is None else {"csrf": csrf})}
+    fields = {**fields_of(route), **({} if csrf is None else {"csrf": csrf})}
     form = {"Origin": ADDRESS, "Content-Type": "application/x-www-form-urlencoded"}
     return await browser.http.post(address, content=str(httpx.QueryParams(fields)), headers=form)
 
@@ -153,18 +153,18 @@ async def stored(db: Database) -> dict[str, list[str]]:
     return found
 
 
-def _value(path: str, name: str, things: Things) -> str:
+def _value(path: str, name: str, samples: SampleIds) -> str:
     known = {
-        "advisory_id": things.advisory,
-        "job_id": things.queued_job if path.endswith("/cancel") else things.finished_job,
-        "org": things.organization,
-        "full_name": things.repo,
+        "advisory_id": samples.advisory,
+        "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
+        "org": samples.organization,
+        "full_name": samples.repo,
         "number": str(DRAFT if path.endswith("/ready") else OPEN),
-        "user_id": things.member,
+        "user_id": samples.member,
     }
     if name == "id":
         begun = next((begin for begin in _IDS if path.startswith(begin)), None)
         assert begun is not None, f"{path}: say in this module whose identifier that is"
-        return str(getattr(things, _IDS[begun]))
+        return str(getattr(samples, _IDS[begun]))
     assert name in known, f"{path}: say in this module what {name} is"
     return known[name]

@@ -45,9 +45,9 @@ def _argument(call: ast.Call) -> ast.expr | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name not in _WRITERS:
         return None
-    named = next((each.value for each in call.keywords if each.arg == "action"), None)
+    describe_route = next((each.value for each in call.keywords if each.arg == "action"), None)
     place = _WRITERS[name]
-    return call.args[place] if len(call.args) > place else named
+    return call.args[place] if len(call.args) > place else describe_route
 
 
 def _texts(action: ast.expr, constants: dict[str, ast.expr]) -> set[str]:

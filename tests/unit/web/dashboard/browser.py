@@ -120,7 +120,7 @@ class Page:
     def has_form(self, action: str) -> bool:
         return any(urlsplit(form.action).path.endswith(action) for form in self.forms)
 
-    def is_harmless(self) -> bool:
+    def is_safe(self) -> bool:
         """Nothing that somebody else wrote became a tag or a handler."""
         scripts = [given for tag, given in self.tags if tag == "script"]
         handlers = [name for _, given in self.tags for name in given if name.startswith("on")]

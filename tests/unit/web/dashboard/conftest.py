@@ -24,10 +24,10 @@ from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from tests.support.jobs import JobHarness, job_harness
 from tests.unit.web.dashboard.browser import Browser
-from tests.unit.web.dashboard.organizations import House, furnish
+from tests.unit.web.dashboard.organizations import SampleOrganizations, create_sample_organizations
 from tests.unit.web.dashboard.platform_data import platforms_of
-from tests.unit.web.dashboard.repository import Say, make_git, plainly
-from tests.unit.web.dashboard.sample_data import Things
+from tests.unit.web.dashboard.repository import TextMaker, create_repository, plain_text
+from tests.unit.web.dashboard.sample_data import SampleIds
 
 PASSWORD = "correct horse battery"
 
@@ -36,8 +36,8 @@ PASSWORD = "correct horse battery"
 class Dashboard:
     """`admin`, `member` and `viewer` are of acme, `outsider` is an admin of the organization other.
 
-    `harness` makes repositories, jobs and runs; `caller` is acme's. `things` are what each of them
-    has, in a house that is furnished.
+    `harness` makes repositories, jobs and runs; `caller` is acme's. `samples` are the identifiers
+    of the sample data of each organization.
     """
 
     harness: JobHarness
@@ -49,14 +49,14 @@ class Dashboard:
     member: Browser
     viewer: Browser
     outsider: Browser
-    nobody: Browser
-    things: dict[str, Things] = field(default_factory=dict)
+    anonymous: Browser
+    samples: dict[str, SampleIds] = field(default_factory=dict)
 
     @property
     def db(self) -> Database:
         return self.harness.db
 
-    async def person(self, email: str, organization_id: str, role: str) -> tuple[User, Browser]:
+    async def add_user(self, email: str, organization_id: str, role: str) -> tuple[User, Browser]:
         user = await create_user(self.db, email, name=email.partition("@")[0].title())
         await add_member(self.db, organization_id, user.id, role)
         origin = Origin("127.0.0.1", "a test")
@@ -77,43 +77,59 @@ async def dashboard(sqlite_url: str, settings: Settings) -> AsyncIterator[Dashbo
     context = WebContext(harness.context, ApiKeyAuthenticator(db))
     context.platforms = platforms_of(harness)
     app = build_application(context)
-    nobody = Browser(app)
-    house = Dashboard(harness, context, app, acme, other, nobody, nobody, nobody, nobody, nobody)
+    anonymous = Browser(app)
+    created = Dashboard(
+        harness, context, app, acme, other, anonymous, anonymous, anonymous, anonymous, anonymous
+    )
     for role in ("admin", "member", "viewer"):
-        _, browser = await house.person(f"{role}@acme.example", acme.organization_id, role)
-        setattr(house, role, browser)
-    _, house.outsider = await house.person("eve@other.example", other.organization_id, "admin")
-    yield house
-    for browser in (house.admin, house.member, house.viewer, house.outsider, nobody):
+        _, browser = await created.add_user(f"{role}@acme.example", acme.organization_id, role)
+        setattr(created, role, browser)
+    _, created.outsider = await created.add_user(
+        "eve@other.example", other.organization_id, "admin"
+    )
+    yield created
+    for browser in (
+        created.admin,
+        created.member,
+        created.viewer,
+        created.outsider,
+        anonymous,
+    ):
         await browser.close()
     await context.close()
     await db.close()
 
 
 @pytest.fixture(scope="session")
-def house(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, House]:
-    """Two organizations with one of everything, and where they are."""
-    return built_house(sqlite_template, tmp_path_factory.mktemp("house"))
+def sample_template(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, SampleOrganizations]:
+    """The data directory and the contents of the sample organizations."""
+    return build_sample_template(sqlite_template, tmp_path_factory.mktemp("samples"))
 
 
 @pytest.fixture
-async def furnished(house: tuple[Path, House], tmp_path: Path) -> AsyncIterator[Dashboard]:
-    """A dashboard of its own for every test, with all that is in the house."""
-    async with opened_house(house, tmp_path) as dashboard:
+async def sample_dashboard(
+    sample_template: tuple[Path, SampleOrganizations], tmp_path: Path
+) -> AsyncIterator[Dashboard]:
+    """A dashboard for each test, on a copy of the sample organizations."""
+    async with open_sample_dashboard(sample_template, tmp_path) as dashboard:
         yield dashboard
 
 
-def built_house(
-    sqlite_template: Path, place: Path, say: Say = plainly, suffix: str = ""
-) -> tuple[Path, House]:
+def build_sample_template(
+    sqlite_template: Path, place: Path, make_text: TextMaker = plain_text, suffix: str = ""
+) -> tuple[Path, SampleOrganizations]:
     data = place / "data"
     data.mkdir()
     copy(sqlite_template, data / "agentjobs.db")
 
-    async def build() -> House:
+    async def build() -> SampleOrganizations:
         db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
         settings = Settings(data_dir=str(data), webhooks_allow=["192.0.2.0/24"])
-        built = await furnish(job_harness(db, settings), make_git(place, say, suffix), say)
+        built = await create_sample_organizations(
+            job_harness(db, settings), create_repository(place, make_text, suffix), make_text
+        )
         await db.close()
         return built
 
@@ -123,10 +139,10 @@ def built_house(
 
 
 @asynccontextmanager
-async def opened_house(
-    house: tuple[Path, House], place: Path, **more: Any
+async def open_sample_dashboard(
+    sample_template: tuple[Path, SampleOrganizations], place: Path, **more: Any
 ) -> AsyncIterator[Dashboard]:
-    template, built = house
+    template, built = sample_template
     data = copytree(template, place / "data")
     db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
     harness = job_harness(db, Settings(data_dir=str(data), **more))
@@ -138,7 +154,7 @@ async def opened_house(
         Browser(app, built.tokens["acme", role], role) for role in ("admin", "member", "viewer")
     ]
     browsers += [Browser(app, built.tokens["other", "admin"], "outsider"), Browser(app)]
-    yield Dashboard(harness, context, app, *callers, *browsers, dict(built.things))
+    yield Dashboard(harness, context, app, *callers, *browsers, dict(built.samples))
     for browser in browsers:
         await browser.close()
     await context.close()

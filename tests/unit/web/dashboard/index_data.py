@@ -1,4 +1,4 @@
-"""What an index and a scan leave behind in the house: packages, a graph, findings, a job for one.
+"""Sample results of an index and a scan: packages, a graph, findings, and a job for one.
 
 Written straight into the store: this is about pages, not about how things are found.
 """
@@ -17,7 +17,7 @@ from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import JobHarness
 from tests.support.users import write
-from tests.unit.web.dashboard.repository import Say
+from tests.unit.web.dashboard.repository import TextMaker
 
 ADVISORY, RELATIVE = "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-7"
 MODULE = "src/shop.py"
@@ -25,22 +25,22 @@ MODULE = "src/shop.py"
 FIRST = 1_000
 
 
-async def put_index(
-    harness: JobHarness, caller: Caller, repo_id: str, fixing_job: str, say: Say
+async def insert_index(
+    harness: JobHarness, caller: Caller, repo_id: str, fixing_job: str, make_text: TextMaker
 ) -> None:
-    await _index(harness, repo_id, say)
-    await _dependencies(harness, repo_id, say)
-    await _findings(harness, caller, repo_id, say)
-    await _job(harness, repo_id, fixing_job, say)
+    await _index(harness, repo_id, make_text)
+    await _dependencies(harness, repo_id, make_text)
+    await _findings(harness, caller, repo_id, make_text)
+    await _job(harness, repo_id, fixing_job, make_text)
 
 
-async def put_advisories(harness: JobHarness, say: Say) -> None:
+async def insert_advisories(harness: JobHarness, make_text: TextMaker) -> None:
     """Everybody's, and how fresh they are."""
     affected = Affected(
         "PyPI",
-        say("requests"),
+        make_text("requests"),
         (AffectedRange("ECOSYSTEM", (Event("introduced", "0"), Event("fixed", "2.31.0"))),),
-        (say("1.0-odd"),),
+        (make_text("1.0-odd"),),
     )
     rated = Rating("CVSS_V3", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H")
     advisories = [
@@ -49,15 +49,15 @@ async def put_advisories(harness: JobHarness, say: Say) -> None:
             modified="2026-01-02T00:00:00Z",
             published="2026-01-01T00:00:00Z",
             affected=(affected,),
-            aliases=(RELATIVE, say("CVE-2026-1")),
-            summary=say("Leaks a header"),
+            aliases=(RELATIVE, make_text("CVE-2026-1")),
+            summary=make_text("Leaks a header"),
             ratings=(rated,),
             url=f"https://osv.dev/vulnerability/{ADVISORY}",
         ),
         Advisory(id=RELATIVE, modified="2026-01-01T00:00:00Z", affected=(affected,)),
     ]
     await harness.db.transact(put, "PyPI", 1_000_001, advisories)
-    for ecosystem, error in (("PyPI", None), (say("npm"), say("the disk is away"))):
+    for ecosystem, error in (("PyPI", None), (make_text("npm"), make_text("the disk is away"))):
         await write(
             harness.db,
             "INSERT INTO advisory_feeds (ecosystem, source, records, synced_at, checked_at, error)"
@@ -68,9 +68,9 @@ async def put_advisories(harness: JobHarness, say: Say) -> None:
         )
 
 
-async def _index(harness: JobHarness, repo_id: str, say: Say) -> None:
-    languages = [LanguageLines(say("Python"), 3, 90), LanguageLines("Markdown", 1, 10)]
-    warnings = [IndexWarning(say("poetry.lock"), say("is no TOML"))]
+async def _index(harness: JobHarness, repo_id: str, make_text: TextMaker) -> None:
+    languages = [LanguageLines(make_text("Python"), 3, 90), LanguageLines("Markdown", 1, 10)]
+    warnings = [IndexWarning(make_text("poetry.lock"), make_text("is no TOML"))]
     await write(
         harness.db,
         "UPDATE repos SET indexed_commit = :commit, languages = :languages,"
@@ -81,9 +81,9 @@ async def _index(harness: JobHarness, repo_id: str, say: Say) -> None:
         warnings=_json(warnings),
     )
     graph = ModuleGraph(
-        files=(say("src/cart.py"), say(MODULE), say("src/tax.py")),
+        files=(make_text("src/cart.py"), make_text(MODULE), make_text("src/tax.py")),
         edges=((0, 1), (1, 2)),
-        externals=(say("requests"),),
+        externals=(make_text("requests"),),
         external_edges=((1, 0),),
     )
     await write(
@@ -95,11 +95,11 @@ async def _index(harness: JobHarness, repo_id: str, say: Say) -> None:
     )
 
 
-async def _dependencies(harness: JobHarness, repo_id: str, say: Say) -> None:
+async def _dependencies(harness: JobHarness, repo_id: str, make_text: TextMaker) -> None:
     rows: Iterable[tuple[str, str | None, bool, list[str]]] = (
-        (say("requests"), say("2.30.0"), True, []),
-        (say("urllib3"), say("1.26.16"), False, [say("requests")]),
-        (say("unpinned"), None, True, []),
+        (make_text("requests"), make_text("2.30.0"), True, []),
+        (make_text("urllib3"), make_text("1.26.16"), False, [make_text("requests")]),
+        (make_text("unpinned"), None, True, []),
     )
     for at, (name, version, direct, parents) in enumerate(rows):
         await write(
@@ -111,20 +111,31 @@ async def _dependencies(harness: JobHarness, repo_id: str, say: Say) -> None:
             position=FIRST + at,
             name=name,
             version=version,
-            requirement=say(">=2") if direct else "",
+            requirement=make_text(">=2") if direct else "",
             direct=direct,
-            manifest=say("requirements.txt"),
+            manifest=make_text("requirements.txt"),
             parents=_json(parents),
             purl=f"pkg:pypi/{at}",
         )
 
 
-async def _findings(harness: JobHarness, caller: Caller, repo_id: str, say: Say) -> None:
-    known = {"aliases": [RELATIVE], "severity": "critical", "score": 9.8, "ranges": say("< 2.31")}
-    known |= {"summary": say("Leaks a header"), "url": "javascript:alert(1)", "fixed": ["2.31.0"]}
+async def _findings(
+    harness: JobHarness, caller: Caller, repo_id: str, make_text: TextMaker
+) -> None:
+    known = {
+        "aliases": [RELATIVE],
+        "severity": "critical",
+        "score": 9.8,
+        "ranges": make_text("< 2.31"),
+    }
+    known |= {
+        "summary": make_text("Leaks a header"),
+        "url": "javascript:alert(1)",
+        "fixed": ["2.31.0"],
+    }
     rows: Iterable[tuple[str, str, str, str, str | None]] = (
-        (ADVISORY, "requests", "2.30.0", "critical", say("2.31.0")),
-        (say("GHSA-odd"), "urllib3", "1.26.16", "unknown", None),
+        (ADVISORY, "requests", "2.30.0", "critical", make_text("2.31.0")),
+        (make_text("GHSA-odd"), "urllib3", "1.26.16", "unknown", None),
     )
     for id_, name, version, severity, fix in rows:
         await write(
@@ -137,31 +148,31 @@ async def _findings(harness: JobHarness, caller: Caller, repo_id: str, say: Say)
             id=new_id("fnd"),
             organization_id=caller.organization_id,
             repo_id=repo_id,
-            manifest=say("requirements.txt"),
-            name=say(name),
-            version=say(version),
+            manifest=make_text("requirements.txt"),
+            name=make_text(name),
+            version=make_text(version),
             advisory_id=id_,
             advisory_ids=_json([{"id": id_, **known}]),
             severity=severity,
             score=9.8 if severity == "critical" else None,
-            source=say("CVSS 3.1"),
-            summary=say("Leaks a header"),
+            source=make_text("CVSS 3.1"),
+            summary=make_text("Leaks a header"),
             fix=fix,
-            reason=say("Nobody fixed it"),
+            reason=make_text("Nobody fixed it"),
             now=now_ms(),
         )
 
 
-async def _job(harness: JobHarness, repo_id: str, job_id: str, say: Say) -> None:
+async def _job(harness: JobHarness, repo_id: str, job_id: str, make_text: TextMaker) -> None:
     cause = {
         "ecosystem": "PyPI",
-        "package": say("requests"),
-        "versions": [say("2.30.0")],
-        "manifest": say("requirements.txt"),
-        "fix_version": say("2.31.0"),
+        "package": make_text("requests"),
+        "versions": [make_text("2.30.0")],
+        "manifest": make_text("requirements.txt"),
+        "fix_version": make_text("2.31.0"),
         "advisories": [
             {"id": ADVISORY, "severity": "critical"},
-            {"id": say("GHSA-odd"), "severity": "low"},
+            {"id": make_text("GHSA-odd"), "severity": "low"},
         ],
     }
     await write(
@@ -172,9 +183,9 @@ async def _job(harness: JobHarness, repo_id: str, job_id: str, say: Say) -> None
         "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
         " created_at) VALUES (:repo_id, :manifest, 'PyPI', :name, :fix, :job_id, :now)",
         repo_id=repo_id,
-        manifest=say("requirements.txt"),
-        name=say("requests"),
-        fix=say("2.31.0"),
+        manifest=make_text("requirements.txt"),
+        name=make_text("requests"),
+        fix=make_text("2.31.0"),
         job_id=job_id,
         now=now_ms(),
     )

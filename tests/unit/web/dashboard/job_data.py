@@ -1,4 +1,4 @@
-"""The jobs of an organization of the house: one that waits, one that runs, two that ended."""
+"""Sample jobs: one queued, one running and two finished."""
 
 import msgspec
 
@@ -6,33 +6,37 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import JobHarness
 from tests.support.users import write
-from tests.unit.web.dashboard.repository import Repository, Say
+from tests.unit.web.dashboard.repository import Repository, TextMaker
 
 PUBLIC_URL = "http://127.0.0.1:8080"
 
 
-async def put_jobs(
-    harness: JobHarness, caller: Caller, repository: Repository, say: Say
+async def insert_jobs(
+    harness: JobHarness, caller: Caller, repository: Repository, make_text: TextMaker
 ) -> dict[str, str]:
-    override = {"title": say("Fix the price"), "prompt": say("Please do"), say("depth"): say("2")}
+    override = {
+        "title": make_text("Fix the price"),
+        "prompt": make_text("Please do"),
+        make_text("depth"): make_text("2"),
+    }
     finished = await harness.job(caller, ticket_id="SHOP-1", config_override={})
     failed = await harness.job(caller)
     running = await harness.job(caller)
     queued = await harness.job(caller)
     now = now_ms()
     check = {
-        "command": say("make check"),
+        "command": make_text("make check"),
         "passed": False,
         "exit_code": 1,
         "duration_ms": 1_500,
-        "output": say("1 failed"),
+        "output": make_text("1 failed"),
     }
     ended = {
         "now": now,
         "override": msgspec.json.encode(override).decode(),
-        "prompt": say("You are an agent."),
+        "prompt": make_text("You are an agent."),
         "verification": msgspec.json.encode(check).decode(),
-        "who": say("Ada"),
+        "who": make_text("Ada"),
     }
     sql = (
         "UPDATE jobs SET status = :status, started_at = :now, completed_at = :now,"
@@ -46,7 +50,7 @@ async def put_jobs(
         id=finished,
         status="completed",
         branch=repository.branches["open"],
-        ticket=say("SHOP-1"),
+        ticket=make_text("SHOP-1"),
         base=repository.commits["first"],
         head=repository.commits["open"],
         url=f"{PUBLIC_URL}/{caller.organization}/{caller.organization}/shop/pulls/1",
@@ -57,9 +61,9 @@ async def put_jobs(
         f"{sql}, error_code = 'agent_failed', error_message = :message WHERE id = :id",
         id=failed,
         status="failed",
-        branch=say("agentjobs/failed"),
-        ticket=say("SHOP-2"),
-        message=say("It gave up."),
+        branch=make_text("agentjobs/failed"),
+        ticket=make_text("SHOP-2"),
+        message=make_text("It gave up."),
         **ended,
     )
     await write(
@@ -77,7 +81,10 @@ async def put_jobs(
             "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 1, :at, :text)",
             id=job,
             at=now,
-            text=f"{say('compiling')}\n\x1b[31m{say('in red')}\x1b[0m\n{say('the end')}",
+            text=(
+                f"{make_text('compiling')}\n\x1b[31m{make_text('in red')}\x1b[0m\n"
+                f"{make_text('the end')}"
+            ),
         )
     return {
         "finished_job": finished,

@@ -10,9 +10,9 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\
 _BAD_TAGS = {"applet", "audio", "b", "base", "embed", "iframe", "math", "object", "video"}
 
 
-def faults_of(page: Page) -> list[str]:
+def safety_faults(page: Page) -> list[str]:
     """Why the page is not harmless; nothing when it is."""
-    found = [] if page.is_harmless() else ["a script, a handler, a style or a foreign picture"]
+    found = [] if page.is_safe() else ["a script, a handler, a style or a foreign picture"]
     found += [f"<{tag}>" for tag, _ in page.tags if tag in _BAD_TAGS or not tag.isalnum()]
     for tag, given in page.tags:
         for name in ("href", "src", "action", "formaction", "data-live", "data-log", "data-lazy"):
@@ -29,6 +29,6 @@ def faults_of(page: Page) -> list[str]:
     return found
 
 
-def squeezed(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """Without spaces: tags may stand between the words, for colours."""
     return "".join(text.split())

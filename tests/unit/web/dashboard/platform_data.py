@@ -1,4 +1,4 @@
-"""Platforms and trackers of the house: a connection, a Jira, and what they are asked, in memory."""
+"""Sample platform connections and trackers, with in-memory doubles."""
 
 from typing import cast
 
@@ -15,7 +15,7 @@ from agentjobs.tickets.trackers import NewTracker, add_tracker
 from tests.support.jobs import JobHarness
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.users import write
-from tests.unit.web.dashboard.repository import Say
+from tests.unit.web.dashboard.repository import TextMaker
 
 ACCEPTED = "good-token"
 SEEN = "acme/app"
@@ -32,8 +32,8 @@ def platforms_of(harness: JobHarness, table: MemoryRepositories | None = None) -
     return (table or table_of()).platforms(harness.db, keys, nothing)
 
 
-async def put_platform(
-    harness: JobHarness, caller: Caller, keys: SealingKeys, say: Say
+async def insert_platform(
+    harness: JobHarness, caller: Caller, keys: SealingKeys, make_text: TextMaker
 ) -> dict[str, str]:
     """Each with what strangers can write into it."""
     name = caller.organization
@@ -43,8 +43,8 @@ async def put_platform(
         harness.db,
         "UPDATE forge_connections SET account = :account, error = :error WHERE id = :id",
         id=connection.id,
-        account=say("agentjobs-bot"),
-        error=say("The token has expired"),
+        account=make_text("agentjobs-bot"),
+        error=make_text("The token has expired"),
     )
     jira = NewTracker(kind="jira", url="https://jira.example.com", token=ACCEPTED)
     tracker = await add_tracker(harness.db, keys, name, jira)
@@ -52,7 +52,7 @@ async def put_platform(
         harness.db,
         "UPDATE trackers SET error = :error WHERE id = :id",
         id=tracker.id,
-        error=say("Jira is closed"),
+        error=make_text("Jira is closed"),
     )
     return {"connection": connection.id, "tracker": tracker.id}
 

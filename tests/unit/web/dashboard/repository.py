@@ -1,6 +1,6 @@
 """A small repository with branches that were proposed, made by a developer's own git.
 
-`say` puts every text that others can write: as it is, or with something hostile in it.
+`make_text` puts every text that others can write: as it is, or with something hostile in it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from tests.support.local_repository import commit_files, git_output
 
-Say = Callable[[str], str]
+TextMaker = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,18 @@ class Repository:
     branches: Mapping[str, str]
 
 
-def plainly(text: str) -> str:
+def plain_text(text: str) -> str:
     return text
 
 
-def make_git(place: Path, say: Say = plainly, suffix: str = "") -> Repository:
+def create_repository(
+    place: Path, make_text: TextMaker = plain_text, suffix: str = ""
+) -> Repository:
     """main with two commits, and three branches from the first: one of them conflicts."""
     tree = place / "tree"
     tree.mkdir(parents=True)
     git_output("init", "--quiet", "--initial-branch=main", cwd=tree)
-    setting = msgspec.json.encode(say("make check")).decode()
+    setting = msgspec.json.encode(make_text("make check")).decode()
     files = {
         "README.md": "# shop\n",
         "src/shop.py": "PRICE = 1\n\nTAX = 2\n",
@@ -40,16 +42,18 @@ def make_git(place: Path, say: Say = plainly, suffix: str = "") -> Repository:
     branches = {name: f"agentjobs/{name}{suffix}" for name in ("open", "draft", "conflicting")}
     changed = {
         "open": {
-            "src/shop.py": f"PRICE = 3  # {say('dear')}\n\nTAX = 2\n",
-            f"{say('notes').strip('/')}.py": f"{say('hello')}\n",
+            "src/shop.py": f"PRICE = 3  # {make_text('dear')}\n\nTAX = 2\n",
+            f"{make_text('notes').strip('/')}.py": f"{make_text('hello')}\n",
         },
         "draft": {"draft.txt": "later\n"},
         "conflicting": {"README.md": "# the shop\n"},
     }
-    author = say("Ada").replace("<", "").replace(">", "").replace("\n", "")
+    author = make_text("Ada").replace("<", "").replace(">", "").replace("\n", "")
     for name, contents in changed.items():
         git_output("checkout", "--quiet", "-b", branches[name], commits["first"], cwd=tree)
-        commit_files(tree, contents, f"{say('Fix the price')}\n\n{say('It was wrong.')}")
+        commit_files(
+            tree, contents, f"{make_text('Fix the price')}\n\n{make_text('It was wrong.')}"
+        )
         git_output(
             *("commit", "--quiet", "--amend", "--no-edit"),
             f"--author={author} <ada@example.com>",

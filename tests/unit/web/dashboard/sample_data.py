@@ -1,4 +1,4 @@
-"""What an organization of the house has: jobs, pull requests, a webhook with its log, and so on."""
+"""Sample data of an organization: jobs, pull requests, a webhook with deliveries, and so on."""
 
 from dataclasses import dataclass
 from shutil import copytree
@@ -21,17 +21,17 @@ from agentjobs.webhooks.registration import add_endpoint
 from tests.support.jobs import JobHarness
 from tests.support.local_repository import CREDENTIAL, holds_credential
 from tests.support.users import write
-from tests.unit.web.dashboard.index_data import ADVISORY, MODULE, put_index
-from tests.unit.web.dashboard.job_data import PUBLIC_URL, put_jobs
-from tests.unit.web.dashboard.platform_data import put_platform
-from tests.unit.web.dashboard.repository import Repository, Say
+from tests.unit.web.dashboard.index_data import ADVISORY, MODULE, insert_index
+from tests.unit.web.dashboard.job_data import PUBLIC_URL, insert_jobs
+from tests.unit.web.dashboard.platform_data import insert_platform
+from tests.unit.web.dashboard.repository import Repository, TextMaker
 
 OPEN, DRAFT, CONFLICTING = 1, 2, 3
 SECRET = "ANTHROPIC_API_KEY"
 
 
 @dataclass(frozen=True)
-class Things:
+class SampleIds:
     """What an organization has, by what addresses call it."""
 
     organization: str
@@ -66,14 +66,14 @@ class Things:
         return sorted(ids, key=len, reverse=True)
 
 
-async def things_of(
+async def create_samples(
     harness: JobHarness,
     caller: Caller,
     repository: Repository,
     keys: SealingKeys,
     member: str,
-    say: Say,
-) -> Things:
+    make_text: TextMaker,
+) -> SampleIds:
     db, settings, name = harness.db, harness.context.settings, caller.organization
     allowed = await load_allow_list(db, settings)
     created = await add_endpoint(
@@ -84,37 +84,39 @@ async def things_of(
         db,
         "UPDATE webhook_endpoints SET description = :text WHERE id = :id",
         id=endpoint,
-        text=say("the build server"),
+        text=make_text("the build server"),
     )
-    repo_id = await _repository(harness, caller, repository, say)
-    jobs = await put_jobs(harness, caller, repository, say)
-    await put_index(harness, caller, repo_id, jobs["failed_job"], say)
-    await _pulls(harness, caller, repo_id, repository, say)
+    repo_id = await _repository(harness, caller, repository, make_text)
+    jobs = await insert_jobs(harness, caller, repository, make_text)
+    await insert_index(harness, caller, repo_id, jobs["failed_job"], make_text)
+    await _pulls(harness, caller, repo_id, repository, make_text)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
     key = (await list_keys(db, name))[0].id
-    await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=say("CI"))
+    await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=make_text("CI"))
     invitation, token = await invite(db, caller.organization_id, f"new@{name}.example", "member")
-    return Things(
+    return SampleIds(
         organization=name,
         organization_id=caller.organization_id,
         repo=f"{name}/shop",
         repo_id=repo_id,
         **jobs,
         endpoint=endpoint,
-        delivery=await _delivery(harness, endpoint, jobs["finished_job"], say),
+        delivery=await _delivery(harness, endpoint, jobs["finished_job"], make_text),
         key=key,
         member=member,
         invitation=invitation.id,
         base=repository.commits["first"],
         head=repository.commits["open"],
         invitation_token=token,
-        module=say(MODULE),
-        failed_import=await _failed_import(harness, caller, say),
-        **await put_platform(harness, caller, keys, say),
+        module=make_text(MODULE),
+        failed_import=await _failed_import(harness, caller, make_text),
+        **await insert_platform(harness, caller, keys, make_text),
     )
 
 
-async def _repository(harness: JobHarness, caller: Caller, repository: Repository, say: Say) -> str:
+async def _repository(
+    harness: JobHarness, caller: Caller, repository: Repository, make_text: TextMaker
+) -> str:
     row = await harness.db.fetch_one(
         "SELECT id FROM repos WHERE full_name = :name", name=f"{caller.organization}/shop"
     )
@@ -126,15 +128,15 @@ async def _repository(harness: JobHarness, caller: Caller, repository: Repositor
         " WHERE id = :id",
         id=row["id"],
         head=repository.commits["main"],
-        error=say("the disk is full"),
-        lifted=msgspec.json.encode([say("CODEOWNERS")]).decode(),
+        error=make_text("the disk is full"),
+        lifted=msgspec.json.encode([make_text("CODEOWNERS")]).decode(),
     )
     repo_id: str = row["id"]
     return repo_id
 
 
 async def _pulls(
-    harness: JobHarness, caller: Caller, repo_id: str, repository: Repository, say: Say
+    harness: JobHarness, caller: Caller, repo_id: str, repository: Repository, make_text: TextMaker
 ) -> None:
     name = caller.organization
     forge = LocalForge(harness.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
@@ -145,15 +147,15 @@ async def _pulls(
             base_branch="main",
             head_commit=repository.commits[branch],
             base_commit=repository.commits["first"],
-            title=say("Fix the price"),
-            body=f"{say('It was wrong.')}\n\n```py\n{say('x = 1')}\n```\n",
+            title=make_text("Fix the price"),
+            body=f"{make_text('It was wrong.')}\n\n```py\n{make_text('x = 1')}\n```\n",
             draft=branch == "draft",
         )
         await forge.open_pull_request(address, CREDENTIAL, request)
-    await add_comment(harness.db, name, f"{name}/shop", OPEN, say("Well done"))
+    await add_comment(harness.db, name, f"{name}/shop", OPEN, make_text("Well done"))
 
 
-async def _delivery(harness: JobHarness, endpoint: str, job: str, say: Say) -> str:
+async def _delivery(harness: JobHarness, endpoint: str, job: str, make_text: TextMaker) -> str:
     row = await harness.db.fetch_one(
         "SELECT id FROM deliveries WHERE endpoint_id = :endpoint AND job_id = :job",
         endpoint=endpoint,
@@ -165,7 +167,7 @@ async def _delivery(harness: JobHarness, endpoint: str, job: str, say: Say) -> s
         "UPDATE deliveries SET status = 'failed', attempts = 1 WHERE id = :id",
         id=row["id"],
     )
-    headers = msgspec.json.encode([(say("Server"), say("nginx"))]).decode()
+    headers = msgspec.json.encode([(make_text("Server"), make_text("nginx"))]).decode()
     await write(
         harness.db,
         "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, status_code,"
@@ -175,22 +177,22 @@ async def _delivery(harness: JobHarness, endpoint: str, job: str, say: Say) -> s
         delivery=row["id"],
         id=new_id("att"),
         at=now_ms(),
-        error=say("answered 500"),
+        error=make_text("answered 500"),
         headers=headers,
-        body=say("no thanks").encode() + b"\xff\x00",
+        body=make_text("no thanks").encode() + b"\xff\x00",
     )
     delivery: str = row["id"]
     return delivery
 
 
-async def _failed_import(harness: JobHarness, caller: Caller, say: Say) -> str:
+async def _failed_import(harness: JobHarness, caller: Caller, make_text: TextMaker) -> str:
     row = {
         "id": new_id("imp"),
         "organization_id": caller.organization_id,
         "full_name": f"{caller.organization}/elsewhere",
-        "source": say("https://git.example/elsewhere"),
-        "message": say("fatal: not found"),
-        "who": say("Ada"),
+        "source": make_text("https://git.example/elsewhere"),
+        "message": make_text("fatal: not found"),
+        "who": make_text("Ada"),
         "now": now_ms(),
     }
     await write(
@@ -204,15 +206,15 @@ async def _failed_import(harness: JobHarness, caller: Caller, say: Say) -> str:
     return import_id
 
 
-async def put_worker(harness: JobHarness, say: Say) -> None:
+async def insert_worker(harness: JobHarness, make_text: TextMaker) -> None:
     await write(
         harness.db,
         "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready)"
         " VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready)",
-        host=say("build-1"),
+        host=make_text("build-1"),
         agents='["fixer"]',
         now=now_ms(),
         # Alive for as long as the tests take.
         later=now_ms() + 3_600_000,
-        unready=msgspec.json.encode({"pro-fixer": say("bwrap is missing")}).decode(),
+        unready=msgspec.json.encode({"pro-fixer": make_text("bwrap is missing")}).decode(),
     )

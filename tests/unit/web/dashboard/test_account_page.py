@@ -56,11 +56,11 @@ async def test_a_new_password_signs_everybody_else_out(dashboard, ada):
     assert "Your password was changed." in page.text
     assert page.path == "/account"
     assert (await elsewhere.open("/account")).path.startswith("/sign-in")
-    door = await dashboard.nobody.open("/sign-in")
+    door = await dashboard.anonymous.open("/sign-in")
     fields = {"email": "ada@acme.example", "password": PASSWORD}
-    assert (await dashboard.nobody.send(door, "/sign-in", **fields)).status == 401
+    assert (await dashboard.anonymous.send(door, "/sign-in", **fields)).status == 401
     fields["password"] = NEW
-    page = await dashboard.nobody.send(door, "/sign-in", next="/account", **fields)
+    page = await dashboard.anonymous.send(door, "/sign-in", next="/account", **fields)
     assert page.path == "/account"
 
 
@@ -179,7 +179,7 @@ async def test_nobody_goes_where_they_are_no_member(ada):
 
 async def test_going_to_another_organization_leads_on_to_where_one_wanted(dashboard):
     ours = dashboard.caller.organization_id
-    user, browser = await dashboard.person("two@acme.example", ours, "viewer")
+    user, browser = await dashboard.add_user("two@acme.example", ours, "viewer")
     await add_member(dashboard.db, dashboard.other.organization_id, user.id, "viewer")
     for wanted, reached in (("/agents", "/agents"), ("//evil.example", "/"), ("", "/")):
         page = await browser.open("/account")

@@ -83,8 +83,8 @@ async def test_filters_narrow_by_actor_and_kind(quiet_dashboard: Dashboard) -> N
     assert secrets.form(PATH).value("action") == "secret"
     anna = await dashboard.admin.send(secrets, PATH, actor="Anna")
     assert ("ONE" in anna.text, "TWO" in anna.text) == (True, False)
-    nobody = await dashboard.admin.send(page, PATH, actor="An")
-    assert "No entries match these filters" in nobody.text
+    anonymous = await dashboard.admin.send(page, PATH, actor="An")
+    assert "No entries match these filters" in anonymous.text
     one_action = await dashboard.admin.open(f"{PATH}?action=secret.removed")
     assert ("ONE" in one_action.text, "TWO" in one_action.text) == (False, True)
     assert one_action.form(PATH).value("action") == "secret.removed"
@@ -92,7 +92,7 @@ async def test_filters_narrow_by_actor_and_kind(quiet_dashboard: Dashboard) -> N
 
 async def test_a_borrowed_name_does_not_hide_who_it_was(quiet_dashboard: Dashboard) -> None:
     dashboard = quiet_dashboard
-    mallory, browser = await dashboard.person(
+    mallory, browser = await dashboard.add_user(
         "mallory@acme.example", dashboard.caller.organization_id, "member"
     )
     page = await browser.send(await browser.open("/account"), "/account/name", name="Admin")
@@ -144,7 +144,7 @@ async def test_a_day_that_is_none_is_refused_and_kept(dashboard: Dashboard, day:
     assert page.status == 400
     assert "write a date like" in page.text
     assert page.form(PATH).value("since") == day
-    assert page.is_harmless()
+    assert page.is_safe()
 
 
 async def test_odd_addresses_do_no_harm(dashboard: Dashboard) -> None:
@@ -223,11 +223,11 @@ async def test_hostile_texts_stay_text(quiet_dashboard: Dashboard) -> None:
     hostile = Actor("user", PAYLOAD, PAYLOAD, PAYLOAD)
     await told(quiet_dashboard, PAYLOAD, PAYLOAD, hostile, **{PAYLOAD: [PAYLOAD, "\u202eback"]})
     page = await quiet_dashboard.admin.open(PATH)
-    assert page.is_harmless()
+    assert page.is_safe()
     assert page.text.count("alert(1)") >= 6
     assert "\u202e" not in page.html
     page = await quiet_dashboard.admin.open(PATH, params={"actor": PAYLOAD})
-    assert page.is_harmless()
+    assert page.is_safe()
     assert page.form(PATH).value("actor") == PAYLOAD
 
 

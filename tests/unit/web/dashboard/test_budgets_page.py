@@ -51,7 +51,7 @@ async def test_a_refused_form_comes_back_as_it_was_typed(dashboard: Dashboard, a
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, PATH, daily="9", job=amount)
     assert page.status == 400
-    assert page.is_harmless()
+    assert page.is_safe()
     assert "Each job:" in page.text
     assert "leave the field empty for no limit" in page.text
     assert (page.form(PATH).value("daily"), page.form(PATH).value("job")) == ("9", amount)
@@ -70,7 +70,7 @@ async def test_what_was_spent_is_told_by_day(dashboard: Dashboard) -> None:
     assert f"{earlier} $2.00" in page.text
     assert too_early not in page.text
     assert any(tag == "svg" for tag, _ in page.tags)
-    assert page.is_harmless()
+    assert page.is_safe()
     [meter] = [given for tag, given in page.tags if tag == "meter"]
     assert meter["value"] == "0.2500"
 

@@ -10,8 +10,8 @@ REPO = "/repos/acme/shop"
 HERE = f"{REPO}/dependencies"
 
 
-async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(furnished):
-    page = await furnished.viewer.open(HERE)
+async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(sample_dashboard):
+    page = await sample_dashboard.viewer.open(HERE)
     for words in (
         "requests PyPI 2.30.0 the project >=2 requirements.txt critical 9.8",
         "urllib3 PyPI 1.26.16 requests → , which requires this package",
@@ -38,8 +38,8 @@ async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(furnis
         ("kind=odd&after=-1&after=x", ["requests", "urllib3", "unpinned"]),
     ],
 )
-async def test_the_list_is_narrowed(furnished, query, expected):
-    page = await furnished.viewer.open(f"{HERE}?{query}")
+async def test_the_list_is_narrowed(sample_dashboard, query, expected):
+    page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     names = ("requests", "urllib3", "unpinned")
     graph = f"{REPO}/graph?ecosystem=PyPI&package="
     assert [name for name in names if f"{graph}{name}" in page.links] == expected
@@ -48,38 +48,38 @@ async def test_the_list_is_narrowed(furnished, query, expected):
         assert HERE in page.links
 
 
-async def test_many_are_shown_page_by_page(furnished):
+async def test_many_are_shown_page_by_page(sample_dashboard):
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 140)"
         " INSERT INTO dependencies SELECT d.repo_id, 2000 + i, d.ecosystem, d.name || i, d.version,"
         " d.requirement, d.direct, d.scope, d.manifest, d.parents, d.purl FROM dependencies d, n"
         " WHERE d.position = :first AND d.repo_id = :repo_id",
         first=FIRST,
-        repo_id=furnished.things["acme"].repo_id,
+        repo_id=sample_dashboard.samples["acme"].repo_id,
     )
-    page, seen = await furnished.viewer.open(f"{HERE}?q=requests"), []
+    page, seen = await sample_dashboard.viewer.open(f"{HERE}?q=requests"), []
     while True:
         seen += [link for link in page.links if "package=" in link]
         (*_, after) = [None, *(link for link in page.links if "after=" in link)]
         if after is None or not after.startswith(HERE):
             break
-        page = await furnished.viewer.open(after)
+        page = await sample_dashboard.viewer.open(after)
     assert len(seen) == len(set(seen)) == 141
     assert f"{HERE}?q=requests" in page.links
 
 
-async def test_before_and_without_an_index_the_page_says_why_it_is_empty(furnished):
-    await write(furnished.db, "DELETE FROM dependencies")
-    assert "No dependencies found" in (await furnished.viewer.open(HERE)).text
-    await write(furnished.db, "UPDATE repos SET index_status = 'indexing'")
-    page = await furnished.viewer.open(HERE)
+async def test_before_and_without_an_index_the_page_says_why_it_is_empty(sample_dashboard):
+    await write(sample_dashboard.db, "DELETE FROM dependencies")
+    assert "No dependencies found" in (await sample_dashboard.viewer.open(HERE)).text
+    await write(sample_dashboard.db, "UPDATE repos SET index_status = 'indexing'")
+    page = await sample_dashboard.viewer.open(HERE)
     assert "The index is not ready yet" in page.text
     assert REPO in page.links
 
 
-async def test_the_repository_tells_languages_warnings_and_counts(furnished):
-    page = await furnished.viewer.open(REPO)
+async def test_the_repository_tells_languages_warnings_and_counts(sample_dashboard):
+    page = await sample_dashboard.viewer.open(REPO)
     for words in (
         *("Python 90 90 %", "1 index warning", "poetry.lock : is no TOML"),
         *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unknown 1"),
@@ -88,39 +88,41 @@ async def test_the_repository_tells_languages_warnings_and_counts(furnished):
         assert words in page.text, words
     assert "/vulnerabilities?repo=acme/shop&severity=critical" in page.links
     assert {HERE, f"{REPO}/graph", "/vulnerabilities?repo=acme/shop"} <= set(page.links)
-    heard = await listen(furnished.app, furnished.viewer, f"{REPO}/stream", events=2)
+    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=2)
     parts = heard.parts()
     assert "90 %" in parts["repo-index"].text
     assert "critical 1" in parts["repo-packages"].text
 
 
-async def test_a_repository_without_findings_says_whether_anybody_looks(furnished):
-    await write(furnished.db, "DELETE FROM findings")
-    assert "Vulnerabilities none known" in (await furnished.viewer.open(REPO)).text
-    await write(furnished.db, "UPDATE repos SET indexed_commit = NULL")
-    page = await furnished.viewer.open(REPO)
+async def test_a_repository_without_findings_says_whether_anybody_looks(sample_dashboard):
+    await write(sample_dashboard.db, "DELETE FROM findings")
+    assert "Vulnerabilities none known" in (await sample_dashboard.viewer.open(REPO)).text
+    await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = NULL")
+    page = await sample_dashboard.viewer.open(REPO)
     assert "Vulnerabilities available when the index is ready" in page.text
-    await write(furnished.db, "DELETE FROM advisory_feeds")
-    page = await furnished.viewer.open(REPO)
+    await write(sample_dashboard.db, "DELETE FROM advisory_feeds")
+    page = await sample_dashboard.viewer.open(REPO)
     assert "not scanned: no advisory source is configured" in page.text
-    page = await furnished.viewer.open(HERE)
+    page = await sample_dashboard.viewer.open(HERE)
     assert "Dependencies are not scanned for vulnerabilities" in page.text
     assert "none known" not in page.text
 
 
-async def test_members_are_led_to_a_job_that_fixes_what_is_known(furnished):
+async def test_members_are_led_to_a_job_that_fixes_what_is_known(sample_dashboard):
     fix = "/jobs/new?repo=acme/shop&agent=cve-fixer"
-    assert fix in (await furnished.member.open(REPO)).links
-    assert fix not in (await furnished.viewer.open(REPO)).links
+    assert fix in (await sample_dashboard.member.open(REPO)).links
+    assert fix not in (await sample_dashboard.viewer.open(REPO)).links
     # Then they start by themselves.
-    await write(furnished.db, "UPDATE repos SET auto_trigger = 'high'")
-    assert fix not in (await furnished.member.open(REPO)).links
+    await write(sample_dashboard.db, "UPDATE repos SET auto_trigger = 'high'")
+    assert fix not in (await sample_dashboard.member.open(REPO)).links
 
 
-async def test_lines_of_no_language_and_small_shares_are_told(furnished):
+async def test_lines_of_no_language_and_small_shares_are_told(sample_dashboard):
     languages = '[["Go",1,3],["C",1,997]]'
-    await write(furnished.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages)
-    page = await furnished.viewer.open(REPO)
+    await write(
+        sample_dashboard.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages
+    )
+    page = await sample_dashboard.viewer.open(REPO)
     assert "Lines 5,000 1,000 in these languages" in page.text
     assert "Go 3 < 1 %" in page.text
 
@@ -142,22 +144,22 @@ async def test_lines_of_no_language_and_small_shares_are_told(furnished):
     ],
 )
 async def test_the_threshold_is_told_with_who_said_so(
-    furnished, organization, repository, file, words
+    sample_dashboard, organization, repository, file, words
 ):
-    await write(furnished.db, "UPDATE organizations SET auto_trigger = :v", v=organization)
+    await write(sample_dashboard.db, "UPDATE organizations SET auto_trigger = :v", v=organization)
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "UPDATE repos SET auto_trigger = :v, configured_trigger = :file",
         v=repository,
         file=file,
     )
-    page = await furnished.member.open(REPO)
+    page = await sample_dashboard.member.open(REPO)
     assert words in " ".join(page.text.replace(" .", ".").split())
     assert not page.has_form("/auto-trigger")
 
 
-async def test_an_administrator_sets_the_threshold_and_takes_it_back(furnished):
-    admin = furnished.admin
+async def test_an_administrator_sets_the_threshold_and_takes_it_back(sample_dashboard):
+    admin = sample_dashboard.admin
     page = await admin.send(await admin.open(REPO), f"{REPO}/auto-trigger", level="high")
     assert "Saved." in page.text
     assert page.form(f"{REPO}/auto-trigger").value("level") == "high"

@@ -16,7 +16,7 @@ from agentjobs.web.dashboard.settings import platform_access
 from tests.support.memory_platform import MemoryPlatform
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
-from tests.unit.web.dashboard.page_safety import faults_of
+from tests.unit.web.dashboard.page_safety import safety_faults
 from tests.unit.web.dashboard.platform_data import ACCEPTED, platforms_of, table_of
 
 HERE = "/settings/forges"
@@ -79,7 +79,7 @@ async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, t
     page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
     assert "This may be a personal account" in page.text
     assert f"write:issue{PAYLOAD}" in page.text
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ async def test_a_check_writes_down_what_the_platform_says(dashboard, table, conn
     assert page.status == 422
     for shown in (page, await admin.open(place), await admin.open(HERE)):
         assert f"Bad credentials{PAYLOAD}" in shown.text
-        assert faults_of(shown) == []
+        assert safety_faults(shown) == []
     table.fault = None
     page = await admin.send(page, "/check")
     assert "as agentjobs-bot" in page.text
@@ -197,7 +197,7 @@ async def test_one_in_use_is_not_removed_and_one_that_is_not_is(dashboard, table
     assert "disconnect them first." in page.text
     assert f"It is gone{PAYLOAD}" in page.text
     assert "/repos/acme/app" in page.links
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
     shown = await admin.open("/repos/acme/app")
     await admin.send(shown, "/disconnect")
     page = await admin.send(page, "/remove")
@@ -229,7 +229,7 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
     platforms = dashboard.context.platforms
     await connect_repositories(dashboard.db, platforms, "acme", connection.id, ["acme/app"])
     page = await dashboard.admin.open(place)
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
     (form,) = [form for form in page.forms if "repo" in form.choices]
     assert form.choices["repo"] == ["group/sub/project"]
     for words in ("connected", "It is archived", "It is empty", f"acme/{PAYLOAD}"):
@@ -241,7 +241,7 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
     assert "acme/app" not in found.text
     none = await dashboard.admin.open(f"{place}?q={PAYLOAD}nowhere")
     assert "No repositories match" in none.text
-    assert faults_of(none) == []
+    assert safety_faults(none) == []
 
 
 async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
@@ -260,7 +260,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     assert "acme/old : It is archived" in page.text
     assert "acme/ghost : There is no repository acme/ghost." in page.text
     assert "is not a valid repository name" in page.text
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
     repos = await list_repos(dashboard.db, dashboard.caller.organization_id)
     names = [repo.full_name for repo in repos]
     assert "group/sub/project" in names

@@ -47,27 +47,29 @@ async def test_a_form_that_was_refused_can_be_sent_again(dashboard):
         ("/jobs/{job}", "/again", {}),
     ],
 )
-async def test_other_forms_that_create_something_are_accepted_once(furnished, page, action, values):
-    things, admin = furnished.things["acme"], furnished.admin
-    address = page.format(endpoint=things.endpoint, job=things.finished_job)
+async def test_other_forms_that_create_something_are_accepted_once(
+    sample_dashboard, page, action, values
+):
+    samples, admin = sample_dashboard.samples["acme"], sample_dashboard.admin
+    address = page.format(endpoint=samples.endpoint, job=samples.finished_job)
     opened = await admin.open(address)
     fields = fields_of(opened, action, **values)
     target = opened.form(action).action
     first = await admin.post(target, fields)
     assert first.status == 200, first.text
-    counted = await counts(furnished.db)
+    counted = await counts(sample_dashboard.db)
     repeated = await admin.post(target, fields)
     assert AGAIN in repeated.text
-    assert await counts(furnished.db) == counted
+    assert await counts(sample_dashboard.db) == counted
 
 
-async def test_forms_of_one_page_do_not_use_up_each_others_token(furnished):
-    admin, endpoint = furnished.admin, furnished.things["acme"].endpoint
+async def test_forms_of_one_page_do_not_use_up_each_others_token(sample_dashboard):
+    admin, endpoint = sample_dashboard.admin, sample_dashboard.samples["acme"].endpoint
     page = await admin.open(f"/settings/webhooks/{endpoint}")
     for action in ("/disable", "/remove"):
         form = page.form(action)
         assert AGAIN not in (await admin.post(form.action, form.fields)).text
-    assert endpoint not in [each.id for each in await list_endpoints(furnished.db, "acme")]
+    assert endpoint not in [each.id for each in await list_endpoints(sample_dashboard.db, "acme")]
 
 
 async def test_a_token_of_another_session_is_refused(dashboard):

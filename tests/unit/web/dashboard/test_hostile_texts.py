@@ -18,13 +18,13 @@ from tests.unit.web.dashboard.addresses import (
     PUBLIC_ROUTES,
     address_of,
     csrf_of,
+    describe_route,
     fields_of,
-    named,
 )
 from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
-from tests.unit.web.dashboard.conftest import built_house, opened_house
+from tests.unit.web.dashboard.conftest import build_sample_template, open_sample_dashboard
 from tests.unit.web.dashboard.event_streams import listen
-from tests.unit.web.dashboard.page_safety import faults_of, squeezed
+from tests.unit.web.dashboard.page_safety import collapse_whitespace, safety_faults
 from tests.unit.web.dashboard.platform_data import answer_as_jira
 
 DECEIVING = "\u202e\u2066\u200b"
@@ -90,29 +90,31 @@ SHOWN = {
 }
 
 
-def say(text: str) -> str:
+def make_text(text: str) -> str:
     return text + SOUP
 
 
 @pytest.fixture(scope="module")
-def hostile_house(sqlite_template, tmp_path_factory):
-    return built_house(sqlite_template, tmp_path_factory.mktemp("hostile"), say, BRANCH)
+def hostile_template(sqlite_template, tmp_path_factory):
+    return build_sample_template(
+        sqlite_template, tmp_path_factory.mktemp("hostile"), make_text, BRANCH
+    )
 
 
 @pytest.fixture
-async def hostile(hostile_house, tmp_path, monkeypatch):
+async def hostile(hostile_template, tmp_path, monkeypatch):
     make_passwords_cheap(monkeypatch)
     answer_as_jira(monkeypatch)
-    async with opened_house(hostile_house, tmp_path) as dashboard:
+    async with open_sample_dashboard(hostile_template, tmp_path) as dashboard:
         await _spoil(dashboard)
         yield dashboard
 
 
 async def _spoil(dashboard):
     """What operations would refuse: a store may hold it all the same, from elsewhere or before."""
-    things, db = dashboard.things["acme"], dashboard.db
+    samples, db = dashboard.samples["acme"], dashboard.db
     email = f"{PAYLOAD}@acme.example"
-    await write(db, "UPDATE users SET email = :e WHERE id = :id", e=email, id=things.member)
+    await write(db, "UPDATE users SET email = :e WHERE id = :id", e=email, id=samples.member)
     await write(db, "UPDATE invitations SET email = :e, id = id", e=email)
     await write(
         db,
@@ -120,37 +122,40 @@ async def _spoil(dashboard):
         url=f"https://192.0.2.10/{SOUP}",
     )
     await write(db, "UPDATE secrets SET name = :name", name=SOUP)
-    actor = Actor("user", say("Ada"), "usr_ada", say("192.0.2.1"))
-    details = {say("a detail"): say("a value"), "deeper": {say("b"): [say("c")]}}
-    for action in ("api_key.created", say("custom.thing")):
-        entry = Entry(actor, action, say("a target"), details)
-        await db.transact(write_entry, things.organization_id, entry)
+    actor = Actor("user", make_text("Ada"), "usr_ada", make_text("192.0.2.1"))
+    details = {
+        make_text("a detail"): make_text("a value"),
+        "deeper": {make_text("b"): [make_text("c")]},
+    }
+    for action in ("api_key.created", make_text("custom.thing")):
+        entry = Entry(actor, action, make_text("a target"), details)
+        await db.transact(write_entry, samples.organization_id, entry)
 
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_every_page_is_harmless(hostile, role):
-    browser, things = getattr(hostile, role), hostile.things["acme"]
+    browser, samples = getattr(hostile, role), hostile.samples["acme"]
     seen = 0
     for place in GETS:
         if not allows(role, place.role) or place.path.endswith(("/stream", "/log")):
             continue
-        page = await browser.open(address_of(place, things))
-        assert page.status == 200, named(place)
-        assert faults_of(page) == [], named(place)
+        page = await browser.open(address_of(place, samples))
+        assert page.status == 200, describe_route(place)
+        assert safety_faults(page) == [], describe_route(place)
         seen += PAYLOAD in page.html.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")
     assert seen > 8
 
 
 async def test_each_text_is_shown_as_the_text_it_is(hostile):
-    things = vars(hostile.things["acme"])
+    samples = vars(hostile.samples["acme"])
     for path, words in SHOWN.items():
-        page = await hostile.admin.open(path.format(**things))
+        page = await hostile.admin.open(path.format(**samples))
         assert page.status == 200
-        text = squeezed(page.text)
+        text = collapse_whitespace(page.text)
         for word in words:
-            assert squeezed(word + PAYLOAD) in text, f"{path}: {word}"
+            assert collapse_whitespace(word + PAYLOAD) in text, f"{path}: {word}"
         assert "{{7*7}}" in text
-        assert faults_of(page) == [], path
+        assert safety_faults(page) == [], path
 
 
 async def test_what_is_invisible_is_named_where_text_is_not_a_terminals(hostile):
@@ -161,13 +166,13 @@ async def test_what_is_invisible_is_named_where_text_is_not_a_terminals(hostile)
 
 async def test_names_of_branches_and_files_are_shown_and_lead_where_they_say(hostile):
     page = await hostile.member.open("/acme/acme/shop/pulls/1")
-    assert squeezed("agentjobs/open" + visible(BRANCH)) in squeezed(page.text)
+    assert collapse_whitespace("agentjobs/open" + visible(BRANCH)) in collapse_whitespace(page.text)
     assert "Image: " not in page.text
     alone = [link for link in page.links if "/file?" in link]
     for link in alone:
         shown = await hostile.member.open(link)
         assert shown.status == 200
-        assert faults_of(shown) == []
+        assert safety_faults(shown) == []
 
 
 async def test_every_place_in_a_graph_is_shown_and_leads_where_it_says(hostile):
@@ -177,7 +182,7 @@ async def test_every_place_in_a_graph_is_shown_and_leads_where_it_says(hostile):
         place = waiting.pop()
         page = await hostile.viewer.open(place)
         assert page.status == 200, place
-        assert faults_of(page) == [], place
+        assert safety_faults(page) == [], place
         seen.add(place)
         linked = {link for link in page.links if "/graph?" in link or "/dependencies?" in link}
         waiting += linked - seen - set(waiting)
@@ -186,23 +191,23 @@ async def test_every_place_in_a_graph_is_shown_and_leads_where_it_says(hostile):
 
 
 async def test_a_default_branch_with_any_name_is_shown(hostile):
-    await write(hostile.db, "UPDATE repos SET default_branch = :name", name=say("main"))
+    await write(hostile.db, "UPDATE repos SET default_branch = :name", name=make_text("main"))
     for place in ("/repos", "/repos/acme/shop"):
         page = await hostile.viewer.open(place)
         assert page.status == 200
-        assert faults_of(page) == []
-        assert squeezed("main" + PAYLOAD) in squeezed(page.text)
+        assert safety_faults(page) == []
+        assert collapse_whitespace("main" + PAYLOAD) in collapse_whitespace(page.text)
 
 
 async def test_parts_of_live_pages_are_harmless(hostile):
-    things = hostile.things["acme"]
+    samples = hostile.samples["acme"]
     places = {
         "/stream": 3,
         "/jobs/stream": 1,
-        f"/jobs/{things.failed_job}/stream": 6,
-        f"/jobs/{things.running_job}/stream": 6,
+        f"/jobs/{samples.failed_job}/stream": 6,
+        f"/jobs/{samples.running_job}/stream": 6,
         "/repos/stream": 1,
-        f"/repos/{things.repo}/stream": 2,
+        f"/repos/{samples.repo}/stream": 2,
     }
     for place, events in places.items():
         heard = await listen(hostile.app, hostile.admin, place, events=events)
@@ -210,14 +215,14 @@ async def test_parts_of_live_pages_are_harmless(hostile):
         assert len(parts) == events, place
         assert any(PAYLOAD in part.text for part in parts.values()), place
         for name, part in parts.items():
-            assert faults_of(part) == [], f"{place}: {name}"
+            assert safety_faults(part) == [], f"{place}: {name}"
 
 
 async def test_lines_of_a_log_are_harmless_page_by_page_and_live(hostile):
-    job = hostile.things["acme"].running_job
+    job = hostile.samples["acme"].running_job
     heard = await listen(hostile.app, hostile.viewer, f"/jobs/{job}/log/stream")
     lines = heard.lines()
-    assert faults_of(lines) == []
+    assert safety_faults(lines) == []
     for word in ("compiling", "in red", "the end"):
         assert f"{word}{PAYLOAD}" in lines.text
     whole = await hostile.viewer.get(f"/jobs/{job}/log")
@@ -226,12 +231,12 @@ async def test_lines_of_a_log_are_harmless_page_by_page_and_live(hostile):
 
 
 async def test_a_word_without_an_end_breaks_no_page(hostile):
-    things, db = hostile.things["acme"], hostile.db
+    samples, db = hostile.samples["acme"], hostile.db
     await write(
         db,
         "UPDATE jobs SET prompt = :text, error_message = :text, config_override = :asked"
         " WHERE id = :id",
-        id=things.failed_job,
+        id=samples.failed_job,
         text=LONG,
         asked=f'{{"prompt": "{LONG}", "{LONG}": "x"}}',
     )
@@ -240,9 +245,9 @@ async def test_a_word_without_an_end_breaks_no_page(hostile):
     await write(db, "UPDATE delivery_attempts SET response_body = :body", body=LONG.encode())
     await write(db, "UPDATE workers SET hostname = :text", text=LONG)
     for path in SHOWN:
-        page = await hostile.admin.open(path.format(**vars(things)))
+        page = await hostile.admin.open(path.format(**vars(samples)))
         assert page.status == 200
-        assert faults_of(page) == []
+        assert safety_faults(page) == []
 
 
 async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
@@ -255,10 +260,10 @@ async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
     query = urlencode(dict.fromkeys(names, SOUP))
     for place in (*GETS, *PUBLIC_ROUTES):
         if place.method == "GET" and not place.path.endswith(("/stream", "/log")):
-            address = address_of(place, hostile.things["acme"]).partition("?")[0]
+            address = address_of(place, hostile.samples["acme"]).partition("?")[0]
             page = await hostile.admin.open(f"{address}?{query}")
-            assert page.status < 500, named(place)
-            assert [fault for fault in faults_of(page) if "in the text" not in fault] == []
+            assert page.status < 500, describe_route(place)
+            assert [fault for fault in safety_faults(page) if "in the text" not in fault] == []
 
 
 async def test_a_form_with_anything_in_it_is_answered_harmlessly(hostile):
@@ -270,15 +275,15 @@ async def test_a_form_with_anything_in_it_is_answered_harmlessly(hostile):
             continue
         names = {*fields_of(place), "name", "email", "title", "more", "base_branch", "user", "job"}
         fields = {**dict.fromkeys(names, SOUP), "csrf": csrf}
-        address = address_of(place, hostile.things["acme"])
+        address = address_of(place, hostile.samples["acme"])
         answer = await hostile.admin.http.post(address, data=fields, headers={"Origin": ADDRESS})
         page = Page(answer)
-        assert page.status < 500, named(place)
-        assert [fault for fault in faults_of(page) if "in the text" not in fault] == []
+        assert page.status < 500, describe_route(place)
+        assert [fault for fault in safety_faults(page) if "in the text" not in fault] == []
 
 
 @pytest.mark.parametrize("path", [f"/{PAYLOAD}", f"/jobs/{PAYLOAD}", f"/repos/{PAYLOAD}/{SOUP}"])
 async def test_a_page_that_is_not_there_repeats_nothing_that_runs(hostile, path):
     page = await hostile.admin.open(quote(path))
     assert page.status == 404
-    assert faults_of(page) == []
+    assert safety_faults(page) == []

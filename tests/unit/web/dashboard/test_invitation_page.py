@@ -45,14 +45,14 @@ async def has_account(dashboard, organization=None):
 
 
 async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
-    page = await dashboard.nobody.open(link)
+    page = await dashboard.anonymous.open(link)
     assert "Join acme" in page.text
     assert f"invited {EMAIL} to join acme as a member" in page.text
-    await dashboard.nobody.send(
+    await dashboard.anonymous.send(
         page, "/invitation", name="Grace", password=PASSWORD, again=PASSWORD
     )
     assert (await members(dashboard))[EMAIL] == "member"
-    page = await dashboard.nobody.open("/account")
+    page = await dashboard.anonymous.open("/account")
     assert "Grace" in page.text
     assert "member of acme" in page.text
 
@@ -62,8 +62,8 @@ async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
     [(PASSWORD, PASSWORD + "x", "passwords do not match"), ("short", "short", "10")],
 )
 async def test_a_refused_password_keeps_the_name_alone(dashboard, link, password, again, words):
-    page = await dashboard.nobody.open(link)
-    page = await dashboard.nobody.send(
+    page = await dashboard.anonymous.open(link)
+    page = await dashboard.anonymous.send(
         page, "/invitation", name="Grace", password=password, again=again
     )
     assert page.status == 400
@@ -76,13 +76,13 @@ async def test_a_refused_password_keeps_the_name_alone(dashboard, link, password
 
 async def test_who_has_an_account_and_is_signed_out_is_led_to_the_door(dashboard, link):
     await has_account(dashboard)
-    page = await dashboard.nobody.open(link)
+    page = await dashboard.anonymous.open(link)
     assert not page.has_form("/invitation")
     (door,) = [each for each in page.links if each.startswith("/sign-in?next=")]
-    page = await dashboard.nobody.open(door)
-    page = await dashboard.nobody.send(page, "/sign-in", email=EMAIL, password=PASSWORD)
+    page = await dashboard.anonymous.open(door)
+    page = await dashboard.anonymous.send(page, "/sign-in", email=EMAIL, password=PASSWORD)
     assert page.path == link
-    await dashboard.nobody.send(page, "/invitation")
+    await dashboard.anonymous.send(page, "/invitation")
     assert (await members(dashboard))[EMAIL] == "member"
 
 
@@ -90,7 +90,7 @@ async def test_nobody_takes_over_an_account_by_its_invitation(dashboard, link):
     await has_account(dashboard)
     token = link.partition("=")[2]
     fields = [("token", token), ("name", "Eve"), ("password", PASSWORD), ("again", PASSWORD)]
-    page = await dashboard.nobody.post("/invitation", fields)
+    page = await dashboard.anonymous.post("/invitation", fields)
     assert page.status == 400
     assert f"Sign in as {EMAIL} first" in page.text
     assert EMAIL not in await members(dashboard)
@@ -119,9 +119,9 @@ async def test_who_is_signed_in_as_another_does_not_join(dashboard, link):
 
 
 async def test_an_invitation_works_once(dashboard, link):
-    page = await dashboard.nobody.open(link)
+    page = await dashboard.anonymous.open(link)
     fields = {"name": "Grace", "password": PASSWORD, "again": PASSWORD}
-    await dashboard.nobody.send(page, "/invitation", **fields)
+    await dashboard.anonymous.send(page, "/invitation", **fields)
     second = Browser(dashboard.app)
     page = await second.send(page, "/invitation", **fields)
     assert page.status == 400
@@ -132,13 +132,13 @@ async def test_an_invitation_works_once(dashboard, link):
 
 @pytest.mark.parametrize("token", ["", "aji_nothing", "x" * 5_000])
 async def test_a_token_that_is_none_opens_nothing(dashboard, token):
-    page = await dashboard.nobody.open("/invitation", params={"token": token})
+    page = await dashboard.anonymous.open("/invitation", params={"token": token})
     assert page.status == 400
     assert not page.has_form("/invitation")
 
 
 async def test_an_expired_invitation_says_whom_to_ask(dashboard, link):
     await write(dashboard.db, "UPDATE invitations SET expires_at = 1")
-    page = await dashboard.nobody.open(link)
+    page = await dashboard.anonymous.open(link)
     assert page.status == 400
     assert "Ask an admin of the organization for a new one" in page.text

@@ -8,38 +8,38 @@ from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen, part_of
 
 
-def place(things, which="finished_job"):
-    return f"/jobs/{getattr(things, which)}"
+def place(samples, which="finished_job"):
+    return f"/jobs/{getattr(samples, which)}"
 
 
-async def test_a_finished_job_shows_all_that_is_known_of_it(furnished):
-    things = furnished.things["acme"]
-    page = await furnished.viewer.open(place(things))
+async def test_a_finished_job_shows_all_that_is_known_of_it(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    page = await sample_dashboard.viewer.open(place(samples))
     for words in (
         *("Fix the price", "completed", "Pull request #1", "SHOP-1", "agentjobs/open", "Queued"),
         *("You are an agent.", '"depth": "2"', "make check", "exit code 1", "1 failed", "by Ada"),
         *("No model calls", "compiling", "in red", "the end"),
     ):
         assert words in page.text, words
-    assert things.finished_job in page.text
-    assert f"/jobs/{things.finished_job}/changes" in page.links
+    assert samples.finished_job in page.text
+    assert f"/jobs/{samples.finished_job}/changes" in page.links
     # Nothing will change again.
     assert "data-live" not in page.html
     assert "data-log=" not in page.html
 
 
-async def test_a_viewer_is_offered_nothing_that_changes_something(furnished):
-    things = furnished.things["acme"]
+async def test_a_viewer_is_offered_nothing_that_changes_something(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
     for which in ("finished_job", "queued_job"):
-        page = await furnished.viewer.open(place(things, which))
+        page = await sample_dashboard.viewer.open(place(samples, which))
         assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
     # The addresses of webhooks are members' to read.
-    assert "192.0.2.10" not in (await furnished.viewer.open(place(things))).text
-    assert "https://192.0.2.10/acme" in (await furnished.member.open(place(things))).text
+    assert "192.0.2.10" not in (await sample_dashboard.viewer.open(place(samples))).text
+    assert "https://192.0.2.10/acme" in (await sample_dashboard.member.open(place(samples))).text
 
 
-async def test_a_failed_job_says_why(furnished):
-    page = await furnished.member.open(place(furnished.things["acme"], "failed_job"))
+async def test_a_failed_job_says_why(sample_dashboard):
+    page = await sample_dashboard.member.open(place(sample_dashboard.samples["acme"], "failed_job"))
     assert "agent_failed : It gave up." in page.text
     assert not page.has_form("/follow-up")
     assert page.has_form("/again")
@@ -53,27 +53,31 @@ async def test_a_job_that_waits_says_what_for(dashboard):
     assert "No prompt yet." in page.text
 
 
-async def test_a_queued_job_is_cancelled_once(furnished):
-    here = place(furnished.things["acme"], "queued_job")
-    page = await furnished.member.open(here)
-    done = await furnished.member.send(page, f"{here}/cancel")
+async def test_a_queued_job_is_cancelled_once(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"], "queued_job")
+    page = await sample_dashboard.member.open(here)
+    done = await sample_dashboard.member.send(page, f"{here}/cancel")
     assert done.path == here
     assert "The job is being cancelled." in done.text
     assert "cancelled" in done.text
-    again = await furnished.member.send(page, f"{here}/cancel")
+    again = await sample_dashboard.member.send(page, f"{here}/cancel")
     assert again.path == here
     assert "The job is being cancelled." not in again.text
 
 
-async def test_a_running_job_is_asked_to_stop(furnished):
-    here = place(furnished.things["acme"], "running_job")
-    page = await furnished.member.send(await furnished.member.open(here), f"{here}/cancel")
+async def test_a_running_job_is_asked_to_stop(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"], "running_job")
+    page = await sample_dashboard.member.send(
+        await sample_dashboard.member.open(here), f"{here}/cancel"
+    )
     assert "running cancelling" in page.text
 
 
-async def test_run_again_makes_a_new_job_that_asks_for_the_same(furnished):
-    here = place(furnished.things["acme"], "failed_job")
-    page = await furnished.member.send(await furnished.member.open(here), f"{here}/again")
+async def test_run_again_makes_a_new_job_that_asks_for_the_same(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"], "failed_job")
+    page = await sample_dashboard.member.send(
+        await sample_dashboard.member.open(here), f"{here}/again"
+    )
     assert page.path != here
     for words in (
         "Started a new job with the same settings.",
@@ -85,100 +89,106 @@ async def test_run_again_makes_a_new_job_that_asks_for_the_same(furnished):
         assert words in page.text
 
 
-async def test_run_again_of_a_repository_that_is_gone_says_so_on_the_page(furnished):
-    here = place(furnished.things["acme"], "failed_job")
-    page = await furnished.member.open(here)
-    await write(furnished.db, "UPDATE repos SET disconnected_at = 1")
-    page = await furnished.member.send(page, f"{here}/again")
+async def test_run_again_of_a_repository_that_is_gone_says_so_on_the_page(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"], "failed_job")
+    page = await sample_dashboard.member.open(here)
+    await write(sample_dashboard.db, "UPDATE repos SET disconnected_at = 1")
+    page = await sample_dashboard.member.send(page, f"{here}/again")
     assert page.status == 422
     assert "is not connected" in page.text
     assert page.has_form("/again")
 
 
-async def test_a_follow_up_goes_on_with_the_pull_request(furnished):
-    here = place(furnished.things["acme"])
-    page = await furnished.member.open(here)
-    later = await furnished.member.send(page, f"{here}/follow-up", prompt="And the\r\ntax.")
+async def test_a_follow_up_goes_on_with_the_pull_request(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"])
+    page = await sample_dashboard.member.open(here)
+    later = await sample_dashboard.member.send(page, f"{here}/follow-up", prompt="And the\r\ntax.")
     assert "Started a follow-up on the same pull request." in later.text
     assert here in later.links
     assert "And the" in later.text
-    assert later.path in (await furnished.member.open(here)).links
+    assert later.path in (await sample_dashboard.member.open(here)).links
 
 
 @pytest.mark.parametrize(("prompt", "status"), [("  ", 422), ("Once more", 409)])
-async def test_a_refused_follow_up_keeps_what_was_typed(furnished, prompt, status):
-    here = place(furnished.things["acme"])
-    page, other = await furnished.member.open_twice(here)
+async def test_a_refused_follow_up_keeps_what_was_typed(sample_dashboard, prompt, status):
+    here = place(sample_dashboard.samples["acme"])
+    page, other = await sample_dashboard.member.open_twice(here)
     if status == 409:
-        await furnished.member.send(other, f"{here}/follow-up", prompt="The first")
-    page = await furnished.member.send(page, f"{here}/follow-up", prompt=prompt)
+        await sample_dashboard.member.send(other, f"{here}/follow-up", prompt="The first")
+    page = await sample_dashboard.member.send(page, f"{here}/follow-up", prompt=prompt)
     assert page.status == status
     assert page.form("/follow-up").value("prompt") == prompt
     assert page.path == f"{here}/follow-up"
 
 
-async def test_the_whole_log_is_plain_text(furnished):
-    answer = await furnished.viewer.get(f"{place(furnished.things['acme'])}/log")
+async def test_the_whole_log_is_plain_text(sample_dashboard):
+    answer = await sample_dashboard.viewer.get(f"{place(sample_dashboard.samples['acme'])}/log")
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text.startswith("compiling\n")
 
 
-async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(furnished):
-    job = furnished.things["acme"].finished_job
+async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(sample_dashboard):
+    job = sample_dashboard.samples["acme"].finished_job
     for number in range(2, 6):
         await write(
-            furnished.db,
+            sample_dashboard.db,
             "INSERT INTO job_logs (job_id, sequence, created_at, text)"
             " VALUES (:id, :number, 1, :text)",
             id=job,
             number=number,
             text=f"chunk {number}\n" + ("a" * 900 + "\n") * 100,
         )
-    page = await furnished.viewer.open(f"/jobs/{job}")
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert "Only the end of this log is shown." in page.text
     assert "chunk 5" in page.text
     assert "compiling" not in page.text
 
 
-async def test_changes_are_a_page_and_a_part_of_one(furnished):
-    here = f"{place(furnished.things['acme'])}/changes"
-    page = await furnished.viewer.open(here)
+async def test_changes_are_a_page_and_a_part_of_one(sample_dashboard):
+    here = f"{place(sample_dashboard.samples['acme'])}/changes"
+    page = await sample_dashboard.viewer.open(here)
     for words in ("src/shop.py", "PRICE = 3", "notes.py", "+1"):
         assert words in page.text
-    part = await furnished.viewer.get(here, headers={"X-Part": "1"})
+    part = await sample_dashboard.viewer.get(here, headers={"X-Part": "1"})
     assert "PRICE = 3" in part_of(part.text).text
     assert "<html" not in part.text
-    failed = await furnished.viewer.open(f"{place(furnished.things['acme'], 'failed_job')}/changes")
+    failed = await sample_dashboard.viewer.open(
+        f"{place(sample_dashboard.samples['acme'], 'failed_job')}/changes"
+    )
     assert failed.status == 404
 
 
 @pytest.mark.parametrize("path", ["src/nowhere.py", "../../etc/passwd", ""])
-async def test_a_file_that_did_not_change_is_not_found(furnished, path):
-    things = furnished.things["acme"]
-    query = {"path": path, "base": things.base, "head": things.head}
-    answer = await furnished.viewer.get(f"{place(things)}/changes/file", params=query)
+async def test_a_file_that_did_not_change_is_not_found(sample_dashboard, path):
+    samples = sample_dashboard.samples["acme"]
+    query = {"path": path, "base": samples.base, "head": samples.head}
+    answer = await sample_dashboard.viewer.get(f"{place(samples)}/changes/file", params=query)
     assert answer.status_code == 404
     query = {"path": "src/shop.py", "base": "HEAD", "head": "--output=/tmp/x"}
-    answer = await furnished.viewer.get(f"{place(things)}/changes/file", params=query)
+    answer = await sample_dashboard.viewer.get(f"{place(samples)}/changes/file", params=query)
     assert answer.status_code == 404
 
 
-async def test_the_page_follows_a_job_to_its_end(furnished):
-    here = place(furnished.things["acme"], "queued_job")
-    page = await furnished.member.open(here)
+async def test_the_page_follows_a_job_to_its_end(sample_dashboard):
+    here = place(sample_dashboard.samples["acme"], "queued_job")
+    page = await sample_dashboard.member.open(here)
     assert f'data-live="{here}/stream"' in page.html
 
     async def cancel_once_it_listens():
         await heard_first.wait()
-        await furnished.member.send(page, f"{here}/cancel")
+        await sample_dashboard.member.send(page, f"{here}/cancel")
 
     # The page also waits for deliveries, which nobody sends here.
-    await write(furnished.db, "UPDATE deliveries SET status = 'delivered'")
-    await write(furnished.db, "UPDATE webhook_endpoints SET removed_at = 1")
+    await write(sample_dashboard.db, "UPDATE deliveries SET status = 'delivered'")
+    await write(sample_dashboard.db, "UPDATE webhook_endpoints SET removed_at = 1")
     heard_first = asyncio.Event()
     cancelling = asyncio.create_task(cancel_once_it_listens())
     heard = await listen(
-        furnished.app, furnished.viewer, f"{here}/stream", events=99, each=heard_first.set
+        sample_dashboard.app,
+        sample_dashboard.viewer,
+        f"{here}/stream",
+        events=99,
+        each=heard_first.set,
     )
     await cancelling
     assert heard.events[-1][0] == "end"
@@ -188,23 +198,25 @@ async def test_the_page_follows_a_job_to_its_end(furnished):
     assert not parts["job-head"].forms
 
 
-async def test_a_log_goes_on_where_the_page_ends(furnished):
-    job = furnished.things["acme"].running_job
-    page = await furnished.viewer.open(f"/jobs/{job}")
+async def test_a_log_goes_on_where_the_page_ends(sample_dashboard):
+    job = sample_dashboard.samples["acme"].running_job
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert 'data-after="1"' in page.html
     stream = f"/jobs/{job}/log/stream"
-    heard = await listen(furnished.app, furnished.viewer, stream)
+    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, stream)
     assert heard.events[0][1]["after"] == 1
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, ' of it\n')",
         id=job,
     )
     # The first piece left a line unfinished, and this one ends it.
-    heard = await listen(furnished.app, furnished.viewer, f"{stream}?after=1")
+    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{stream}?after=1")
     assert heard.lines().text == "the end of it"
-    await write(furnished.db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)
-    heard = await listen(furnished.app, furnished.viewer, f"{stream}?after=nonsense", events=2)
+    await write(sample_dashboard.db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)
+    heard = await listen(
+        sample_dashboard.app, sample_dashboard.viewer, f"{stream}?after=nonsense", events=2
+    )
     assert [name for name, _ in heard.events] == ["lines", "end"]
 
 
@@ -216,10 +228,10 @@ async def test_a_job_that_is_nowhere_is_not_found(dashboard, job):
         assert "There is no such job in your organization" in page.text
 
 
-async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advice(furnished):
+async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advice(sample_dashboard):
     message = "The agent ended with exit code 3. Its last lines:\nTraceback:\n  File <x>\nBoom"
-    await write(furnished.db, "UPDATE jobs SET error_message = :text", text=message)
-    page = await furnished.viewer.open(place(furnished.things["acme"], "failed_job"))
+    await write(sample_dashboard.db, "UPDATE jobs SET error_message = :text", text=message)
+    page = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"], "failed_job"))
     assert (
         '<pre class="text-block" tabindex="0" aria-label="Last lines of the output">'
         "Traceback:\n  File &lt;x&gt;\nBoom</pre>"
@@ -228,23 +240,23 @@ async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advic
     assert "</strong>: The agent ended with exit code 3. Its last lines:</p>" in page.html
 
 
-async def test_the_full_log_is_a_file_without_codes_for_a_terminal(furnished):
-    job = furnished.things["acme"].finished_job
+async def test_the_full_log_is_a_file_without_codes_for_a_terminal(sample_dashboard):
+    job = sample_dashboard.samples["acme"].finished_job
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, :text)",
         id=job,
         text="\n 1 %\r 99 %\rdone\n\x1b]0;title\x07\x1b[1;32mgreen\x1b[0",
     )
-    answer = await furnished.viewer.get(f"/jobs/{job}/log")
+    answer = await sample_dashboard.viewer.get(f"/jobs/{job}/log")
     assert answer.headers["content-disposition"] == f'attachment; filename="{job}.log"'
     assert answer.text == "compiling\nin red\nthe end\ndone\ngreen"
 
 
 @pytest.mark.parametrize(("job", "label"), [("running_job", "Running"), ("queued_job", "Queued")])
-async def test_the_time_of_a_job_that_is_not_finished_is_counted_up(furnished, job, label):
-    page = await furnished.viewer.open(place(furnished.things["acme"], job))
+async def test_the_time_of_a_job_that_is_not_finished_is_counted_up(sample_dashboard, job, label):
+    page = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"], job))
     assert f"{label} for" in page.text
     assert any("data-elapsed" in given for _, given in page.tags)
-    finished = await furnished.viewer.open(place(furnished.things["acme"]))
+    finished = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"]))
     assert not any("data-elapsed" in given for _, given in finished.tags)

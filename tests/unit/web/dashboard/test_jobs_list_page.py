@@ -25,19 +25,19 @@ async def test_no_job_yet_says_how_to_begin_and_offers_it_to_who_may(dashboard):
     assert "/jobs/new" not in page.links
 
 
-async def test_a_line_tells_what_was_asked_and_what_became_of_it(furnished):
-    things = furnished.things["acme"]
-    page = await furnished.viewer.open("/jobs")
-    assert await jobs_on(furnished.viewer) == [
-        things.queued_job,
-        things.running_job,
-        things.failed_job,
-        things.finished_job,
+async def test_a_line_tells_what_was_asked_and_what_became_of_it(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    page = await sample_dashboard.viewer.open("/jobs")
+    assert await jobs_on(sample_dashboard.viewer) == [
+        samples.queued_job,
+        samples.running_job,
+        samples.failed_job,
+        samples.finished_job,
     ]
     for words in ("Fix the price", "SHOP-1 · ", "completed", "agent_failed", "acme/shop", "fixer"):
         assert words in page.text
     assert "http://127.0.0.1:8080/acme/acme/shop/pulls/1" in page.links
-    assert furnished.things["other"].finished_job not in page.html
+    assert sample_dashboard.samples["other"].finished_job not in page.html
 
 
 @pytest.mark.parametrize(
@@ -57,31 +57,35 @@ async def test_a_line_tells_what_was_asked_and_what_became_of_it(furnished):
         ("?before=job_nonsense&status=running", ["running_job"]),
     ],
 )
-async def test_a_filter_finds_what_it_says(furnished, query, found):
-    things = furnished.things["acme"]
-    assert await jobs_on(furnished.viewer, query) == [getattr(things, name) for name in found]
-    page = await furnished.viewer.open(f"/jobs{query}")
+async def test_a_filter_finds_what_it_says(sample_dashboard, query, found):
+    samples = sample_dashboard.samples["acme"]
+    assert await jobs_on(sample_dashboard.viewer, query) == [
+        getattr(samples, name) for name in found
+    ]
+    page = await sample_dashboard.viewer.open(f"/jobs{query}")
     assert ("No jobs match these filters" in page.text) is (not found)
 
 
-async def test_a_day_that_is_none_is_refused_and_kept(furnished):
-    page = await furnished.viewer.open("/jobs?since=yesterday&status=running")
+async def test_a_day_that_is_none_is_refused_and_kept(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/jobs?since=yesterday&status=running")
     assert page.status == 400
     assert "write a date like 2026-01-31" in page.text
     assert page.form("/jobs").value("since") == "yesterday"
     assert page.form("/jobs").value("status") == "running"
 
 
-async def test_a_part_of_an_identifier_finds_its_job(furnished):
-    job = furnished.things["acme"].running_job
-    assert await jobs_on(furnished.viewer, f"?q={job[-8:]}") == [job]
-    theirs = furnished.things["other"].running_job
-    assert await jobs_on(furnished.viewer, f"?q={theirs}") == []
+async def test_a_part_of_an_identifier_finds_its_job(sample_dashboard):
+    job = sample_dashboard.samples["acme"].running_job
+    assert await jobs_on(sample_dashboard.viewer, f"?q={job[-8:]}") == [job]
+    theirs = sample_dashboard.samples["other"].running_job
+    assert await jobs_on(sample_dashboard.viewer, f"?q={theirs}") == []
 
 
-async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(furnished):
-    page = await furnished.viewer.open("/jobs")
-    page = await furnished.viewer.send(page, "/jobs", q="price", status="failed", ticket="SHOP-2")
+async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/jobs")
+    page = await sample_dashboard.viewer.send(
+        page, "/jobs", q="price", status="failed", ticket="SHOP-2"
+    )
     form = page.form("/jobs")
     assert (form.value("q"), form.value("status")) == ("price", "failed")
     assert form.value("ticket") == "SHOP-2"
@@ -157,7 +161,7 @@ async def test_a_stream_ends_for_who_is_signed_out(dashboard):
     assert (await listen(dashboard.app, browser, "/jobs/stream")).status == 401
 
 
-async def test_the_duration_of_a_running_job_is_counted_up(furnished):
-    page = await furnished.viewer.open("/jobs?status=running")
+async def test_the_duration_of_a_running_job_is_counted_up(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/jobs?status=running")
     (given,) = (given for _, given in page.tags if "data-elapsed" in given)
     assert int(given["data-elapsed"]) >= 0

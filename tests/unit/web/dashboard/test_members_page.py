@@ -9,28 +9,28 @@ from tests.unit.web.dashboard.browser import Browser
 HERE = "/settings/members"
 
 
-async def invited(furnished, email="grace@acme.example", role="viewer"):
-    page = await furnished.admin.open(HERE)
-    return await furnished.admin.send(page, "/invitations", email=email, role=role)
+async def invited(sample_dashboard, email="grace@acme.example", role="viewer"):
+    page = await sample_dashboard.admin.open(HERE)
+    return await sample_dashboard.admin.send(page, "/invitations", email=email, role=role)
 
 
-async def test_members_are_listed_and_only_administrators_change_them(furnished):
-    page = await furnished.member.open(HERE)
+async def test_members_are_listed_and_only_administrators_change_them(sample_dashboard):
+    page = await sample_dashboard.member.open(HERE)
     for words in ("admin@acme.example", "viewer@acme.example", "spare@acme.example"):
         assert words in page.text
     assert "@other.example" not in page.text
     assert "new@acme.example" not in page.text
     assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
-    page = await furnished.admin.open(HERE)
+    page = await sample_dashboard.admin.open(HERE)
     assert "new@acme.example" in page.text
 
 
-async def test_an_invitation_is_a_link_that_is_shown_once(furnished):
-    page = await invited(furnished)
+async def test_an_invitation_is_a_link_that_is_shown_once(sample_dashboard):
+    page = await invited(sample_dashboard)
     link = re.search(r"http://127\.0\.0\.1:8080(/invitation\?token=aji_\w+)", page.text)
     assert link is not None
-    assert (await Browser(furnished.app).open(link[1])).status == 200
-    page = await furnished.admin.open(HERE)
+    assert (await Browser(sample_dashboard.app).open(link[1])).status == 200
+    page = await sample_dashboard.admin.open(HERE)
     assert "grace@acme.example" in page.text
     assert "aji_" not in page.html
 
@@ -39,66 +39,74 @@ async def test_an_invitation_is_a_link_that_is_shown_once(furnished):
     ("email", "role"),
     [("no address", "viewer"), ("member@acme.example", "admin"), ("x@acme.example", "owner")],
 )
-async def test_a_refused_invitation_keeps_what_was_typed(furnished, email, role):
-    page = await invited(furnished, email, role)
+async def test_a_refused_invitation_keeps_what_was_typed(sample_dashboard, email, role):
+    page = await invited(sample_dashboard, email, role)
     assert page.status == 400
     assert page.form("/invitations").value("email") == email
     assert "token=" not in page.text
 
 
-async def test_a_withdrawn_invitation_opens_nothing(furnished):
-    things = furnished.things["acme"]
-    page, stale = await furnished.admin.open_twice(HERE)
-    done = await furnished.admin.send(page, f"{things.invitation}/withdraw")
+async def test_a_withdrawn_invitation_opens_nothing(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    done = await sample_dashboard.admin.send(page, f"{samples.invitation}/withdraw")
     assert "Its link no longer works" in done.text
     assert "new@acme.example" not in done.text
-    address = f"/invitation?token={things.invitation_token}"
-    assert (await furnished.nobody.open(address)).status == 400
-    again = await furnished.admin.send(stale, f"{things.invitation}/withdraw")
+    address = f"/invitation?token={samples.invitation_token}"
+    assert (await sample_dashboard.anonymous.open(address)).status == 400
+    again = await sample_dashboard.admin.send(stale, f"{samples.invitation}/withdraw")
     assert again.status == 404
 
 
-async def test_a_changed_role_holds_at_once(furnished):
-    row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'viewer@acme.example'")
-    page, stale = await furnished.admin.open_twice(HERE)
-    assert (await furnished.viewer.open("/jobs/new")).status == 403
-    done = await furnished.admin.send(page, f"{row['id']}/role", role="member")
+async def test_a_changed_role_holds_at_once(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'viewer@acme.example'"
+    )
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    assert (await sample_dashboard.viewer.open("/jobs/new")).status == 403
+    done = await sample_dashboard.admin.send(page, f"{row['id']}/role", role="member")
     assert "The role was changed." in done.text
-    assert (await furnished.viewer.open("/jobs/new")).status == 200
-    refused = await furnished.admin.send(stale, f"{row['id']}/role", role="owner")
+    assert (await sample_dashboard.viewer.open("/jobs/new")).status == 200
+    refused = await sample_dashboard.admin.send(stale, f"{row['id']}/role", role="owner")
     assert refused.status == 400
     assert "Unknown role" in refused.text
 
 
-async def test_who_is_removed_is_out_at_once(furnished):
-    row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
-    page, stale = await furnished.admin.open_twice(HERE)
-    done = await furnished.admin.send(page, f"{row['id']}/remove")
+async def test_who_is_removed_is_out_at_once(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    done = await sample_dashboard.admin.send(page, f"{row['id']}/remove")
     assert "The member was removed" in done.text
     assert "member@acme.example" not in done.text
-    assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
-    again = await furnished.admin.send(stale, f"{row['id']}/remove")
+    assert (await sample_dashboard.member.open("/jobs")).path.startswith("/sign-in")
+    again = await sample_dashboard.admin.send(stale, f"{row['id']}/remove")
     assert again.status == 404
 
 
-async def test_a_member_is_signed_out_by_an_administrator(furnished):
-    row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
-    page, stale = await furnished.admin.open_twice(HERE)
-    done = await furnished.admin.send(page, f"{row['id']}/sign-out")
+async def test_a_member_is_signed_out_by_an_administrator(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    done = await sample_dashboard.admin.send(page, f"{row['id']}/sign-out")
     assert "The member was signed out." in done.text
     assert "member@acme.example" in done.text
-    assert (await furnished.member.open("/jobs")).path.startswith("/sign-in")
-    again = await furnished.admin.send(stale, f"{row['id']}/sign-out")
+    assert (await sample_dashboard.member.open("/jobs")).path.startswith("/sign-in")
+    again = await sample_dashboard.admin.send(stale, f"{row['id']}/sign-out")
     assert "The member was not signed in to acme." in again.text
-    log = await furnished.admin.open("/settings/audit-log?action=member.signed_out")
+    log = await sample_dashboard.admin.open("/settings/audit-log?action=member.signed_out")
     assert log.text.count("signed a member out: member@acme.example") == 1
 
 
-async def test_the_last_administrator_stays_one(furnished):
-    row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'admin@acme.example'")
-    page = await furnished.admin.open(HERE)
+async def test_the_last_administrator_stays_one(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'admin@acme.example'"
+    )
+    page = await sample_dashboard.admin.open(HERE)
     for action, values in (("role", {"role": "member"}), ("remove", {})):
-        refused = await furnished.admin.send(page, f"{row['id']}/{action}", **values)
+        refused = await sample_dashboard.admin.send(page, f"{row['id']}/{action}", **values)
         assert refused.status == 400
         assert "admin" in refused.text
-    assert (await furnished.admin.open("/settings/api-keys")).status == 200
+    assert (await sample_dashboard.admin.open("/settings/api-keys")).status == 200

@@ -116,10 +116,10 @@ async def test_without_a_repository_the_page_leads_to_connecting_one(dashboard):
     assert not page.has_form("/jobs")
 
 
-async def test_an_agent_that_a_worker_can_run_is_selected(furnished):
+async def test_an_agent_that_a_worker_can_run_is_selected(sample_dashboard):
     """The first one by name has none."""
     agents = msgspec.json.encode(["pro-fixer"]).decode()
-    await write(furnished.db, "UPDATE workers SET agents = :agents", agents=agents)
-    page = await furnished.member.open("/jobs/new")
+    await write(sample_dashboard.db, "UPDATE workers SET agents = :agents", agents=agents)
+    page = await sample_dashboard.member.open("/jobs/new")
     assert page.form("/jobs").choices["agent"][0] != "pro-fixer"
     assert page.form("/jobs").value("agent") == "pro-fixer"

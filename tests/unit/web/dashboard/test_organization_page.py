@@ -54,7 +54,7 @@ async def test_a_hostile_agent_name_stays_text(dashboard: Dashboard) -> None:
     hostile = msgspec.structs.replace(an_agent("odd"), name=PAYLOAD)
     dashboard.context.catalog = Catalog([hostile])
     page = await dashboard.member.open(PATH)
-    assert page.is_harmless()
+    assert page.is_safe()
     assert PAYLOAD in page.text
 
 

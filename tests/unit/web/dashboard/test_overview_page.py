@@ -5,28 +5,28 @@ import re
 FAILED = "/settings/webhooks/delivery-log?status=failed&days="
 
 
-async def test_numbers_lead_to_what_they_count(furnished):
-    page = await furnished.member.open("/")
-    things = furnished.things["acme"]
+async def test_numbers_lead_to_what_they_count(sample_dashboard):
+    page = await sample_dashboard.member.open("/")
+    samples = sample_dashboard.samples["acme"]
     for status in ("running", "queued"):
         place = f"/jobs?status={status}"
         assert place in page.links
-        listed = await furnished.member.open(place)
-        assert f"/jobs/{getattr(things, f'{status}_job')}" in listed.links
+        listed = await sample_dashboard.member.open(place)
+        assert f"/jobs/{getattr(samples, f'{status}_job')}" in listed.links
     assert f"{FAILED}1" in page.links
-    assert things.delivery in (await furnished.member.open(f"{FAILED}1")).html
+    assert samples.delivery in (await sample_dashboard.member.open(f"{FAILED}1")).html
     for span, days in (("7d", "7"), ("30d", "30")):
-        assert FAILED + days in (await furnished.member.open(f"/?span={span}")).links
+        assert FAILED + days in (await sample_dashboard.member.open(f"/?span={span}")).links
 
 
-async def test_a_viewer_is_not_led_to_the_delivery_log(furnished):
-    page = await furnished.viewer.open("/")
+async def test_a_viewer_is_not_led_to_the_delivery_log(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/")
     assert "Failed deliveries" in page.text
     assert not [link for link in page.links if "delivery-log" in link]
 
 
-async def test_every_picture_is_there_with_its_numbers(furnished):
-    page = await furnished.viewer.open("/")
+async def test_every_picture_is_there_with_its_numbers(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/")
     for title in (
         *("Finished jobs", "Average queue wait and duration"),
         *("Webhook deliveries", "Model cost"),

@@ -16,7 +16,7 @@ from tests.support.jobs import insert_repo
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.event_streams import listen
-from tests.unit.web.dashboard.page_safety import faults_of
+from tests.unit.web.dashboard.page_safety import safety_faults
 
 NAME = "group/sub/shop"
 THERE = f"https://git.example.org/{NAME}"
@@ -25,30 +25,30 @@ MISSING = "f" * 40
 
 
 @pytest.fixture
-async def elsewhere(furnished):
+async def elsewhere(sample_dashboard):
     """A platform keeps the shop of acme and its pull requests; it was renamed since its jobs."""
-    things = furnished.things["acme"]
+    samples = sample_dashboard.samples["acme"]
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "UPDATE repos SET platform = 'gitea', full_name = :name, connection_id = :connection,"
         " external_id = '9', synced_at = 1750000000000 WHERE id = :id",
-        id=things.repo_id,
+        id=samples.repo_id,
         name=NAME,
-        connection=things.connection,
+        connection=samples.connection,
     )
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "UPDATE pulls SET url = :url || number, body = '' WHERE repo_id = :id",
-        id=things.repo_id,
+        id=samples.repo_id,
         url=f"{THERE}/pulls/",
     )
     await write(
-        furnished.db,
+        sample_dashboard.db,
         "UPDATE jobs SET pr_url = :url || pr_number WHERE pr_url IS NOT NULL AND repo_id = :id",
-        id=things.repo_id,
+        id=samples.repo_id,
         url=f"{THERE}/pulls/",
     )
-    return furnished
+    return sample_dashboard
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_every_page_takes_names_of_any_parts(dashboard, name):
 
 
 async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewhere):
-    place, connection = f"/repos/{NAME}", elsewhere.things["acme"].connection
+    place, connection = f"/repos/{NAME}", elsewhere.samples["acme"].connection
     page = await elsewhere.member.open(place)
     assert THERE in page.links
     assert f"/settings/forges/{connection}" in page.links
@@ -113,17 +113,17 @@ async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewher
     page = await elsewhere.viewer.open(place)
     assert f"Not there any more{PAYLOAD}" in page.text
     assert "Next retry 2025-10-09" in page.text
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
     heard = await listen(elsewhere.app, elsewhere.viewer, f"{place}/stream", events=3)
     part = heard.parts()["repo-sync"]
     assert f"Not there any more{PAYLOAD}" in part.text
-    assert faults_of(part) == []
+    assert safety_faults(part) == []
     listed = await elsewhere.admin.open(f"/settings/forges/{connection}")
     assert f"Not there any more{PAYLOAD}" in listed.text
 
 
 async def test_before_the_first_fetch_the_page_says_so(elsewhere):
-    repo_id = elsewhere.things["acme"].repo_id
+    repo_id = elsewhere.samples["acme"].repo_id
     rmtree(git_path(elsewhere.context.settings.data_path, repo_id))
     await write(elsewhere.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
     page = await elsewhere.viewer.open(f"/repos/{NAME}")
@@ -136,12 +136,12 @@ async def test_a_platforms_address_that_is_none_is_no_link(elsewhere):
     await write(elsewhere.db, "UPDATE forge_connections SET url = :url", url="javascript:alert(1)")
     await write(elsewhere.db, "UPDATE pulls SET url = :url", url=f"javascript:alert(2){PAYLOAD}")
     await write(elsewhere.db, "UPDATE jobs SET pr_url = :url", url="javascript:alert(3)")
-    finished = elsewhere.things["acme"].finished_job
+    finished = elsewhere.samples["acme"].finished_job
     places = (f"/repos/{NAME}", PULLS, f"{PULLS}/1", "/jobs", f"/jobs/{finished}")
     for place in (*places, f"/jobs/{finished}/changes", "/pulls", "/vulnerabilities"):
         page = await elsewhere.admin.open(place)
         assert page.status == 200
-        assert faults_of(page) == [], place
+        assert safety_faults(page) == [], place
 
 
 async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(elsewhere):
@@ -151,7 +151,7 @@ async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(e
         assert {place, f"{THERE}/pulls/1"} <= set(page.links)
     page = await member.open(place)
     assert f"{THERE}/pulls/1" in page.links
-    assert f"/jobs/{elsewhere.things['acme'].finished_job}" in page.links
+    assert f"/jobs/{elsewhere.samples['acme'].finished_job}" in page.links
     assert "View on the platform" in page.text
     for end in ("/merge", "/close", "/ready", "/comments"):
         assert not page.has_form(end)
@@ -179,7 +179,7 @@ async def test_operations_on_a_platforms_pull_request_are_refused_by_one_code(el
 
 
 async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewhere):
-    job = elsewhere.things["acme"].finished_job
+    job = elsewhere.samples["acme"].finished_job
     ticket = {
         "title": f"The price is wrong{PAYLOAD}",
         "url": "https://jira.example.com/browse/SHOP-1",
@@ -196,7 +196,7 @@ async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewh
         assert words in page.text
     assert "#1 open" in page.text
     assert page.has_form("/follow-up")
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
     await write(elsewhere.db, "UPDATE pulls SET state = 'merged' WHERE number = 1")
     page = await elsewhere.member.open(f"/jobs/{job}")
     assert "#1 merged" in page.text
@@ -204,7 +204,7 @@ async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewh
 
 
 async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
-    job = elsewhere.things["acme"].finished_job
+    job = elsewhere.samples["acme"].finished_job
     await write(elsewhere.db, "UPDATE jobs SET repo = :name WHERE id = :id", id=job, name=NAME)
     page = await elsewhere.member.open(f"/jobs/{job}")
     page = await elsewhere.member.send(page, "/follow-up", prompt="And the tax.")
@@ -213,7 +213,7 @@ async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
 
 
 async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(elsewhere):
-    job = elsewhere.things["acme"].finished_job
+    job = elsewhere.samples["acme"].finished_job
     place = f"/jobs/{job}/changes"
     page = await elsewhere.viewer.open(place)
     assert "src/shop.py" in page.text
@@ -228,5 +228,5 @@ async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(e
     alone = await elsewhere.viewer.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
     assert alone.status == 404
     assert "View the changes of this job on the platform" in alone.text
-    rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.things["acme"].repo_id))
+    rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.samples["acme"].repo_id))
     assert "These commits are on the platform" in (await elsewhere.viewer.open(place)).text

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from agentjobs.organizations.sign_in_links import create_link
-from tests.unit.web.dashboard.addresses import GETS, POSTS, address_of, fields_of, named
+from tests.unit.web.dashboard.addresses import GETS, POSTS, address_of, describe_route, fields_of
 from tests.unit.web.dashboard.browser import Page
-from tests.unit.web.dashboard.conftest import opened_house
+from tests.unit.web.dashboard.conftest import open_sample_dashboard
 from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.index_data import ADVISORY
 
@@ -35,9 +35,9 @@ async def signed_in(dashboard, browser, role="admin"):
     return await browser.get(f"/sign-in?token={token}")
 
 
-async def test_with_https_cookies_are_of_this_host_alone(house, tmp_path):
+async def test_with_https_cookies_are_of_this_host_alone(sample_template, tmp_path):
     async with (
-        opened_house(house, tmp_path, public_url=HOST) as dashboard,
+        open_sample_dashboard(sample_template, tmp_path, public_url=HOST) as dashboard,
         browser_at(dashboard) as browser,
     ):
         answer = await signed_in(dashboard, browser)
@@ -60,10 +60,10 @@ async def test_with_https_cookies_are_of_this_host_alone(house, tmp_path):
         assert "Secure" in gone[0]
 
 
-async def test_a_cookie_of_plain_http_is_not_taken_with_https(house, tmp_path):
-    token = house[1].tokens["acme", "admin"]
+async def test_a_cookie_of_plain_http_is_not_taken_with_https(sample_template, tmp_path):
+    token = sample_template[1].tokens["acme", "admin"]
     async with (
-        opened_house(house, tmp_path, public_url=HOST) as dashboard,
+        open_sample_dashboard(sample_template, tmp_path, public_url=HOST) as dashboard,
         browser_at(dashboard) as browser,
     ):
         for name, status in (
@@ -80,9 +80,11 @@ async def test_a_cookie_of_plain_http_is_not_taken_with_https(house, tmp_path):
     ("public_url", "client"),
     [("http://jobs.example:8080", "127.0.0.1"), ("http://127.0.0.1:8080", "192.0.2.9")],
 )
-async def test_without_https_nobody_signs_in_from_elsewhere(house, tmp_path, public_url, client):
+async def test_without_https_nobody_signs_in_from_elsewhere(
+    sample_template, tmp_path, public_url, client
+):
     async with (
-        opened_house(house, tmp_path, public_url=public_url) as dashboard,
+        open_sample_dashboard(sample_template, tmp_path, public_url=public_url) as dashboard,
         browser_at(dashboard, public_url, client) as browser,
     ):
         row = await dashboard.db.fetch_one("SELECT COUNT(*) AS n FROM sessions")
@@ -116,10 +118,10 @@ def strange_addresses(page):
 
 
 @pytest.fixture
-async def below(house, tmp_path):
+async def below(sample_template, tmp_path):
     """The service below a path of a host whose proxy takes the path away."""
     async with (
-        opened_house(house, tmp_path, public_url=f"{HOST}{PREFIX}") as dashboard,
+        open_sample_dashboard(sample_template, tmp_path, public_url=f"{HOST}{PREFIX}") as dashboard,
         browser_at(dashboard) as browser,
     ):
         answer = await signed_in(dashboard, browser)
@@ -132,14 +134,14 @@ async def test_below_a_path_every_address_of_every_page_begins_with_it(below):
     for place in GETS:
         if place.path.endswith(("/stream", "/log")):
             continue
-        answer = await browser.get(address_of(place, dashboard.things["acme"]))
+        answer = await browser.get(address_of(place, dashboard.samples["acme"]))
         if answer.status_code == 303:
-            assert answer.headers["location"].startswith(f"{PREFIX}/"), named(place)
+            assert answer.headers["location"].startswith(f"{PREFIX}/"), describe_route(place)
             continue
         page = Page(answer)
-        assert page.status == 200, named(place)
+        assert page.status == 200, describe_route(place)
         assert f"{PREFIX}/static/dashboard.js" in page.html
-        assert strange_addresses(page) == [], named(place)
+        assert strange_addresses(page) == [], describe_route(place)
     for place in ("/sign-in", "/nothing", f"/invitation?token={_token(dashboard)}"):
         assert strange_addresses(Page(await browser.get(place))) == [], place
 
@@ -153,15 +155,15 @@ async def test_below_a_path_every_redirect_begins_with_it(below):
         if place.path.endswith(("/test", "/password", "/remove", "/disconnect", "/end-all")):
             continue
         answer = await browser.post(
-            address_of(place, dashboard.things["acme"]),
+            address_of(place, dashboard.samples["acme"]),
             data={**fields_of(place), "csrf": csrf},
             headers={"Origin": HOST},
         )
         if answer.status_code == 303:
             redirected += 1
-            assert answer.headers["location"].startswith(f"{PREFIX}/"), named(place)
+            assert answer.headers["location"].startswith(f"{PREFIX}/"), describe_route(place)
         else:
-            assert strange_addresses(Page(answer)) == [], named(place)
+            assert strange_addresses(Page(answer)) == [], describe_route(place)
     assert redirected > 15
     answer = await browser.get("/jobs?status=failed")
     assert answer.headers["location"] == f"{PREFIX}/sign-in?next=/jobs%3Fstatus%3Dfailed"
@@ -172,7 +174,7 @@ async def test_below_a_path_parts_of_live_pages_begin_with_it(below):
     cookies = "; ".join(f"{each.name}={each.value}" for each in browser.cookies.jar)
     assert cookies.startswith("__Host-")
     dashboard.admin.http.cookies.set("__Host-agentjobs-session", cookies.partition("=")[2])
-    job = dashboard.things["acme"].running_job
+    job = dashboard.samples["acme"].running_job
     for place, events in (("/jobs/stream", 1), (f"/jobs/{job}/stream", 6), ("/repos/stream", 1)):
         heard = await listen(dashboard.app, dashboard.admin, place, events=events)
         assert len(heard.parts()) == events
@@ -190,4 +192,4 @@ async def test_below_a_path_static_files_are_where_the_pages_say(below):
 
 
 def _token(dashboard):
-    return dashboard.things["acme"].invitation_token
+    return dashboard.samples["acme"].invitation_token

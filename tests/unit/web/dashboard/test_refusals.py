@@ -7,7 +7,7 @@ JSON = {"Accept": "application/json"}
 
 @pytest.mark.parametrize("place", ["/nothing", "/settings/nothing", "/a/b/c/d/e/f", "/acme/x/y/z"])
 async def test_an_address_that_is_none_is_a_page_for_people(dashboard, place):
-    for browser in (dashboard.nobody, dashboard.admin):
+    for browser in (dashboard.anonymous, dashboard.admin):
         page = await browser.open(place)
         assert page.status == 404
         assert "Not found" in page.text
@@ -16,13 +16,13 @@ async def test_an_address_that_is_none_is_a_page_for_people(dashboard, place):
         assert "script-src 'self'" in page.answer.headers["content-security-policy"]
 
 
-async def test_a_program_gets_the_one_error_shape(furnished):
+async def test_a_program_gets_the_one_error_shape(sample_dashboard):
     for place in ("/nothing", "/repos/acme/nothing", "/jobs/job_0"):
-        answer = await furnished.viewer.get(place, headers=JSON)
+        answer = await sample_dashboard.viewer.get(place, headers=JSON)
         assert answer.status_code == 404
         error = answer.json()["error"]
         assert set(error) == {"code", "message", "request_id"}
-    answer = await furnished.viewer.get("/settings/api-keys", headers=JSON)
+    answer = await sample_dashboard.viewer.get("/settings/api-keys", headers=JSON)
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "role_required"
 
@@ -71,7 +71,7 @@ async def test_a_service_that_stops_takes_no_more_forms(dashboard):
 
 
 async def test_pages_keep_out_of_caches_and_frames(dashboard):
-    for browser in (dashboard.nobody, dashboard.viewer):
+    for browser in (dashboard.anonymous, dashboard.viewer):
         headers = (await browser.get("/sign-in")).headers
         assert "no-store" in headers["cache-control"]
         assert headers["x-frame-options"] == "DENY"

@@ -13,7 +13,7 @@ async def test_who_is_signed_in_keeps_navigation_and_account(dashboard, place):
     assert page.has_form("/sign-out")
     viewers = await dashboard.viewer.open(place)
     assert "/settings" not in viewers.links
-    strangers = await dashboard.nobody.open("/nothing")
+    strangers = await dashboard.anonymous.open("/nothing")
     assert "/jobs" not in strangers.links
     assert not strangers.has_form("/sign-out")
 
@@ -41,7 +41,7 @@ async def test_a_store_that_is_away_is_no_reason_to_fail_twice(dashboard, monkey
 
 
 async def test_an_address_that_is_none_is_told_in_words_for_people(dashboard):
-    for browser in (dashboard.nobody, dashboard.admin):
+    for browser in (dashboard.anonymous, dashboard.admin):
         page = await browser.open("/nothing")
         assert "There is no page at this address" in page.text
         assert "endpoints" not in page.text

@@ -11,8 +11,8 @@ from tests.unit.web.dashboard.event_streams import listen
 HERE = "/repos/acme/shop"
 
 
-async def test_the_list_shows_what_is_connected_and_what_could_not_be(furnished):
-    page = await furnished.viewer.open("/repos")
+async def test_the_list_shows_what_is_connected_and_what_could_not_be(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/repos")
     assert HERE in page.links
     assert "Could not connect acme/elsewhere from https://git.example/elsewhere." in page.text
     assert "other/shop" not in page.html
@@ -71,16 +71,16 @@ async def test_a_refused_connection_keeps_what_was_typed(dashboard, address, nam
     assert "t0ken-value" not in page.html
 
 
-async def test_a_failed_import_is_dismissed_once(furnished):
-    page, stale = await furnished.admin.open_twice("/repos")
-    done = await furnished.admin.send(page, "/dismiss")
+async def test_a_failed_import_is_dismissed_once(sample_dashboard):
+    page, stale = await sample_dashboard.admin.open_twice("/repos")
+    done = await sample_dashboard.admin.send(page, "/dismiss")
     assert "acme/elsewhere" not in done.text
-    gone = await furnished.admin.send(stale, "/dismiss")
+    gone = await sample_dashboard.admin.send(stale, "/dismiss")
     assert gone.status == 404
 
 
-async def test_a_repository_shows_index_configuration_jobs_and_pulls(furnished):
-    page = await furnished.member.open(HERE)
+async def test_a_repository_shows_index_configuration_jobs_and_pulls(sample_dashboard):
+    page = await sample_dashboard.member.open(HERE)
     for words in (
         *("the disk is full", "warnings", "make check", "CODEOWNERS", ".github/workflows"),
         *("Fix the price", "Latest pull requests", "local"),
@@ -88,7 +88,7 @@ async def test_a_repository_shows_index_configuration_jobs_and_pulls(furnished):
         assert words in page.text, words
     assert "http://127.0.0.1:8080/git/acme/acme/shop.git" in page.text
     assert "/jobs/new?repo=acme/shop" in page.links
-    assert f"/jobs/{furnished.things['acme'].finished_job}" in page.links
+    assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
     assert "/acme/acme/shop/pulls/1" in page.links
     for action in ("/lift", "/protect", "/disconnect"):
         assert not page.has_form(action)
@@ -100,8 +100,8 @@ async def test_without_its_files_the_page_still_tells_what_is_known(dashboard):
     assert str(dashboard.context.settings.data_path) not in page.html
 
 
-async def test_a_path_is_lifted_and_protected_again(furnished):
-    admin = furnished.admin
+async def test_a_path_is_lifted_and_protected_again(sample_dashboard):
+    admin = sample_dashboard.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/lift", pattern="renovate.json")
     assert "Agents can now change this path." in page.text
     assert "renovate.json" in page.text
@@ -116,20 +116,20 @@ async def test_a_path_is_lifted_and_protected_again(furnished):
 
 
 @pytest.mark.parametrize("pattern", ["", "/", "../x"])
-async def test_a_refused_pattern_is_shown_again(furnished, pattern):
-    page = await furnished.admin.open(HERE)
-    page = await furnished.admin.send(page, f"{HERE}/lift", pattern=pattern)
+async def test_a_refused_pattern_is_shown_again(sample_dashboard, pattern):
+    page = await sample_dashboard.admin.open(HERE)
+    page = await sample_dashboard.admin.send(page, f"{HERE}/lift", pattern=pattern)
     assert page.status == 400
     assert page.form(f"{HERE}/lift").value("pattern") == pattern
 
 
-async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(furnished):
-    admin = furnished.admin
+async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(sample_dashboard):
+    admin = sample_dashboard.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/disconnect")
     assert page.path == "/repos"
     assert "acme/shop was disconnected." in page.text
     assert (await admin.open(HERE)).status == 404
-    job = await admin.open(f"/jobs/{furnished.things['acme'].queued_job}")
+    job = await admin.open(f"/jobs/{sample_dashboard.samples['acme'].queued_job}")
     assert "The repository was disconnected before the job could start." in job.text
     assert (await admin.open("/acme/acme/shop/pulls")).status == 404
 

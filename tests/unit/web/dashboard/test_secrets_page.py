@@ -110,7 +110,7 @@ async def test_agents_are_named_with_their_secret(dashboard: Dashboard) -> None:
 
 async def test_a_secret_of_agents_beyond_the_plan_is_not_missed(dashboard: Dashboard) -> None:
     await dashboard.harness.organization("small", "free")
-    _, browser = await dashboard.person(
+    _, browser = await dashboard.add_user(
         "sam@small.example", dashboard.harness.callers["small"].organization_id, "admin"
     )
     offer(dashboard, [thinker("Big", "BIG_KEY", "enterprise"), thinker("Low", "LOW_KEY")])
@@ -153,11 +153,11 @@ async def test_only_admins_come_here(dashboard: Dashboard) -> None:
 async def test_hostile_names_stay_text(dashboard: Dashboard) -> None:
     offer(dashboard, [thinker(PAYLOAD, "KEY_A")])
     page = await dashboard.admin.open(PATH, params={"name": PAYLOAD})
-    assert page.is_harmless()
+    assert page.is_safe()
     assert page.form(PATH).value("name") == PAYLOAD
     page = await dashboard.admin.send(page, PATH, value=VALUE)
     assert page.status == 400
-    assert page.is_harmless()
+    assert page.is_safe()
     page = await dashboard.admin.send(page, PATH, name="KEY_A", value=VALUE)
-    assert page.is_harmless()
+    assert page.is_safe()
     assert PAYLOAD in page.text

@@ -17,9 +17,9 @@ async def status(dashboard, *, client="127.0.0.1", trusted=(), **headers):
     )
     context = WebContext(harness.context, dashboard.context.authenticator)
     transport = httpx.ASGITransport(build_application(context), client=(client, 4321))
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    describe_route = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as browser:
-        answer = await browser.get("/sign-in", headers={"Accept": "text/html", **named})
+        answer = await browser.get("/sign-in", headers={"Accept": "text/html", **describe_route})
     await context.close()
     return answer.status_code
 

@@ -20,18 +20,22 @@ async def ada(dashboard: Dashboard):
 
 
 async def test_who_is_not_signed_in_is_led_to_the_door_and_back(dashboard, ada):
-    page = await dashboard.nobody.open("/account?x=1")
+    page = await dashboard.anonymous.open("/account?x=1")
     assert page.path == "/sign-in?next=/account%3Fx%3D1"
-    page = await dashboard.nobody.send(
+    page = await dashboard.anonymous.send(
         page, "/sign-in", email="Ada@acme.example", password=PASSWORD
     )
     assert page.path == "/account?x=1"
 
 
 async def test_a_wrong_password_and_an_unknown_address_read_the_same(dashboard, ada):
-    door = await dashboard.nobody.open("/sign-in")
-    wrong = await dashboard.nobody.send(door, "/sign-in", email="ada@acme.example", password="no")
-    unknown = await dashboard.nobody.send(door, "/sign-in", email="x@acme.example", password="no")
+    door = await dashboard.anonymous.open("/sign-in")
+    wrong = await dashboard.anonymous.send(
+        door, "/sign-in", email="ada@acme.example", password="no"
+    )
+    unknown = await dashboard.anonymous.send(
+        door, "/sign-in", email="x@acme.example", password="no"
+    )
     assert wrong.status == unknown.status == 401
     assert wrong.text.replace("ada@", "") == unknown.text.replace("x@", "")
     assert wrong.form("/sign-in").value("email") == "ada@acme.example"
@@ -40,7 +44,7 @@ async def test_a_wrong_password_and_an_unknown_address_read_the_same(dashboard, 
 
 async def test_a_link_signs_in_once(dashboard, ada):
     token = await create_link(dashboard.db, ada.id)
-    browser = dashboard.nobody
+    browser = dashboard.anonymous
     assert (await browser.http.head(f"/sign-in?token={token}")).status_code == 200
     answer = await browser.get(f"/sign-in?token={token}")
     assert answer.status_code == 303
@@ -81,9 +85,9 @@ async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ad
     ],
 )
 async def test_nobody_is_led_elsewhere_after_signing_in(dashboard, ada, place):
-    door = await dashboard.nobody.open("/sign-in", params={"next": place})
+    door = await dashboard.anonymous.open("/sign-in", params={"next": place})
     assert door.form("/sign-in").value("next") == "/"
-    answer = await dashboard.nobody.http.post(
+    answer = await dashboard.anonymous.http.post(
         "/sign-in",
         data={"email": "ada@acme.example", "password": PASSWORD, "next": place},
         headers={"Origin": ADDRESS},
@@ -95,7 +99,7 @@ async def test_nobody_is_led_elsewhere_after_signing_in(dashboard, ada, place):
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999"])
 async def test_a_form_on_another_site_signs_nobody_in_or_out(dashboard, ada, origin):
     fields = [("email", "ada@acme.example"), ("password", PASSWORD)]
-    refused = await dashboard.nobody.post("/sign-in", fields, Origin=origin)
+    refused = await dashboard.anonymous.post("/sign-in", fields, Origin=origin)
     assert refused.status == 403
     page = await dashboard.member.open("/account")
     csrf = page.form("/sign-out").value("csrf")
@@ -112,14 +116,14 @@ async def test_a_change_needs_the_token_of_the_form(dashboard):
 
 
 async def test_who_asks_for_json_gets_the_one_error_shape(dashboard):
-    answer = await dashboard.nobody.get("/account", headers={"Accept": "application/json"})
+    answer = await dashboard.anonymous.get("/account", headers={"Accept": "application/json"})
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "not_signed_in"
     assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
 
 
 async def test_no_page_may_be_framed_or_run_what_is_not_ours(dashboard):
-    headers = (await dashboard.nobody.get("/sign-in")).headers
+    headers = (await dashboard.anonymous.get("/sign-in")).headers
     policy = headers["content-security-policy"]
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
@@ -153,7 +157,7 @@ async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is
     other = dashboard.other.organization_id
     _, token = await invite(dashboard.db, other, "ada@acme.example", "viewer")
     dashboard.context.openid = Vouching(token)
-    page = await dashboard.nobody.open("/sign-in/oidc/callback?code=1")
+    page = await dashboard.anonymous.open("/sign-in/oidc/callback?code=1")
     assert page.path == "/account"
     assert "viewer of other" in page.text
     assert "Switch to acme" in page.text

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.users import write
-from tests.unit.web.dashboard.addresses import GETS, address_of, named
+from tests.unit.web.dashboard.addresses import GETS, address_of, describe_route
 from tests.unit.web.dashboard.statements import counted
 
 # What an organization can have many of: the column that tells them apart, and what else must
@@ -48,26 +48,26 @@ async def multiply(dashboard):
 
 
 @pytest.fixture
-async def asked(furnished):
+async def asked(sample_dashboard):
     async def walk():
         found = {}
         for place in GETS:
             if place.path.endswith(("/stream", "/log")):
                 continue
-            address = address_of(place, furnished.things["acme"])
-            with counted(furnished.db) as statements:
-                assert (await furnished.admin.get(address)).status_code in {200, 303}
-            found[named(place)] = statements.count
+            address = address_of(place, sample_dashboard.samples["acme"])
+            with counted(sample_dashboard.db) as statements:
+                assert (await sample_dashboard.admin.get(address)).status_code in {200, 303}
+            found[describe_route(place)] = statements.count
         return found
 
     return walk
 
 
-async def test_no_page_asks_more_often_when_there_is_more(furnished, asked):
+async def test_no_page_asks_more_often_when_there_is_more(sample_dashboard, asked):
     before = await asked()
-    await multiply(furnished)
+    await multiply(sample_dashboard)
     for table in MANY:
-        row = await furnished.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
+        row = await sample_dashboard.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row["n"] > TIMES, table
     after = await asked()
     # Some is remembered for a second, so that a page may ask once more or less than before.
@@ -76,12 +76,12 @@ async def test_no_page_asks_more_often_when_there_is_more(furnished, asked):
     assert max(before.values()) <= 12
 
 
-async def test_a_pull_request_with_many_jobs_and_comments_asks_no_more(furnished):
+async def test_a_pull_request_with_many_jobs_and_comments_asks_no_more(sample_dashboard):
     counts = []
     for _ in range(2):
-        with counted(furnished.db) as statements:
-            page = await furnished.viewer.open("/acme/acme/shop/pulls/1")
+        with counted(sample_dashboard.db) as statements:
+            page = await sample_dashboard.viewer.open("/acme/acme/shop/pulls/1")
         counts.append(statements.count)
-        await multiply(furnished)
+        await multiply(sample_dashboard)
     assert counts[0] == counts[1]
     assert page.text.count("Well done") > TIMES

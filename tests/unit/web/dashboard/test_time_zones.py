@@ -25,7 +25,7 @@ def look_from(browser, zone):
 
 async def put_job_late_in_january(dashboard):
     """At half past four in the morning of 1 February in Tokyo."""
-    job = dashboard.things["acme"].finished_job
+    job = dashboard.samples["acme"].finished_job
     await write(
         dashboard.db,
         "UPDATE jobs SET created_at = :at WHERE id = :id",
@@ -35,42 +35,46 @@ async def put_job_late_in_january(dashboard):
     return job
 
 
-async def test_a_viewers_zone_is_used_and_named_and_utc_without_one(furnished):
-    job = await put_job_late_in_january(furnished)
-    page = await furnished.viewer.open(f"/jobs/{job}")
+async def test_a_viewers_zone_is_used_and_named_and_utc_without_one(sample_dashboard):
+    job = await put_job_late_in_january(sample_dashboard)
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert "2026-01-31 19:30" in page.text
     assert "Times are in UTC." in page.text
-    page = await look_from(furnished.viewer, TOKYO).open(f"/jobs/{job}")
+    page = await look_from(sample_dashboard.viewer, TOKYO).open(f"/jobs/{job}")
     assert "2026-02-01 04:30" in page.text
     assert 'title="2026-01-31 19:30 UTC"' in page.html
     assert "Times are in Asia/Tokyo." in page.text
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "America", "../../etc/passwd", "x" * 100, ""])
-async def test_a_zone_that_is_none_is_utc(furnished, zone):
-    page = await look_from(furnished.viewer, zone).open("/jobs")
+async def test_a_zone_that_is_none_is_utc(sample_dashboard, zone):
+    page = await look_from(sample_dashboard.viewer, zone).open("/jobs")
     assert page.status == 200
     assert "Times are in UTC." in page.text
 
 
 @pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
-async def test_date_filters_name_the_zone_they_are_read_in(furnished, place):
-    assert "From (UTC)" in (await furnished.admin.open(place)).text
-    assert "From (JST)" in (await look_from(furnished.admin, TOKYO).open(place)).text
+async def test_date_filters_name_the_zone_they_are_read_in(sample_dashboard, place):
+    assert "From (UTC)" in (await sample_dashboard.admin.open(place)).text
+    assert "From (JST)" in (await look_from(sample_dashboard.admin, TOKYO).open(place)).text
 
 
-async def test_a_stream_keeps_the_zone_of_its_page(furnished):
-    look_from(furnished.viewer, TOKYO)
-    heard = await listen(furnished.app, furnished.viewer, "/jobs/stream?zone=UTC", events=1)
+async def test_a_stream_keeps_the_zone_of_its_page(sample_dashboard):
+    look_from(sample_dashboard.viewer, TOKYO)
+    heard = await listen(
+        sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
+    )
     assert "JST" not in heard.body.decode()
-    job = await put_job_late_in_january(furnished)
-    heard = await listen(furnished.app, furnished.viewer, "/jobs/stream?zone=UTC", events=1)
+    job = await put_job_late_in_january(sample_dashboard)
+    heard = await listen(
+        sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
+    )
     assert job in heard.body.decode()
     assert "2026-01-31 19:30" in heard.body.decode()
 
 
-async def test_plots_use_the_same_zone(furnished):
-    page = await look_from(furnished.viewer, "Asia/Kolkata").open("/")
+async def test_plots_use_the_same_zone(sample_dashboard):
+    page = await look_from(sample_dashboard.viewer, "Asia/Kolkata").open("/")
     assert "Plots use Asia/Kolkata time." in page.text
     # Hours there begin at half past.
     assert ":30</text>" in page.html

@@ -8,7 +8,7 @@ from agentjobs.tickets.trackers import list_trackers, open_tracker
 from agentjobs.web.dashboard.settings import platform_access
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
-from tests.unit.web.dashboard.page_safety import faults_of
+from tests.unit.web.dashboard.page_safety import safety_faults
 from tests.unit.web.dashboard.platform_data import ACCEPTED, JiraDouble, answer_as_jira
 
 HERE = "/settings/trackers"
@@ -140,7 +140,7 @@ async def test_what_others_wrote_is_only_shown(dashboard, jira):
     )
     page = await dashboard.admin.open(HERE)
     assert page.text.count(f"x{PAYLOAD}") >= 3
-    assert faults_of(page) == []
+    assert safety_faults(page) == []
 
 
 async def test_anothers_tracker_is_nowhere(dashboard, jira):

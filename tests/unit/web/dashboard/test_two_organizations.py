@@ -10,15 +10,19 @@ OTHERS = "/other/other/shop/pulls"
 
 
 @pytest.fixture
-async def both(furnished):
+async def both(sample_dashboard):
     """acme's member is a viewer of the organization other as well."""
-    row = await furnished.db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
-    await add_member(furnished.db, furnished.other.organization_id, row["id"], "viewer")
-    return furnished
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    await add_member(
+        sample_dashboard.db, sample_dashboard.other.organization_id, row["id"], "viewer"
+    )
+    return sample_dashboard
 
 
-async def stands_in(furnished):
-    page = await furnished.member.open("/account")
+async def stands_in(sample_dashboard):
+    page = await sample_dashboard.member.open("/account")
     return "other" if "viewer of other" in page.text else "acme"
 
 
@@ -27,7 +31,7 @@ async def test_a_page_of_the_other_organization_leads_there_and_its_links_work(b
     assert page.status == 200
     assert await stands_in(both) == "other"
     pull = await both.member.open(f"{OTHERS}/1")
-    job = f"/jobs/{both.things['other'].finished_job}"
+    job = f"/jobs/{both.samples['other'].finished_job}"
     assert job in pull.links
     for place in (job, "/repos/other/shop"):
         assert (await both.member.open(place)).status == 200
@@ -83,7 +87,7 @@ async def test_a_form_acts_where_its_address_says_by_the_role_there(both):
 
 @pytest.mark.parametrize("what", ["job", "repository", "form"])
 async def test_what_is_in_the_other_organization_says_so_and_leads_there(both, what):
-    job = both.things["other"].finished_job
+    job = both.samples["other"].finished_job
     place = "/repos/other/shop" if what == "repository" else f"/jobs/{job}"
     if what == "form":
         csrf = (await both.member.open("/account")).form("/sign-out").value("csrf")
@@ -98,13 +102,15 @@ async def test_what_is_in_the_other_organization_says_so_and_leads_there(both, w
     assert (await both.member.open(place)).status == 200
 
 
-async def test_who_is_not_in_it_learns_nothing(furnished):
-    job = furnished.things["other"].finished_job
+async def test_who_is_not_in_it_learns_nothing(sample_dashboard):
+    job = sample_dashboard.samples["other"].finished_job
     nowhere = f"/jobs/job_{'0' * 26}"
-    texts = [(await furnished.member.open(place)).text for place in (f"/jobs/{job}", nowhere)]
+    texts = [
+        (await sample_dashboard.member.open(place)).text for place in (f"/jobs/{job}", nowhere)
+    ]
     assert "There is no such job" in texts[0]
     assert texts[0].partition("Request")[0] == texts[1].partition("Request")[0]
-    page = await furnished.member.open("/repos/other/shop")
+    page = await sample_dashboard.member.open("/repos/other/shop")
     assert page.status == 404
     assert not page.has_form("/account/organization")
-    assert (await furnished.member.open(OTHERS)).status == 404
+    assert (await sample_dashboard.member.open(OTHERS)).status == 404

@@ -178,7 +178,7 @@ async def test_the_log_shows_request_and_answer_and_nothing_hostile_runs(dashboa
     assert "X-Service-Event: job.queued" in page.text
     assert "<script>alert(1)</script>" in page.text
     for each in (log, page, await dashboard.member.open("/settings/webhooks")):
-        assert each.is_harmless()
+        assert each.is_safe()
 
 
 async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
@@ -208,10 +208,10 @@ async def test_one_and_all_failed_are_sent_again(dashboard):
     assert (await dashboard.outsider.open(place)).status == 404
 
 
-async def test_a_failed_ping_is_shown_as_a_failure(furnished):
+async def test_a_failed_ping_is_shown_as_a_failure(sample_dashboard):
     # An address that may not be dialled, so that nothing is sent.
-    await write(furnished.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
-    here = f"/settings/webhooks/{furnished.things['acme'].endpoint}"
-    page = await furnished.admin.send(await furnished.admin.open(here), "/test")
+    await write(sample_dashboard.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
+    here = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
+    page = await sample_dashboard.admin.send(await sample_dashboard.admin.open(here), "/test")
     assert '<p class="alert bad" role="alert">The ping was not delivered.</p>' in page.html
     assert "alert good" not in page.html

@@ -56,19 +56,19 @@ async def test_a_refused_job_names_the_fields_as_the_form_does(dashboard, field,
     assert described(page, marked) == ("true", True)
 
 
-async def test_running_again_and_following_up_speak_the_same_way(furnished):
-    things = furnished.things["acme"]
-    await write(furnished.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
+async def test_running_again_and_following_up_speak_the_same_way(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    await write(sample_dashboard.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
     await write(
-        furnished.db,
+        sample_dashboard.db,
         """UPDATE jobs SET config_override = '{"max_cost_usd": 9}' WHERE id = :id""",
-        id=things.finished_job,
+        id=samples.finished_job,
     )
-    page = await furnished.member.open(f"/jobs/{things.finished_job}")
-    again = await furnished.member.send(page, f"/jobs/{things.finished_job}/again")
+    page = await sample_dashboard.member.open(f"/jobs/{samples.finished_job}")
+    again = await sample_dashboard.member.send(page, f"/jobs/{samples.finished_job}/again")
     assert "Cost limit in US dollars may lower the organization's 5" in again.text
     assert "max_cost_usd may" not in again.text
-    more = await furnished.member.send(page, "/follow-up", prompt=" ")
+    more = await sample_dashboard.member.send(page, "/follow-up", prompt=" ")
     assert "What should the agent do next? must not be blank" in more.text
 
 
@@ -112,45 +112,49 @@ async def test_an_address_that_is_closed_says_whose_setting_that_is(dashboard, u
 
 @pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "2026-1-1", "2026-02-30"])
 @pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
-async def test_what_is_no_day_is_refused_alike(furnished, place, day):
+async def test_what_is_no_day_is_refused_alike(sample_dashboard, place, day):
     for name, label in (("since", "From"), ("until", "To")):
-        page = await furnished.admin.open(f"{place}?{name}={day}")
+        page = await sample_dashboard.admin.open(f"{place}?{name}={day}")
         assert page.status == 400
         assert f"{label}: write a date like 2026-01-31." in page.text
         assert page.form(place).value(name) == day
 
 
-async def test_a_list_with_a_day_that_is_none_does_not_ask_for_news(furnished):
-    page = await furnished.viewer.open("/jobs?since=yesterday")
+async def test_a_list_with_a_day_that_is_none_does_not_ask_for_news(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/jobs?since=yesterday")
     assert not [given for _, given in page.tags if given.get("data-live")]
-    assert (await furnished.viewer.get("/jobs/stream?since=yesterday")).status_code == 400
+    assert (await sample_dashboard.viewer.get("/jobs/stream?since=yesterday")).status_code == 400
 
 
-async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(furnished):
-    admin, here = furnished.admin, "/settings/webhooks/delivery-log"
+async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(sample_dashboard):
+    admin, here = sample_dashboard.admin, "/settings/webhooks/delivery-log"
     for place in (f"{here}/dlv_{'0' * 26}", f"{here}/nonsense"):
         page = await admin.open(place)
         assert page.status == 404
         assert "There is no such delivery in the log" in page.text
         assert "agentjobs webhooks" not in page.text
-    delivery = furnished.things["acme"].delivery
-    await write(furnished.db, "UPDATE deliveries SET event = 'ping' WHERE id = :id", id=delivery)
+    delivery = sample_dashboard.samples["acme"].delivery
+    await write(
+        sample_dashboard.db, "UPDATE deliveries SET event = 'ping' WHERE id = :id", id=delivery
+    )
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     page = await admin.post(f"{here}/{delivery}/redeliver", [("csrf", csrf)])
     assert "A ping cannot be redelivered" in page.text
     assert "agentjobs webhooks" not in page.text
 
 
-async def test_more_failed_deliveries_than_one_request_takes_on_are_told(furnished, monkeypatch):
+async def test_more_failed_deliveries_than_one_request_takes_on_are_told(
+    sample_dashboard, monkeypatch
+):
     module = "agentjobs.web.dashboard.settings.delivery_log._MAX_REDELIVERIES"
     monkeypatch.setattr(module, 2)
-    await write(furnished.db, "UPDATE deliveries SET status = 'failed'")
-    row = await furnished.db.fetch_one(
+    await write(sample_dashboard.db, "UPDATE deliveries SET status = 'failed'")
+    row = await sample_dashboard.db.fetch_one(
         "SELECT COUNT(*) AS n FROM deliveries WHERE organization_id = :id",
-        id=furnished.caller.organization_id,
+        id=sample_dashboard.caller.organization_id,
     )
-    page = await furnished.member.open("/settings/webhooks/delivery-log")
-    page = await furnished.member.send(page, "/redeliver-failed", days="7")
+    page = await sample_dashboard.member.open("/settings/webhooks/delivery-log")
+    page = await sample_dashboard.member.send(page, "/redeliver-failed", days="7")
     left = row["n"] - 2
     assert left > 0
     assert "Redelivering 2 failed deliveries." in page.text
