@@ -75,7 +75,7 @@ async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> N
         ({"scope": "read", "git_write": "yes"}, "cannot push"),
         ({"scope": "root"}, "scope is read or jobs"),
         ({"expires": "own", "days": ""}, "Enter the number of days"),
-        ({"expires": "own", "days": "0"}, "between 1 and 3650"),
+        ({"expires": "own", "days": "0"}, "expire after 1 to 3650 days"),
         ({"expires": "own", "days": "soon"}, "whole number"),
         ({"expires": "17"}, "Choose when"),
     ],
