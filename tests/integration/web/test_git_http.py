@@ -1,4 +1,4 @@
-"""Smart HTTP as real git clients meet it: clone, fetch, push, and being refused."""
+"""Smart HTTP with real git clients: clone, fetch, push and refusals."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def test_a_key_clones_with_the_whole_history(server: GitServer) -> None:
 
 
 @pytest.mark.parametrize("version", ["0", "1", "2"])
-async def test_every_version_of_the_protocol_is_spoken(server: GitServer, version: str) -> None:
+async def test_every_version_of_the_protocol_is_supported(server: GitServer, version: str) -> None:
     clone = await server.clone(
         await server.platform.key(), f"v{version}", "-c", f"protocol.version={version}"
     )
@@ -40,48 +40,48 @@ async def test_a_shallow_clone_can_be_deepened(server: GitServer) -> None:
     server.platform.propose("main", {"a": "2"})
     clone = await server.clone(await server.platform.key(), "shallow", "--depth=1")
     assert git_output("rev-list", "--count", "HEAD", cwd=clone) == "1"
-    ran = await server.git("fetch", "-q", "--unshallow", cwd=clone)
-    assert ran.exit_code == 0, ran.output
+    process = await server.git("fetch", "-q", "--unshallow", cwd=clone)
+    assert process.exit_code == 0, process.output
     assert git_output("rev-list", "--count", "HEAD", cwd=clone) == "2"
 
 
-async def test_a_bearer_token_opens_the_same_door(server: GitServer) -> None:
+async def test_a_bearer_token_is_accepted(server: GitServer) -> None:
     key = await server.platform.key()
     header = f"http.extraHeader=Authorization: Bearer {key}"
-    ran = await server.git("-c", header, "ls-remote", server.repository())
-    assert ran.exit_code == 0, ran.output
-    assert "refs/heads/main" in ran.output
+    process = await server.git("-c", header, "ls-remote", server.repository())
+    assert process.exit_code == 0, process.output
+    assert "refs/heads/main" in process.output
 
 
 async def test_without_a_key_nothing_is_shown(server: GitServer) -> None:
-    ran = await server.git("ls-remote", server.repository())
-    assert ran.exit_code != 0
-    assert "could not read Username" in ran.output
-    ran = await server.git("ls-remote", server.repository("ajk_wrong"))
-    assert ran.exit_code != 0
-    assert "Authentication failed" in ran.output
+    process = await server.git("ls-remote", server.repository())
+    assert process.exit_code != 0
+    assert "could not read Username" in process.output
+    process = await server.git("ls-remote", server.repository("ajk_wrong"))
+    assert process.exit_code != 0
+    assert "Authentication failed" in process.output
 
 
 async def test_a_key_without_git_write_may_not_push(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key())
     before = server.platform.head()
     commit_files(clone, {"new.txt": "1"}, "pushed")
-    ran = await server.git("push", "origin", "main", cwd=clone)
-    assert ran.exit_code != 0
-    assert "403" in ran.output
+    process = await server.git("push", "origin", "main", cwd=clone)
+    assert process.exit_code != 0
+    assert "403" in process.output
     assert server.platform.head() == before
 
 
-async def test_a_push_brings_branches_and_tags_and_takes_them_away(server: GitServer) -> None:
+async def test_a_push_creates_and_deletes_branches_and_tags(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
     git_output("tag", "v1", cwd=clone)
-    ran = await server.git("push", "origin", "HEAD:refs/heads/feature", "v1", cwd=clone)
-    assert ran.exit_code == 0, ran.output
+    process = await server.git("push", "origin", "HEAD:refs/heads/feature", "v1", cwd=clone)
+    assert process.exit_code == 0, process.output
     assert server.platform.head("feature") == server.platform.head("v1")
-    ran = await server.git("push", "origin", ":feature", cwd=clone)
-    assert ran.exit_code == 0, ran.output
-    ran = await server.git("push", "origin", ":main", cwd=clone)
-    assert "refusing to delete the current branch" in ran.output
+    process = await server.git("push", "origin", ":feature", cwd=clone)
+    assert process.exit_code == 0, process.output
+    process = await server.git("push", "origin", ":main", cwd=clone)
+    assert "refusing to delete the current branch" in process.output
 
 
 @pytest.mark.parametrize("ref", ["refs/notes/x", "refs/pull/1/head", "refs/x"])
@@ -90,10 +90,10 @@ async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
 ) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
     commit_files(clone, {"new.txt": "1"}, "pushed")
-    ran = await server.git("push", "origin", "HEAD:refs/heads/fine", f"+HEAD:{ref}", cwd=clone)
-    assert ran.exit_code != 0
-    assert "only branches and tags can be pushed" in ran.output
-    assert "rejected together with the other updates" in ran.output
+    process = await server.git("push", "origin", "HEAD:refs/heads/fine", f"+HEAD:{ref}", cwd=clone)
+    assert process.exit_code != 0
+    assert "only branches and tags can be pushed" in process.output
+    assert "rejected together with the other updates" in process.output
     assert git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir) == (
         "refs/heads/main"
     )
@@ -109,12 +109,12 @@ async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
         f"HEAD:refs/heads/{BRANCH.upper()}",
     ],
 )
-async def test_a_job_writes_no_other_ref(server: GitServer, refspec: str) -> None:
+async def test_a_job_cannot_write_another_ref(server: GitServer, refspec: str) -> None:
     clone = await server.clone(await server.platform.job_credential(BRANCH))
     commit_files(clone, {"new.txt": "1"}, "work")
-    ran = await server.git("push", "--force", "origin", refspec, cwd=clone)
-    assert ran.exit_code != 0
-    assert f"this job may write only refs/heads/{BRANCH}" in ran.output
+    process = await server.git("push", "--force", "origin", refspec, cwd=clone)
+    assert process.exit_code != 0
+    assert f"this job may write only refs/heads/{BRANCH}" in process.output
     refs = git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
     assert refs == "refs/heads/main"
 
@@ -123,8 +123,8 @@ async def test_a_job_cannot_hide_another_ref_behind_its_own(server: GitServer) -
     clone = await server.clone(await server.platform.job_credential(BRANCH))
     commit_files(clone, {"new.txt": "1"}, "work")
     refs = (f"HEAD:refs/heads/{BRANCH}", "HEAD:refs/heads/main")
-    ran = await server.git("push", "origin", *refs, cwd=clone)
-    assert ran.exit_code != 0
+    process = await server.git("push", "origin", *refs, cwd=clone)
+    assert process.exit_code != 0
     refs_now = git_output("for-each-ref", "--format=%(refname)", cwd=server.platform.git_dir)
     assert refs_now == "refs/heads/main"
 
@@ -132,8 +132,8 @@ async def test_a_job_cannot_hide_another_ref_behind_its_own(server: GitServer) -
 async def test_a_job_may_not_delete_its_branch(server: GitServer) -> None:
     server.platform.propose(BRANCH, {"a": "1"})
     clone = await server.clone(await server.platform.job_credential(BRANCH))
-    ran = await server.git("push", "origin", f":refs/heads/{BRANCH}", cwd=clone)
-    assert "a job may not delete its branch" in ran.output
+    process = await server.git("push", "origin", f":refs/heads/{BRANCH}", cwd=clone)
+    assert "a job may not delete its branch" in process.output
     assert server.platform.head(BRANCH)
 
 
@@ -142,31 +142,31 @@ async def test_a_large_push_is_streamed_in_chunks(server: GitServer) -> None:
     content = os.urandom(20_000_000)
     commit = commit_files(clone, {"large.bin": content}, "large")
     # A buffer smaller than the pack makes git send it chunked.
-    ran = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)
-    assert ran.exit_code == 0, ran.output
+    process = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)
+    assert process.exit_code == 0, process.output
     assert any(headers.get("transfer-encoding") == "chunked" for headers in server.seen)
     assert server.platform.head() == commit
     again = await server.clone(await server.platform.key(), "again")
     assert (again / "large.bin").read_bytes() == content
 
 
-async def test_a_long_negotiation_is_sent_packed_and_understood(server: GitServer) -> None:
+async def test_a_compressed_negotiation_is_accepted(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
-    # Newer commits than any the server has: the client offers them all before a common one.
+    # These commits are newer than the server's: the client offers them before a common commit.
     stream = b"".join(
         b"commit refs/heads/only-here-%d\ncommitter A <a@b> %d +0000\ndata 1\nx\n"
         % (number, 2_000_000_000 + number)
         for number in range(3_000)
     )
     (server.place / "stream").write_bytes(stream)
-    with (server.place / "stream").open("rb") as given:
-        process = await asyncio.create_subprocess_exec(
-            "git", "fast-import", "--quiet", cwd=clone, stdin=given
+    with (server.place / "stream").open("rb") as stdin:
+        fast_import = await asyncio.create_subprocess_exec(
+            "git", "fast-import", "--quiet", cwd=clone, stdin=stdin
         )
-        assert await process.wait() == 0
+        assert await fast_import.wait() == 0
     server.platform.propose("main", {"news": "1"})
-    ran = await server.git("-c", "protocol.version=0", "fetch", "origin", cwd=clone)
-    assert ran.exit_code == 0, ran.output
+    process = await server.git("-c", "protocol.version=0", "fetch", "origin", cwd=clone)
+    assert process.exit_code == 0, process.output
     assert any(headers.get("content-encoding") == "gzip" for headers in server.seen)
     assert git_output("rev-parse", "origin/main", cwd=clone) == server.platform.head()
 
@@ -185,6 +185,6 @@ async def test_broken_objects_are_refused(server: GitServer) -> None:
     bad = git_output(
         "hash-object", "-t", "commit", "-w", "--literally", str(server.place / "bad"), cwd=clone
     )
-    ran = await server.git("push", "origin", f"{bad}:refs/heads/bad", cwd=clone)
-    assert ran.exit_code != 0
+    process = await server.git("push", "origin", f"{bad}:refs/heads/bad", cwd=clone)
+    assert process.exit_code != 0
     assert server.platform.git_dir.joinpath("refs/heads/bad").exists() is False

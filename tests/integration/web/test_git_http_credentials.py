@@ -1,4 +1,4 @@
-"""Who may do what over git, and what the store learns of it: on both engines."""
+"""Permissions over git and what a push records, on both database engines."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,22 +31,22 @@ async def test_another_organization_sees_no_repository(server: GitServer) -> Non
     await create_organization(server.platform.db, plans, "other", "pro")
     key = await server.platform.key("other", git_write=True)
     for name in ("acme/acme/shop", "other/acme/shop", "acme/acme/missing", "nobody/acme/shop"):
-        ran = await server.git("ls-remote", server.repository(key, name))
-        assert ran.exit_code != 0
-        assert "not found" in ran.output
+        process = await server.git("ls-remote", server.repository(key, name))
+        assert process.exit_code != 0
+        assert "not found" in process.output
 
 
-async def test_a_key_with_git_write_pushes_and_the_store_learns_of_it(server: GitServer) -> None:
+async def test_a_key_with_git_write_pushes_and_the_store_records_it(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
-    with server.platform.db.changes.listen("index") as woken:
+    with server.platform.db.changes.listen("index") as changes:
         commit = commit_files(clone, {"new.txt": "1"}, "pushed")
-        ran = await server.git("push", "-q", "origin", "main", cwd=clone)
-        assert ran.exit_code == 0, ran.output
-        # Known as soon as the client is told: a job asked for now runs on the new commit.
+        process = await server.git("push", "-q", "origin", "main", cwd=clone)
+        assert process.exit_code == 0, process.output
+        # Recorded before the client gets its response: a job created now runs on the new commit.
         row = await server.platform.repo_row()
         assert row["head_commit"] == commit
         assert row["index_due_at"] is not None
-        assert await woken.wait(5)
+        assert await changes.wait(5)
 
 
 async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
@@ -54,14 +54,14 @@ async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
     for content in ("1", "2"):
         git_output("checkout", "-q", "-B", "work", "origin/main", cwd=clone)
         commit = commit_files(clone, {"new.txt": content}, "work")
-        ran = await server.git(
+        process = await server.git(
             "push", "--force", "origin", f"{commit}:refs/heads/{BRANCH}", cwd=clone
         )
-        assert ran.exit_code == 0, ran.output
+        assert process.exit_code == 0, process.output
         assert server.platform.head(BRANCH) == commit
 
 
-async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: GitServer) -> None:
+async def test_a_worker_fetches_and_pushes_with_the_forges_remote(server: GitServer) -> None:
     platform = server.platform
     forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
     credential = await platform.job_credential(BRANCH)
@@ -74,37 +74,37 @@ async def test_a_worker_fetches_and_pushes_with_what_the_forge_hands_it(server: 
         await push(mirror, commit, BRANCH, remote, expected=None)
         assert await branch_head(remote, BRANCH) == commit
         with pytest.raises(PushRejected, match="this job may write only"):
-            await push(mirror, commit, "elsewhere", remote, expected=None)
+            await push(mirror, commit, "another-branch", remote, expected=None)
 
 
 @pytest.mark.parametrize(
     ("status", "lease_ms"),
     [("running", -1), ("completed", 60_000), ("failed", 60_000), ("cancelled", 60_000)],
 )
-async def test_a_job_that_is_over_opens_nothing(
+async def test_the_credential_of_a_finished_job_is_refused(
     server: GitServer, status: str, lease_ms: int
 ) -> None:
     credential = await server.platform.job_credential(BRANCH, status=status, lease_ms=lease_ms)
-    ran = await server.git("ls-remote", server.repository(credential))
-    assert ran.exit_code != 0
-    assert "Authentication failed" in ran.output
+    process = await server.git("ls-remote", server.repository(credential))
+    assert process.exit_code != 0
+    assert "Authentication failed" in process.output
 
 
 async def test_a_job_sees_no_other_repository(server: GitServer) -> None:
     other = await make_platform(server.platform.db, server.place / "more", "other")
     credential = await other.job_credential(BRANCH)
-    ran = await server.git("ls-remote", server.repository(credential))
-    assert ran.exit_code != 0
-    assert "not found" in ran.output
+    process = await server.git("ls-remote", server.repository(credential))
+    assert process.exit_code != 0
+    assert "not found" in process.output
 
 
-async def test_a_push_to_the_branch_of_a_pull_request_moves_it(server: GitServer) -> None:
+async def test_a_push_to_the_branch_of_a_pull_request_updates_it(server: GitServer) -> None:
     number = await server.platform.open_pull("agentjobs/one", {"a": "1"})
     clone = await server.clone(
         await server.platform.key(git_write=True), "clone", "--branch=agentjobs/one"
     )
     commit = commit_files(clone, {"a": "2"}, "more")
-    ran = await server.git("push", "-q", "origin", "agentjobs/one", cwd=clone)
-    assert ran.exit_code == 0, ran.output
+    process = await server.git("push", "-q", "origin", "agentjobs/one", cwd=clone)
+    assert process.exit_code == 0, process.output
     pull = await get_pull(server.platform.db, "acme", "acme/shop", number)
     assert pull.head_commit == commit

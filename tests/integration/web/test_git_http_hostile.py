@@ -1,4 +1,4 @@
-"""Smart HTTP as no git client would use it: refusals have the one shape, and nothing is left."""
+"""Malformed smart HTTP requests: errors use the API's shape and leave no process or file behind."""
 
 import asyncio
 import gzip
@@ -35,11 +35,11 @@ async def server(sqlite_url: str, tmp_path: Path) -> AsyncIterator[GitServer]:
 @pytest.fixture
 async def client(server: GitServer) -> AsyncIterator[httpx.AsyncClient]:
     key = await server.platform.key(git_write=True)
-    async with httpx.AsyncClient(base_url=server.url, auth=("me", key)) as opened:
-        yield opened
+    async with httpx.AsyncClient(base_url=server.url, auth=("me", key)) as http:
+        yield http
 
 
-def refused(response: httpx.Response, status: int, code: str) -> None:
+def assert_refused(response: httpx.Response, status: int, code: str) -> None:
     assert response.status_code == status, response.text
     error = response.json()["error"]
     assert error["code"] == code
@@ -50,18 +50,27 @@ def update(ref: bytes, capabilities: bytes = b"") -> bytes:
     return pkt_line(OLD + b" " + NEW + b" " + ref + capabilities)
 
 
-async def test_without_a_good_token_a_password_is_asked_for(server: GitServer) -> None:
-    asked = (
+async def test_without_a_valid_token_basic_authentication_is_requested(server: GitServer) -> None:
+    requests = (
         ("GET", "/info/refs?service=git-upload-pack"),
         ("POST", "/git-upload-pack"),
         ("POST", "/git-receive-pack"),
     )
-    given = ("", "Basic", "Basic !!!", "Basic bWU6", "Basic bWU=", "Bearer", "Digest x", "é")
+    authorizations = (
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic bWU6",
+        "Basic bWU=",
+        "Bearer",
+        "Digest x",
+        "é",
+    )
     async with httpx.AsyncClient(base_url=server.url) as client:
-        for authorization, (method, path) in itertools.product(given, asked):
+        for authorization, (method, path) in itertools.product(authorizations, requests):
             headers = {"Authorization": authorization.encode("latin-1")} if authorization else {}
             response = await client.request(method, HERE + path, headers=headers)
-            refused(response, 401, "unauthorized")
+            assert_refused(response, 401, "unauthorized")
             assert response.headers["www-authenticate"].startswith("Basic realm=")
 
 
@@ -77,67 +86,69 @@ async def test_nothing_but_smart_http_is_served(client: httpx.AsyncClient) -> No
         "/%2e%2e/%2e%2e/info/refs?service=git-upload-pack",
         "/info/refs/?service=git-upload-pack",
     ):
-        refused(await client.get(HERE + path), 404, "not_found")
+        assert_refused(await client.get(HERE + path), 404, "not_found")
 
 
 async def test_a_name_that_is_no_repository_is_not_found(client: httpx.AsyncClient) -> None:
     for name in ("acme/shop", "acme/acme/shop.git", "acme/acme/..", "a%00b/x/y", "acme/acme/é"):
         response = await client.get(f"/git/{name}.git/info/refs?service=git-upload-pack")
-        refused(response, 404, "not_found")
+        assert_refused(response, 404, "not_found")
 
 
-async def test_wrong_methods_are_told_the_right_one(client: httpx.AsyncClient) -> None:
+async def test_a_wrong_method_gets_the_allowed_method(client: httpx.AsyncClient) -> None:
     response = await client.get(f"{HERE}/git-receive-pack")
-    refused(response, 405, "method_not_allowed")
+    assert_refused(response, 405, "method_not_allowed")
     assert response.headers["allow"] == "POST"
-    refused(await client.post(f"{HERE}/info/refs"), 405, "method_not_allowed")
+    assert_refused(await client.post(f"{HERE}/info/refs"), 405, "method_not_allowed")
 
 
 async def test_other_content_is_refused(client: httpx.AsyncClient) -> None:
     for path in ("/git-upload-pack", "/git-receive-pack"):
-        refused(await client.post(HERE + path, content=b"0000"), 415, "unsupported_media_type")
+        assert_refused(
+            await client.post(HERE + path, content=b"0000"), 415, "unsupported_media_type"
+        )
         headers = {"Content-Type": "application/json"}
         response = await client.post(HERE + path, content=b"{}", headers=headers)
-        refused(response, 415, "unsupported_media_type")
+        assert_refused(response, 415, "unsupported_media_type")
     headers = {**UPLOAD, "Content-Encoding": "br"}
     response = await client.post(f"{HERE}/git-upload-pack", content=b"0000", headers=headers)
-    refused(response, 415, "unsupported_media_type")
+    assert_refused(response, 415, "unsupported_media_type")
 
 
-async def test_a_damaged_packed_body_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_damaged_compressed_body_is_refused(client: httpx.AsyncClient) -> None:
     damaged = (b"no gzip", gzip.compress(b"0000" * 9)[:-6], gzip.compress(b"0000") + b"x", b"")
     for body in damaged:
         for path, kind in (("/git-upload-pack", UPLOAD), ("/git-receive-pack", RECEIVE)):
             headers = {**kind, "Content-Encoding": "gzip"}
             response = await client.post(HERE + path, content=body, headers=headers)
-            refused(response, 400, "bad_request")
+            assert_refused(response, 400, "bad_request")
 
 
-async def test_a_bomb_is_refused_at_the_limit(client: httpx.AsyncClient) -> None:
+async def test_a_gzip_bomb_is_refused_at_the_limit(client: httpx.AsyncClient) -> None:
     bomb = gzip.compress(b"0" * (MAX_NEGOTIATION_BYTES + 1_000_000))
     headers = {**UPLOAD, "Content-Encoding": "gzip"}
     response = await client.post(f"{HERE}/git-upload-pack", content=bomb, headers=headers)
-    refused(response, 413, "payload_too_large")
+    assert_refused(response, 413, "payload_too_large")
 
 
-async def test_a_fetch_that_makes_no_sense_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_malformed_fetch_is_refused(client: httpx.AsyncClient) -> None:
     for body in (b"no pkt-line at all", b"0032want " + b"z" * 41, b"ffff0000", b"0032want "):
         response = await client.post(f"{HERE}/git-upload-pack", content=body, headers=UPLOAD)
-        refused(response, 400, "bad_request")
+        assert_refused(response, 400, "bad_request")
 
 
-async def test_a_push_without_a_readable_opening_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_push_with_malformed_commands_is_refused(client: httpx.AsyncClient) -> None:
     unfinished = update(b"refs/heads/x")
     for body in (b"", b"00", b"zzzz", b"0001", unfinished, unfinished[:20]):
         response = await client.post(f"{HERE}/git-receive-pack", content=body, headers=RECEIVE)
-        refused(response, 400, "bad_request")
+        assert_refused(response, 400, "bad_request")
 
 
-async def test_a_push_of_more_refs_than_any_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_push_of_too_many_refs_is_refused(client: httpx.AsyncClient) -> None:
     line = update(b"refs/heads/" + b"x" * 1_000)
     body = line * (MAX_OPENING_BYTES // len(line) + 100) + b"0000"
     response = await client.post(f"{HERE}/git-receive-pack", content=body, headers=RECEIVE)
-    refused(response, 413, "payload_too_large")
+    assert_refused(response, 413, "payload_too_large")
 
 
 async def test_a_push_without_its_pack_changes_nothing(
@@ -168,16 +179,16 @@ async def test_a_forbidden_ref_is_refused_to_a_client_that_reads_no_reports(
 ) -> None:
     body = update(b"refs/notes/x") + b"0000"
     response = await client.post(f"{HERE}/git-receive-pack", content=body, headers=RECEIVE)
-    refused(response, 403, "insufficient_scope")
+    assert_refused(response, 403, "insufficient_scope")
 
 
 async def test_a_key_without_git_write_is_refused_at_every_step(server: GitServer) -> None:
     key = await server.platform.key()
     async with httpx.AsyncClient(base_url=server.url, auth=("me", key)) as client:
         response = await client.get(f"{HERE}/info/refs?service=git-receive-pack")
-        refused(response, 403, "insufficient_scope")
+        assert_refused(response, 403, "insufficient_scope")
         response = await client.post(f"{HERE}/git-receive-pack", content=b"0000", headers=RECEIVE)
-        refused(response, 403, "insufficient_scope")
+        assert_refused(response, 403, "insufficient_scope")
 
 
 async def test_an_odd_protocol_header_is_ignored(client: httpx.AsyncClient) -> None:
@@ -189,10 +200,10 @@ async def test_an_odd_protocol_header_is_ignored(client: httpx.AsyncClient) -> N
         assert response.headers["content-type"] == "application/x-git-upload-pack-advertisement"
 
 
-async def _connected(
+async def _open_request(
     server: GitServer, path: str, content_type: str, key: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that does by hand what it likes, with a chunked body to come."""
+    """A raw connection that has sent the headers of a request with a chunked body."""
     reader, writer = await asyncio.open_connection(*server.address)
     writer.write(
         f"POST {HERE}{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
@@ -205,11 +216,11 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def test_a_client_that_leaves_in_mid_push_takes_the_backend_with_it(
+async def test_a_client_that_disconnects_during_a_push_stops_the_backend(
     server: GitServer,
 ) -> None:
     key = await server.platform.key(git_write=True)
-    _, writer = await _connected(server, "/git-receive-pack", RECEIVE["Content-Type"], key)
+    _, writer = await _open_request(server, "/git-receive-pack", RECEIVE["Content-Type"], key)
     writer.write(_chunk(update(b"refs/heads/x", b"\0report-status") + b"0000"))
     writer.write(_chunk(b"PACK\0\0\0\2\0\0\xff\xff" + os.urandom(1)))
     await until(running_backends)
@@ -219,12 +230,12 @@ async def test_a_client_that_leaves_in_mid_push_takes_the_backend_with_it(
     await until(lambda: not list(server.platform.git_dir.glob("objects/tmp_*")))
 
 
-async def test_a_client_that_leaves_in_mid_clone_takes_the_backend_with_it(
+async def test_a_client_that_disconnects_during_a_clone_stops_the_backend(
     server: GitServer,
 ) -> None:
     server.platform.propose("main", {"large.bin": os.urandom(20_000_000)})
     key = await server.platform.key()
-    reader, writer = await _connected(server, "/git-upload-pack", UPLOAD["Content-Type"], key)
+    reader, writer = await _open_request(server, "/git-upload-pack", UPLOAD["Content-Type"], key)
     want = pkt_line(f"want {server.platform.head()} side-band-64k ofs-delta\n".encode())
     writer.write(_chunk(want + b"0000" + pkt_line(b"done\n")) + b"0\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
@@ -233,32 +244,34 @@ async def test_a_client_that_leaves_in_mid_clone_takes_the_backend_with_it(
     await until(lambda: not running_backends())
 
 
-async def test_large_repositories_pass_through_little_memory(server: GitServer) -> None:
+async def test_large_repositories_are_streamed_in_little_memory(server: GitServer) -> None:
     key = await server.platform.key(git_write=True)
     clone = await server.clone(key)
     commit_files(clone, {"large.bin": os.urandom(12_000_000)}, "large")
     tracemalloc.start()
     try:
-        ran = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)
-        assert ran.exit_code == 0, ran.output
+        process = await server.git(
+            "-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone
+        )
+        assert process.exit_code == 0, process.output
         await server.clone(key, "again")
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
 
 
-async def test_a_planted_hook_or_configuration_does_nothing(server: GitServer) -> None:
-    planted = server.place / "planted"
+async def test_a_planted_hook_does_not_run(server: GitServer) -> None:
+    marker = server.place / "planted"
     hooks = server.platform.git_dir / "hooks"
     hooks.mkdir()
     for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
-        (hooks / name).write_text(f"#!/bin/sh\ntouch {planted}\n")
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {marker}\n")
         (hooks / name).chmod(0o755)
     clone = await server.clone(await server.platform.key(git_write=True))
     commit_files(clone, {"a": "1"}, "x")
-    ran = await server.git("push", "origin", "main", cwd=clone)
-    assert ran.exit_code == 0, ran.output
-    assert not planted.exists()
+    process = await server.git("push", "origin", "main", cwd=clone)
+    assert process.exit_code == 0, process.output
+    assert not marker.exists()
 
 
 async def test_a_repository_whose_files_are_gone_is_not_found(
@@ -266,4 +279,4 @@ async def test_a_repository_whose_files_are_gone_is_not_found(
 ) -> None:
     server.platform.git_dir.rename(server.place / "moved.git")
     response = await client.get(f"{HERE}/info/refs?service=git-upload-pack")
-    refused(response, 404, "not_found")
+    assert_refused(response, 404, "not_found")

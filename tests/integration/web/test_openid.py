@@ -1,4 +1,4 @@
-"""Signing in at a certified provider, all the way: from `begin` to who somebody is."""
+"""Sign-in through a certified provider, from `begin` to the user's identity."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -35,28 +35,28 @@ def provider() -> Iterator[Provider]:
 
 
 @pytest.fixture
-def relying(provider, tmp_path):
-    """`async with relying(client_id=…) as openid`."""
+def openid_client(provider, tmp_path):
+    """Opens a client of the provider: `async with openid_client() as openid`."""
 
     @asynccontextmanager
-    async def made(clock: Callable[[], int] = now_ms, **changed: str) -> AsyncIterator[OpenId]:
+    async def connect(clock: Callable[[], int] = now_ms, **overrides: str) -> AsyncIterator[OpenId]:
         values = {
             "oidc_issuer": provider.issuer,
             "oidc_client_id": "agentjobs",
             "oidc_client_secret": CLIENT["client_secret"],
         }
-        settings = Settings(port=4321, data_dir=str(tmp_path), **(values | changed))
+        settings = Settings(port=4321, data_dir=str(tmp_path), **(values | overrides))
         openid = OpenId(settings, SealingKeys.load(settings), clock)
         try:
             yield openid
         finally:
             await openid.close()
 
-    return made
+    return connect
 
 
-async def test_somebody_signs_in(relying, provider):
-    async with relying() as openid:
+async def test_a_user_signs_in(openid_client, provider):
+    async with openid_client() as openid:
         started = await openid.begin("/jobs?status=failed", "inv_1")
         finished = await openid.finish(started.cookie, sign_in_at(started.url, ADA["email"]))
     assert finished.identity == Identity(
@@ -78,92 +78,94 @@ async def test_somebody_signs_in(relying, provider):
     ],
     ids=lambda client: client["oidc_client_id"],
 )
-async def test_clients_of_other_kinds_sign_in_too(relying, client):
-    async with relying(**client) as openid:
+async def test_clients_of_other_kinds_sign_in_too(openid_client, client):
+    async with openid_client(**client) as openid:
         started = await openid.begin("/", None)
         finished = await openid.finish(started.cookie, sign_in_at(started.url, ADA["email"]))
     assert (finished.identity.subject, finished.invitation) == ("ada-1", None)
 
 
-async def test_an_address_that_is_not_verified_is_not_called_so(relying):
-    async with relying() as openid:
+async def test_an_unverified_email_stays_unverified(openid_client):
+    async with openid_client() as openid:
         started = await openid.begin("/", None)
         finished = await openid.finish(started.cookie, sign_in_at(started.url, BOB["email"]))
     assert (finished.identity.email, finished.identity.email_verified) == (BOB["email"], False)
 
 
-async def test_an_address_that_no_token_tells_is_asked_for(relying):
-    async with relying() as openid:
+async def test_an_email_missing_from_the_token_is_read_from_userinfo(openid_client):
+    async with openid_client() as openid:
         started = await openid.begin("/", None)
         finished = await openid.finish(started.cookie, sign_in_at(started.url, SHY["email"]))
     assert (finished.identity.subject, finished.identity.email) == ("shy-1", "shy@example.com")
     assert finished.identity.email_verified
 
 
-async def test_a_callback_counts_once(relying):
-    async with relying() as openid:
+async def test_a_callback_is_accepted_once(openid_client):
+    async with openid_client() as openid:
         started = await openid.begin("/", None)
         params = sign_in_at(started.url, ADA["email"])
         await openid.finish(started.cookie, params)
-        await _refused(openid, started.cookie, params, "Start again")
+        await _assert_refused(openid, started.cookie, params, "Start again")
 
 
-async def test_a_callback_of_another_browser_is_refused(relying):
-    async with relying() as openid:
-        mine, theirs = await openid.begin("/", None), await openid.begin("/", None)
-        params = sign_in_at(theirs.url, ADA["email"])
-        await _refused(openid, mine.cookie, params, "Start again")
-        await _refused(openid, "", params, "Start again")
-        # With my state and their code, the verifier does not fit.
+async def test_a_callback_of_another_browser_is_refused(openid_client):
+    async with openid_client() as openid:
+        mine, other = await openid.begin("/", None), await openid.begin("/", None)
+        params = sign_in_at(other.url, ADA["email"])
+        await _assert_refused(openid, mine.cookie, params, "Start again")
+        await _assert_refused(openid, "", params, "Start again")
+        # This browser's state with the other's code: the verifier does not match.
         mixed = {**sign_in_at(mine.url, ADA["email"]), "code": params["code"]}
-        await _refused(openid, mine.cookie, mixed, "Start again")
+        await _assert_refused(openid, mine.cookie, mixed, "Start again")
 
 
-async def test_a_sign_in_that_took_too_long_is_refused(relying):
+async def test_a_sign_in_that_took_too_long_is_refused(openid_client):
     now = now_ms()
-    async with relying(clock=lambda: now) as openid:
+    async with openid_client(clock=lambda: now) as openid:
         started = await openid.begin("/", None)
         params = sign_in_at(started.url, ADA["email"])
         now += 601_000
-        await _refused(openid, started.cookie, params, "Start again")
+        await _assert_refused(openid, started.cookie, params, "Start again")
 
 
-async def test_who_cancels_is_told_what_the_provider_said(relying):
-    async with relying() as openid:
+async def test_a_cancelled_sign_in_shows_the_providers_error(openid_client):
+    async with openid_client() as openid:
         started = await openid.begin("/", None)
         params = cancel_at(started.url)
         assert params["error"] == "access_denied"
-        await _refused(openid, started.cookie, params, "error: access_denied. Try again")
+        await _assert_refused(openid, started.cookie, params, "error: access_denied. Try again")
 
 
-async def test_an_answer_must_say_that_it_is_of_this_provider(relying, provider):
-    async with relying() as openid:
+async def test_a_callback_must_name_this_provider_as_issuer(openid_client, provider):
+    async with openid_client() as openid:
         started = await openid.begin("/", None)
         params = sign_in_at(started.url, ADA["email"])
         assert params["iss"] == provider.issuer
         for issuer in ("https://evil.example.com", provider.issuer + "/"):
-            await _refused(openid, started.cookie, {**params, "iss": issuer}, "is not valid")
+            await _assert_refused(openid, started.cookie, {**params, "iss": issuer}, "is not valid")
         del params["iss"]
-        await _refused(openid, started.cookie, params, "is not valid")
+        await _assert_refused(openid, started.cookie, params, "is not valid")
 
 
-async def test_a_wrong_secret_is_the_operators_matter(relying, caplog):
-    async with relying(oidc_client_secret="wrong") as openid:
+async def test_a_wrong_client_secret_fails_the_sign_in_and_is_not_logged(openid_client, caplog):
+    async with openid_client(oidc_client_secret="wrong") as openid:
         started = await openid.begin("/", None)
         params = sign_in_at(started.url, ADA["email"])
-        await _refused(openid, started.cookie, params, "error: invalid_client")
+        await _assert_refused(openid, started.cookie, params, "error: invalid_client")
     assert "wrong" not in caplog.text
     assert params["code"] not in caplog.text
 
 
-async def test_a_slash_at_the_end_of_the_issuer_does_not_matter(relying, provider):
-    async with relying(oidc_issuer=provider.issuer + "/") as openid:
+async def test_a_trailing_slash_of_the_issuer_is_ignored(openid_client, provider):
+    async with openid_client(oidc_issuer=provider.issuer + "/") as openid:
         started = await openid.begin("/", None)
         finished = await openid.finish(started.cookie, sign_in_at(started.url, ADA["email"]))
     assert finished.identity.issuer == provider.issuer
 
 
-async def _refused(openid: OpenId, cookie: str, params: dict[str, str], words: str) -> None:
-    with pytest.raises(Problem, match=words) as problem:
+async def _assert_refused(
+    openid: OpenId, cookie: str, params: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Problem, match=message) as problem:
         await openid.finish(cookie, params)
     assert problem.value.code == "sign_in_failed"

@@ -1,4 +1,4 @@
-"""A provider, or somebody between, that does not keep to the rules; and browsers that do not."""
+"""Sign-in through hostile providers and with forged callbacks."""
 
 import asyncio
 import base64
@@ -30,23 +30,23 @@ async def provider():
 
 
 @pytest.fixture
-async def relying(tmp_path):
-    """`relying(issuer)` is an OpenId of that provider."""
-    made: list[OpenId] = []
+async def openid_client(tmp_path):
+    """Creates clients of a provider: `openid_client(issuer)`."""
+    clients: list[OpenId] = []
 
     def make(issuer, clock=now_ms, **changed) -> OpenId:
         values = {"oidc_client_id": "us", "oidc_client_secret": SECRET, "data_dir": str(tmp_path)}
         settings = Settings(oidc_issuer=issuer, **(values | changed))
-        made.append(OpenId(settings, SealingKeys.load(settings), clock))
-        return made[-1]
+        clients.append(OpenId(settings, SealingKeys.load(settings), clock))
+        return clients[-1]
 
     yield make
-    for openid in made:
+    for openid in clients:
         await openid.close()
 
 
 class Clock:
-    """Ahead of the real one; `skip` lets everything end that is remembered."""
+    """A clock that `skip` moves past the expiry of every cached document."""
 
     def __init__(self):
         self.ahead_ms = 0
@@ -64,8 +64,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def openid(provider, relying, clock) -> OpenId:
-    return relying(provider.issuer, clock)
+def openid(provider, openid_client, clock) -> OpenId:
+    return openid_client(provider.issuer, clock)
 
 
 async def sign_in(openid: OpenId, provider: HostileProvider, **params):
@@ -73,36 +73,38 @@ async def sign_in(openid: OpenId, provider: HostileProvider, **params):
     return await openid.finish(started.cookie, provider.callback(started.url) | params)
 
 
-async def refused(doing, code="sign_in_failed") -> str:
+async def assert_refused(operation, code="sign_in_failed") -> str:
     with pytest.raises(Problem) as problem:
-        await doing
+        await operation
     assert problem.value.code == code
     assert problem.value.message.isprintable()
     assert len(problem.value.message) < 400
     return problem.value.message
 
 
-async def test_as_long_as_it_keeps_to_the_rules_it_is_believed(openid, provider):
+async def test_a_valid_sign_in_succeeds(openid, provider):
     finished = await sign_in(openid, provider)
     assert (finished.identity.subject, finished.identity.email) == ("1", "ada@example.com")
     await sign_in(openid, provider)
-    # The document and the keys are asked for once, userinfo never: the token has the address.
+    # Document and keys are fetched once, userinfo never: the token contains the email.
     assert sorted(provider.asked) == [DISCOVERY, "/jwks", "/token", "/token"]
     assert provider.headers[-1]["Authorization"] == basic("us", SECRET)
 
 
-async def test_the_address_it_names_keeps_its_own_parameters(openid, provider):
+async def test_the_authorization_url_keeps_its_own_parameters(openid, provider):
     assert (await openid.begin("/", None)).url.startswith(f"{provider.issuer}/auth?kept=1&")
 
 
-async def test_a_provider_that_knows_only_forms_gets_the_secret_in_one(openid, provider):
+async def test_a_provider_that_only_accepts_client_secret_post_gets_the_secret_in_the_form(
+    openid, provider
+):
     provider.document = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     await sign_in(openid, provider)
     assert provider.forms[0].items() >= {"client_id": "us", "client_secret": SECRET}.items()
     assert "Authorization" not in provider.headers[1]
 
 
-async def test_a_token_that_is_not_for_this_sign_in_is_refused(openid, provider):
+async def test_a_token_for_another_sign_in_is_refused(openid, provider):
     honest = provider.claims
     for claims in (
         {"nonce": "another"},
@@ -114,66 +116,67 @@ async def test_a_token_that_is_not_for_this_sign_in_is_refused(openid, provider)
         {"sub": ""},
     ):
         provider.claims = honest | claims
-        await refused(sign_in(openid, provider))
+        await assert_refused(sign_in(openid, provider))
     provider.claims = honest
     await sign_in(openid, provider)
 
 
-async def test_an_old_token_does_not_count_again(openid, provider):
-    kept: list[str] = []
-    provider.sign = lambda claims: (kept.append(provider.signed(claims)), kept[0])[1]
+async def test_a_replayed_token_is_refused(openid, provider):
+    tokens: list[str] = []
+    provider.sign = lambda claims: (tokens.append(provider.signed(claims)), tokens[0])[1]
     await sign_in(openid, provider)
-    await refused(sign_in(openid, provider))
+    await assert_refused(sign_in(openid, provider))
 
 
-def _by_hand(header, claims, key: bytes = b"") -> str:
-    def written(part: bytes) -> str:
+def _encode_token(header, claims, key: bytes = b"") -> str:
+    def base64url(part: bytes) -> str:
         return base64.urlsafe_b64encode(part).decode().rstrip("=")
 
-    told = ".".join(written(json.dumps(part).encode()) for part in (header, claims))
-    return f"{told}.{written(hmac.digest(key, told.encode(), 'sha256')) if key else ''}"
+    signing_input = ".".join(base64url(json.dumps(part).encode()) for part in (header, claims))
+    signature = hmac.digest(key, signing_input.encode(), "sha256") if key else b""
+    return f"{signing_input}.{base64url(signature)}"
 
 
-async def test_a_token_that_anybody_could_have_made_is_refused(openid, provider):
+async def test_a_token_signed_with_a_public_or_foreign_key_is_refused(openid, provider):
     public = provider.key.as_pem(private=False)
-    provider.sign = lambda claims: _by_hand({"alg": "none"}, claims)
-    await refused(sign_in(openid, provider))
-    for known in (SECRET.encode(), public):
-        provider.sign = lambda claims, known=known: _by_hand(
-            {"alg": "HS256", "kid": "one"}, claims, known
+    provider.sign = lambda claims: _encode_token({"alg": "none"}, claims)
+    await assert_refused(sign_in(openid, provider))
+    for key in (SECRET.encode(), public):
+        provider.sign = lambda claims, key=key: _encode_token(
+            {"alg": "HS256", "kid": "one"}, claims, key
         )
-        await refused(sign_in(openid, provider))
-    stranger = jwk.ECKey.generate_key("P-256")
-    header = {"alg": "ES256", "kid": "one", "jwk": stranger.as_dict(private=False)}
-    provider.sign = lambda claims: jwt.encode(header, claims, stranger)
-    await refused(sign_in(openid, provider))
+        await assert_refused(sign_in(openid, provider))
+    foreign_key = jwk.ECKey.generate_key("P-256")
+    header = {"alg": "ES256", "kid": "one", "jwk": foreign_key.as_dict(private=False)}
+    provider.sign = lambda claims: jwt.encode(header, claims, foreign_key)
+    await assert_refused(sign_in(openid, provider))
 
 
-async def test_new_keys_are_asked_for_once_a_minute(provider, relying):
+async def test_new_keys_are_fetched_at_most_once_a_minute(provider, openid_client):
     now = now_ms()
-    openid = relying(provider.issuer, lambda: now)
+    openid = openid_client(provider.issuer, lambda: now)
     await sign_in(openid, provider)
     provider.key = jwk.ECKey.generate_key("P-256", {"kid": "two"})
     await sign_in(openid, provider)
     assert provider.asked.count("/jwks") == 2
     provider.sign = lambda claims: jwt.encode({"alg": "ES256", "kid": "?"}, claims, provider.key)
     for _ in range(3):
-        await refused(sign_in(openid, provider))
+        await assert_refused(sign_in(openid, provider))
     assert provider.asked.count("/jwks") == 2
     now += 60_000
-    await refused(sign_in(openid, provider))
+    await assert_refused(sign_in(openid, provider))
     assert provider.asked.count("/jwks") == 3
 
 
-async def test_userinfo_about_somebody_else_is_refused(openid, provider):
+async def test_userinfo_about_another_subject_is_refused(openid, provider):
     provider.claims = {"sub": "1"}
     assert (await sign_in(openid, provider)).identity.email == "ada@example.com"
     assert provider.headers[-1]["Authorization"] == "Bearer at"
     provider.userinfo["sub"] = "2"
-    await refused(sign_in(openid, provider))
+    await assert_refused(sign_in(openid, provider))
 
 
-def _saying(body: bytes, status: int = 200):
+def _json_response(body: bytes, status: int = 200):
     async def handler(_: web.Request) -> web.Response:
         return web.Response(body=body, status=status, content_type="application/json")
 
@@ -181,7 +184,7 @@ def _saying(body: bytes, status: int = 200):
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_no_answer_of_any_kind_is_a_traceback(provider, openid, clock, path):
+async def test_no_malformed_response_raises_an_unexpected_error(provider, openid, clock, path):
     provider.claims = {"sub": "1"}
     for body, status in [
         (b"<!doctype html><title>Welcome</title>", 200),
@@ -196,76 +199,76 @@ async def test_no_answer_of_any_kind_is_a_traceback(provider, openid, clock, pat
         (b"\xff\xfe", 200),
         (b'{"error": "\\u001b[31m<script>"}', 400),
     ]:
-        provider.answers = {path: _saying(body, status)}
+        provider.answers = {path: _json_response(body, status)}
         if path in (DISCOVERY, "/jwks"):
             clock.skip()
-        await refused(sign_in(openid, provider))
+        await assert_refused(sign_in(openid, provider))
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_an_endless_answer_is_not_read_to_its_end(provider, openid, path):
-    written = 0
+async def test_an_endless_response_is_not_read_completely(provider, openid, path):
+    sent_bytes = 0
 
     async def endless(request: web.Request) -> web.StreamResponse:
-        nonlocal written
+        nonlocal sent_bytes
         response = web.StreamResponse()
         await response.prepare(request)
         while not request.transport.is_closing():
             await response.write(b" " * 65_536)
-            written += 65_536
+            sent_bytes += 65_536
         return response
 
     provider.claims = {"sub": "1"}
     provider.answers = {path: endless}
-    await refused(sign_in(openid, provider))
-    assert written < 32 * exchange.MAX_BYTES
+    await assert_refused(sign_in(openid, provider))
+    assert sent_bytes < 32 * exchange.MAX_BYTES
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_nobody_is_sent_on_to_elsewhere(provider, openid, path):
-    async def elsewhere(_: web.Request) -> web.Response:
-        return web.Response(status=307, headers={"Location": f"{provider.issuer}/elsewhere"})
+async def test_redirects_are_not_followed(provider, openid, path):
+    async def redirect(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": f"{provider.issuer}/redirected"})
 
     provider.claims = {"sub": "1"}
-    provider.answers = {path: elsewhere}
-    await refused(sign_in(openid, provider))
-    assert "/elsewhere" not in provider.asked
+    provider.answers = {path: redirect}
+    await assert_refused(sign_in(openid, provider))
+    assert "/redirected" not in provider.asked
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_a_provider_in_trouble_is_said_to_be_unavailable(
+async def test_a_failing_provider_is_reported_as_unavailable(
     provider, openid, clock, path, monkeypatch
 ):
-    is_over = asyncio.Event()
+    finished = asyncio.Event()
 
     async def silent(_: web.Request) -> web.Response:
-        await is_over.wait()
+        await finished.wait()
         return web.Response()
 
-    async def cut(request: web.Request) -> web.Response:
+    async def abort(request: web.Request) -> web.Response:
         request.transport.abort()
         return web.Response()
 
     monkeypatch.setattr(exchange, "TIMEOUT_SECONDS", 0.2)
     provider.claims = {"sub": "1"}
-    for handler in (_saying(b"", 500), _saying(b"", 429), cut, silent):
+    for handler in (_json_response(b"", 500), _json_response(b"", 429), abort, silent):
         provider.answers = {path: handler}
         if path in (DISCOVERY, "/jwks"):
             clock.skip()
-        await refused(sign_in(openid, provider), "provider_unavailable")
-    is_over.set()
+        await assert_refused(sign_in(openid, provider), "provider_unavailable")
+    finished.set()
 
 
-async def test_a_provider_that_is_down_is_not_asked_by_everybody(relying):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        issuer = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    openid = relying(issuer)
-    everybody = (openid.begin("/", None) for _ in range(50))
-    found = await asyncio.gather(*everybody, return_exceptions=True)
-    assert {each.code for each in found} == {"provider_unavailable"}
+async def test_concurrent_sign_ins_report_an_unreachable_provider(openid_client):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        issuer = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    openid = openid_client(issuer)
+    requests = (openid.begin("/", None) for _ in range(50))
+    errors = await asyncio.gather(*requests, return_exceptions=True)
+    assert {error.code for error in errors} == {"provider_unavailable"}
 
 
-async def test_a_document_that_leads_astray_is_refused(openid, provider, clock):
+async def test_an_invalid_discovery_document_is_refused(openid, provider, clock):
     for document in (
         {"issuer": "https://evil.example.com"},
         {"authorization_endpoint": "javascript:alert(1)"},
@@ -281,7 +284,7 @@ async def test_a_document_that_leads_astray_is_refused(openid, provider, clock):
     ):
         provider.document = document
         clock.skip()
-        await refused(openid.begin("/", None))
+        await assert_refused(openid.begin("/", None))
     provider.document = {}
     clock.skip()
     await openid.begin("/", None)
@@ -289,16 +292,16 @@ async def test_a_document_that_leads_astray_is_refused(openid, provider, clock):
 
 async def test_a_provider_cannot_send_us_to_a_cloud_metadata_service(openid, provider, caplog):
     provider.document = {"token_endpoint": "https://169.254.169.254/latest"}
-    await refused(sign_in(openid, provider), "provider_unavailable")
+    await assert_refused(sign_in(openid, provider), "provider_unavailable")
     assert "is a link-local address" in caplog.text
 
 
-async def test_algorithms_must_be_of_the_good_kind(openid, provider):
+async def test_only_asymmetric_algorithms_are_accepted(openid, provider):
     provider.document = {"id_token_signing_alg_values_supported": ["none", "HS256"]}
-    await refused(sign_in(openid, provider))
+    await assert_refused(sign_in(openid, provider))
 
 
-async def test_no_callback_of_any_kind_is_a_traceback(openid, provider):
+async def test_no_malformed_callback_raises_an_unexpected_error(openid, provider):
     for params in (
         {"state": ""},
         {"state": "🙂"},
@@ -314,33 +317,35 @@ async def test_no_callback_of_any_kind_is_a_traceback(openid, provider):
         {"error": "\x1b[31m" + "x" * 1_000_000, "error_description": "\r\n" * 1_000_000},
         {"error": "\ud800"},
     ):
-        await refused(sign_in(openid, provider, **params))
+        await assert_refused(sign_in(openid, provider, **params))
     await sign_in(openid, provider)
 
 
-async def test_what_a_link_says_is_not_shown_before_the_state_is_right(openid, provider):
+async def test_the_error_in_a_callback_is_not_shown_unless_the_state_matches(openid, provider):
     started = await openid.begin("/", None)
     params = {"error": "call this number", "state": "guessed"}
-    assert "number" not in await refused(openid.finish(started.cookie, params))
+    assert "number" not in await assert_refused(openid.finish(started.cookie, params))
     assert "/token" not in provider.asked
 
 
-async def test_https_needs_a_certificate_that_the_operator_trusts(relying, tmp_path):
+async def test_https_needs_a_certificate_that_the_operator_trusts(openid_client, tmp_path):
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     ca_file = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca_file))
     async with hostile_provider(context) as provider:
-        await refused(relying(provider.issuer).begin("/", None), "provider_unavailable")
-        openid = relying(provider.issuer, ca_file=str(ca_file))
+        await assert_refused(
+            openid_client(provider.issuer).begin("/", None), "provider_unavailable"
+        )
+        openid = openid_client(provider.issuer, ca_file=str(ca_file))
         assert (await sign_in(openid, provider)).identity.subject == "1"
-        # From https there is no way back.
+        # An https provider cannot fall back to http.
         provider.document = {"token_endpoint": "http://127.0.0.1/token"}
-        await refused(relying(provider.issuer, ca_file=str(ca_file)).begin("/", None))
+        await assert_refused(openid_client(provider.issuer, ca_file=str(ca_file)).begin("/", None))
         await openid.close()
 
 
-async def test_a_ca_file_that_cannot_be_read_is_said_at_the_start(relying, tmp_path):
+async def test_an_unreadable_ca_file_is_reported_at_startup(openid_client, tmp_path):
     with pytest.raises(SettingsError, match="CA_FILE"):
-        relying("https://id.example.com", ca_file=str(tmp_path / "missing.pem"))
+        openid_client("https://id.example.com", ca_file=str(tmp_path / "missing.pem"))

@@ -1,4 +1,4 @@
-"""The pages of pull requests: what they show, to whom, and that they show text as text."""
+"""Pull request pages: content, access and escaping."""
 
 import re
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ async def browser(server: GitServer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 class Page(HTMLParser):
-    """Tags, attributes and text as a browser would take them."""
+    """Tags, attributes and text as a browser would parse them."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Page(HTMLParser):
         return [attributes.get("class") or "" for _, attributes in self.tags]
 
 
-async def shown(browser: httpx.AsyncClient, path: str) -> Page:
+async def get_page(browser: httpx.AsyncClient, path: str) -> Page:
     response = await browser.get(path)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -89,7 +89,7 @@ async def test_a_pull_request_shows_title_body_commits_and_diff(
 ) -> None:
     files = {"src/shop.py": "PRICE = 3\n\nTAX = 2\n", "new.txt": "hello\n"}
     await server.platform.open_pull("agentjobs/one", files, body="Line one\nLine two")
-    page = await shown(browser, f"{PULLS}/1")
+    page = await get_page(browser, f"{PULLS}/1")
     for text in ("Fix the price", "#1", "Line one\nLine two", "agentjobs/one", "Ada", "change"):
         assert text in page.text
     for text in ("src/shop.py", "new.txt", "PRICE = 1", "PRICE = 3", "hello", "+2"):
@@ -102,26 +102,24 @@ async def test_a_pull_request_shows_title_body_commits_and_diff(
 async def test_the_list_shows_every_pull_request_with_its_state(
     server: GitServer, browser: httpx.AsyncClient
 ) -> None:
-    assert "No pull request yet" in (await shown(browser, PULLS)).text
+    assert "No pull requests yet" in (await get_page(browser, PULLS)).text
     platform = server.platform
     for number, branch in enumerate(("one", "two", "three", "four"), 1):
         files = {f"{branch}.txt": branch}
         await platform.open_pull(f"agentjobs/{branch}", files, draft=number == 4, title=branch)
     await merge_pull(platform.db, platform.settings, "acme", "acme/shop", 1)
     await close_pull(platform.db, "acme", "acme/shop", 2)
-    page = await shown(browser, PULLS)
+    page = await get_page(browser, PULLS)
     states = [name for name in page.classes() if name.startswith("badge")]
     assert states == ["badge draft", "badge open", "badge closed", "badge merged"]
     links = [attributes.get("href") or "" for tag, attributes in page.tags if tag == "a"]
     listed = [link for link in links if link.startswith(f"{PULLS}/")]
     assert listed == [f"{PULLS}/{number}" for number in (4, 3, 2, 1)]
     for number in (1, 2, 4):
-        assert f"#{number}" in (await shown(browser, f"{PULLS}/{number}")).text
+        assert f"#{number}" in (await get_page(browser, f"{PULLS}/{number}")).text
 
 
-async def test_nothing_anybody_wrote_becomes_markup(
-    server: GitServer, browser: httpx.AsyncClient
-) -> None:
+async def test_untrusted_text_is_escaped(server: GitServer, browser: httpx.AsyncClient) -> None:
     platform = server.platform
     branch = "agentjobs/<script>alert(4)</script>"
     platform.propose(
@@ -139,27 +137,25 @@ async def test_nothing_anybody_wrote_becomes_markup(
     commit = platform.head(branch)
     request = platform.request(branch, commit, title=PAYLOAD, body=f"{PAYLOAD}\n{PAYLOAD}")
     await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
-    page = await shown(browser, f"{PULLS}/1")
+    page = await get_page(browser, f"{PULLS}/1")
     assert page.text.count("<script>alert(1)</script>") >= 8
     assert "{{7*7}}" in page.text
     assert "\"' onload=alert(6)" in page.text
-    assert "<script>alert(1)</script>" in (await shown(browser, PULLS)).text
+    assert "<script>alert(1)</script>" in (await get_page(browser, PULLS)).text
 
 
-async def test_characters_that_deceive_a_reader_are_named(
+async def test_deceptive_characters_are_shown_by_code_point(
     server: GitServer, browser: httpx.AsyncClient
 ) -> None:
     files = {"a.py": "if admin:\u202e # check\u2066\n", "b\u200b.py": "x\x1b[31m\x00\n"[:-2]}
     await server.platform.open_pull("agentjobs/one", files, title="sure\u202etitle")
-    page = await shown(browser, f"{PULLS}/1")
+    page = await get_page(browser, f"{PULLS}/1")
     for text in ("if admin:⟦U+202E⟧ # check⟦U+2066⟧", "b⟦U+200B⟧.py", "sure⟦U+202E⟧title"):
         assert text in page.text
     assert not {"\u202e", "\u2066", "\u200b", "\x1b"} & set(page.text)
 
 
-async def test_odd_files_are_shown_without_failing(
-    server: GitServer, browser: httpx.AsyncClient
-) -> None:
+async def test_unusual_files_are_shown(server: GitServer, browser: httpx.AsyncClient) -> None:
     source = server.platform.source
     files = {"bin": b"\0\1\2", "latin": b"caf\xe9\n", "crlf": b"a\r\nb\r\n", "empty": b""}
     (source / "link").symlink_to("/etc/passwd")
@@ -167,13 +163,13 @@ async def test_odd_files_are_shown_without_failing(
     future = "--date=@99999999999999 +0000"
     git_output("commit", "-q", "--amend", "--no-edit", future, cwd=source)
     git_output("push", "-q", "--force", str(server.platform.git_dir), "HEAD", cwd=source)
-    page = await shown(browser, f"{PULLS}/1")
+    page = await get_page(browser, f"{PULLS}/1")
     assert "9999-12-31 23:59" in page.text
     for text in ("Binary file not shown", "caf\N{REPLACEMENT CHARACTER}", "/etc/passwd", "empty"):
         assert text in page.text
 
 
-async def test_a_huge_change_is_cut_and_the_page_says_so(
+async def test_a_huge_change_is_loaded_file_by_file(
     server: GitServer, browser: httpx.AsyncClient
 ) -> None:
     files = {f"{number:03}.txt": "some line of text\n" * 5_000 for number in range(60)}
@@ -185,13 +181,13 @@ async def test_a_huge_change_is_cut_and_the_page_says_so(
     assert len(response.content) < 1_000_000
 
 
-async def test_a_pull_request_of_an_empty_change_says_so(
+async def test_a_pull_request_without_changes_says_so(
     server: GitServer, browser: httpx.AsyncClient
 ) -> None:
     head = server.platform.head()
     request = server.platform.request("main", head)
     await server.platform.forge.open_pull_request(server.platform.repo, CREDENTIAL, request)
-    assert "No file differs" in (await shown(browser, f"{PULLS}/1")).text
+    assert "No files changed" in (await get_page(browser, f"{PULLS}/1")).text
 
 
 async def test_a_missing_pull_request_is_not_found(browser: httpx.AsyncClient) -> None:
@@ -206,20 +202,20 @@ async def test_a_missing_pull_request_is_not_found(browser: httpx.AsyncClient) -
         assert response.json()["error"]["code"].endswith("not_found")
 
 
-async def test_another_organization_sees_no_page(server: GitServer) -> None:
+async def test_another_organization_gets_not_found(server: GitServer) -> None:
     await server.platform.open_pull("agentjobs/one", {"a": "1"})
     plans = Plans(server.platform.settings.plans)
     await create_organization(server.platform.db, plans, "other", "pro")
     key = await server.platform.key("other")
     async with httpx.AsyncClient(base_url=server.url, auth=("me", key)) as browser:
-        answers = [await browser.get(f"{PULLS}{rest}") for rest in ("", "/1", "/2")]
-        elsewhere = await browser.get("/nobody/a/b/pulls/1")
-    errors = {answer.json()["error"]["message"] for answer in (*answers, elsewhere)}
-    assert {answer.status_code for answer in answers} == {404}
+        responses = [await browser.get(f"{PULLS}{rest}") for rest in ("", "/1", "/2")]
+        unknown = await browser.get("/nobody/a/b/pulls/1")
+    errors = {response.json()["error"]["message"] for response in (*responses, unknown)}
+    assert {response.status_code for response in responses} == {404}
     assert len(errors) == 1
 
 
-async def test_without_a_key_a_browser_is_asked_for_one(server: GitServer) -> None:
+async def test_without_a_key_basic_authentication_is_requested(server: GitServer) -> None:
     async with httpx.AsyncClient(base_url=server.url) as browser:
         for path in (PULLS, f"{PULLS}/1"):
             response = await browser.get(path)
@@ -228,20 +224,20 @@ async def test_without_a_key_a_browser_is_asked_for_one(server: GitServer) -> No
             assert response.json()["error"]["code"] == "unauthorized"
 
 
-async def test_a_job_credential_is_no_key_to_the_pages(server: GitServer) -> None:
+async def test_a_job_credential_cannot_read_the_pages(server: GitServer) -> None:
     credential = await server.platform.job_credential("agentjobs/one")
     async with httpx.AsyncClient(base_url=server.url, auth=("job", credential)) as browser:
         assert (await browser.get(PULLS)).status_code == 401
 
 
-async def test_a_bearer_token_reads_the_page_too(server: GitServer) -> None:
+async def test_a_bearer_token_can_read_the_page(server: GitServer) -> None:
     await server.platform.open_pull("agentjobs/one", {"a": "1"})
     headers = {"Authorization": f"Bearer {await server.platform.key()}"}
     async with httpx.AsyncClient(base_url=server.url, headers=headers) as browser:
         assert (await browser.get(f"{PULLS}/1")).status_code == 200
 
 
-async def test_the_stylesheet_and_icon_are_our_own_and_open_to_all(server: GitServer) -> None:
+async def test_stylesheet_and_icon_are_public(server: GitServer) -> None:
     async with httpx.AsyncClient(base_url=server.url) as browser:
         style = await browser.get("/static/dashboard.css")
         assert style.headers["content-type"].startswith("text/css")
@@ -253,18 +249,18 @@ async def test_the_stylesheet_and_icon_are_our_own_and_open_to_all(server: GitSe
             assert (await browser.get(missing)).status_code == 404
 
 
-async def test_the_pages_only_answer_to_reading(browser: httpx.AsyncClient) -> None:
+async def test_the_pages_refuse_post(browser: httpx.AsyncClient) -> None:
     response = await browser.post(f"{PULLS}/1")
     assert response.status_code == 405
     assert "GET" in response.headers["allow"]
 
 
-async def test_files_that_are_missing_are_told_without_saying_where_they_should_be(
+async def test_a_missing_repository_directory_is_reported_without_its_path(
     server: GitServer, browser: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await server.platform.open_pull("agentjobs/one", {"a": "1"})
     git_dir = server.platform.git_dir
-    git_dir.rename(git_dir.with_name("elsewhere"))
+    git_dir.rename(git_dir.with_name("moved"))
     response = await browser.get(f"{PULLS}/1")
     assert response.status_code == 503
     assert response.json()["error"]["code"] == "repo_unavailable"

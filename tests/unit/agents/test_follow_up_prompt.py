@@ -22,15 +22,15 @@ def test_it_names_the_pull_request_and_puts_the_new_request_first() -> None:
     prompt = prompt_of(PreviousPull(7, "Fix the price", ("Round it.", "Fix it.")))
     assert "follow-up on pull request #7" in prompt
     assert "a fresh checkout of the branch agentjobs/fixer/1" in prompt
-    words = ("BEGIN", "Fix the price", "Now test it.", "Round it.", "Fix it.", "END")
-    places = [prompt.index(text) for text in words]
-    assert places == sorted(places)
+    fragments = ("BEGIN", "Fix the price", "Now test it.", "Round it.", "Fix it.", "END")
+    positions = [prompt.index(text) for text in fragments]
+    assert positions == sorted(positions)
 
 
 def test_the_prompt_of_another_job_mentions_no_pull_request() -> None:
     prompt = prompt_of(None)
-    assert "goes on with" not in prompt
-    assert "asked before" not in prompt
+    assert "follow-up" not in prompt
+    assert "requested before" not in prompt
 
 
 def test_a_title_cannot_write_into_the_rules() -> None:

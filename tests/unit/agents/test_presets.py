@@ -27,7 +27,7 @@ def agent(preset: str | None) -> Agent:
     )
 
 
-def ended(exit_code: int = 0, last_lines: str = "") -> SandboxReport:
+def report_with(exit_code: int = 0, last_lines: str = "") -> SandboxReport:
     return SandboxReport(exit_code=exit_code, timed_out=False, last_lines=last_lines, duration_ms=1)
 
 
@@ -35,13 +35,13 @@ def lines(*events: Any) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
 
 
-def watched(preset: str | None, *chunks: bytes) -> tuple[RunWatcher, str]:
+def run_with_output(preset: str | None, *chunks: bytes) -> tuple[RunWatcher, str]:
     watch = watcher_for(agent(preset))
-    shown = b"".join(map(watch.feed, chunks)) + watch.end()
-    return watch, shown.decode()
+    output = b"".join(map(watch.feed, chunks)) + watch.end()
+    return watch, output.decode()
 
 
-def said(text: str) -> dict[str, Any]:
+def assistant_message(text: str) -> dict[str, Any]:
     return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
 
 
@@ -53,10 +53,10 @@ NOWHERE = Path("/nowhere")
 
 
 def test_the_output_of_a_plain_command_is_its_log_and_its_exit_code_its_outcome() -> None:
-    watch, shown = watched(None, b'{"type": "result"}', b" tail")
-    assert shown == '{"type": "result"} tail'
-    assert watch.failure_reason(ended(0), NOWHERE) is None
-    failure = watch.failure_reason(ended(3, "it broke"), NOWHERE)
+    watch, output = run_with_output(None, b'{"type": "result"}', b" tail")
+    assert output == '{"type": "result"} tail'
+    assert watch.failure_reason(report_with(0), NOWHERE) is None
+    failure = watch.failure_reason(report_with(3, "it broke"), NOWHERE)
     assert failure == "The agent ended with exit code 3. Its last lines:\nit broke"
 
 
@@ -89,11 +89,11 @@ def test_every_preset_points_its_program_at_the_gateway_with_the_jobs_key(preset
 
 
 def test_events_are_formatted_however_they_are_chunked() -> None:
-    stream = lines(said("Hello ä."), result())
-    whole = watched("claude-code", stream)[1]
+    stream = lines(assistant_message("Hello ä."), result())
+    whole = run_with_output("claude-code", stream)[1]
     assert whole == "Hello ä.\n"
     assert all(
-        watched("claude-code", stream[:cut], stream[cut:])[1] == whole
+        run_with_output("claude-code", stream[:cut], stream[cut:])[1] == whole
         for cut in range(len(stream) + 1)
     )
 
@@ -107,19 +107,25 @@ def test_other_output_passes_at_once() -> None:
 
 
 def test_lines_around_events_stay_complete_and_in_order() -> None:
-    stream = b"a warning\nmore\n" + lines(said("Hi.")) + b"half {\n" + lines(said("Bye.")) + b"{x"
+    stream = (
+        b"a warning\nmore\n"
+        + lines(assistant_message("Hi."))
+        + b"half {\n"
+        + lines(assistant_message("Bye."))
+        + b"{x"
+    )
     whole = "a warning\nmore\nHi.\nhalf {\nBye.\n{x"
-    assert watched("claude-code", stream)[1] == whole
+    assert run_with_output("claude-code", stream)[1] == whole
     assert all(
-        watched("claude-code", stream[:cut], stream[cut:])[1] == whole
+        run_with_output("claude-code", stream[:cut], stream[cut:])[1] == whole
         for cut in range(len(stream) + 1)
     )
 
 
 def test_an_endless_event_is_not_buffered() -> None:
     watch = watcher_for(agent("claude-code"))
-    shown = watch.feed(b"{" + b"x" * MAX_EVENT_BYTES)
-    assert shown.startswith(b"[an event of more than 4 MiB")
+    output = watch.feed(b"{" + b"x" * MAX_EVENT_BYTES)
+    assert output.startswith(b"[an event of more than 4 MiB")
     assert watch.feed(b"x" * 1000 + b"\nnext\n") == b"next\n"
 
 
@@ -130,43 +136,43 @@ def traced_memory() -> Iterator[None]:
     tracemalloc.stop()
 
 
-def memory_taken_by_a_piece(watch: RunWatcher, *, after: int) -> int:
-    """The longest time for one of 64 chunks of 512 bytes that follow `after` bytes of a line."""
+def peak_memory_per_chunk(watch: RunWatcher, *, after: int) -> int:
+    """The peak memory for one of 64 chunks of 512 bytes that follow `after` bytes of a line."""
     watch.feed(b"{" + b"x" * after)
-    taken = []
+    peaks = []
     for _ in range(64):
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
         assert watch.feed(b"x" * 512) in (b"", b"x" * 512)
-        taken.append(tracemalloc.get_traced_memory()[1] - before)
-    return max(taken)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    return max(peaks)
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 @pytest.mark.usefixtures("traced_memory")
 def test_a_line_in_small_chunks_is_not_copied_with_each_chunk(preset: str) -> None:
     watch = watcher_for(agent(preset))
-    assert memory_taken_by_a_piece(watch, after=MAX_EVENT_BYTES // 2) < MAX_EVENT_BYTES // 8
+    assert peak_memory_per_chunk(watch, after=MAX_EVENT_BYTES // 2) < MAX_EVENT_BYTES // 8
 
 
 def test_an_event_of_the_maximum_length_is_read_in_small_chunks() -> None:
-    event = lines(said("x" * (MAX_EVENT_BYTES - 200)))
-    pieces = [event[at : at + 512] for at in range(0, len(event), 512)]
-    assert watched("claude-code", *pieces)[1] == "x" * (MAX_EVENT_BYTES - 200) + "\n"
+    event = lines(assistant_message("x" * (MAX_EVENT_BYTES - 200)))
+    chunks = [event[at : at + 512] for at in range(0, len(event), 512)]
+    assert run_with_output("claude-code", *chunks)[1] == "x" * (MAX_EVENT_BYTES - 200) + "\n"
 
 
 def test_an_endless_event_in_small_chunks_is_omitted_once() -> None:
     watch = watcher_for(agent("claude-code"))
-    pieces = [b"{", *[b"x" * 4096] * (MAX_EVENT_BYTES // 4096 + 3), b"x\nnext\n"]
-    shown = b"".join(map(watch.feed, pieces)) + watch.end()
-    assert shown == b"[an event of more than 4 MiB is omitted]\nnext\n"
+    chunks = [b"{", *[b"x" * 4096] * (MAX_EVENT_BYTES // 4096 + 3), b"x\nnext\n"]
+    output = b"".join(map(watch.feed, chunks)) + watch.end()
+    assert output == b"[an event of more than 4 MiB is omitted]\nnext\n"
 
 
 KINDS = (
     *("result", "assistant", "user", "system", "turn.failed", "turn.completed", "error"),
     *("item.completed", "text", "tool_use"),
 )
-WORDS = (
+FIELD_NAMES = (
     *("message", "content", "type", "text", "part", "item", "error", "data", "state", "input"),
     *("name", "subtype", "result", "init", "tool_use", "tool_result", "command_execution"),
     *("file_change", "changes", "agent_message", "output", "is_error"),
@@ -177,10 +183,10 @@ VALUES = strategies.recursive(
     | strategies.integers()
     | strategies.floats(allow_nan=False, allow_infinity=False)
     | strategies.text(strategies.characters(), max_size=8)
-    | strategies.sampled_from(WORDS),
+    | strategies.sampled_from(FIELD_NAMES),
     lambda inner: (
         strategies.lists(inner, max_size=3)
-        | strategies.dictionaries(strategies.sampled_from(WORDS), inner, max_size=4)
+        | strategies.dictionaries(strategies.sampled_from(FIELD_NAMES), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -189,15 +195,15 @@ VALUES = strategies.recursive(
 @given(
     preset=strategies.sampled_from(sorted(PRESETS)),
     kind=strategies.sampled_from(KINDS),
-    fields=strategies.dictionaries(strategies.sampled_from(WORDS), VALUES, max_size=6),
+    fields=strategies.dictionaries(strategies.sampled_from(FIELD_NAMES), VALUES, max_size=6),
 )
 def test_an_event_with_any_content_is_read_without_an_error(
     preset: str, kind: str, fields: dict[str, Any]
 ) -> None:
-    watch, shown = watched(preset, lines({**fields, "type": kind}))
-    shown.encode()
-    found = watch.failure_reason(ended(0), NOWHERE)
-    assert found is None or found.encode()
+    watch, output = run_with_output(preset, lines({**fields, "type": kind}))
+    output.encode()
+    reason = watch.failure_reason(report_with(0), NOWHERE)
+    assert reason is None or reason.encode()
 
 
 NESTED_IN = (
@@ -221,8 +227,8 @@ def test_an_event_of_any_depth_is_read_without_an_error(preset: str, opening: st
     for depth in (*range(100, 900, 100), *range(900, 1000)):
         value = opening * depth + "0" + closing * depth
         for event in NESTED_IN:
-            watch, _ = watched(preset, lines(event).replace(b'"@"', value.encode()))
-            watch.failure_reason(ended(0), NOWHERE)
+            watch, _ = run_with_output(preset, lines(event).replace(b'"@"', value.encode()))
+            watch.failure_reason(report_with(0), NOWHERE)
 
 
 @pytest.mark.parametrize(
@@ -231,17 +237,17 @@ def test_an_event_of_any_depth_is_read_without_an_error(preset: str, opening: st
         ([result()], 0, None),
         ([result(is_error=True, result="API Error: 402")], 0, "API Error: 402"),
         ([result(subtype="error_max_turns", result=None)], 0, "error_max_turns"),
-        ([said("bye")], 0, "ended without a result. Its last lines:\nbye"),
-        ([said("bye")], 1, "exit code 1. Its last lines:\nbye"),
+        ([assistant_message("bye")], 0, "ended without a result. Its last lines:\nbye"),
+        ([assistant_message("bye")], 1, "exit code 1. Its last lines:\nbye"),
         ([{"type": "result", "subtype": ["odd"], "is_error": 7}], 0, "reported an error"),
     ],
 )
 def test_the_outcome_of_claude_code_is_its_result(
     events: list[Any], exit_code: int, failure: str | None
 ) -> None:
-    watch, _ = watched("claude-code", lines(*events))
-    found = watch.failure_reason(ended(exit_code), NOWHERE)
-    assert found == failure if failure is None else failure in str(found)
+    watch, _ = run_with_output("claude-code", lines(*events))
+    reason = watch.failure_reason(report_with(exit_code), NOWHERE)
+    assert reason == failure if failure is None else failure in str(reason)
 
 
 @pytest.mark.parametrize(
@@ -257,17 +263,17 @@ def test_the_outcome_of_claude_code_is_its_result(
 def test_the_outcome_of_codex_is_its_last_turn(
     events: list[Any], exit_code: int, failure: str | None
 ) -> None:
-    watch, _ = watched("codex", lines(*events))
-    found = watch.failure_reason(ended(exit_code), NOWHERE)
-    assert found == failure if failure is None else failure in str(found)
+    watch, _ = run_with_output("codex", lines(*events))
+    reason = watch.failure_reason(report_with(exit_code), NOWHERE)
+    assert reason == failure if failure is None else failure in str(reason)
 
 
 def test_an_error_of_opencode_is_its_outcome_whatever_the_exit_code() -> None:
-    watch, shown = watched(
+    watch, output = run_with_output(
         "opencode", lines({"type": "error", "error": {"data": {"message": "no credit"}}})
     )
-    assert shown == "! no credit\n"
-    assert watch.failure_reason(ended(0), NOWHERE) == "opencode reported an error: no credit"
+    assert output == "! no credit\n"
+    assert watch.failure_reason(report_with(0), NOWHERE) == "opencode reported an error: no credit"
 
 
 @pytest.mark.parametrize(
@@ -284,10 +290,10 @@ def test_the_outcome_of_aider_is_how_its_last_request_ended(
     output: str, failure: str | None
 ) -> None:
     half = len(output) // 2
-    watch, shown = watched("aider", output[:half].encode(), output[half:].encode())
-    assert shown == output
-    found = watch.failure_reason(ended(0), NOWHERE)
-    assert found == failure if failure is None else failure in str(found)
+    watch, log = run_with_output("aider", output[:half].encode(), output[half:].encode())
+    assert log == output
+    reason = watch.failure_reason(report_with(0), NOWHERE)
+    assert reason == failure if failure is None else failure in str(reason)
 
 
 @pytest.mark.parametrize(
@@ -308,19 +314,19 @@ def test_the_outcome_of_mini_swe_agent_is_in_its_trajectory(
     report.mkdir()
     if trajectory is not None:
         (report / "mini-swe-agent.traj.json").write_text(json.dumps(trajectory, indent=2))
-    watch, _ = watched("mini-swe-agent", b"")
-    found = watch.failure_reason(ended(exit_code), tmp_path)
-    assert found == failure if failure is None else failure in str(found)
+    watch, _ = run_with_output("mini-swe-agent", b"")
+    reason = watch.failure_reason(report_with(exit_code), tmp_path)
+    assert reason == failure if failure is None else failure in str(reason)
 
 
 def test_a_trajectory_that_is_a_pipe_or_a_link_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     path = tmp_path / "report" / "mini-swe-agent.traj.json"
-    watch, _ = watched("mini-swe-agent", b"")
+    watch, _ = run_with_output("mini-swe-agent", b"")
     os.mkfifo(path)
-    assert watch.failure_reason(ended(0), tmp_path) is not None
+    assert watch.failure_reason(report_with(0), tmp_path) is not None
     path.unlink()
     outside = tmp_path / "outside"
     outside.write_text('{"exit_status": "Submitted"}')
     path.symlink_to(outside)
-    assert watch.failure_reason(ended(0), tmp_path) is not None
+    assert watch.failure_reason(report_with(0), tmp_path) is not None

@@ -1,4 +1,4 @@
-"""The two clients against a small fake service, held to the same expectations."""
+"""The sync and the async client behave the same against a fake service."""
 
 import asyncio
 import inspect
@@ -23,7 +23,7 @@ JOB = {"job_id": "job_1", "status": "queued", "agent": "lint-fixer"}
 
 
 class Caller:
-    """Calls one of the clients by name, so that a test is written once for both."""
+    """Calls the sync or the async client by method name, so that one test covers both."""
 
     def __init__(self, asynchronous: bool) -> None:
         self._asynchronous = asynchronous
@@ -44,8 +44,8 @@ class Caller:
         with Client(
             "http://test/v1", KEY, transport=transport, pause=self.pause, clock=self.clock
         ) as client:
-            answer = getattr(client, name)(*args, **kwargs)
-            return list(answer) if inspect.isgenerator(answer) else answer
+            response = getattr(client, name)(*args, **kwargs)
+            return list(response) if inspect.isgenerator(response) else response
 
     async def _call_async(self, transport, name, args, kwargs):
         async def pause(seconds: float) -> None:
@@ -54,10 +54,10 @@ class Caller:
         async with AsyncClient(
             "http://test/v1", KEY, transport=transport, pause=pause, clock=self.clock
         ) as client:
-            answer = getattr(client, name)(*args, **kwargs)
-            if inspect.isasyncgen(answer):
-                return [each async for each in answer]
-            return await answer
+            response = getattr(client, name)(*args, **kwargs)
+            if inspect.isasyncgen(response):
+                return [item async for item in response]
+            return await response
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -65,16 +65,16 @@ def caller(request):
     return Caller(request.param)
 
 
-def answering(*answers: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
-    """A service that gives these answers in turn, and the requests it got."""
-    remaining, requests = list(answers), []
+def fake_service(*responses: httpx.Response | Exception) -> tuple[Handler, list[httpx.Request]]:
+    """A handler that returns these responses in order, and the requests it received."""
+    remaining, requests = list(responses), []
 
     def handle(request: httpx.Request) -> httpx.Response:
         requests.append(request)
-        answer = remaining.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = remaining.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     return handle, requests
 
@@ -84,7 +84,7 @@ def refusal(status: int, code: str, details=None, **headers: str) -> httpx.Respo
     return httpx.Response(status, json={"error": error}, headers=headers)
 
 
-def job_that_is(status: str) -> httpx.Response:
+def job_response(status: str) -> httpx.Response:
     return httpx.Response(200, json={**JOB, "status": status})
 
 
@@ -104,54 +104,58 @@ def receipt() -> httpx.Response:
 
 def test_agents_and_repos_ignore_fields_of_a_newer_service(caller):
     agent = {"id": "a", "name": "A", "available": True, "plan_required": "free", "colour": "red"}
-    handle, requests = answering(httpx.Response(200, json={"agents": [agent], "next_cursor": None}))
-    assert [each.id for each in caller.call(handle, "agents")] == ["a"]
+    handle, requests = fake_service(
+        httpx.Response(200, json={"agents": [agent], "next_cursor": None})
+    )
+    assert [item.id for item in caller.call(handle, "agents")] == ["a"]
     assert requests[0].url.path == "/v1/agents"
     assert requests[0].headers["authorization"] == f"Bearer {KEY}"
 
     repo = {"id": "repo_1", "full_name": "a/b", "platform": "local", "index_status": "ready"}
-    handle, _ = answering(httpx.Response(200, json={"repos": [{**repo, "line_count": 3}]}))
-    found = caller.call(handle, "repos")
-    assert found[0].accepts_jobs
-    assert found[0].index_error is None
+    handle, _ = fake_service(httpx.Response(200, json={"repos": [{**repo, "line_count": 3}]}))
+    result = caller.call(handle, "repos")
+    assert result[0].accepts_jobs
+    assert result[0].index_error is None
 
 
 def test_a_creation_contains_only_the_given_fields_and_an_idempotency_key(caller):
-    handle, requests = answering(receipt())
-    made = caller.call(handle, "create_job", "a/b", "lint-fixer")
-    assert (made.job_id, made.estimated_start_ms) == ("job_1", 5)
+    handle, requests = fake_service(receipt())
+    created = caller.call(handle, "create_job", "a/b", "lint-fixer")
+    assert (created.job_id, created.estimated_start_ms) == ("job_1", 5)
     assert json.loads(requests[0].content) == {"repo": "a/b", "agent": "lint-fixer"}
     assert requests[0].headers["content-type"] == "application/json"
     assert len(requests[0].headers["idempotency-key"]) >= 32
 
 
 def test_a_creation_whose_response_was_lost_is_retried_with_the_same_key(caller):
-    handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
+    handle, requests = fake_service(
+        httpx.ReadError("reset"), refusal(503, "unavailable"), receipt()
+    )
     assert caller.call(handle, "create_job", "a/b", "lint-fixer").job_id == "job_1"
     assert len({request.headers["idempotency-key"] for request in requests}) == 1
     assert len(caller.pauses) == 2
 
 
 def test_a_retry_respects_retry_after(caller):
-    handle, _ = answering(refusal(429, "rate_limited", **{"Retry-After": "7"}), receipt())
+    handle, _ = fake_service(refusal(429, "rate_limited", **{"Retry-After": "7"}), receipt())
     caller.call(handle, "create_job", "a/b", "lint-fixer")
     assert caller.pauses == [7.0]
 
 
 def test_an_error_that_is_not_retryable_is_raised_at_once_with_its_details(caller):
-    faults = [{"field": "repo", "message": "is missing"}]
-    handle, requests = answering(refusal(422, "validation_failed", faults))
+    details = [{"field": "repo", "message": "is missing"}]
+    handle, requests = fake_service(refusal(422, "validation_failed", details))
     with pytest.raises(ApiError) as caught:
         caller.call(handle, "create_job", "", "lint-fixer")
     error = caught.value
     assert (error.status, error.code, error.request_id) == (422, "validation_failed", "req_1")
-    assert error.details == faults
+    assert error.details == details
     assert "repo: is missing" in str(error)
     assert len(requests) == 1
 
 
 def test_a_repository_that_is_indexing_is_not_retried(caller):
-    handle, requests = answering(refusal(409, "repo_indexing", **{"Retry-After": "2"}))
+    handle, requests = fake_service(refusal(409, "repo_indexing", **{"Retry-After": "2"}))
     with pytest.raises(ApiError) as caught:
         caller.call(handle, "create_job", "a/b", "lint-fixer")
     assert caught.value.retry_after_seconds == 2
@@ -159,7 +163,7 @@ def test_a_repository_that_is_indexing_is_not_retried(caller):
 
 
 def test_a_service_that_never_responds_is_reported_with_its_address(caller):
-    handle, requests = answering(*[httpx.ConnectError("refused") for _ in range(9)])
+    handle, requests = fake_service(*[httpx.ConnectError("refused") for _ in range(9)])
     with pytest.raises(ServiceUnreachable, match="http://test/v1/ cannot be reached: refused"):
         caller.call(handle, "agents")
     assert len(requests) == 5
@@ -167,14 +171,14 @@ def test_a_service_that_never_responds_is_reported_with_its_address(caller):
 
 @pytest.mark.parametrize("status", [200, 404])
 def test_a_response_in_an_unknown_format_is_reported_as_such(caller, status):
-    handle, _ = answering(httpx.Response(status, text="<html>hello</html>"))
+    handle, _ = fake_service(httpx.Response(status, text="<html>hello</html>"))
     with pytest.raises(UnexpectedAnswer):
         caller.call(handle, "agents")
 
 
 def test_wait_returns_when_the_job_is_finished(caller):
     states = ["queued", "queued", "running", "completed"]
-    handle, requests = answering(*[job_that_is(state) for state in states])
+    handle, requests = fake_service(*[job_response(state) for state in states])
     assert caller.call(handle, "wait", "job_1").status == "completed"
     assert [request.url.params.get("wait_seconds") for request in requests] == [
         None,
@@ -185,18 +189,18 @@ def test_wait_returns_when_the_job_is_finished(caller):
 
 
 def test_every_page_of_jobs_is_read(caller):
-    handle, requests = answering(
+    handle, requests = fake_service(
         httpx.Response(200, json={"jobs": [JOB], "next_cursor": "c1"}),
         httpx.Response(200, json={"jobs": [{**JOB, "job_id": "job_0"}], "next_cursor": None}),
     )
-    found = caller.call(handle, "jobs", status="queued")
-    assert [job.job_id for job in found] == ["job_1", "job_0"]
+    result = caller.call(handle, "jobs", status="queued")
+    assert [job.job_id for job in result] == ["job_1", "job_0"]
     assert [request.url.params.get("cursor") for request in requests] == [None, "c1"]
     assert {request.url.params["status"] for request in requests} == {"queued"}
 
 
 def test_a_job_identifier_is_escaped_in_the_url(caller):
-    handle, requests = answering(refusal(404, "job_not_found"))
+    handle, requests = fake_service(refusal(404, "job_not_found"))
     with pytest.raises(ApiError):
         caller.call(handle, "cancel", "../agents?x=1")
     assert requests[0].url.raw_path == b"/v1/jobs/..%2Fagents%3Fx%3D1/cancel"
@@ -209,26 +213,26 @@ def test_events_are_read(caller):
         "sequence": 1,
         "timestamp": "2026-01-01T00:00:00Z",
     }
-    handle, _ = answering(httpx.Response(200, json={"events": [{**event, "payload": {"a": 1}}]}))
+    handle, _ = fake_service(httpx.Response(200, json={"events": [{**event, "payload": {"a": 1}}]}))
     assert caller.call(handle, "events", "job_1")[0].payload == {"a": 1}
 
 
 def test_a_log_is_read_as_text(caller):
-    handle, _ = answering(httpx.Response(200, text="one\ntwo\n"))
+    handle, _ = fake_service(httpx.Response(200, text="one\ntwo\n"))
     assert "".join(caller.call(handle, "logs", "job_1")) == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_timestamps_of_a_log_are_a_query_parameter(caller, follow):
-    answer = log_events("event: end\ndata: completed\n\n") if follow else httpx.Response(200)
-    handle, requests = answering(answer, answer)
+    response = log_events("event: end\ndata: completed\n\n") if follow else httpx.Response(200)
+    handle, requests = fake_service(response, response)
     list(caller.call(handle, "logs", "job_1", follow=follow, timestamps=True))
     list(caller.call(handle, "logs", "job_1", follow=follow))
     assert [request.url.query for request in requests] == [b"timestamps=true", b""]
 
 
 def test_a_followed_log_resumes_after_a_broken_connection(caller):
-    handle, requests = answering(
+    handle, requests = fake_service(
         log_events("retry: 1000\n\nid: 1\ndata: one\ndata:\n\nid: 2\ndata: tw"),
         refusal(503, "unavailable"),
         log_events(": hello\n\n"),
@@ -240,23 +244,23 @@ def test_a_followed_log_resumes_after_a_broken_connection(caller):
 
 
 def test_following_the_log_of_an_unknown_job_is_refused(caller):
-    handle, _ = answering(refusal(404, "job_not_found"))
+    handle, _ = fake_service(refusal(404, "job_not_found"))
     with pytest.raises(ApiError, match="job_not_found"):
         caller.call(handle, "logs", "job_1", follow=True)
 
 
-@pytest.mark.parametrize("given", ["http://host:80", "http://host:80/", "http://host:80/v1/"])
-def test_the_version_segment_may_be_omitted_from_the_url(given):
-    handle, requests = answering(httpx.Response(200, json={"agents": []}))
-    with Client(given, KEY, transport=httpx.MockTransport(handle)) as client:
+@pytest.mark.parametrize("url", ["http://host:80", "http://host:80/", "http://host:80/v1/"])
+def test_the_version_segment_may_be_omitted_from_the_url(url):
+    handle, requests = fake_service(httpx.Response(200, json={"agents": []}))
+    with Client(url, KEY, transport=httpx.MockTransport(handle)) as client:
         client.agents()
     assert requests[0].url == "http://host:80/v1/agents"
 
 
-@pytest.mark.parametrize("given", ["", "host:80", "ftp://host", "http://", "http://host:x/v1"])
-def test_an_invalid_base_url_is_refused_before_any_request(given):
+@pytest.mark.parametrize("url", ["", "host:80", "ftp://host", "http://", "http://host:x/v1"])
+def test_an_invalid_base_url_is_refused_before_any_request(url):
     with pytest.raises(ClientError):
-        Client(given, KEY)
+        Client(url, KEY)
 
 
 def test_an_api_key_with_a_line_break_is_refused_before_any_request():

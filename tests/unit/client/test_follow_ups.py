@@ -1,4 +1,4 @@
-"""Both clients, and the command, go on with a job's pull request."""
+"""Follow-ups through both clients and the command."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.cli.jobs import follow_up_job
 from agentjobs_client import Client
-from tests.unit.client.test_calls import Caller, answering, receipt, refusal
+from tests.unit.client.test_calls import Caller, fake_service, receipt, refusal
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
@@ -16,7 +16,7 @@ def client(request: pytest.FixtureRequest) -> Caller:
 
 
 def test_a_follow_up_contains_only_the_given_fields(client: Caller) -> None:
-    handle, requests = answering(receipt(), receipt())
+    handle, requests = fake_service(receipt(), receipt())
     assert client.call(handle, "follow_up", "job_0", "Now test it.").job_id == "job_1"
     client.call(handle, "follow_up", "job_0", "x", agent="b", timeout_seconds=9, max_cost_usd=0.5)
     assert [request.url.path for request in requests] == ["/v1/jobs/job_0/follow-ups"] * 2
@@ -30,7 +30,9 @@ def test_a_follow_up_contains_only_the_given_fields(client: Caller) -> None:
 
 
 def test_a_follow_up_whose_response_was_lost_is_retried_with_the_same_key(client: Caller) -> None:
-    handle, requests = answering(httpx.ReadError("reset"), refusal(503, "unavailable"), receipt())
+    handle, requests = fake_service(
+        httpx.ReadError("reset"), refusal(503, "unavailable"), receipt()
+    )
     assert client.call(handle, "follow_up", "job_0", "x").job_id == "job_1"
     assert len({request.headers["idempotency-key"] for request in requests}) == 1
 
@@ -38,7 +40,7 @@ def test_a_follow_up_whose_response_was_lost_is_retried_with_the_same_key(client
 def test_the_command_prints_the_new_jobs_identifier(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    handle, _ = answering(receipt())
+    handle, _ = fake_service(receipt())
     transport = httpx.MockTransport(handle)
     monkeypatch.setattr(
         "agentjobs.cli.jobs._client", lambda: Client("http://test", "ajk_x", transport=transport)

@@ -1,4 +1,4 @@
-"""The client's verifier: what it lets through, and everything it does not."""
+"""Which webhook deliveries the client's verifier accepts and which it rejects."""
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ def timestamped_signature(secret: str, body: bytes = BODY, at: int = NOW) -> str
 
 
 def signed(secret: str = OLD, body: bytes = BODY, at: int = NOW, **changes: str) -> dict[str, str]:
-    """The headers of a delivery, made without any code of ours."""
+    """The headers of a delivery, computed without the service's code."""
     return {
         "Content-Type": "application/json",
         "X-Service-Event": "job.completed",
@@ -177,9 +177,9 @@ def test_a_clock_may_be_wrong_by_the_tolerance(now):
     assert verify(signed(), now=now).event_id == "evt_1"
 
 
-@pytest.mark.parametrize(("now", "words"), [(NOW - 301, "301 s ahead"), (NOW + 301, "301 s old")])
-def test_a_replayed_delivery_is_refused(now, words):
-    with pytest.raises(InvalidSignature, match=words):
+@pytest.mark.parametrize(("now", "message"), [(NOW - 301, "301 s ahead"), (NOW + 301, "301 s old")])
+def test_a_replayed_delivery_is_refused(now, message):
+    with pytest.raises(InvalidSignature, match=message):
         verify(signed(), now=now)
 
 
