@@ -116,7 +116,7 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: Connec
     code, message = connected.failed(connected.start(platform))
     assert code == "forge_error"
     assert "returned a web page" in message
-    platform.well()
+    platform.clear_faults()
 
     creates = len(platform.server.calls_of(platform.creates))
     refused = platform.order(faults.forbidden("403 Forbidden", on=platform.creates, times=5))
@@ -125,7 +125,7 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: Connec
     assert "api" in message
     # A fault that is done is no call.
     assert (refused.times, len(platform.server.calls_of(platform.creates))) == (4, creates)
-    platform.well()
+    platform.clear_faults()
     assert set(platform.shop.pulls) == known
     # Once more away, once more there.
     platform.order(faults.web_page(502, on=platform.creates))

@@ -49,7 +49,7 @@ _SERVERS: dict[str, type[ContractServer]] = {
     "gitea": GiteaServer,
 }
 _ADAPTERS: dict[str, NewPlatform] = {"github": GitHub, "gitlab": GitLab, "gitea": Gitea}
-# What opens a pull request there.
+# The operation that opens a pull request.
 CREATES = {
     "github": "POST /repos/{owner}/{repo}/pulls",
     "gitlab": "POST /projects/{id}/merge_requests",
@@ -59,17 +59,17 @@ CREATES = {
 
 @dataclass
 class Bench:
-    """A forge, with a repository on it that has branches to propose."""
+    """A forge with a repository that has branches to propose."""
 
     forge: Forge
     repo: RepoAddress
     commits: dict[str, str]
     base: str
     git_dir: Path
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def request(self, branch: str = BRANCHES[0], **fields: object) -> PullRequestRequest:
-        given = {
+        tokens = {
             "head_branch": branch,
             "base_branch": "main",
             "head_commit": self.commits.get(branch, self.commits[BRANCHES[0]]),
@@ -78,7 +78,7 @@ class Bench:
             "body": "Because.",
             **fields,
         }
-        return PullRequestRequest(**given)  # type: ignore[arg-type]
+        return PullRequestRequest(**tokens)  # type: ignore[arg-type]
 
     async def open(self, branch: str = BRANCHES[0], **fields: object) -> PullRequest:
         return await self.forge.open_pull_request(
@@ -86,7 +86,7 @@ class Bench:
         )
 
     def push(self, *branches: str) -> None:
-        """As if a job had pushed what the first branch has."""
+        """Point the branches at the head of the first branch, as if a job had pushed them."""
         for branch in branches:
             file = self.git_dir / "refs" / "heads" / branch
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -97,16 +97,16 @@ class BenchClock:
     """A clock that sleeping advances, so that no test waits."""
 
     def __init__(self) -> None:
-        self.slept: list[float] = []
+        self.waits: list[float] = []
 
     def now(self) -> float:
-        return sum(self.slept)
+        return sum(self.waits)
 
     def time_of_day(self) -> float:
         return time.time() + self.now()
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.waits.append(seconds)
         # Let other waiters run.
         await asyncio.sleep(0)
 
@@ -119,17 +119,17 @@ class PlatformBench(Bench):
     server: ContractServer = field(kw_only=True)
     platform: Platform = field(kw_only=True)
     row: RepositoryRow = field(kw_only=True)
-    hours: BenchClock = field(kw_only=True)
+    clock: BenchClock = field(kw_only=True)
     secrets: list[str] = field(default_factory=list)
 
     @property
     def creates(self) -> str:
         return CREATES[self.server.platform]
 
-    async def refused(self, asked: Awaitable[object]) -> ForgeError:
-        """What it fails with, which names no credential, and neither does where it came from."""
+    async def refused(self, request: Awaitable[object]) -> ForgeError:
+        """The error of `request`; neither it nor its causes contain a credential."""
         with pytest.raises(ForgeError) as raised:
-            await asked
+            await request
         for error in _chain(raised.value):
             for secret in self.known_secrets:
                 assert secret not in f"{error} {error!r}"
@@ -137,15 +137,15 @@ class PlatformBench(Bench):
 
     @property
     def known_secrets(self) -> list[str]:
-        given = self.server.app.tokens if isinstance(self.server, GitHubServer) else ()
-        return [*self.secrets, *given]
+        tokens = self.server.app.tokens if isinstance(self.server, GitHubServer) else ()
+        return [*self.secrets, *tokens]
 
 
 @contextlib.asynccontextmanager
-async def local_bench(database_url: str, place: Path, template: Path) -> AsyncIterator[Bench]:
+async def local_bench(database_url: str, directory: Path, template: Path) -> AsyncIterator[Bench]:
     db = await open_database(database_url, migrate=False)
     try:
-        platform = await make_platform(db, place)
+        platform = await make_platform(db, directory)
         refs = [f"{name}:{name}" for name in BRANCHES]
         git_output("fetch", "--quiet", str(template), *refs, cwd=platform.git_dir)
         commits = {name: platform.head(name) for name in BRANCHES}
@@ -155,14 +155,16 @@ async def local_bench(database_url: str, place: Path, template: Path) -> AsyncIt
 
 
 @contextlib.asynccontextmanager
-async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    server = _SERVERS[kind.partition("-")[0]](place)
+async def platform_bench(
+    kind: str, directory: Path, template: Path
+) -> AsyncIterator[PlatformBench]:
+    server = _SERVERS[kind.partition("-")[0]](directory)
     row = server.add_repository("acme/shop")
     shutil.copytree(template, server.git.directory(row))
     async with server.serving(), _session(server) as session:
-        hours = BenchClock()
-        server.clock = hours.time_of_day
-        said: list[str] = []
+        clock = BenchClock()
+        server.clock = clock.time_of_day
+        messages: list[str] = []
         connection = connection_to(server, as_app=kind == "github-app")
         credential = credential_of(server, connection)
         platform = _ADAPTERS[server.platform](
@@ -172,10 +174,10 @@ async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterato
             GitTransport(LOOPBACK, server.authorities),
             RetryBudget(
                 3_600,
-                said.append,
-                clock=hours.now,
-                time_of_day=hours.time_of_day,
-                sleep=hours.sleep,
+                messages.append,
+                clock=clock.now,
+                time_of_day=clock.time_of_day,
+                sleep=clock.sleep,
             ),
         )
         heads = {name: server.git.head(row, name) or "" for name in (*BRANCHES, "main")}
@@ -185,19 +187,19 @@ async def platform_bench(kind: str, place: Path, template: Path) -> AsyncIterato
             heads,
             heads["main"],
             server.git.directory(row),
-            said,
+            messages,
             kind=kind,
             server=server,
             platform=platform,
             row=row,
-            hours=hours,
+            clock=clock,
             secrets=[credential],
         )
 
 
 def _session(server: ContractServer) -> aiohttp.ClientSession:
-    """As the service has one, but it trusts nobody else: to read the system's authorities takes
-    longer than most tests here."""
+    """Like the service's session, but it trusts only the test authority: loading the system's
+    authorities takes longer than most tests here."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             ssl=ssl.create_default_context(cafile=server.authorities),
@@ -229,9 +231,9 @@ def credential_of(server: ContractServer, connection: Connection) -> str:
     return server.token
 
 
-def make_template(place: Path) -> Path:
+def make_template(directory: Path) -> Path:
     """A bare repository with the branches, to be copied: quicker than to make each anew."""
-    git = GitRemote(place)
+    git = GitRemote(directory)
     row = RepositoryRow(1, "acme/template")
     git.create(row, dict(FILES))
     for branch in BRANCHES:

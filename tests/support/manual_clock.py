@@ -6,18 +6,18 @@ from agentjobs.forges.http.client import RetryBudget
 
 
 class ManualClock:
-    """`said` are the messages before each wait, `slept` are the durations."""
+    """`messages` are logged before each wait; `waits` are the durations in seconds."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
-        self.said: list[str] = []
-        self.slept: list[float] = []
+        self.messages: list[str] = []
+        self.waits: list[float] = []
 
     def __call__(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.waits.append(seconds)
         self.now += seconds
 
     def retry_budget(
@@ -26,7 +26,7 @@ class ManualClock:
         """`time_of_day` is for tests whose server uses the real time."""
         return RetryBudget(
             seconds,
-            self.said.append,
+            self.messages.append,
             clock=self,
             time_of_day=time_of_day or self,
             sleep=self.sleep,

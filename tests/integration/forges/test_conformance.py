@@ -1,4 +1,4 @@
-"""What every forge must do for a job, run against each: the local one and all platforms."""
+"""Conformance suite for what jobs need from a forge: the local forge and every platform."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,9 +46,9 @@ async def test_a_pull_request_has_a_number_and_an_address(bench: Bench) -> None:
     assert pull.url.endswith(f"/{pull.number}")
     assert not pull.draft
     assert pull.notes == ()
-    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
-    assert found is not None
-    assert (found.number, found.title, found.state) == (pull.number, "A change", "open")
+    existing = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert existing is not None
+    assert (existing.number, existing.title, existing.state) == (pull.number, "A change", "open")
     assert await bench.forge.pull_of_branch(bench.repo, BRANCHES[1]) is None
 
 
@@ -59,9 +59,9 @@ async def test_two_branches_are_two_pull_requests(bench: Bench) -> None:
     assert first.url != second.url
 
 
-async def test_asking_again_for_a_branch_adopts_what_is_there(bench: Bench) -> None:
+async def test_a_second_request_for_a_branch_returns_the_same_pull_request(bench: Bench) -> None:
     first = await bench.open()
-    assert await bench.open(title="Other words") == first
+    assert await bench.open(title="Another title") == first
 
 
 async def test_concurrent_requests_open_one_pull_request(bench: Bench) -> None:
@@ -72,9 +72,9 @@ async def test_a_draft_is_opened_as_a_draft_and_adopted_as_one(bench: Bench) -> 
     first = await bench.open(draft=True)
     assert first.draft
     assert await bench.open() == first
-    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
-    assert found is not None
-    assert found.number == first.number
+    existing = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert existing is not None
+    assert existing.number == first.number
 
 
 async def test_a_pull_request_is_opened_whatever_title_the_agent_writes(bench: Bench) -> None:
@@ -88,14 +88,14 @@ async def test_a_pull_request_is_opened_whatever_title_the_agent_writes(bench: B
     assert len({pull.number for pull in opened}) == len(titles)
 
 
-async def test_a_branch_may_have_any_name_that_git_takes(bench: Bench) -> None:
+async def test_a_branch_may_have_any_name_that_git_accepts(bench: Bench) -> None:
     branches = ("agentjobs/a+b%20c", "agentjobs/größe#1&state=closed", "agentjobs/q=ü;x'\"")
     bench.push(*branches)
     for branch in branches:
         opened = await bench.open(branch)
-        found = await bench.forge.pull_of_branch(bench.repo, branch)
-        assert found is not None
-        assert found.number == opened.number
+        existing = await bench.forge.pull_of_branch(bench.repo, branch)
+        assert existing is not None
+        assert existing.number == opened.number
 
 
 async def test_a_follow_up_needs_an_open_pull_request(bench: Bench) -> None:
@@ -105,7 +105,7 @@ async def test_a_follow_up_needs_an_open_pull_request(bench: Bench) -> None:
     assert await bench.open(is_follow_up=True) == first
 
 
-async def test_a_repository_that_is_not_there_is_a_forge_error(bench: Bench) -> None:
+async def test_a_missing_repository_is_a_forge_error(bench: Bench) -> None:
     for external_id in ("", "99999999"):
         gone = RepoAddress("acme", "acme/gone", "repo_gone", external_id)
         with pytest.raises(ForgeError):

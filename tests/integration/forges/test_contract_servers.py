@@ -1,4 +1,4 @@
-"""The contract servers themselves: they refuse what the platform would refuse."""
+"""The contract servers themselves: they refuse the requests that the platform would refuse."""
 
 import ssl
 import time
@@ -25,8 +25,8 @@ _HEADERS = {
 async def session(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
     authorities = GitHubServer(tmp_path).authorities
     trust = ssl.create_default_context(cafile=authorities)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as made:
-        yield made
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as client_session:
+        yield client_session
 
 
 class Client:
@@ -34,26 +34,26 @@ class Client:
         self.server = server
         self.session = session
 
-    async def ask(
+    async def request(
         self, method: str, path: str, token: str, body: object = None, **query: str
     ) -> tuple[int, Any]:
         headers = {**_HEADERS, "Authorization": f"Bearer {token}"}
         url = f"{self.server.url}/api/v3{path}"
         async with self.session.request(
             method, url, headers=headers, json=body, params=query
-        ) as answer:
-            return answer.status, await answer.json()
+        ) as http_response:
+            return http_response.status, await http_response.json()
 
-    async def new_token(self, **wanted: object) -> str:
+    async def new_token(self, **fields: object) -> str:
         path = f"/app/installations/{self.server.app.installation_id}/access_tokens"
-        status, told = await self.ask("POST", path, self.signed(), wanted)
-        assert status == 201, told
-        return str(told["token"])
+        status, response = await self.request("POST", path, self.sign_jwt(), fields)
+        assert status == 201, response
+        return str(response["token"])
 
-    def signed(self, **claims: object) -> str:
+    def sign_jwt(self, **claims: object) -> str:
         now = int(time.time())
-        given = {"iat": now - 60, "exp": now + 500, "iss": str(self.server.app.id), **claims}
-        return jwt.encode({"alg": "RS256"}, given, self._key)
+        payload = {"iat": now - 60, "exp": now + 500, "iss": str(self.server.app.id), **claims}
+        return jwt.encode({"alg": "RS256"}, payload, self._key)
 
     @cached_property
     def _key(self) -> RSAKey:
@@ -65,13 +65,13 @@ async def test_a_request_that_violates_the_description_fails_the_test(
 ) -> None:
     server = GitHubServer(tmp_path)
     client = Client(server, session)
-    with pytest.raises(AssertionError, match="'newest' is not described"):  # noqa: PT012 - at its end
+    with pytest.raises(AssertionError, match="'newest' is not described"):  # noqa: PT012 - raised when the server stops
         async with server.serving():
             server.add_repository("acme/shop")
             path = "/repos/acme/shop/pulls"
-            assert (await client.ask("GET", path, server.token, newest="1"))[0] == 400
-            assert (await client.ask("POST", path, server.token, {"title": 1}))[0] == 400
-            assert (await client.ask("GET", "/nowhere", server.token))[0] == 400
+            assert (await client.request("GET", path, server.token, newest="1"))[0] == 400
+            assert (await client.request("POST", path, server.token, {"title": 1}))[0] == 400
+            assert (await client.request("GET", "/nowhere", server.token))[0] == 400
             assert len(server.violations) == 3
             assert "body.head is missing" in server.violations[1]
             assert "body.title should be string" in server.violations[1]
@@ -83,18 +83,18 @@ async def test_an_app_is_authenticated_by_its_signature_only(
     now = int(time.time())
     async with GitHubServer(tmp_path).serving() as server:
         client = Client(server, session)
-        assert (await client.ask("GET", "/app", client.signed()))[0] == 200
-        stranger = jwt.encode({"alg": "RS256"}, {"iss": "4711"}, RSAKey.generate_key(2_048))
-        for shown in (
-            client.signed(iss="1"),
-            client.signed(iat=now + 600),
-            client.signed(exp=now - 1),
-            client.signed(exp=now + 3_600),
-            stranger,
+        assert (await client.request("GET", "/app", client.sign_jwt()))[0] == 200
+        wrong_signature = jwt.encode({"alg": "RS256"}, {"iss": "4711"}, RSAKey.generate_key(2_048))
+        for token in (
+            client.sign_jwt(iss="1"),
+            client.sign_jwt(iat=now + 600),
+            client.sign_jwt(exp=now - 1),
+            client.sign_jwt(exp=now + 3_600),
+            wrong_signature,
             server.token,
             "",
         ):
-            assert (await client.ask("GET", "/app", shown))[0] == 401
+            assert (await client.request("GET", "/app", token))[0] == 401
 
 
 async def test_an_apps_token_works_for_its_repository_only(
@@ -105,22 +105,22 @@ async def test_an_apps_token_works_for_its_repository_only(
         shop, other = server.add_repository("acme/shop"), server.add_repository("acme/other")
         reads = {"metadata": "read", "pull_requests": "read"}
         token = await client.new_token(repository_ids=[shop.id], permissions=reads)
-        assert (await client.ask("GET", "/repos/acme/shop", token))[0] == 200
-        assert (await client.ask("GET", f"/repositories/{shop.id}", token))[0] == 200
-        assert (await client.ask("GET", "/repos/acme/other", token))[0] == 404
+        assert (await client.request("GET", "/repos/acme/shop", token))[0] == 200
+        assert (await client.request("GET", f"/repositories/{shop.id}", token))[0] == 200
+        assert (await client.request("GET", "/repos/acme/other", token))[0] == 404
         body = {"head": "a", "base": "main", "title": "b"}
         for method, path, sent in (
             ("POST", "/repos/acme/shop/pulls", body),
             ("GET", "/user", None),
             ("GET", "/repos/acme/shop/branches/main", None),
         ):
-            status, told = await client.ask(method, path, token, sent)
-            assert (status, told["message"]) == (403, "Resource not accessible by integration")
-        _, listed = await client.ask("GET", "/installation/repositories", token)
-        assert [one["id"] for one in listed["repositories"]] == [shop.id]
+            status, response = await client.request(method, path, token, sent)
+            assert (status, response["message"]) == (403, "Resource not accessible by integration")
+        _, listed = await client.request("GET", "/installation/repositories", token)
+        assert [repository["id"] for repository in listed["repositories"]] == [shop.id]
         assert server.git_role("x-access-token", token, shop) == "none"
-        server.app.reach = {other.id}
-        assert (await client.ask("GET", "/repos/acme/shop", token))[0] == 404
+        server.app.repository_ids = {other.id}
+        assert (await client.request("GET", "/repos/acme/shop", token))[0] == 404
         server.clock = lambda: time.time() + 3_601
-        assert (await client.ask("GET", "/repos/acme/shop", token))[0] == 401
+        assert (await client.request("GET", "/repos/acme/shop", token))[0] == 401
         assert server.git_role("x-access-token", token, shop) is None

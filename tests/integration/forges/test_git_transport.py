@@ -1,4 +1,4 @@
-"""Git on its way to a platform: real git, real TLS, the guard between; no token in an argument."""
+"""Git transport to a platform: real git and TLS through the guard; no token in an argument."""
 
 import asyncio
 import contextlib
@@ -60,21 +60,21 @@ async def run(remote: Remote, *arguments: str, cwd: Path | None = None) -> str:
     return ran.stdout.decode()
 
 
-async def heads(way: GitTransport, url: str) -> str:
-    async with way.connect(url, SHOWN) as remote:
+async def heads(transport: GitTransport, url: str) -> str:
+    async with transport.connect(url, SHOWN) as remote:
         return await run(remote, "ls-remote", remote.url, "refs/heads/main")
 
 
 async def test_git_fetches_and_pushes_over_https_with_the_given_credential(
     secure: HttpsOrigin, tmp_path: Path
 ) -> None:
-    way = GitTransport(HERE, secure.authorities, lookup=to_here)
+    transport = GitTransport(HERE, secure.authorities, lookup=to_here)
     url = secure.url("shop.git", "git.test")
-    assert "refs/heads/main" in await heads(way, url)
-    async with way.connect(url, SHOWN) as remote:
+    assert "refs/heads/main" in await heads(transport, url)
+    async with transport.connect(url, SHOWN) as remote:
         git_dir = tmp_path / "source" / ".git"
         await run(remote, "push", "-q", remote.url, "main:refs/heads/new", cwd=git_dir)
-        # One reach may serve several commands.
+        # One connection may serve several commands.
         assert "refs/heads/new" in await run(remote, "ls-remote", remote.url)
     assert "ghs_s3cret" not in repr(remote)
     assert SHOWN not in repr(remote)
@@ -85,10 +85,10 @@ async def test_git_fetches_and_pushes_over_https_with_the_given_credential(
 async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     secure: HttpsOrigin,
 ) -> None:
-    way = GitTransport(AllowList(), secure.authorities, lookup=to_here)
+    transport = GitTransport(AllowList(), secure.authorities, lookup=to_here)
     for host in ("git.test", "127.0.0.1"):
         with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
-            await heads(way, secure.url("shop.git", host))
+            await heads(transport, secure.url("shop.git", host))
         assert (refused.value.fault, refused.value.is_temporary) == ("refused", False)
     assert secure.origin.requests == []
 
@@ -96,35 +96,35 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
 async def test_an_unresponsive_host_is_unavailable_and_other_errors_are_gits(
     secure: HttpsOrigin, unused_tcp_port: int
 ) -> None:
-    way = GitTransport(HERE, secure.authorities, lookup=to_here)
+    transport = GitTransport(HERE, secure.authorities, lookup=to_here)
     with pytest.raises(ForgeError, match="could not be reached") as away:
-        await heads(way, f"https://git.test:{unused_tcp_port}/shop.git")
+        await heads(transport, f"https://git.test:{unused_tcp_port}/shop.git")
     assert away.value.is_temporary
     with pytest.raises(GitError, match="not found"):
-        await heads(way, secure.url("none.git", "git.test"))
+        await heads(transport, secure.url("none.git", "git.test"))
     with pytest.raises(GitError, match="certificate"):
         await heads(GitTransport(HERE, lookup=to_here), secure.url("shop.git", "git.test"))
 
 
 async def test_a_fetch_beyond_the_limit_is_refused_with_a_reason(secure: HttpsOrigin) -> None:
-    way = GitTransport(HERE, secure.authorities, max_bytes=100, lookup=to_here)
+    transport = GitTransport(HERE, secure.authorities, max_bytes=100, lookup=to_here)
     with pytest.raises(ForgeError, match="larger than"):
-        await heads(way, secure.url("shop.git", "git.test"))
+        await heads(transport, secure.url("shop.git", "git.test"))
 
 
 async def test_plain_http_goes_only_to_allowed_addresses_and_names_are_resolved_once(
     plain: OriginServer,
 ) -> None:
-    # No resolver of this machine knows the name: git reaches it by what it was told.
+    # No resolver on this machine knows the name: git uses the address from `lookup`.
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
-    asked = []
+    queried = []
 
     def lookup(host: str) -> Sequence[str]:
-        asked.append(host)
+        queried.append(host)
         return ["127.0.0.1"]
 
     assert "refs/heads/main" in await heads(GitTransport(HERE, lookup=lookup), url)
-    assert asked == ["forge.invalid"]
+    assert queried == ["forge.invalid"]
     assert "refs/heads/main" in await heads(GitTransport(HERE), plain.url("shop.git"))
 
 
@@ -142,47 +142,47 @@ async def test_plain_http_to_other_addresses_never_sends_the_token(
     plain: OriginServer, allowed: AllowList, addresses: list[str]
 ) -> None:
     url = f"http://forge.invalid:{plain.server_port}/shop.git"
-    way = GitTransport(allowed, lookup=lambda _: addresses)
-    for asked in (heads(way, url), way.refuse_plain_http(url)):
+    transport = GitTransport(allowed, lookup=lambda _: addresses)
+    for request in (heads(transport, url), transport.refuse_plain_http(url)):
         with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
-            await asked
+            await request
         assert refused.value.fault == "refused"
     assert plain.requests == []
-    await way.refuse_plain_http(url.replace("http://", "https://"))
+    await transport.refuse_plain_http(url.replace("http://", "https://"))
 
 
 async def test_the_token_is_in_no_argument_of_any_process(secure: HttpsOrigin) -> None:
-    way = GitTransport(HERE, secure.authorities, lookup=to_here)
-    async with silent_server() as (port, came):
-        asking = asyncio.create_task(heads(way, f"https://git.test:{port}/shop.git"))
+    transport = GitTransport(HERE, secure.authorities, lookup=to_here)
+    async with silent_server() as (port, connected):
+        task = asyncio.create_task(heads(transport, f"https://git.test:{port}/shop.git"))
         try:
-            await asyncio.wait_for(came.wait(), 20)
+            await asyncio.wait_for(connected.wait(), 20)
             await until(lambda: len(children_of_git()) > 1)
-            found = children_of_git()
+            processes = children_of_git()
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
     encoded = SHOWN.removeprefix("Basic ")
-    arguments = "\n".join(arguments for arguments, _ in found)
+    arguments = "\n".join(arguments for arguments, _ in processes)
     assert "remote-https" in arguments
-    assert any(encoded in environment for _, environment in found)
+    assert any(encoded in environment for _, environment in processes)
     for secret in (encoded, "ghs_s3cret", "agentjobs:"):
         assert secret not in arguments
 
 
 def children_of_git() -> list[tuple[str, str]]:
-    """Arguments and environment of every git process that this one started, or that those did."""
-    found: dict[int, tuple[str, str]] = {}
+    """Arguments and environment of every git process below this process."""
+    processes: dict[int, tuple[str, str]] = {}
     parents = {os.getpid()}
-    everything = sorted(
-        int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()
+    pids = sorted(
+        int(directory.name) for directory in Path("/proc").iterdir() if directory.name.isdigit()
     )
-    for pid in everything:
+    for pid in pids:
         with contextlib.suppress(OSError):
-            place = Path(f"/proc/{pid}")
-            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            arguments = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            directory = Path(f"/proc/{pid}")
+            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            arguments = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             if parent in parents and "git" in arguments:
                 parents.add(pid)
-                found[pid] = (arguments, (place / "environ").read_bytes().decode())
-    return list(found.values())
+                processes[pid] = (arguments, (directory / "environ").read_bytes().decode())
+    return list(processes.values())

@@ -1,4 +1,4 @@
-"""What only Gitea has: scopes, labels by number, teams, pages by number, branches that went on."""
+"""What only Gitea has: scopes, labels by ID, teams, numbered pages, branches with new commits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,8 +22,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def bench(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    async with platform_bench("gitea", tmp_path, template) as made:
-        yield made
+    async with platform_bench("gitea", tmp_path, template) as bench:
+        yield bench
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_the_account_is_returned_with_the_missing_scopes(
     assert (await bench.platform.check()).missing == ("write:repository", "write:issue")
     server.scopes = {"write:repository", "write:user"}
     assert (await bench.platform.check()).missing == ("write:issue",)
-    # Before 1.20 tokens had none.
+    # Tokens had no scopes before 1.20.
     server.scopes = None
     assert (await bench.platform.check()).missing == ()
     server.scopes = {"write:repository", "write:issue"}
@@ -72,19 +72,21 @@ async def test_a_missing_scope_is_named_and_the_pull_request_is_still_opened(
 async def test_pages_are_numbered_because_links_may_lead_elsewhere(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
-    """Gitea behind a proxy often does not know what it is called."""
+    """Gitea behind a proxy often does not know its public URL."""
     for number in range(60):
         server.state.add_repository(f"acme/r-{number}", own_role="read")
     assert server.own_address != server.url
-    seen = [one async for one in bench.platform.repositories()]
-    assert len(seen) == 61
-    assert [one.full_name for one in seen if one.may_push] == ["acme/shop"]
+    repositories = [repository async for repository in bench.platform.repositories()]
+    assert len(repositories) == 61
+    assert [repository.full_name for repository in repositories if repository.may_push] == [
+        "acme/shop"
+    ]
     assert len(server.calls_of("GET /user/repos")) == 2
     opened = await bench.open()
     assert opened.url == f"{server.url}/acme/shop/pulls/{opened.number}"
 
 
-async def test_labels_are_found_in_the_repository_or_its_organization_or_made(
+async def test_labels_of_the_repository_and_its_organization_are_used_and_others_created(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     server.scopes = {"write:repository", "write:issue", "read:user", "read:organization"}
@@ -105,16 +107,16 @@ async def test_teams_of_the_owner_are_requested_and_others_are_noted(
 ) -> None:
     server.state.teams.add("acme/core")
     server.state.add_user("wanda")
-    server.state.add_user("stranger")
+    server.state.add_user("mallory")
     bench.row.roles["wanda"] = "write"
-    reviewers = ("@acme/core", "@else/core", "@acme/none", "WANDA", "wanda", "stranger")
+    reviewers = ("@acme/core", "@else/core", "@acme/none", "WANDA", "wanda", "mallory")
     opened = await bench.open(reviewers=("@wanda", *reviewers))
     row = bench.row.pulls[opened.number]
     assert (row.reviewers, row.team_reviewers) == (["wanda"], ["core"])
     assert [note.partition(" could not")[0] for note in opened.notes] == [
         "The team @else/core",
         "@acme/none",
-        "@stranger",
+        "@mallory",
     ]
     assert not any("permission" in note for note in opened.notes)
     assert (await bench.open(reviewers=("wanda", "@acme/core"))).notes == ()
@@ -131,10 +133,10 @@ async def test_the_pull_request_is_found_after_its_base_changed(
     row.base = "release/1.0"
     assert (await bench.open()).number == opened.number
     row.state = "closed"
-    found = await bench.forge.pull_of_branch(bench.repo, ONE)
-    assert found is not None
-    assert (found.number, found.state) == (opened.number, "closed")
-    # Somebody opened another by hand, of which Gitea does not tell first.
+    existing = await bench.forge.pull_of_branch(bench.repo, ONE)
+    assert existing is not None
+    assert (existing.number, existing.state) == (opened.number, "closed")
+    # A person opened another, which Gitea does not return first.
     later = server.state.add_pull(bench.row, "By hand", ONE, base="release/1.0")
     assert (await bench.open()).number == later.number
     later.state, later.is_merged, later.head_commit = "closed", True, bench.commits[ONE]
@@ -145,7 +147,7 @@ async def test_the_pull_request_is_found_after_its_base_changed(
 async def test_of_several_opened_concurrently_one_stays(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
-    """As a real one does it, which looks for another and opens one in two steps."""
+    """Like a real Gitea, which checks for a pull request and opens one in two steps."""
     server.is_racing = True
     opened = await asyncio.gather(*(bench.open() for _ in range(6)))
     assert len({pull.number for pull in opened}) == 1
@@ -163,7 +165,7 @@ async def test_a_merged_pull_request_has_the_head_that_was_merged(
     opened = await bench.open()
     row = bench.row.pulls[opened.number]
     row.state, row.is_merged, row.head_commit = "closed", True, bench.commits[ONE]
-    # The branch went on, and Gitea tells its head as that of the pull request.
+    # The branch has new commits, and Gitea returns its head as that of the pull request.
     server.git.set_branch(bench.row, ONE, bench.commits[TWO])
     assert (await bench.platform.pull(bench.repo, opened.number)).head_commit == bench.commits[ONE]
     error = await bench.refused(bench.open(is_follow_up=True, head_commit=bench.commits[TWO]))
@@ -171,7 +173,7 @@ async def test_a_merged_pull_request_has_the_head_that_was_merged(
     assert (await bench.open(head_commit=bench.commits[TWO])).number > opened.number
 
 
-async def test_of_a_long_conversation_only_the_end_is_read(
+async def test_only_the_end_of_a_long_conversation_is_read(
     bench: PlatformBench, server: GiteaServer
 ) -> None:
     opened = await bench.open()
@@ -184,17 +186,17 @@ async def test_of_a_long_conversation_only_the_end_is_read(
     async def newer(than: int) -> tuple[list[int], list[str]]:
         server.calls.clear()
         await bench.platform.pull(bench.repo, opened.number)
-        found = await bench.platform.comments(bench.repo, opened.number, CommentCursor(than))
+        comments = await bench.platform.comments(bench.repo, opened.number, CommentCursor(than))
         since = [call.query.get("since", "") for call in server.calls_of(f"GET {COMMENTS}")]
-        return [one.id for one in found], since
+        return [comment.id for comment in comments], since
 
-    ids = [one.id for one in written]
+    ids = [comment.id for comment in written]
     assert await newer(0) == (ids, [""])
     assert await newer(ids[55]) == (ids[56:], ["2026-01-28T11:00:00Z"])
-    # Deleted: nobody knows when it was written.
+    # A deleted comment has no known time.
     del row.comments[55]
     assert await newer(ids[55]) == (ids[56:], [""])
-    # A short one is read at once.
+    # A short conversation is read in one request.
     del row.comments[:30]
     assert await newer(ids[54]) == (ids[56:], [""])
 

@@ -1,4 +1,4 @@
-"""A platform's API over real connections: what is asked again, what is not, and what is told."""
+"""A platform's API over real connections: which requests are retried and what is reported."""
 
 import json
 import socket
@@ -30,43 +30,43 @@ LOOPBACK = AllowList.parse(["127.0.0.1/32"])
 Handler = Callable[[web.Request], web.Response]
 
 
-def told(status: int = 200, value: Any = None, **headers: str) -> web.Response:
+def json_response(status: int = 200, value: Any = None, **headers: str) -> web.Response:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return web.json_response({"ok": True} if value is None else value, status=status, headers=named)
 
 
-class Script:
-    """Answers one after the other, the last one for ever; a callable sees the request."""
+class ScriptedServer:
+    """Sends the responses in order and repeats the last; a callable receives the request."""
 
     def __init__(self) -> None:
-        self.answers: list[web.Response | Handler | None] = []
-        self.asked: list[web.Request] = []
+        self.responses: list[web.Response | Handler | None] = []
+        self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
         self.url = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         self.bodies.append(await request.read())
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if answer is None:
+        response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        if response is None:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        if isinstance(answer, web.Response):
+        if isinstance(response, web.Response):
             # A response is sent once.
-            headers = {k: v for k, v in answer.headers.items() if k != "Content-Length"}
-            return web.Response(status=answer.status, body=answer.body, headers=headers)
-        return answer(request)
+            headers = {k: v for k, v in response.headers.items() if k != "Content-Length"}
+            return web.Response(status=response.status, body=response.body, headers=headers)
+        return response(request)
 
 
 @pytest.fixture
-async def script() -> AsyncIterator[Script]:
-    made = Script()
-    runner = web.ServerRunner(web.Server(made.handle), shutdown_timeout=0.1)
+async def server() -> AsyncIterator[ScriptedServer]:
+    server = ScriptedServer()
+    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v4"
-    yield made
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v4"
+    yield server
     await runner.cleanup()
 
 
@@ -86,26 +86,26 @@ async def headers() -> Mapping[str, str]:
 
 
 @pytest.fixture
-def api(script: Script, session: aiohttp.ClientSession, clock: ManualClock) -> PlatformApi:
-    return at(script.url, session, clock.retry_budget())
+def api(server: ScriptedServer, session: aiohttp.ClientSession, clock: ManualClock) -> PlatformApi:
+    return new_api(server.url, session, clock.retry_budget())
 
 
-def at(url: str, session: aiohttp.ClientSession, retry_budget: RetryBudget) -> PlatformApi:
+def new_api(url: str, session: aiohttp.ClientSession, retry_budget: RetryBudget) -> PlatformApi:
     return PlatformApi(session, url, platform="GitLab", headers=headers, retry_budget=retry_budget)
 
 
-async def test_a_request_is_written_as_it_was_meant(script: Script, api: PlatformApi) -> None:
-    script.answers = [told(value=[1, 2])]
+async def test_a_request_is_encoded_correctly(server: ScriptedServer, api: PlatformApi) -> None:
+    server.responses = [json_response(value=[1, 2])]
     name = api_module.build_path("projects", "a/b ü", 7)
     assert await api.get(name, head="o:x/y&z", draft=True, page=2, left_out=None) == [1, 2]
-    assert script.asked[0].rel_url.raw_path == "/api/v4/projects/a%2Fb%20%C3%BC/7"
-    assert dict(script.asked[0].query) == {"head": "o:x/y&z", "draft": "true", "page": "2"}
-    assert script.asked[0].headers["PRIVATE-TOKEN"] == SECRET
-    assert script.asked[0].headers["User-Agent"].startswith("agentjobs/")
+    assert server.requests[0].rel_url.raw_path == "/api/v4/projects/a%2Fb%20%C3%BC/7"
+    assert dict(server.requests[0].query) == {"head": "o:x/y&z", "draft": "true", "page": "2"}
+    assert server.requests[0].headers["PRIVATE-TOKEN"] == SECRET
+    assert server.requests[0].headers["User-Agent"].startswith("agentjobs/")
     await api.post("/a", {"title": "ü"})
-    assert json.loads(script.bodies[1]) == {"title": "ü"}
-    assert script.asked[1].headers["Content-Type"] == "application/json"
-    script.answers = [web.Response(status=204)]
+    assert json.loads(server.bodies[1]) == {"title": "ü"}
+    assert server.requests[1].headers["Content-Type"] == "application/json"
+    server.responses = [web.Response(status=204)]
     assert await api.delete("/a") is None
 
 
@@ -115,18 +115,25 @@ def test_an_invalid_name_is_never_part_of_a_path(name: str) -> None:
         api_module.build_path("repos", "acme", name)
 
 
-async def test_trouble_that_passes_is_sat_out_with_growing_waits(
-    script: Script, api: PlatformApi, clock: ManualClock
+async def test_temporary_failures_are_retried_with_growing_waits(
+    server: ScriptedServer, api: PlatformApi, clock: ManualClock
 ) -> None:
     page = web.Response(status=502, text="<html>Bad gateway</html>", content_type="text/html")
-    # Cut twice: after the first time aiohttp asks again by itself.
-    script.answers = [None, None, told(500), page, told(503, Retry_After="40"), told()]
+    # Cut twice: aiohttp itself retries once.
+    server.responses = [
+        None,
+        None,
+        json_response(500),
+        page,
+        json_response(503, Retry_After="40"),
+        json_response(),
+    ]
     assert await api.get("/x") == {"ok": True}
-    assert len(script.asked) == 6
-    for waited, least, most in zip(clock.slept, (1, 2, 4, 40), (1.25, 2.5, 5, 42), strict=True):
-        assert least <= waited <= most
-    assert "was interrupted (ServerDisconnectedError); trying again in 1 s" in clock.said[0]
-    assert clock.said[1] == "GitLab has a server error (500); trying again in 2 s"
+    assert len(server.requests) == 6
+    for wait, shortest, longest in zip(clock.waits, (1, 2, 4, 40), (1.25, 2.5, 5, 42), strict=True):
+        assert shortest <= wait <= longest
+    assert "was interrupted (ServerDisconnectedError); trying again in 1 s" in clock.messages[0]
+    assert clock.messages[1] == "GitLab has a server error (500); trying again in 2 s"
 
 
 def _moment(seconds: float) -> Callable[[ManualClock], str]:
@@ -134,65 +141,74 @@ def _moment(seconds: float) -> Callable[[ManualClock], str]:
 
 
 async def test_a_requested_wait_is_respected_even_for_a_post(
-    script: Script, session: aiohttp.ClientSession
+    server: ScriptedServer, session: aiohttp.ClientSession
 ) -> None:
     table: list[tuple[int, str, str, Callable[[ManualClock], str], int]] = [
         (429, "slow down", "Retry-After", lambda _: "33", 33),
         (429, "slow down", "Retry-After", lambda now: formatdate(now() + 44, usegmt=True), 44),
         (429, "slow down", "RateLimit-Reset", _moment(55), 55),
         (403, "no", "Retry-After", lambda _: "66", 66),
-        # Something is left of the hour's budget: its end is not what is waited for.
+        # The hourly limit is not used up, so its reset time does not count.
         (403, "You have exceeded a secondary rate limit.", "x-ratelimit-reset", _moment(900), 60),
     ]
     for status, message, header, value, seconds in table:
         clock = ManualClock()
         limits = {header: value(clock), "x-ratelimit-remaining": "4987"}
-        script.answers = [told(status, {"message": message}, **limits), told(201)]
-        script.asked.clear()
-        await at(script.url, session, clock.retry_budget()).post("/pulls", {})
-        assert len(script.asked) == 2
-        assert seconds <= clock.slept[0] <= seconds + 1
-        assert "GitLab is busy (rate limit); trying again in" in clock.said[0]
+        server.responses = [
+            json_response(status, {"message": message}, **limits),
+            json_response(201),
+        ]
+        server.requests.clear()
+        await new_api(server.url, session, clock.retry_budget()).post("/pulls", {})
+        assert len(server.requests) == 2
+        assert seconds <= clock.waits[0] <= seconds + 1
+        assert "GitLab is busy (rate limit); trying again in" in clock.messages[0]
 
 
 async def test_a_rate_limit_is_waited_for_only_within_the_retry_budget(
-    script: Script, session: aiohttp.ClientSession, clock: ManualClock
+    server: ScriptedServer, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     limits = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": str(int(clock.now + 1_800))}
-    script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
+    server.responses = [
+        json_response(403, {"message": "API rate limit exceeded"}, **limits),
+        json_response(),
+    ]
     with pytest.raises(ApiError, match="try again in 30 minutes") as caught:
-        await at(script.url, session, clock.retry_budget(600)).get("/x")
+        await new_api(server.url, session, clock.retry_budget(600)).get("/x")
     assert caught.value.fault == "away"
-    assert clock.slept == []
-    script.answers = [told(403, {"message": "API rate limit exceeded"}, **limits), told()]
-    assert await at(script.url, session, clock.retry_budget(3_600)).get("/x") == {"ok": True}
+    assert clock.waits == []
+    server.responses = [
+        json_response(403, {"message": "API rate limit exceeded"}, **limits),
+        json_response(),
+    ]
+    assert await new_api(server.url, session, clock.retry_budget(3_600)).get("/x") == {"ok": True}
 
 
 async def test_requests_to_an_unavailable_platform_back_off(
-    script: Script, api: PlatformApi, clock: ManualClock
+    server: ScriptedServer, api: PlatformApi, clock: ManualClock
 ) -> None:
-    script.answers = [told(500, Retry_After="0")]
+    server.responses = [json_response(500, Retry_After="0")]
     with pytest.raises(ApiError) as caught:
         await api.get("/x")
     assert caught.value.fault == "away"
-    assert len(script.asked) <= 15
-    assert 500 < sum(clock.slept) <= 600
+    assert len(server.requests) <= 15
+    assert 500 < sum(clock.waits) <= 600
 
 
 async def test_a_post_that_may_have_been_processed_is_not_repeated(
-    script: Script, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
-    for lost in (told(500), told(504), None):
-        script.asked.clear()
-        script.answers = [lost, told()]
+    for lost in (json_response(500), json_response(504), None):
+        server.requests.clear()
+        server.responses = [lost, json_response()]
         with pytest.raises(ApiError) as caught:
             await api.post("/pulls", {"title": "x"})
-        assert (caught.value.fault, len(script.asked)) == ("away", 1)
-    # Nothing was done, says the answer.
-    script.answers = [told(503), told(201)]
+        assert (caught.value.fault, len(server.requests)) == ("away", 1)
+    # The response says that nothing was done.
+    server.responses = [json_response(503), json_response(201)]
     assert await api.post("/pulls", {}) == {"ok": True}
-    # What can be done twice is.
-    script.answers = [None, told()]
+    # An idempotent request is repeated.
+    server.responses = [None, json_response()]
     assert await api.put("/pulls", {}) == {"ok": True}
 
 
@@ -209,22 +225,24 @@ REFUSALS: list[tuple[int, Any, str, str]] = [
 ]
 
 
-async def test_a_refusal_is_final_and_quotes_the_platform(script: Script, api: PlatformApi) -> None:
-    for status, body, fault, words in REFUSALS:
-        script.answers = [told(status, body)]
+async def test_a_refusal_is_final_and_quotes_the_platform(
+    server: ScriptedServer, api: PlatformApi
+) -> None:
+    for status, body, fault, text in REFUSALS:
+        server.responses = [json_response(status, body)]
         with pytest.raises(ApiError) as caught:
             await api.get("/x", needs="Pull requests: read and write")
         error = caught.value
         assert (error.fault, error.status) == (fault, status)
-        assert words in str(error)
+        assert text in str(error)
         assert len(str(error)) < 500
         if fault == "denied":
             assert "“Pull requests: read and write”" in str(error)
-    assert len(script.asked) == len(REFUSALS)
+    assert len(server.requests) == len(REFUSALS)
 
 
 async def test_a_response_that_is_not_from_an_api_asks_to_check_the_address(
-    script: Script, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
     pages = [
         web.Response(text="<!DOCTYPE html><p>Sign in", content_type="text/html"),
@@ -235,135 +253,138 @@ async def test_a_response_that_is_not_from_an_api_asks_to_check_the_address(
         web.Response(body=b'"\xff"', content_type="application/json"),
     ]
     for page in pages:
-        script.answers = [page]
+        server.responses = [page]
         with pytest.raises(
             ApiError, match="web page instead of an API response; check the address"
         ) as got:
             await api.get("/x")
         assert got.value.fault == "refused"
-    assert len(script.asked) == len(pages)
+    assert len(server.requests) == len(pages)
+    server.responses = [json_response(value={"id": "x"})]
     with pytest.raises(ForgeError, match="unexpected response"):
-        api.decode_as({"id": "x"}, dict[str, int])
+        await api.get_as(dict[str, int], "/x")
 
 
-async def test_reading_follows_a_move_and_writing_does_not(
-    script: Script, api: PlatformApi
+async def test_reads_follow_a_redirect_and_writes_do_not(
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
-    moved = told(301, Location="/api/v4/repositories/7?page=1")
-    script.answers = [moved, told()]
+    moved = json_response(301, Location="/api/v4/repositories/7?page=1")
+    server.responses = [moved, json_response()]
     assert await api.get("/repos/a/b") == {"ok": True}
-    assert script.asked[1].rel_url.path_qs == "/api/v4/repositories/7?page=1"
-    assert script.asked[1].headers["PRIVATE-TOKEN"] == SECRET
-    script.asked.clear()
-    script.answers = [told(307, Location="/api/v4/repositories/7"), told()]
+    assert server.requests[1].rel_url.path_qs == "/api/v4/repositories/7?page=1"
+    assert server.requests[1].headers["PRIVATE-TOKEN"] == SECRET
+    server.requests.clear()
+    server.responses = [json_response(307, Location="/api/v4/repositories/7"), json_response()]
     with pytest.raises(ApiError) as caught:
         await api.post("/repos/a/b/pulls", {})
     assert caught.value.has_moved
-    assert len(script.asked) == 1
+    assert len(server.requests) == 1
 
 
-async def test_the_credential_is_not_sent_to_another_host(script: Script, api: PlatformApi) -> None:
-    host = script.url.removeprefix("http://").partition("/")[0]
+async def test_the_credential_is_not_sent_to_another_host(
+    server: ScriptedServer, api: PlatformApi
+) -> None:
+    host = server.url.removeprefix("http://").partition("/")[0]
     elsewhere = ["https://127.0.0.1/api", "http://elsewhere.test/api", f"http://u:p@{host}/api"]
     for address in (*elsewhere, "//x", "http://[x"):
-        script.asked.clear()
-        script.answers = [told(301, Location=address)]
+        server.requests.clear()
+        server.responses = [json_response(301, Location=address)]
         with pytest.raises(ApiError, match="redirects to another host") as caught:
             await api.get("/x")
         assert caught.value.fault == "refused"
-        script.answers = [told(value=[1], Link=f'<{address}>; rel="next"')]
+        server.responses = [json_response(value=[1], Link=f'<{address}>; rel="next"')]
         with pytest.raises(ApiError, match="redirects to another host"):
             _ = [page async for page in api.pages(list[int], "/x")]
-        assert len(script.asked) == 2
+        assert len(server.requests) == 2
 
 
-async def test_a_redirect_loop_ends(script: Script, api: PlatformApi) -> None:
-    script.answers = [told(302, Location=script.url)]
+async def test_a_redirect_loop_ends(server: ScriptedServer, api: PlatformApi) -> None:
+    server.responses = [json_response(302, Location=server.url)]
     with pytest.raises(ApiError, match="endlessly") as caught:
         await api.get("/x")
     assert caught.value.fault == "refused"
-    assert len(script.asked) == 4
+    assert len(server.requests) == 4
 
 
 async def test_pages_are_read_to_their_end_and_a_list_without_one_is_refused(
-    script: Script, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("page", "1"))
         link = (
-            f'<{request.path}?page=1>; rel="first", <{script.url}/x?page={number + 1}>; rel="next"'
+            f'<{request.path}?page=1>; rel="first", <{server.url}/x?page={number + 1}>; rel="next"'
         )
-        return told(value=[number], **({"Link": link} if number < 3 else {}))
+        return json_response(value=[number], **({"Link": link} if number < 3 else {}))
 
-    script.answers = [page]
-    assert [one async for one in api.pages(list[int], "/x", per_page=1)] == [[1], [2], [3]]
-    script.answers = [told(value=[1], Link=f'<{script.url}/x>; rel="next"')]
+    server.responses = [page]
+    assert [page async for page in api.pages(list[int], "/x", per_page=1)] == [[1], [2], [3]]
+    server.responses = [json_response(value=[1], Link=f'<{server.url}/x>; rel="next"')]
     with pytest.raises(ApiError, match="endless list"):
-        _ = [one async for one in api.pages(list[int], "/x")]
+        _ = [page async for page in api.pages(list[int], "/x")]
 
 
 async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
-    script: Script, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
     def endless(request: web.Request) -> web.Response:
         number = int(request.query.get("page", "1"))
-        link = f'<{script.url}/x?page={number + 1}>; rel="next"'
-        return told(value=["x" * 1_000], Link=link)
+        link = f'<{server.url}/x?page={number + 1}>; rel="next"'
+        return json_response(value=["x" * 1_000], Link=link)
 
     async def read(**bounds: ListBounds) -> int:
-        script.asked.clear()
+        server.requests.clear()
         with pytest.raises(ApiError, match="endless list") as caught:
             _ = [page async for page in api.pages(list[str], "/x", **bounds)]
         assert caught.value.fault == "refused"
-        return len(script.asked)
+        return len(server.requests)
 
-    script.answers = [endless]
+    server.responses = [endless]
     assert await read() == 51
     assert await read(bounds=ListBounds(size_bytes=10_000)) == 10
     assert await read(bounds=ALL_REPOSITORIES._replace(pages=60)) == 61
-    script.answers = [told(value=["x"] * 1_001)]
+    server.responses = [json_response(value=["x"] * 1_001)]
     assert await read() == 1
 
 
 async def test_the_last_page_is_read_first_if_the_platform_names_it(
-    script: Script, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi
 ) -> None:
-    tells_last = True
+    names_last_page = True
 
     def page(request: web.Request) -> web.Response:
         number = int(request.query.get("page", "1"))
-        near = {"prev": number - 1, "next": number + 1, "last": 4 if tells_last else 0}
+        near = {"prev": number - 1, "next": number + 1, "last": 4 if names_last_page else 0}
         links = [
-            f'<{script.url}/x?page={at}>; rel="{name}"'
-            for name, at in near.items()
-            if 0 < at <= 4 and at != number
+            f'<{server.url}/x?page={target}>; rel="{name}"'
+            for name, target in near.items()
+            if 0 < target <= 4 and target != number
         ]
-        return told(value=[number], Link=", ".join(links))
+        return json_response(value=[number], Link=", ".join(links))
 
-    script.answers = [page]
-    newest = [one async for one in api.pages_backwards(list[int], "/x")]
+    server.responses = [page]
+    newest = [page async for page in api.pages_backwards(list[int], "/x")]
     assert newest == [[4], [3], [2], [1]]
-    tells_last = False
-    assert [one async for one in api.pages_backwards(list[int], "/x")] == newest
-    script.answers = [told(value=[1])]
-    assert [one async for one in api.pages_backwards(list[int], "/x")] == [[1]]
+    names_last_page = False
+    assert [page async for page in api.pages_backwards(list[int], "/x")] == newest
+    server.responses = [json_response(value=[1])]
+    assert [page async for page in api.pages_backwards(list[int], "/x")] == [[1]]
 
 
 async def test_a_response_is_bounded_and_never_decompressed(
-    script: Script, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_module, "MAX_RESPONSE_BYTES", 2**20)
-    script.answers = [web.Response(body=b" " * (2**20 + 1))]
+    server.responses = [web.Response(body=b" " * (2**20 + 1))]
     with pytest.raises(ApiError, match="more than 1 MiB") as caught:
         await api.get("/x")
     assert caught.value.fault == "refused"
-    script.answers = [web.Response(body=b"x", headers={"Content-Encoding": "gzip"})]
+    server.responses = [web.Response(body=b"x", headers={"Content-Encoding": "gzip"})]
     with pytest.raises(ApiError, match="compressed"):
         await api.get("/x")
 
 
 async def test_a_platform_that_does_not_respond_is_unavailable(
-    script: Script,
+    server: ScriptedServer,
     session: aiohttp.ClientSession,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -372,24 +393,24 @@ async def test_a_platform_that_does_not_respond_is_unavailable(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ApiError, match="did not answer in time") as caught:
-            await at(url, session, clock.retry_budget(0)).post("/x", {})
+            await new_api(url, session, clock.retry_budget(0)).post("/x", {})
     assert (caught.value.fault, caught.value.is_unprocessed) == ("away", False)
-    # Its port is free now: nobody is there, so nothing can have been done.
+    # The port is closed now, so nothing can have been processed.
     with pytest.raises(ApiError, match="could not be reached") as caught:
-        await at(url, session, clock.retry_budget(5)).post("/x", {})
+        await new_api(url, session, clock.retry_budget(5)).post("/x", {})
     assert (caught.value.fault, caught.value.is_unprocessed) == ("away", True)
-    assert len(clock.slept) == 2
+    assert len(clock.waits) == 2
 
 
 async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
-    script: Script, clock: ManualClock
+    server: ScriptedServer, clock: ManualClock
 ) -> None:
-    script.answers = [told()]
+    server.responses = [json_response()]
     async with new_session(AllowList.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
         with pytest.raises(ApiError, match="AGENTJOBS_FORGE_ALLOW") as caught:
-            await at(script.url, guarded, clock.retry_budget()).get("/x")
+            await new_api(server.url, guarded, clock.retry_budget()).get("/x")
     assert caught.value.fault == "refused"
-    assert (script.asked, clock.slept) == ([], [])
+    assert (server.requests, clock.waits) == ([], [])
 
 
 async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
@@ -400,45 +421,45 @@ async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(trustme.CA())).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
-        await at(url, session, clock.retry_budget()).get("/x")
-    assert (caught.value.fault, clock.slept) == ("refused", [])
+        await new_api(url, session, clock.retry_budget()).get("/x")
+    assert (caught.value.fault, clock.waits) == ("refused", [])
     await runner.cleanup()
 
 
-async def test_no_credential_gets_into_a_message_whatever_the_platform_says(
-    script: Script, api: PlatformApi, clock: ManualClock
+async def test_no_message_contains_a_credential_that_the_platform_echoes(
+    server: ScriptedServer, api: PlatformApi, clock: ManualClock
 ) -> None:
     def echo(request: web.Request) -> web.Response:
         shown = f"{request.headers['Authorization']} and {request.headers['PRIVATE-TOKEN']}"
-        return told(int(request.query["status"]), {"message": shown}, Retry_After="1")
+        return json_response(int(request.query["status"]), {"message": shown}, Retry_After="1")
 
-    script.answers = [echo]
+    server.responses = [echo]
     for status in (400, 401, 403, 404, 422, 429, 500):
         with pytest.raises(ApiError) as caught:
             await api.get("/x", status=status)
         chain = (caught.value, caught.value.__cause__, caught.value.__context__)
         assert SECRET not in f"{chain!r} {caught.value} {caught.value.summary}"
-    assert SECRET not in " ".join(clock.said)
+    assert SECRET not in " ".join(clock.messages)
 
 
 async def test_a_credential_with_invalid_characters_is_refused_without_quoting_it(
-    script: Script, session: aiohttp.ClientSession, clock: ManualClock
+    server: ScriptedServer, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     async def broken() -> Mapping[str, str]:
         return {"Authorization": f"Bearer {SECRET}\r\nX-Other: 1"}
 
     api = PlatformApi(
-        session, script.url, platform="GitLab", headers=broken, retry_budget=clock.retry_budget()
+        session, server.url, platform="GitLab", headers=broken, retry_budget=clock.retry_budget()
     )
     with pytest.raises(ApiError) as caught:
         await api.get("/x")
     assert caught.value.fault == "unauthorized"
     assert SECRET not in f"{caught.value!r}"
-    assert script.asked == []
+    assert server.requests == []
 
 
 async def test_a_credential_that_can_be_renewed_is_renewed_once(
-    script: Script, session: aiohttp.ClientSession, clock: ManualClock
+    server: ScriptedServer, session: aiohttp.ClientSession, clock: ManualClock
 ) -> None:
     tokens = ["old"]
 
@@ -449,21 +470,21 @@ async def test_a_credential_that_can_be_renewed_is_renewed_once(
         tokens.append(f"new{len(tokens)}")
         return True
 
-    def judge(request: web.Request) -> web.Response:
-        return told(201 if request.headers["Authorization"] == "Bearer new1" else 401)
+    def authenticate(request: web.Request) -> web.Response:
+        return json_response(201 if request.headers["Authorization"] == "Bearer new1" else 401)
 
     api = PlatformApi(
         session,
-        script.url,
+        server.url,
         platform="GitHub",
         headers=shown,
         retry_budget=clock.retry_budget(),
         renew=renew,
     )
-    script.answers = [judge]
+    server.responses = [authenticate]
     assert await api.post("/x", {}) == {"ok": True}
-    script.answers = [told(401)]
+    server.responses = [json_response(401)]
     with pytest.raises(ApiError) as caught:
         await api.get("/x")
     assert caught.value.fault == "unauthorized"
-    assert len(script.asked) == 4
+    assert len(server.requests) == 4

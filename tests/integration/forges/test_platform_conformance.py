@@ -1,4 +1,4 @@
-"""What every platform tells and does beyond opening pull requests, held to its own description."""
+"""Conformance suite for platforms beyond opening pull requests, against their API descriptions."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,8 +26,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def bench(
     request: pytest.FixtureRequest, tmp_path: Path, template: Path
 ) -> AsyncIterator[PlatformBench]:
-    async with platform_bench(request.param, tmp_path, template) as made:
-        yield made
+    async with platform_bench(request.param, tmp_path, template) as bench:
+        yield bench
 
 
 async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:
@@ -40,7 +40,7 @@ async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:
     )
 
 
-async def test_a_connection_knows_who_it_is(bench: PlatformBench) -> None:
+async def test_a_connection_knows_its_account(bench: PlatformBench) -> None:
     account = await bench.platform.check()
     is_app = bench.kind == "github-app"
     assert account.login == ("agentjobs[bot]" if is_app else bench.server.state.account)
@@ -56,18 +56,22 @@ async def test_all_repositories_are_listed_however_many_pages_they_take(
         state.add_repository(f"acme/number-{number}")
     state.add_repository("acme/old", is_archived=True)
     state.add_repository("acme/.github")
-    seen = [one async for one in bench.platform.repositories()]
-    assert len(seen) == len({one.external_id for one in seen}) == 233
-    assert {one.full_name for one in seen} == {one.full_name for one in state.repositories.values()}
-    assert {one.full_name for one in seen if one.is_archived} == {"acme/old"}
-    assert RemoteRepository(str(bench.row.id), "acme/shop", "main") in seen
+    repositories = [repository async for repository in bench.platform.repositories()]
+    assert len(repositories) == len({repository.external_id for repository in repositories}) == 233
+    assert {repository.full_name for repository in repositories} == {
+        repository.full_name for repository in state.repositories.values()
+    }
+    assert {repository.full_name for repository in repositories if repository.is_archived} == {
+        "acme/old"
+    }
+    assert RemoteRepository(str(bench.row.id), "acme/shop", "main") in repositories
 
 
 async def test_a_repository_is_found_after_it_was_renamed(bench: PlatformBench) -> None:
     pull = await bench.open()
     bench.server.state.rename(bench.row, "acme/store")
-    seen = await bench.platform.repository(bench.repo)
-    assert seen == RemoteRepository(str(bench.row.id), "acme/store", "main")
+    repository = await bench.platform.repository(bench.repo)
+    assert repository == RemoteRepository(str(bench.row.id), "acme/store", "main")
     assert (await bench.platform.pull(bench.repo, pull.number)).number == pull.number
     again = await bench.forge.open_pull_request(bench.repo, "", bench.request())
     assert again.number == pull.number
@@ -81,13 +85,15 @@ async def test_a_repository_shows_why_it_cannot_be_connected(bench: PlatformBenc
     bench.server.add_repository("acme/empty", {}, is_empty=True)
     for name, field in (("acme/empty", {}), ("acme/old", {"is_archived": True})):
         row = state.by_name(name) or state.add_repository(name, **field)
-        seen = await bench.platform.repository(RepoAddress("acme", name, "r", str(row.id)))
-        assert seen.is_archived == (name == "acme/old")
-        assert (seen.default_branch == "") == (name == "acme/empty")
+        repository = await bench.platform.repository(RepoAddress("acme", name, "r", str(row.id)))
+        assert repository.is_archived == (name == "acme/old")
+        assert (repository.default_branch == "") == (name == "acme/empty")
     if bench.kind != "github-app":
         row = state.add_repository("acme/read", own_role="read", is_private=False)
-        seen = await bench.platform.repository(RepoAddress("acme", "acme/read", "r", str(row.id)))
-        assert not seen.may_push
+        repository = await bench.platform.repository(
+            RepoAddress("acme", "acme/read", "r", str(row.id))
+        )
+        assert not repository.may_push
 
 
 @pytest.mark.parametrize("external_id", ["99999999", ""])
@@ -112,9 +118,9 @@ async def test_a_pull_request_is_shown_as_it_is_now(bench: PlatformBench) -> Non
     assert (await bench.platform.pull(bench.repo, opened.number)).state == "closed"
     row.is_merged = True
     assert (await bench.platform.pull(bench.repo, opened.number)).state == "merged"
-    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
-    assert found is not None
-    assert found.state == "merged"
+    existing = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert existing is not None
+    assert existing.state == "merged"
 
 
 async def test_a_pull_request_closed_without_merging_is_not_opened_again(
@@ -129,18 +135,18 @@ async def test_a_pull_request_closed_without_merging_is_not_opened_again(
     assert len(bench.row.pulls) == 1
 
 
-async def test_a_branch_of_that_name_in_a_fork_is_another_one(bench: PlatformBench) -> None:
+async def test_a_branch_of_the_same_name_in_a_fork_is_ignored(bench: PlatformBench) -> None:
     state = bench.server.state
     row = state.add_pull(bench.row, "Not ours", BRANCHES[0], author="eve", fork_owner="eve")
     assert await bench.forge.pull_of_branch(bench.repo, BRANCHES[0]) is None
     opened = await bench.open()
     assert opened.number != row.number
-    found = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
-    assert found is not None
-    assert found.number == opened.number
+    existing = await bench.forge.pull_of_branch(bench.repo, BRANCHES[0])
+    assert existing is not None
+    assert existing.number == opened.number
 
 
-async def test_a_merged_one_is_adopted_with_its_own_head_only(bench: PlatformBench) -> None:
+async def test_a_merged_pull_request_is_reused_only_for_its_own_head(bench: PlatformBench) -> None:
     opened = await bench.open()
     row = bench.row.pulls[opened.number]
     row.state, row.is_merged, row.head_commit = "closed", True, bench.commits[BRANCHES[0]]
@@ -179,26 +185,28 @@ async def test_labels_and_reviewers_are_requested_and_failures_are_notes(
     assert any("nobody-here" in note for note in opened.notes)
 
 
-async def test_comments_come_once_and_in_their_order(bench: PlatformBench) -> None:
+async def test_comments_are_returned_once_and_in_order(bench: PlatformBench) -> None:
     opened = await bench.open()
     state = bench.server.state
     row = bench.row.pulls[opened.number]
     written = [state.add_comment(row, "ada", f"Nr. {at} <b>ü</b>") for at in range(130)]
-    found = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
-    assert [(one.id, one.author, one.text) for one in found] == [
-        (one.id, "ada", one.text) for one in written
+    comments = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
+    assert [(comment.id, comment.author, comment.text) for comment in comments] == [
+        (comment.id, "ada", comment.text) for comment in written
     ]
-    assert all(one.url.startswith(bench.server.url) for one in found)
+    assert all(comment.url.startswith(bench.server.url) for comment in comments)
     later = await bench.platform.comments(bench.repo, opened.number, CommentCursor(written[127].id))
-    assert [one.id for one in later] == [one.id for one in written[128:]]
+    assert [comment.id for comment in later] == [comment.id for comment in written[128:]]
     assert (
         await bench.platform.comments(bench.repo, opened.number, CommentCursor(written[-1].id))
         == []
     )
 
 
-def heard_up_to(found: list[Comment]) -> CommentCursor:
-    highest = {one.kind: one.id for one in sorted(found, key=lambda one: one.id)}
+def cursor_after(comments: list[Comment]) -> CommentCursor:
+    highest = {
+        comment.kind: comment.id for comment in sorted(comments, key=lambda comment: comment.id)
+    }
     return CommentCursor(*(highest.get(kind, 0) for kind in ("comment", "line", "review")))
 
 
@@ -215,24 +223,26 @@ async def test_line_comments_and_reviews_are_read_once(bench: PlatformBench) -> 
     for login in ("rita", (await bench.platform.check()).login):
         begun = state.add_review(row, login, "Not sent yet", is_pending=True)
         state.add_line(begun, "Neither is this", "old.py", line=1)
-    found = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
-    # GitLab has one sequence for all that is said.
+    comments = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
+    # GitLab numbers comments and reviews in one sequence.
     review_kind, line_kind = ("comment",) * 2 if bench.kind == "gitlab" else ("review", "line")
-    assert {(one.kind, one.author, one.text, one.place) for one in found} == {
+    assert {
+        (comment.kind, comment.author, comment.text, comment.place) for comment in comments
+    } == {
         ("comment", "ada", "In general", ""),
         (review_kind, "grace", "All in all", ""),
         (line_kind, "grace", "Here", "src/a b.py, line 12"),
         (line_kind, "grace", "There", "old.py, line 3 before the change"),
         (line_kind, "grace", "Nowhere now", "src/gone.py"),
     }
-    assert len({one.url for one in found}) == len(found) == 5
-    assert all(one.url.startswith(f"{opened.url}#") for one in found)
-    heard = heard_up_to(found)
-    assert await bench.platform.comments(bench.repo, opened.number, heard) == []
+    assert len({comment.url for comment in comments}) == len(comments) == 5
+    assert all(comment.url.startswith(f"{opened.url}#") for comment in comments)
+    cursor = cursor_after(comments)
+    assert await bench.platform.comments(bench.repo, opened.number, cursor) == []
     state.add_line(review, "An answer", "src/a b.py", line=12, author="ada")
     state.add_review(row, "grace", "Once more")
-    later = await bench.platform.comments(bench.repo, opened.number, heard)
-    assert sorted((one.author, one.text) for one in later) == [
+    later = await bench.platform.comments(bench.repo, opened.number, cursor)
+    assert sorted((comment.author, comment.text) for comment in later) == [
         ("ada", "An answer"),
         ("grace", "Once more"),
     ]
@@ -245,17 +255,17 @@ async def test_without_a_cursor_only_the_newest_of_each_kind_is_returned(
     state = bench.server.state
     row = bench.row.pulls[opened.number]
     for at in range(60):
-        state.add_line(state.add_review(row, "ada", f"words {at}"), f"line {at}", "a.py", line=1)
-    found = await bench.platform.comments(
+        state.add_line(state.add_review(row, "ada", f"text {at}"), f"line {at}", "a.py", line=1)
+    comments = await bench.platform.comments(
         bench.repo, opened.number, CommentCursor(10**9, None, None)
     )
-    expected = [] if bench.kind == "gitlab" else ["line 59", "words 59"]
-    assert [one.text for one in found] == expected
-    heard = heard_up_to(found)
-    state.add_line(state.add_review(row, "ada", "new words"), "new line", "a.py", line=1)
+    expected = [] if bench.kind == "gitlab" else ["line 59", "text 59"]
+    assert [comment.text for comment in comments] == expected
+    cursor = cursor_after(comments)
+    state.add_line(state.add_review(row, "ada", "new text"), "new line", "a.py", line=1)
     if expected:
-        newer = await bench.platform.comments(bench.repo, opened.number, heard)
-        assert [one.text for one in newer] == ["new line", "new words"]
+        newer = await bench.platform.comments(bench.repo, opened.number, cursor)
+        assert [comment.text for comment in newer] == ["new line", "new text"]
 
 
 async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
@@ -264,8 +274,8 @@ async def test_a_comment_is_posted_once(bench: PlatformBench) -> None:
     (comment,) = bench.row.pulls[opened.number].comments
     assert comment.text.startswith("Done: ")
     assert comment.text.endswith("`x` ü")
-    (found,) = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
-    assert found.author == (await bench.platform.check()).login
+    (returned,) = await bench.platform.comments(bench.repo, opened.number, CommentCursor())
+    assert returned.author == (await bench.platform.check()).login
 
 
 async def test_write_access_depends_on_the_role(bench: PlatformBench) -> None:
@@ -273,23 +283,23 @@ async def test_write_access_depends_on_the_role(bench: PlatformBench) -> None:
     for login, role in roles.items():
         bench.server.state.add_user(login)
         bench.row.roles[login] = role  # type: ignore[assignment]
-    bench.server.state.add_user("stranger")
-    asked = [*roles, "stranger", "nobody-here", "renovate[bot]", "../../user"]
-    may = [login for login in asked if await bench.platform.may_write(bench.repo, login)]
+    bench.server.state.add_user("mallory")
+    logins = [*roles, "mallory", "nobody-here", "renovate[bot]", "../../user"]
+    may = [login for login in logins if await bench.platform.may_write(bench.repo, login)]
     assert may == ["wanda", "mia", "adam"]
 
 
 async def test_an_issue_is_read_and_written_to(bench: PlatformBench) -> None:
     state = bench.server.state
     row = state.add_issue(bench.row, "It breaks", text="When ü\n\n- a", labels=["bug", "p 1"])
-    bare = state.add_issue(bench.row, "Nothing said")
+    bare = state.add_issue(bench.row, "No description")
     issue = await bench.platform.issue("acme/shop", row.number)
     assert (issue.full_name, issue.number, issue.title) == ("acme/shop", row.number, "It breaks")
     assert (issue.text, issue.labels) == ("When ü\n\n- a", ("bug", "p 1"))
     assert issue.url.startswith(bench.server.url)
     assert (await bench.platform.issue("acme/shop", bare.number)).text == ""
     await bench.platform.comment_on_issue("acme/shop", row.number, "A pull request is open.")
-    assert [one.text for one in row.comments] == ["A pull request is open."]
+    assert [comment.text for comment in row.comments] == ["A pull request is open."]
 
 
 async def test_git_fetches_and_pushes_with_the_connections_credential(
@@ -308,7 +318,7 @@ async def test_git_fetches_and_pushes_with_the_connections_credential(
             await run_git(remote, "push", "--quiet", remote.url, moved, git_dir=clone)
     assert "Protected branch" in raised.value.stderr
     assert bench.server.git.head(bench.row, "kept") == bench.base
-    assert not [one for one in bench.known_secrets if one in f"{raised.value!r}"]
+    assert not [secret for secret in bench.known_secrets if secret in f"{raised.value!r}"]
 
 
 async def test_git_is_refused_with_a_revoked_credential(bench: PlatformBench) -> None:
@@ -321,7 +331,7 @@ async def test_git_is_refused_with_a_revoked_credential(bench: PlatformBench) ->
     assert is_access_denied(raised.value.stderr)
 
 
-async def test_a_repository_may_have_any_name_that_the_platform_takes(
+async def test_a_repository_may_have_any_name_that_the_platform_accepts(
     bench: PlatformBench, template: Path
 ) -> None:
     names = ["acme/.github", "a-c-m-e/x.y_z-", "Acme/UPPER"]

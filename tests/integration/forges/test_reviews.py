@@ -1,4 +1,4 @@
-"""Reviews on GitHub and Gitea: what is sent late, what is long, and how often it is asked for."""
+"""Reviews on GitHub and Gitea: late submissions, long lists and the number of requests."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -22,126 +22,127 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def github(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    async with platform_bench("github", tmp_path, template) as made:
-        yield made
+    async with platform_bench("github", tmp_path, template) as bench:
+        yield bench
 
 
 @pytest.fixture
 async def gitea(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    async with platform_bench("gitea", tmp_path, template) as made:
-        yield made
+    async with platform_bench("gitea", tmp_path, template) as bench:
+        yield bench
 
 
-async def opened(bench: PlatformBench) -> PullRow:
+async def open_pull(bench: PlatformBench) -> PullRow:
     return bench.row.pulls[(await bench.open()).number]
 
 
-async def said(bench: PlatformBench, row: PullRow, heard: CommentCursor) -> list[Comment]:
+async def read_comments(bench: PlatformBench, row: PullRow, cursor: CommentCursor) -> list[Comment]:
     bench.server.calls.clear()
-    return await bench.platform.comments(bench.repo, row.number, heard)
+    return await bench.platform.comments(bench.repo, row.number, cursor)
 
 
-def reviewed(bench: PlatformBench, row: PullRow, text: str, day: str = DAYS[0]) -> ReviewRow:
-    """With one comment on a line, of the same words."""
+def add_review(bench: PlatformBench, row: PullRow, text: str, day: str = DAYS[0]) -> ReviewRow:
+    """With one line comment of the same text."""
     review = bench.server.state.add_review(row, "ada", text, written_at=day)
     bench.server.state.add_line(review, text, "a.py", line=1)
     return review
 
 
-def highest(found: list[Comment], kind: str) -> int:
-    return max(one.id for one in found if one.kind == kind)
+def highest_id(comments: list[Comment], kind: str) -> int:
+    return max(comment.id for comment in comments if comment.kind == kind)
 
 
-def asked(bench: PlatformBench) -> Counter[str]:
+def count_calls(bench: PlatformBench) -> Counter[str]:
     return Counter(call.name.rpartition("/")[2] for call in bench.server.calls)
 
 
 async def test_on_github_a_review_that_was_started_first_and_submitted_last_is_read(
     github: PlatformBench,
 ) -> None:
-    row = await opened(github)
-    late = reviewed(github, row, "begun first", DAYS[5])
+    row = await open_pull(github)
+    late = add_review(github, row, "begun first", DAYS[5])
     late.is_pending = True
-    reviewed(github, row, "sent first", DAYS[6])
-    found = await said(github, row, CommentCursor())
-    assert [(one.kind, one.text) for one in found] == [
+    add_review(github, row, "sent first", DAYS[6])
+    comments = await read_comments(github, row, CommentCursor())
+    assert [(comment.kind, comment.text) for comment in comments] == [
         ("line", "sent first"),
         ("review", "sent first"),
     ]
-    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
+    cursor = CommentCursor(0, highest_id(comments, "line"), highest_id(comments, "review"))
     late.is_pending, late.written_at = False, DAYS[7]
-    found = await said(github, row, heard)
-    assert [(one.kind, one.text) for one in found] == [
+    comments = await read_comments(github, row, cursor)
+    assert [(comment.kind, comment.text) for comment in comments] == [
         ("line", "begun first"),
         ("review", "begun first"),
     ]
-    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
-    assert await said(github, row, heard) == []
+    cursor = CommentCursor(0, highest_id(comments, "line"), highest_id(comments, "review"))
+    assert await read_comments(github, row, cursor) == []
 
 
 async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformBench) -> None:
-    row = await opened(github)
-    assert await said(github, row, CommentCursor()) == []
-    assert asked(github) == {"comments": 1, "reviews": 1}
+    row = await open_pull(github)
+    assert await read_comments(github, row, CommentCursor()) == []
+    assert count_calls(github) == {"comments": 1, "reviews": 1}
     for at in range(150):
-        reviewed(github, row, f"Nr. {at}", DAYS[at // 10])
-    found = await said(github, row, CommentCursor())
-    assert [one.text for one in found] == [f"Nr. {at}" for at in range(150)] * 2
-    lines = [one.id for one in found if one.kind == "line"]
-    reviews = [one.id for one in found if one.kind == "review"]
+        add_review(github, row, f"Nr. {at}", DAYS[at // 10])
+    comments = await read_comments(github, row, CommentCursor())
+    assert [comment.text for comment in comments] == [f"Nr. {at}" for at in range(150)] * 2
+    lines = [comment.id for comment in comments if comment.kind == "line"]
+    reviews = [comment.id for comment in comments if comment.kind == "review"]
     assert [
-        one.text for one in await said(github, row, CommentCursor(0, lines[147], reviews[148]))
+        comment.text
+        for comment in await read_comments(github, row, CommentCursor(0, lines[147], reviews[148]))
     ] == [
         "Nr. 148",
         "Nr. 149",
         "Nr. 149",
     ]
     # The conversation, the first and two last pages of reviews, three pages of lines.
-    assert asked(github) == {"comments": 1 + 3, "reviews": 1 + 2}
+    assert count_calls(github) == {"comments": 1 + 3, "reviews": 1 + 2}
 
 
 async def test_on_github_a_review_without_a_summary_is_no_comment(github: PlatformBench) -> None:
-    row = await opened(github)
+    row = await open_pull(github)
     github.server.state.add_review(row, "ada", " \n")
     review = github.server.state.add_review(row, "ghost")
     github.server.state.add_line(review, "Only here", "a.py", line=2)
-    (found,) = await said(github, row, CommentCursor())
-    assert (found.kind, found.text, found.place) == ("line", "Only here", "a.py, line 2")
+    (comment,) = await read_comments(github, row, CommentCursor())
+    assert (comment.kind, comment.text, comment.place) == ("line", "Only here", "a.py, line 2")
 
 
 async def test_on_gitea_the_latest_reviews_are_read_again_for_replies(
     gitea: PlatformBench,
 ) -> None:
-    row = await opened(gitea)
-    assert await said(gitea, row, CommentCursor()) == []
-    assert asked(gitea) == {"comments": 1, "reviews": 1}
-    written = [reviewed(gitea, row, f"Nr. {at}") for at in range(60)]
+    row = await open_pull(gitea)
+    assert await read_comments(gitea, row, CommentCursor()) == []
+    assert count_calls(gitea) == {"comments": 1, "reviews": 1}
+    reviews = [add_review(gitea, row, f"Nr. {at}") for at in range(60)]
     gitea.server.state.add_review(row, "grace", "No lines")
-    found = await said(gitea, row, CommentCursor())
-    assert [one.text for one in found if one.kind == "review"] == [
+    comments = await read_comments(gitea, row, CommentCursor())
+    assert [comment.text for comment in comments if comment.kind == "review"] == [
         *(f"Nr. {at}" for at in range(60)),
         "No lines",
     ]
-    # Of comments on lines only those of the latest reviews.
-    lines = [one.text for one in found if one.kind == "line"]
+    # Line comments come only from the latest reviews.
+    lines = [comment.text for comment in comments if comment.kind == "line"]
     assert lines == [f"Nr. {at}" for at in range(60 - MAX_REVIEWS_WITH_LINES, 60)]
-    assert asked(gitea) == {"comments": 1 + MAX_REVIEWS_WITH_LINES, "reviews": 2}
-    heard = CommentCursor(0, highest(found, "line"), highest(found, "review"))
-    gitea.server.state.add_line(written[45], "An answer", "a.py", line=1, author="grace")
-    (answer,) = await said(gitea, row, heard)
-    assert (answer.kind, answer.author, answer.text) == ("line", "grace", "An answer")
+    assert count_calls(gitea) == {"comments": 1 + MAX_REVIEWS_WITH_LINES, "reviews": 2}
+    cursor = CommentCursor(0, highest_id(comments, "line"), highest_id(comments, "review"))
+    gitea.server.state.add_line(reviews[45], "A reply", "a.py", line=1, author="grace")
+    (answer,) = await read_comments(gitea, row, cursor)
+    assert (answer.kind, answer.author, answer.text) == ("line", "grace", "A reply")
 
 
-async def test_on_gitea_a_review_that_is_removed_meanwhile_does_not_matter(
+async def test_on_gitea_a_review_deleted_while_reading_is_skipped(
     gitea: PlatformBench,
 ) -> None:
-    row = await opened(gitea)
-    reviewed(gitea, row, "first")
-    reviewed(gitea, row, "second")
+    row = await open_pull(gitea)
+    add_review(gitea, row, "first")
+    add_review(gitea, row, "second")
     lines = "GET /repos/{owner}/{repo}/pulls/{index}/reviews/{id}/comments"
     gitea.server.next(Fault(status=404, message="review does not exist", on=lines))
-    found = await said(gitea, row, CommentCursor())
-    assert [(one.kind, one.text) for one in found] == [
+    comments = await read_comments(gitea, row, CommentCursor())
+    assert [(comment.kind, comment.text) for comment in comments] == [
         ("line", "first"),
         ("review", "first"),
         ("review", "second"),

@@ -18,9 +18,9 @@ class Call:
     headers: Mapping[str, str] = field(repr=False)
     path: str = ""
 
-    def page(self, usual: int = 30, most: int = 100, size: str = "per_page") -> tuple[int, int]:
+    def page(self, usual: int = 30, maximum: int = 100, size: str = "per_page") -> tuple[int, int]:
         """The requested page, counted from 1, and its length."""
-        per_page = min(int(self.query.get(size, usual)), most)
+        per_page = min(int(self.query.get(size, usual)), maximum)
         return int(self.query.get("page", 1)), per_page
 
 
@@ -65,9 +65,9 @@ def handles(name: str) -> Callable[[Handler], Handler]:
 
 
 def find_handlers(kind: type) -> dict[str, Handler]:
-    found: dict[str, Handler] = {}
+    handlers: dict[str, Handler] = {}
     for owner in reversed(kind.__mro__):
         for handler in vars(owner).values():
             for name in getattr(handler, "operations", ()):
-                found[name] = handler
-    return found
+                handlers[name] = handler
+    return handlers

@@ -1,5 +1,5 @@
-"""What all contract servers share: HTTPS with an authority of their own, every request held to the
-platform's description, faults on order, the git remote. Knows no platform."""
+"""What all contract servers share: HTTPS, validation of every request against the platform's
+description, injected faults and the git remote. Knows no platform."""
 
 import asyncio
 import base64
@@ -30,11 +30,11 @@ _GIT_PATH = re.compile(
 class ContractServer:
     """A platform's server is a subclass with the hooks below and a method for each operation:
 
-        @answers("GET /user")
-        async def own_user(self, call: Call) -> Answer: ...
+        @handles("GET /user")
+        async def own_user(self, call: Call) -> Response: ...
 
-    Requests that break the description are answered 400 and stand in `violations`; `serving` fails
-    for them at its end.
+    Requests that violate the description get status 400 and are added to `violations`; `serving`
+    fails at its end if there are any.
     """
 
     platform: ClassVar[str]
@@ -42,16 +42,16 @@ class ContractServer:
     api_path: ClassVar[str] = ""
     account: ClassVar[str] = "agentjobs-bot"
 
-    def __init__(self, description: Description, place: Path) -> None:
+    def __init__(self, description: Description, directory: Path) -> None:
         self.description = description
         self.state = State(self.account)
-        self.git = GitRemote(place / "git")
-        self.authorities = authorities(place)
+        self.git = GitRemote(directory / "git")
+        self.authorities = authorities(directory)
         self.token = f"{self.platform}-token-5e2c7fd1"
         self.port = 0
-        # A test whose time is not that of the world moves both sides.
+        # A test with a manual clock sets it on the server as well.
         self.clock: Callable[[], float] = time.time
-        # Everything that was asked and understood, and what was wrong.
+        # Valid requests, and the violations of the others.
         self.calls: list[Call] = []
         self.violations: list[str] = []
         self.git_requests: list[str] = []
@@ -73,7 +73,7 @@ class ContractServer:
         return {}
 
     def described_path(self, path: str) -> str:
-        """What the description calls a path that the platform understands besides."""
+        """The described path for a path that the platform also accepts."""
         return path
 
     def admit(self, call: Call) -> None:
@@ -81,7 +81,7 @@ class ContractServer:
         raise NotImplementedError
 
     def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
-        """What basic authentication allows there; None: the credential is not accepted."""
+        """The role that basic authentication gives; None if the credential is not accepted."""
         raise NotImplementedError
 
     # Used by tests
@@ -95,7 +95,7 @@ class ContractServer:
         """Apply faults to the next matching requests, in order."""
         self._faults.append(fault)
 
-    def well(self) -> None:
+    def clear_faults(self) -> None:
         self._faults.clear()
 
     def add_repository(
@@ -113,27 +113,32 @@ class ContractServer:
     # Used by subclasses
 
     def paged(
-        self, call: Call, rows: list[Any], usual: int = 30, most: int = 100, size: str = "per_page"
+        self,
+        call: Call,
+        rows: list[Any],
+        usual: int = 30,
+        maximum: int = 100,
+        size: str = "per_page",
     ) -> tuple[list[Any], dict[str, str]]:
         """One page of the rows, and the Link header for the others."""
-        page, per_page = call.page(usual, most, size)
-        here = rows[(page - 1) * per_page : page * per_page]
+        page, per_page = call.page(usual, maximum, size)
+        page_rows = rows[(page - 1) * per_page : page * per_page]
         last = max(1, -(-len(rows) // per_page))
-        leading = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        relations = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
         links = [
             f"<{self.url}{call.path}?{urlencode({**call.query, size: per_page, 'page': number})}>;"
             f' rel="{relation}"'
-            for relation, number in leading.items()
+            for relation, number in relations.items()
             if number != page and 0 < number <= last
         ]
-        return here, {"Link": ", ".join(links)} if links else {}
+        return page_rows, {"Link": ", ".join(links)} if links else {}
 
-    # Answering
+    # Responses
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        found = _GIT_PATH.fullmatch(request.path)
-        if found:
-            return await self._git(request, found["name"], found["rest"])
+        git_path = _GIT_PATH.fullmatch(request.path)
+        if git_path:
+            return await self._git(request, git_path["name"], git_path["rest"])
         path = request.rel_url.raw_path
         if not path.startswith(f"{self.api_path}/"):
             return self._violation(f"{request.method} {path} is not part of the API")
@@ -144,10 +149,10 @@ class ContractServer:
             return await self._misbehave(request, fault)
         if match is None:
             return self._violation(f"{request.method} {path} is not described")
-        answer = await self._answer(request, match)
-        return answer if fault is None else await self._misbehave(request, fault)
+        response = await self._handle_operation(request, match)
+        return response if fault is None else await self._misbehave(request, fault)
 
-    async def _answer(self, request: web.Request, match: Match) -> web.StreamResponse:
+    async def _handle_operation(self, request: web.Request, match: Match) -> web.StreamResponse:
         name = match.operation.name
         raw = await request.read()
         try:
@@ -158,22 +163,25 @@ class ContractServer:
         call = Call(
             name, match.values, dict(query), body, request.headers, request.rel_url.raw_path
         )
-        wrong = [*match.operation.request_faults(query, body), *self.header_faults(request.headers)]
-        if wrong:
-            return self._violation(f"{name}: {'; '.join(wrong)}")
+        problems = [
+            *match.operation.request_faults(query, body),
+            *self.header_faults(request.headers),
+        ]
+        if problems:
+            return self._violation(f"{name}: {'; '.join(problems)}")
         self.calls.append(call)
         handler = self._handlers.get(name)
         if handler is None:
-            return self._violation(f"{name}: the server has no answer to it")
+            return self._violation(f"{name}: the server has no handler for it")
         try:
             self.admit(call)
-            answer = await handler(self, call)
+            response = await handler(self, call)
         except Refusal as refusal:
             return self._respond(self.error(refusal), refusal.status, refusal.headers)
-        if answer.status < 300 and answer.content is not NO_BODY:
-            for fault in match.operation.answer_faults(answer.content):
+        if response.status < 300 and response.content is not NO_BODY:
+            for fault in match.operation.answer_faults(response.content):
                 self.violations.append(f"{name}: {fault}")
-        return self._respond(answer.content, answer.status, answer.headers)
+        return self._respond(response.content, response.status, response.headers)
 
     def _respond(
         self, content: Any, status: int, headers: Mapping[str, str] | None = None
@@ -183,9 +191,9 @@ class ContractServer:
             return web.Response(status=status, headers=sent)
         return web.json_response(content, status=status, headers=sent)
 
-    def _violation(self, words: str) -> web.Response:
-        self.violations.append(words)
-        return self._respond(self.error(Refusal(400, words)), 400)
+    def _violation(self, message: str) -> web.Response:
+        self.violations.append(message)
+        return self._respond(self.error(Refusal(400, message)), 400)
 
     async def _git(self, request: web.Request, name: str, rest: str) -> web.StreamResponse:
         service = request.query.get("service", rest.removeprefix("/"))
@@ -244,9 +252,11 @@ class ContractServer:
                 headers=fault.headers,
                 content_type=fault.content_type,
             )
-        shown = request.headers.get("PRIVATE-TOKEN") or request.headers.get("Authorization", "")
-        words = fault.message.replace("{credential}", shown.rpartition(" ")[2])
-        refusal = Refusal(fault.status, words)
+        authorization = request.headers.get("PRIVATE-TOKEN") or request.headers.get(
+            "Authorization", ""
+        )
+        message = fault.message.replace("{credential}", authorization.rpartition(" ")[2])
+        refusal = Refusal(fault.status, message)
         return self._respond(self.error(refusal), fault.status, fault.headers)
 
     # Running

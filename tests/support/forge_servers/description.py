@@ -1,13 +1,13 @@
-"""A platform's published API as a list of operations, and what is wrong with a request.
+"""A platform's published API as a list of operations, and the validation of requests.
 
 An operation in a file of `descriptions/`:
     {"method": "POST", "path": "/projects/{id}/notes",
      "query": {"page": "integer"},
      "body": {"text": {"type": "string", "required": true}, "labels": "array"},
      "answer": {"id": "integer"}}
-A type alone is short for {"type": …}; further words are those of JSON Schema (enum, items,
-properties, nullable). Without `body` there must be none. `answer` is the object, or one of the
-list, that a success shows; it is optional, and holds the contract server itself to the truth.
+A type alone is short for {"type": …}; other keywords are those of JSON Schema (enum, items,
+properties, nullable). An operation without `body` accepts none. `answer` is optional: the object
+of a successful response, or an element of its list; it validates the contract server itself.
 """
 
 import json
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
 
 @dataclass(frozen=True)
 class Operation:
-    """`body` is None where nothing may be sent; `answer` where nothing is known of it."""
+    """`body` is None if no body is allowed; `answer` is None if the response is not described."""
 
     method: str
     path: str
@@ -42,18 +42,18 @@ class Operation:
         return f"{self.method} {self.path}"
 
     def request_faults(self, query: Iterable[tuple[str, str]], body: object) -> Iterator[str]:
-        given = list(query)
-        for name, value in given:
+        pairs = list(query)
+        for name, value in pairs:
             if name not in self.query:
                 yield f"the query parameter {name!r} is not described"
             elif fault := text_fault(value, self.resolve(self.query[name])):
                 yield f"the query parameter {name!r} {fault}"
-        for name in sorted(self.required_query - {name for name, _ in given}):
+        for name in sorted(self.required_query - {name for name, _ in pairs}):
             yield f"the query parameter {name!r} is missing"
         yield from self._body_faults(body)
 
     def answer_faults(self, content: object) -> Iterator[str]:
-        """What a server answers may be less than the truth, but nothing else."""
+        """The server's response may lack fields, but must not contradict the description."""
         if self.answer is not None and content is not None:
             yield from faults(content, self.answer, "the answer", self.resolve, complete=False)
 
@@ -75,37 +75,37 @@ class Match:
 
 class Description:
     def __init__(self, operations: Iterable[Operation]) -> None:
-        self._routes = [(_pattern(one.path), one) for one in operations]
-        # What is written out goes before a placeholder: /user/repos before /user/{id}.
+        self._routes = [(_pattern(operation.path), operation) for operation in operations]
+        # Literal paths match before placeholders: /user/repos before /user/{id}.
         self._routes.sort(key=lambda route: route[1].path.count("{"))
 
     @classmethod
     def read(cls, name: str) -> "Description":
         """From `descriptions/<name>.json`: {"about": …, "operations": […]}."""
-        told = json.loads((DESCRIPTIONS / f"{name}.json").read_text())
-        return cls(parse_operations(told["operations"]))
+        document = json.loads((DESCRIPTIONS / f"{name}.json").read_text())
+        return cls(parse_operations(document["operations"]))
 
     def match(self, method: str, raw_path: str) -> Match | None:
-        """`raw_path` as it was sent: a slash within a name is %2F."""
+        """`raw_path` is not decoded: a slash within a name is %2F."""
         for pattern, operation in self._routes:
-            found = pattern.fullmatch(raw_path) if operation.method == method else None
-            if found:
-                names = [one[1:-1] for one in _PLACEHOLDER.findall(operation.path)]
-                values = [unquote(value) for value in found.groups()]
+            match = pattern.fullmatch(raw_path) if operation.method == method else None
+            if match:
+                names = [placeholder[1:-1] for placeholder in _PLACEHOLDER.findall(operation.path)]
+                values = [unquote(value) for value in match.groups()]
                 return Match(operation, dict(zip(names, values, strict=True)))
         return None
 
 
 def parse_operations(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operation]:
-    for told in operations:
-        query = {name: _schema(one) for name, one in told.get("query", {}).items()}
-        body = _object(told["body"]) if "body" in told else None
-        answer = _object(told["answer"]) if "answer" in told else None
+    for entry in operations:
+        query = {name: _schema(schema) for name, schema in entry.get("query", {}).items()}
+        body = _object(entry["body"]) if "body" in entry else None
+        answer = _object(entry["answer"]) if "answer" in entry else None
         yield Operation(
-            told["method"],
-            told["path"],
+            entry["method"],
+            entry["path"],
             query,
-            frozenset(name for name, one in query.items() if one.get("required") is True),
+            frozenset(name for name, schema in query.items() if schema.get("required") is True),
             body,
             bool(body and body["required"]),
             answer and {"anyOf": [answer, {"type": "array", "items": answer}]},
@@ -113,15 +113,15 @@ def parse_operations(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operat
 
 
 def _object(fields: Mapping[str, Any]) -> Schema:
-    properties = {name: _schema(one) for name, one in fields.items()}
-    required = [name for name, one in properties.items() if one.get("required") is True]
+    properties = {name: _schema(schema) for name, schema in fields.items()}
+    required = [name for name, schema in properties.items() if schema.get("required") is True]
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _schema(told: str | Mapping[str, Any]) -> Schema:
-    if isinstance(told, str):
-        return {"type": told}
-    schema = dict(told)
+def _schema(definition: str | Mapping[str, Any]) -> Schema:
+    if isinstance(definition, str):
+        return {"type": definition}
+    schema = dict(definition)
     if "properties" in schema:
         schema |= {**_object(schema["properties"]), "nullable": schema.get("nullable", False)}
     if "items" in schema:

@@ -1,4 +1,4 @@
-"""Faults that a test orders from a contract server."""
+"""Faults that a test injects into a contract server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ Kind = Literal["answer", "redirect_loop", "cut", "slow"]
 
 @dataclass
 class Fault:
-    """`times` requests get it; None: all, until `server.well()`.
+    """Applies to `times` requests; None for all, until `server.clear_faults()`.
 
-    `on` narrows it to operations whose name ("POST /repos/{owner}/{repo}/pulls") or git service
+    `on` limits it to operations whose name ("POST /repos/{owner}/{repo}/pulls") or git service
     ("git-receive-pack") begins with it.
-    `{credential}` in the message becomes what the request showed.
-    `after`: the request is done first, and only its answer is lost.
+    `{credential}` in the message is replaced by the request's credential.
+    `after`: the request is processed first, and only its response is lost.
     """
 
     kind: Kind = "answer"
     status: int = 500
     message: str = "Server Error"
     headers: Mapping[str, str] = field(default_factory=dict)
-    # Sent as it is, instead of the platform's own shape of an error.
+    # Sent unchanged, instead of an error in the platform's format.
     raw: bytes | None = None
     content_type: str = "application/json"
     times: int | None = 1

@@ -32,7 +32,7 @@ class GitRemote:
         return self.root / f"{repository.id}.git"
 
     def create(self, repository: RepositoryRow, files: dict[str, str | bytes]) -> str:
-        """The first commit; nothing is committed for a repository that is to be empty."""
+        """Create the repository with its first commit, unless it is to stay empty."""
         directory = self.directory(repository)
         directory.mkdir(parents=True)
         branch = f"--initial-branch={repository.default_branch}"
@@ -43,7 +43,7 @@ class GitRemote:
         return self.commit(repository, repository.default_branch, files)
 
     def commit(self, repository: RepositoryRow, branch: str, files: dict[str, str | bytes]) -> str:
-        """A commit on top of the branch, or of the default one for a new branch."""
+        """Commit on top of the branch, or of the default branch for a new branch."""
         directory = self.directory(repository)
         start = self.head(repository, branch) or self.head(repository, repository.default_branch)
         shutil.rmtree(self.tree, ignore_errors=True)
@@ -58,7 +58,7 @@ class GitRemote:
         return commit
 
     def set_branch(self, repository: RepositoryRow, branch: str, commit: str) -> None:
-        """Of a commit that is there already; no process is started for it."""
+        """Point a branch at an existing commit, without starting a process."""
         file = self.directory(repository) / "refs" / "heads" / branch
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{commit}\n")
@@ -87,7 +87,7 @@ class GitRemote:
             "REQUEST_METHOD": request.method,
             "CONTENT_TYPE": request.headers.get("Content-Type", ""),
             "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
-            # A compressed body was opened by aiohttp already.
+            # aiohttp has already decompressed the body.
             "CONTENT_LENGTH": str(len(body)),
             "GIT_CONFIG_GLOBAL": "/dev/null",
         }

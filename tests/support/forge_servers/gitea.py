@@ -1,4 +1,4 @@
-"""Gitea's API v1, as much of it as a connection uses, held to Gitea's own description."""
+"""Gitea's API v1, as far as a connection uses it, validated by Gitea's own description."""
 
 from tests.support.forge_servers import gitea_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
@@ -7,30 +7,34 @@ from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
 class GiteaServer(GiteaBase):
-    """What it answers."""
+    """Gitea's operations; see the base for what tests can change."""
 
-    # Who is asking, and what there is
+    # The account and its repositories
 
     @handles("GET /user")
     async def own_user(self, _: Call) -> Response:
-        return Response(self.user_shown(self.state.account))
+        return Response(self.user_json(self.state.account))
 
     @handles("GET /user/repos")
     async def own_repositories(self, call: Call) -> Response:
-        rows = [one for one in self.state.repositories.values() if one.own_role != "none"]
-        here, headers = self.listed(call, rows)
-        return Response([self.shown(row) for row in here], headers=headers)
+        rows = [
+            repository
+            for repository in self.state.repositories.values()
+            if repository.own_role != "none"
+        ]
+        page_rows, headers = self.paginate(call, rows)
+        return Response([self.repository_json(row) for row in page_rows], headers=headers)
 
     @handles("GET /repositories/{id}")
     async def repository_by_id(self, call: Call) -> Response:
         row = self.state.repositories.get(int(call.values["id"]))
         if row is None or row.own_role == "none":
             raise Refusal(404, "not found")
-        return Response(self.shown(row))
+        return Response(self.repository_json(row))
 
     @handles(f"GET {REPO}")
-    async def one_repository(self, call: Call) -> Response:
-        return Response(self.shown(self.repository(call)))
+    async def get_repository(self, call: Call) -> Response:
+        return Response(self.repository_json(self.repository(call)))
 
     @handles(f"GET {REPO}/collaborators/{{collaborator}}/permission")
     async def permission(self, call: Call) -> Response:
@@ -42,8 +46,8 @@ class GiteaServer(GiteaBase):
             raise Refusal(404, f"user does not exist [uid: 0, name: {login}]")
         role = row.roles.get(login, "none" if row.is_private else "read")
         access = shapes.ACCESS[role]
-        told = {"permission": access, "role_name": access}
-        return Response({**told, "user": self.user_shown(login)})
+        permission = {"permission": access, "role_name": access}
+        return Response({**permission, "user": self.user_json(login)})
 
     @handles(f"GET {REPO}/git/refs/{{ref}}")
     async def references(self, call: Call) -> Response:
@@ -62,21 +66,21 @@ class GiteaServer(GiteaBase):
     @handles(f"GET {REPO}/pulls")
     async def pulls(self, call: Call) -> Response:
         repository = self.repository(call)
-        shown = [self.pull_shown(repository, row) for row in repository.pulls.values()]
+        pulls = [self.pull_json(repository, row) for row in repository.pulls.values()]
         state = call.query.get("state", "open")
-        here, headers = self.listed(
-            call, [one for one in reversed(shown) if state in ("all", one["state"])]
+        page_rows, headers = self.paginate(
+            call, [pull for pull in reversed(pulls) if state in ("all", pull["state"])]
         )
-        return Response(here, headers=headers)
+        return Response(page_rows, headers=headers)
 
     @handles(f"GET {REPO}/pulls/{{base}}/{{head}}")
     async def pull_of_branches(self, call: Call) -> Response:
-        """Any one of several: the oldest, because that is likely not the one that is meant."""
+        """The oldest of several, which is likely not the one the client expects."""
         repository = self.repository(call)
         for row in repository.pulls.values():
-            whose = f"{row.fork_owner}:" if row.fork_owner else ""
-            if (row.base, f"{whose}{row.head}") == (call.values["base"], call.values["head"]):
-                return Response(self.pull_shown(repository, row))
+            prefix = f"{row.fork_owner}:" if row.fork_owner else ""
+            if (row.base, f"{prefix}{row.head}") == (call.values["base"], call.values["head"]):
+                return Response(self.pull_json(repository, row))
         raise Refusal(404, "not found")
 
     @handles(f"POST {REPO}/pulls")
@@ -89,9 +93,9 @@ class GiteaServer(GiteaBase):
             raise Refusal(404, "The target couldn't be found.")
         for row in repository.pull_of_branch(head):
             if row.state == "open" and row.base == base and not self.is_racing:
-                words = f"pull request already exists for these targets [issue_id: {row.number}]"
-                raise Refusal(409, words)
-        made = self.state.add_pull(
+                message = f"pull request already exists for these targets [issue_id: {row.number}]"
+                raise Refusal(409, message)
+        row = self.state.add_pull(
             repository,
             title[:255],
             head,
@@ -99,12 +103,12 @@ class GiteaServer(GiteaBase):
             text=call.body.get("body", ""),
             author=self.state.account,
         )
-        return Response(self.pull_shown(repository, made), 201)
+        return Response(self.pull_json(repository, row), 201)
 
     @handles(f"GET {PULL}")
-    async def one_pull(self, call: Call) -> Response:
+    async def get_pull(self, call: Call) -> Response:
         repository = self.repository(call)
-        return Response(self.pull_shown(repository, self.pull(repository, call)))
+        return Response(self.pull_json(repository, self.pull(repository, call)))
 
     @handles(f"PATCH {PULL}")
     async def change_pull(self, call: Call) -> Response:
@@ -112,18 +116,20 @@ class GiteaServer(GiteaBase):
         row = self.pull(repository, call)
         row.title = call.body.get("title") or row.title
         row.state = call.body.get("state") or row.state
-        return Response(self.pull_shown(repository, row), 201)
+        return Response(self.pull_json(repository, row), 201)
 
     @handles(f"POST {PULL}/requested_reviewers")
-    async def ask_for_review(self, call: Call) -> Response:
+    async def request_review(self, call: Call) -> Response:
         repository = self.writable(call)
         row = self.pull(repository, call)
         people, teams = call.body.get("reviewers", []), call.body.get("team_reviewers", [])
         for login in people:
             self._refuse_reviewer(repository, row, login)
-        # A person's repository has no teams, and nothing is said about it.
+        # A user's repository has no teams, and Gitea does not report that.
         known = (
-            teams if repository.owner in {one.partition("/")[0] for one in self.state.teams} else []
+            teams
+            if repository.owner in {team.partition("/")[0] for team in self.state.teams}
+            else []
         )
         for team in known:
             if f"{repository.owner}/{team}" not in self.state.teams:
@@ -142,29 +148,29 @@ class GiteaServer(GiteaBase):
 
     @handles(f"GET {PULL}/reviews")
     async def reviews(self, call: Call) -> Response:
-        """Those that others only began are counted, and not shown."""
+        """Pending reviews of others are counted, but not listed."""
         repository = self.repository(call)
         row = self.pull(repository, call)
-        here, headers = self.listed(call, row.reviews)
+        page_rows, headers = self.paginate(call, row.reviews)
         own = self.state.account
-        seen = [one for one in here if not one.is_pending or one.author == own]
-        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-        shown = [shapes.review(place, one, self.user_shown(one.author)) for one in seen]
-        return Response(shown, headers=headers)
+        visible = [review for review in page_rows if not review.is_pending or review.author == own]
+        url = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        body = [shapes.review(url, review, self.user_json(review.author)) for review in visible]
+        return Response(body, headers=headers)
 
     @handles(f"GET {PULL}/reviews/{{id}}/comments")
     async def review_comments(self, call: Call) -> Response:
-        """All of them: there are no pages here."""
+        """All comments: this list has no pages."""
         repository = self.repository(call)
         row = self.pull(repository, call)
-        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-        for one in row.reviews:
-            if str(one.id) == call.values["id"]:
-                shown = [
-                    shapes.line_comment(place, one, line, self.user_shown(line.author))
-                    for line in one.lines
+        url = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        for review in row.reviews:
+            if str(review.id) == call.values["id"]:
+                body = [
+                    shapes.line_comment(url, review, line, self.user_json(line.author))
+                    for line in review.lines
                 ]
-                return Response(shown)
+                return Response(body)
         raise Refusal(404, "review does not exist")
 
     # Labels
@@ -172,24 +178,24 @@ class GiteaServer(GiteaBase):
     @handles(f"GET {REPO}/labels")
     async def labels(self, call: Call) -> Response:
         repository = self.repository(call)
-        names = [self.label_shown(repository.full_name, name) for name in repository.labels]
-        here, headers = self.listed(call, names)
-        return Response(here, headers=headers)
+        names = [self.label_json(repository.full_name, name) for name in repository.labels]
+        page_rows, headers = self.paginate(call, names)
+        return Response(page_rows, headers=headers)
 
     @handles("GET /orgs/{org}/labels")
     async def labels_of_organization(self, call: Call) -> Response:
         owner = call.values["org"]
         if owner not in self.label_sets:
             raise Refusal(404, "not found")
-        names = [self.label_shown(owner, name) for name in self.label_sets[owner]]
-        here, headers = self.listed(call, names)
-        return Response(here, headers=headers)
+        names = [self.label_json(owner, name) for name in self.label_sets[owner]]
+        page_rows, headers = self.paginate(call, names)
+        return Response(page_rows, headers=headers)
 
     @handles(f"POST {REPO}/labels")
     async def new_label(self, call: Call) -> Response:
         repository = self.writable(call)
         repository.labels.append(call.body["name"])
-        return Response(self.label_shown(repository.full_name, call.body["name"]), 201)
+        return Response(self.label_json(repository.full_name, call.body["name"]), 201)
 
     @handles(f"POST {ISSUE}/labels")
     async def add_labels(self, call: Call) -> Response:
@@ -197,41 +203,45 @@ class GiteaServer(GiteaBase):
         row = self.issue(repository, call)
         names = self.labels_with(call.body["labels"])
         row.labels += [name for name in names if name not in row.labels]
-        return Response(self.labels_shown(repository, row))
+        return Response(self.labels_json(repository, row))
 
-    # Issues, and what is said about them and about pull requests
+    # Issues and comments
 
     @handles(f"GET {ISSUE}")
-    async def one_issue(self, call: Call) -> Response:
+    async def get_issue(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.issue(repository, call)
-        labels = self.labels_shown(repository, row)
-        return Response(shapes.issue(repository, row, self.user_shown(row.author), labels))
+        labels = self.labels_json(repository, row)
+        return Response(shapes.issue(repository, row, self.user_json(row.author), labels))
 
     @handles(f"GET {ISSUE}/comments")
     async def comments(self, call: Call) -> Response:
-        """All of them, or all since a time: there are no pages here."""
+        """All comments, or all since a time: this list has no pages."""
         repository = self.repository(call)
         row = self.issue(repository, call)
-        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-        # The times are all written alike, so their words compare as they do.
-        here = [one for one in row.comments if one.written_at >= call.query.get("since", "")]
-        return Response([shapes.comment(place, one, self.user_shown(one.author)) for one in here])
+        url = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        # The times have one format, so they can be compared as text.
+        page_rows = [
+            comment for comment in row.comments if comment.written_at >= call.query.get("since", "")
+        ]
+        return Response(
+            [shapes.comment(url, comment, self.user_json(comment.author)) for comment in page_rows]
+        )
 
     @handles(f"GET {REPO}/issues/comments/{{id}}")
-    async def one_comment(self, call: Call) -> Response:
+    async def get_comment(self, call: Call) -> Response:
         repository = self.repository(call)
         for row in (*repository.pulls.values(), *repository.issues.values()):
-            for one in row.comments:
-                if str(one.id) == call.values["id"]:
-                    place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-                    return Response(shapes.comment(place, one, self.user_shown(one.author)))
+            for comment in row.comments:
+                if str(comment.id) == call.values["id"]:
+                    url = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+                    return Response(shapes.comment(url, comment, self.user_json(comment.author)))
         raise Refusal(404, "comment does not exist")
 
     @handles(f"POST {ISSUE}/comments")
     async def new_comment(self, call: Call) -> Response:
         repository = self.repository(call)
         row = self.issue(repository, call)
-        made = self.state.add_comment(row, self.state.account, call.body["body"])
-        place = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
-        return Response(shapes.comment(place, made, self.user_shown(made.author)), 201)
+        comment = self.state.add_comment(row, self.state.account, call.body["body"])
+        url = f"{self.own_address}/{repository.full_name}/pulls/{row.number}"
+        return Response(shapes.comment(url, comment, self.user_json(comment.author)), 201)

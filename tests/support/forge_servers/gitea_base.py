@@ -13,8 +13,8 @@ from tests.support.forge_servers.state import WRITING, IssueRow, PullRow, Reposi
 REPO = "/repos/{owner}/{repo}"
 ISSUE = f"{REPO}/issues/{{index}}"
 PULL = f"{REPO}/pulls/{{index}}"
-MOST_ON_A_PAGE = 50
-# Of an operation's path, the first that fits; the scope is read:… or write:… of it.
+MAX_PAGE_SIZE = 50
+# The first prefix that matches a path gives the category of the scope read:… or write:….
 _CATEGORIES = (
     ("/user/repos", "repository"),
     ("/user", "user"),
@@ -26,15 +26,15 @@ _CATEGORIES = (
 
 
 class GiteaBase(ContractServer):
-    """`scopes` are those of the token, None for a version before there were any; `own_address` is
-    what Gitea believes to be called; `label_sets` the labels of organizations; `is_racing` as it is
-    when several ask at once: nobody sees what the others just opened."""
+    """`scopes` are the token's, None for versions without scopes; `own_address` is the URL that
+    Gitea is configured with; `label_sets` are the labels of organizations; `is_racing` makes
+    concurrent requests miss each other's pull requests."""
 
     platform: ClassVar[str] = "gitea"
     api_path: ClassVar[str] = "/api/v1"
 
-    def __init__(self, place: Path) -> None:
-        super().__init__(Description.read("gitea"), place)
+    def __init__(self, directory: Path) -> None:
+        super().__init__(Description.read("gitea"), directory)
         self.scopes: set[str] | None = {"write:repository", "write:issue", "read:user"}
         self.own_address = "https://git.example.org"
         self.label_sets: dict[str, list[str]] = {}
@@ -54,11 +54,11 @@ class GiteaBase(ContractServer):
         needed = f"{'read' if method == 'GET' else 'write'}:{category}"
         if self.scopes is None or {needed, f"write:{category}"} & self.scopes:
             return
-        words = "token does not have at least one of required scope(s)"
-        shown = ",".join(sorted(self.scopes))
-        raise Refusal(403, f"{words}, required=[{needed}], token scope={shown}")
+        message = "token does not have at least one of required scope(s)"
+        scopes = ",".join(sorted(self.scopes))
+        raise Refusal(403, f"{message}, required=[{needed}], token scope={scopes}")
 
-    def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:  # noqa: ARG002 - Gitea does not look at the name beside a token
+    def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:  # noqa: ARG002 - Gitea ignores the user name beside a token
         if password != self.token:
             return None
         return "read" if repository.is_archived else repository.own_role
@@ -66,16 +66,16 @@ class GiteaBase(ContractServer):
     def add_repository(
         self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: object
     ) -> RepositoryRow:
-        """Only who administers a repository may ask what others may do there."""
+        """With admin access by default, which Gitea requires to read permissions of others."""
         return super().add_repository(full_name, files, **{"own_role": "admin", **fields})
 
     # Parts of responses
 
-    def listed(self, call: Call, rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
-        """The links lead to where Gitea believes to be."""
-        here, headers = self.paged(call, rows, 30, MOST_ON_A_PAGE, "limit")
+    def paginate(self, call: Call, rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
+        """A page of the rows; its links use the configured URL."""
+        page_rows, headers = self.paged(call, rows, 30, MAX_PAGE_SIZE, "limit")
         links = {name: value.replace(self.url, self.own_address) for name, value in headers.items()}
-        return here, {**links, "X-Total-Count": str(len(rows))}
+        return page_rows, {**links, "X-Total-Count": str(len(rows))}
 
     def repository(self, call: Call) -> RepositoryRow:
         full_name = f"{call.values['owner']}/{call.values['repo']}"
@@ -109,26 +109,26 @@ class GiteaBase(ContractServer):
             raise Refusal(404, "issue does not exist")
         return row
 
-    def shown(self, row: RepositoryRow) -> dict[str, Any]:
+    def repository_json(self, row: RepositoryRow) -> dict[str, Any]:
         return shapes.repository(self.own_address, row, self.state.user(row.owner))
 
-    def user_shown(self, login: str) -> dict[str, Any]:
+    def user_json(self, login: str) -> dict[str, Any]:
         return shapes.user(self.own_address, self.state.user(login))
 
-    def pull_shown(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
-        """The head is the branch's as long as it is there, even if the pull request was merged."""
+    def pull_json(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
+        """The head is the branch's while the branch exists, even after a merge."""
         commit = self.git.head(repository, row.head) or row.head_commit
-        people = {login: self.user_shown(login) for login in (row.author, *row.reviewers)}
-        return shapes.pull(repository, row, commit, people, self.labels_shown(repository, row))
+        people = {login: self.user_json(login) for login in (row.author, *row.reviewers)}
+        return shapes.pull(repository, row, commit, people, self.labels_json(repository, row))
 
-    def labels_shown(self, repository: RepositoryRow, row: IssueRow) -> list[dict[str, Any]]:
+    def labels_json(self, repository: RepositoryRow, row: IssueRow) -> list[dict[str, Any]]:
         names = self.label_sets.get(repository.owner, ())
         return [
-            self.label_shown(repository.owner if name in names else repository.full_name, name)
+            self.label_json(repository.owner if name in names else repository.full_name, name)
             for name in row.labels
         ]
 
-    def label_shown(self, owner: str, name: str) -> dict[str, Any]:
+    def label_json(self, owner: str, name: str) -> dict[str, Any]:
         """`owner` is an organization or a repository."""
         key = (owner, name)
         if key not in self._label_ids:
@@ -136,6 +136,6 @@ class GiteaBase(ContractServer):
         return {"id": self._label_ids[key], "name": name, "color": "ededed"}
 
     def labels_with(self, identifiers: list[int]) -> list[str]:
-        """Those nobody has are left out without a word."""
-        found: Mapping[int, str] = {own: name for (_, name), own in self._label_ids.items()}
-        return [found[one] for one in identifiers if one in found]
+        """The names of known labels; unknown ones are ignored."""
+        names: Mapping[int, str] = {own: name for (_, name), own in self._label_ids.items()}
+        return [names[label_id] for label_id in identifiers if label_id in names]

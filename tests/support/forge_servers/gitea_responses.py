@@ -16,7 +16,7 @@ from tests.support.forge_servers.state import (
 
 _DAY = "2026-01-02T03:04:05Z"
 _DRAFT_MARK = re.compile(r"wip:|\[wip\]", re.IGNORECASE)
-# Gitea knows fewer: what is between them counts as the lower one, `maintain` as `write`.
+# Gitea has fewer roles: each maps to the next lower one, `maintain` to `write`.
 ACCESS: dict[Role, str] = {
     "none": "none",
     "read": "read",
@@ -28,8 +28,8 @@ ACCESS: dict[Role, str] = {
 
 
 def user(url: str, row: User) -> dict[str, Any]:
-    shown = {"id": row.id, "login": row.login, "full_name": "", "is_admin": False}
-    return {**shown, "html_url": f"{url}/{row.login}"}
+    body = {"id": row.id, "login": row.login, "full_name": "", "is_admin": False}
+    return {**body, "html_url": f"{url}/{row.login}"}
 
 
 def repository(url: str, row: RepositoryRow, owner: User) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def repository(url: str, row: RepositoryRow, owner: User) -> dict[str, Any]:
         "private": row.is_private,
         "empty": row.is_empty,
         "archived": row.is_archived,
-        # Named even where nothing was pushed yet.
+        # Present even if nothing was pushed yet.
         "default_branch": row.default_branch,
         "permissions": {
             "admin": access == "admin",
@@ -58,7 +58,7 @@ def repository(url: str, row: RepositoryRow, owner: User) -> dict[str, Any]:
 def pull(
     repo: RepositoryRow, row: PullRow, commit: str, people: dict[str, Any], labels: list[Any]
 ) -> dict[str, Any]:
-    """`people` by their logins. A branch that is gone has a reference instead of its name."""
+    """`people` by their logins."""
     head_id = repo.id + 1_000_000 if row.fork_owner else repo.id
     return {
         "id": repo.id * 1_000 + row.number,
@@ -95,18 +95,18 @@ def issue(repo: RepositoryRow, row: IssueRow, author: Any, labels: list[Any]) ->
     }
 
 
-def comment(place: str, row: CommentRow, author: Any) -> dict[str, Any]:
+def comment(url: str, row: CommentRow, author: Any) -> dict[str, Any]:
     return {
         "id": row.id,
         "body": row.text,
         "user": author,
-        "html_url": f"{place}#issuecomment-{row.id}",
+        "html_url": f"{url}#issuecomment-{row.id}",
         "created_at": row.written_at,
         "updated_at": row.written_at,
     }
 
 
-def review(place: str, row: ReviewRow, author: Any) -> dict[str, Any]:
+def review(url: str, row: ReviewRow, author: Any) -> dict[str, Any]:
     return {
         "id": row.id,
         "user": author,
@@ -117,15 +117,15 @@ def review(place: str, row: ReviewRow, author: Any) -> dict[str, Any]:
         "stale": False,
         "official": False,
         "commit_id": "5e2c7fd1" * 5,
-        "html_url": "" if row.is_pending else f"{place}#pullrequestreview-{row.id}",
-        "pull_request_url": place,
-        # When it was begun; `updated_at` is when anything of it changed.
+        "html_url": "" if row.is_pending else f"{url}#pullrequestreview-{row.id}",
+        "pull_request_url": url,
+        # The time of creation; `updated_at` is the time of the last change.
         "submitted_at": row.written_at,
         "updated_at": row.written_at,
     }
 
 
-def line_comment(place: str, review_row: ReviewRow, row: LineRow, author: Any) -> dict[str, Any]:
+def line_comment(url: str, review_row: ReviewRow, row: LineRow, author: Any) -> dict[str, Any]:
     return {
         "id": row.id,
         "body": row.text,
@@ -136,8 +136,8 @@ def line_comment(place: str, review_row: ReviewRow, row: LineRow, author: Any) -
         "original_position": row.old_line or 0,
         "commit_id": "5e2c7fd1" * 5,
         "diff_hunk": "@@ -1 +1 @@",
-        "html_url": f"{place}#issuecomment-{row.id}",
-        "pull_request_url": place,
+        "html_url": f"{url}#issuecomment-{row.id}",
+        "pull_request_url": url,
         "created_at": row.written_at,
         "updated_at": row.written_at,
     }

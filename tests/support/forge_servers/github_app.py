@@ -1,4 +1,4 @@
-"""A GitHub App as its server sees it: who signs for it, its installation, the tokens it gave."""
+"""A GitHub App on the server: its key, its installation and the tokens issued to it."""
 
 import secrets
 from collections.abc import Container, Mapping
@@ -16,12 +16,12 @@ from tests.support.forge_servers.calls import Refusal
 
 WANTED = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
 _LEVELS = ("read", "write", "admin")
-_MOST_SECONDS = 600
+_MAX_JWT_SECONDS = 600
 
 
 @dataclass
 class InstallationToken:
-    """`repositories` None: all of the installation."""
+    """`repositories` is None for all repositories of the installation."""
 
     value: str
     permissions: Mapping[str, str]
@@ -29,20 +29,21 @@ class InstallationToken:
     expires_at: float
 
     def allows(self, permission: str, level: str) -> bool:
-        held = self.permissions.get(permission)
-        return held is not None and _LEVELS.index(held) >= _LEVELS.index(level)
+        granted = self.permissions.get(permission)
+        return granted is not None and _LEVELS.index(granted) >= _LEVELS.index(level)
 
 
 @dataclass
 class App:
-    """`permissions` are what the installation was granted; `reach` its repositories, None: all."""
+    """`permissions` are what the installation was granted; `repository_ids` are those it
+    can access, None for all."""
 
     id: int = 4711
     slug: str = "agentjobs"
     installation_id: int = 815
     account: str = "acme"
     permissions: dict[str, str] = field(default_factory=lambda: dict(WANTED))
-    reach: set[int] | None = None
+    repository_ids: set[int] | None = None
     is_suspended: bool = False
     token_seconds: float = 3_600.0
     tokens: dict[str, InstallationToken] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class App:
         return _key()[0]
 
     def verify(self, authorization: str, now: float) -> None:
-        """Raises Refusal unless it is signed by the App, for ten minutes at most."""
+        """Raises Refusal unless the JWT is signed by the App and valid for ten minutes at most."""
         scheme, _, signed = authorization.partition(" ")
         if scheme.lower() != "bearer" or not signed:
             raise Refusal(401, "A JSON web token could not be decoded")
@@ -67,26 +68,28 @@ class App:
             raise Refusal(401, "'Issued at' claim ('iat') must be an Integer in the past")
         if expires <= now:
             raise Refusal(401, "'Expiration time' claim ('exp') must be in the future")
-        if expires > now + _MOST_SECONDS + 5 or expires - issued > _MOST_SECONDS + 60:
+        if expires > now + _MAX_JWT_SECONDS + 5 or expires - issued > _MAX_JWT_SECONDS + 60:
             raise Refusal(401, "'Expiration time' claim ('exp') is too far in the future")
 
-    def give(
-        self, wanted: Mapping[str, Any], known: Container[int], now: float
+    def issue_token(
+        self, options: Mapping[str, Any], known: Container[int], now: float
     ) -> InstallationToken:
-        permissions = wanted.get("permissions") or self.permissions
+        permissions = options.get("permissions") or self.permissions
         for name, level in permissions.items():
-            held = self.permissions.get(name)
-            if held is None or _LEVELS.index(level) > _LEVELS.index(held):
-                words = "The permissions requested are not granted to this installation."
-                raise Refusal(422, words)
-        identifiers: list[int] = wanted["repository_ids"]
-        if not all(self._reaches(one) and one in known for one in identifiers):
-            words = "There is at least one repository that does not exist or is not accessible"
-            raise Refusal(422, f"{words} to the parent installation.")
+            granted = self.permissions.get(name)
+            if granted is None or _LEVELS.index(level) > _LEVELS.index(granted):
+                message = "The permissions requested are not granted to this installation."
+                raise Refusal(422, message)
+        ids: list[int] = options["repository_ids"]
+        if not all(
+            self._can_access(repository_id) and repository_id in known for repository_id in ids
+        ):
+            message = "There is at least one repository that does not exist or is not accessible"
+            raise Refusal(422, f"{message} to the parent installation.")
         token = InstallationToken(
             f"ghs_{secrets.token_hex(18)}",
             dict(permissions),
-            frozenset(identifiers) if identifiers else None,
+            frozenset(ids) if ids else None,
             now + self.token_seconds,
         )
         self.tokens[token.value] = token
@@ -96,18 +99,18 @@ class App:
         token = self.tokens.get(value)
         return token if token is not None and token.expires_at > now else None
 
-    def sees(self, token: InstallationToken, repository_id: int) -> bool:
-        if not self._reaches(repository_id):
+    def can_read(self, token: InstallationToken, repository_id: int) -> bool:
+        if not self._can_access(repository_id):
             return False
         return token.repositories is None or repository_id in token.repositories
 
-    def _reaches(self, repository_id: int) -> bool:
-        return self.reach is None or repository_id in self.reach
+    def _can_access(self, repository_id: int) -> bool:
+        return self.repository_ids is None or repository_id in self.repository_ids
 
 
 @lru_cache(maxsize=1)
 def _key() -> tuple[str, str]:
-    """The private one, and the public one that GitHub keeps: both in PEM."""
+    """The App's private key and the public key that GitHub stores, in PEM."""
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
     private = key.private_bytes(
         serialization.Encoding.PEM,

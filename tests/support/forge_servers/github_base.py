@@ -23,7 +23,7 @@ REPO = "/repos/{owner}/{repo}"
 ISSUE = f"{REPO}/issues/{{issue_number}}"
 PULL = f"{REPO}/pulls/{{pull_number}}"
 INSTALLATION = "/app/installations/{installation_id}"
-# One of these permissions of an App is needed, at that level.
+# The level, and the permissions of an App of which one is required.
 _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "GET /installation/repositories": ("read", ("metadata",)),
     f"GET {REPO}": ("read", ("metadata",)),
@@ -41,10 +41,10 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     f"POST {ISSUE}/comments": ("write", ("issues", "pull_requests")),
     f"POST {ISSUE}/labels": ("write", ("issues", "pull_requests")),
 }
-# Those that an App signs for itself, and those that only people have.
+# Operations signed by the App itself, and operations for users only.
 _BY_APP = ("GET /app", f"GET {INSTALLATION}", f"POST {INSTALLATION}/access_tokens")
 _BY_PEOPLE = ("GET /user", "GET /user/repos")
-# Not described, but where GitHub's own redirects lead to after a rename.
+# Not described, but the target of GitHub's redirects after a rename.
 _UNDESCRIBED = [{"method": "GET", "path": "/repositories/{repository_id}"}]
 _BY_ID = re.compile(r"/repositories/(\d+)(/.*)?")
 
@@ -57,15 +57,15 @@ def description() -> Description:
 
 
 class GitHubBase(ContractServer):
-    """`app` is the App that is installed; `token` a person's. `scopes` are those of a classic one,
-    None of a fine-grained one."""
+    """`app` is the installed App; `token` belongs to a user. `scopes` are those of a classic token,
+    None for a fine-grained token."""
 
     platform: ClassVar[str] = "github"
-    # As GitHub Enterprise Server has it: one host for people, API and git.
+    # Like GitHub Enterprise Server: one host for the web pages, the API and git.
     api_path: ClassVar[str] = "/api/v3"
 
-    def __init__(self, place: Path) -> None:
-        super().__init__(description(), place)
+    def __init__(self, directory: Path) -> None:
+        super().__init__(description(), directory)
         self.app = App()
         self.scopes: str | None = "repo"
         self.state.add_user(f"{self.app.slug}[bot]", is_bot=True)
@@ -75,19 +75,19 @@ class GitHubBase(ContractServer):
     def error(self, refusal: Refusal) -> Any:
         page = "https://docs.github.com/rest"
         status = str(refusal.status)
-        told = {"message": str(refusal), "documentation_url": page, "status": status}
-        return {**told, **refusal.more}
+        body = {"message": str(refusal), "documentation_url": page, "status": status}
+        return {**body, **refusal.more}
 
     def header_faults(self, headers: Mapping[str, str]) -> list[str]:
-        wrong = super().header_faults(headers)
+        problems = super().header_faults(headers)
         if headers.get("Accept") not in ("application/vnd.github+json", "application/json"):
-            wrong.append("the header Accept should be application/vnd.github+json")
+            problems.append("the header Accept should be application/vnd.github+json")
         if not headers.get("X-GitHub-Api-Version"):
-            wrong.append("the header X-GitHub-Api-Version is missing")
-        return wrong
+            problems.append("the header X-GitHub-Api-Version is missing")
+        return problems
 
     def usual_headers(self) -> Mapping[str, str]:
-        told = {
+        headers = {
             "x-ratelimit-limit": "5000",
             "x-ratelimit-remaining": "4987",
             "x-ratelimit-used": "13",
@@ -95,22 +95,22 @@ class GitHubBase(ContractServer):
             "x-ratelimit-resource": "core",
             "x-github-request-id": "0001:0002:0003",
         }
-        return told if self.scopes is None else {**told, "x-oauth-scopes": self.scopes}
+        return headers if self.scopes is None else {**headers, "x-oauth-scopes": self.scopes}
 
     def described_path(self, path: str) -> str:
-        found = _BY_ID.fullmatch(path)
-        repository = self.state.repositories.get(int(found[1])) if found else None
-        if found is None or repository is None:
+        by_id = _BY_ID.fullmatch(path)
+        repository = self.state.repositories.get(int(by_id[1])) if by_id else None
+        if by_id is None or repository is None:
             return path
-        return f"/repos/{repository.full_name}{found[2] or ''}"
+        return f"/repos/{repository.full_name}{by_id[2] or ''}"
 
     def admit(self, call: Call) -> None:
-        shown = call.headers.get("Authorization", "")
+        authorization = call.headers.get("Authorization", "")
         if call.name in _BY_APP:
-            self.app.verify(shown, self.clock())
+            self.app.verify(authorization, self.clock())
             return
-        value = shown.partition(" ")[2]
-        if shown.partition(" ")[0].lower() not in ("bearer", "token"):
+        value = authorization.partition(" ")[2]
+        if authorization.partition(" ")[0].lower() not in ("bearer", "token"):
             raise Refusal(401, "Requires authentication")
         token = self.app.token_of(value, self.clock())
         if token is not None:
@@ -126,7 +126,7 @@ class GitHubBase(ContractServer):
             return repository.own_role if password == self.token else None
         if user != "x-access-token":
             return None
-        if not self.app.sees(token, repository.id) or not token.allows("contents", "read"):
+        if not self.app.can_read(token, repository.id) or not token.allows("contents", "read"):
             return "none"
         return "write" if token.allows("contents", "write") else "read"
 
@@ -136,14 +136,14 @@ class GitHubBase(ContractServer):
         full_name = f"{call.values['owner']}/{call.values['repo']}"
         repository = self.state.by_name(full_name)
         if repository is None:
-            raise self._elsewhere(call, full_name)
+            raise self._moved_or_missing(call, full_name)
         token = self.app_token(call)
         hidden = repository.own_role == "none" if token is None else False
-        if hidden or (token is not None and not self.app.sees(token, repository.id)):
+        if hidden or (token is not None and not self.app.can_read(token, repository.id)):
             raise Refusal(404, "Not Found")
         return repository
 
-    def _elsewhere(self, call: Call, full_name: str) -> Refusal:
+    def _moved_or_missing(self, call: Call, full_name: str) -> Refusal:
         moved = self.state.by_former_name(full_name)
         if moved is None:
             return Refusal(404, "Not Found")
@@ -177,12 +177,12 @@ class GitHubBase(ContractServer):
     def has_branch(self, repository: RepositoryRow, branch: str) -> bool:
         return self.git.head(repository, branch) is not None
 
-    def shown(self, call: Call, row: RepositoryRow) -> dict[str, Any]:
+    def repository_json(self, call: Call, row: RepositoryRow) -> dict[str, Any]:
         owner = self.state.user(row.owner)
         role: Role = row.own_role if self.app_token(call) is None else "write"
         return shapes.repository(self.url, row, owner, role)
 
-    def pull_shown(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
+    def pull_json(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
         commit = row.head_commit or self.git.head(repository, row.head) or ""
         return shapes.pull(self.url, repository, row, commit, self.state.user(row.author))
 
@@ -198,5 +198,5 @@ class GitHubBase(ContractServer):
 def _admit_app(call: Call, token: InstallationToken) -> None:
     level, permissions = _NEEDS.get(call.name, ("read", ("metadata",)))
     is_known = call.name in _NEEDS or call.name.startswith("GET /repositories/")
-    if not is_known or not any(token.allows(one, level) for one in permissions):
+    if not is_known or not any(token.allows(permission, level) for permission in permissions):
         raise Refusal(403, "Resource not accessible by integration")

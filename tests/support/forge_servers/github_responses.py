@@ -58,7 +58,7 @@ def repository(url: str, row: RepositoryRow, owner: User, role: Role) -> dict[st
         "clone_url": f"{url}/{row.full_name}.git",
         "url": f"{url}/api/v3/repos/{row.full_name}",
         "fork": False,
-        # GitHub names a default branch even where nothing was pushed yet; `size` is 0 then.
+        # GitHub returns a default branch even if nothing was pushed yet; `size` is 0 then.
         "default_branch": row.default_branch,
         "size": 0 if row.is_empty else 42,
         "pushed_at": _DAY,
@@ -102,23 +102,23 @@ def pull(url: str, repo: RepositoryRow, row: PullRow, commit: str, author: User)
     }
 
 
-def full_pull(shown: dict[str, Any], row: PullRow) -> dict[str, Any]:
+def full_pull(body: dict[str, Any], row: PullRow) -> dict[str, Any]:
     """As returned for a single pull request."""
     more = {"merged": row.is_merged, "comments": len(row.comments), "commits": 1}
-    return {**shown, **more}
+    return {**body, **more}
 
 
 def issue(url: str, repo: RepositoryRow, row: IssueRow, author: User) -> dict[str, Any]:
-    place = f"{url}/{repo.full_name}"
+    repository_url = f"{url}/{repo.full_name}"
     kind = "pull" if isinstance(row, PullRow) else "issues"
-    shown = {
+    body = {
         "id": repo.id * 1_000 + row.number,
         "number": row.number,
         "title": row.title,
-        # Nothing was written into it: null, not an empty text.
+        # An empty description is null.
         "body": row.text or None,
         "state": row.state,
-        "html_url": f"{place}/{kind}/{row.number}",
+        "html_url": f"{repository_url}/{kind}/{row.number}",
         "user": user(url, author),
         "labels": [{"id": 1, "name": name, "color": "ededed"} for name in row.labels],
         "comments": len(row.comments),
@@ -126,8 +126,8 @@ def issue(url: str, repo: RepositoryRow, row: IssueRow, author: User) -> dict[st
         "updated_at": _DAY,
     }
     if isinstance(row, PullRow):
-        shown["pull_request"] = {"html_url": f"{place}/pull/{row.number}"}
-    return shown
+        body["pull_request"] = {"html_url": f"{repository_url}/pull/{row.number}"}
+    return body
 
 
 def comment(
@@ -149,7 +149,7 @@ def comment(
 def review(
     url: str, repo: RepositoryRow, number: int, row: ReviewRow, author: User
 ) -> dict[str, Any]:
-    shown = {
+    body = {
         "id": row.id,
         "node_id": f"PRR_{row.id}",
         "user": user(url, author),
@@ -160,18 +160,20 @@ def review(
         "author_association": "MEMBER",
         "commit_id": "5e2c7fd1" * 5,
     }
-    return shown if row.is_pending else {**shown, "submitted_at": row.written_at}
+    return body if row.is_pending else {**body, "submitted_at": row.written_at}
 
 
 def line_comment(
     url: str, repo: RepositoryRow, pull_row: PullRow, row: LineRow, author: User
 ) -> dict[str, Any]:
-    """Of a line that is not there any more the number is left out, as the description wants it."""
+    """A line that no longer exists has no number, as the description requires."""
     api = f"{url}/api/v3/repos/{repo.full_name}/pulls"
     line = row.old_line if row.line is None else row.line
-    shown = {
+    body = {
         "url": f"{api}/comments/{row.id}",
-        "pull_request_review_id": next(one.id for one in pull_row.reviews if row in one.lines),
+        "pull_request_review_id": next(
+            review.id for review in pull_row.reviews if row in review.lines
+        ),
         "id": row.id,
         "node_id": f"PRRC_{row.id}",
         "diff_hunk": "@@ -1 +1 @@",
@@ -180,7 +182,7 @@ def line_comment(
         "original_commit_id": "5e2c7fd1" * 5,
         "user": user(url, author),
         "body": row.text,
-        # When it was begun, however late it was sent.
+        # The time of creation, even if it was submitted later.
         "created_at": _DAY,
         "updated_at": row.written_at,
         "html_url": f"{url}/{repo.full_name}/pull/{pull_row.number}#discussion_r{row.id}",
@@ -188,4 +190,4 @@ def line_comment(
         "author_association": "MEMBER",
         "side": "RIGHT" if row.old_line is None else "LEFT",
     }
-    return shown if line is None else {**shown, "line": line}
+    return body if line is None else {**body, "line": line}

@@ -1,4 +1,4 @@
-"""GitLab's REST API v4, as much of it as a connection uses."""
+"""GitLab's REST API v4, as far as a connection uses it."""
 
 from urllib.parse import urlencode
 
@@ -16,7 +16,7 @@ _ISSUE = f"{_PROJECT}/issues/{{issue_iid}}"
 class GitLabServer(GitLabBase):
     """See the base for what tests can change."""
 
-    # Who is asking, and who is asked for
+    # The account and other users
 
     @handles("GET /user")
     async def own_user(self, _: Call) -> Response:
@@ -27,14 +27,14 @@ class GitLabServer(GitLabBase):
     async def own_token(self, _: Call) -> Response:
         if self.scopes is None:
             raise Refusal(404, "404 Not Found")
-        told = {"id": 7, "name": "agent jobs", "revoked": False, "active": True}
-        return Response({**told, "scopes": self.scopes, "expires_at": None})
+        body = {"id": 7, "name": "agent jobs", "revoked": False, "active": True}
+        return Response({**body, "scopes": self.scopes, "expires_at": None})
 
     @handles("GET /users")
     async def users(self, call: Call) -> Response:
         wanted = call.query["username"].casefold()
-        found = [row for row in self.state.users.values() if row.login.casefold() == wanted]
-        return Response([shapes.user(self.url, row) for row in found])
+        users = [row for row in self.state.users.values() if row.login.casefold() == wanted]
+        return Response([shapes.user(self.url, row) for row in users])
 
     @handles(f"GET {_PROJECT}/members/all/{{user_id}}")
     async def member(self, call: Call) -> Response:
@@ -52,28 +52,30 @@ class GitLabServer(GitLabBase):
 
     @handles("GET /projects")
     async def projects(self, call: Call) -> Response:
-        least = int(call.query.get("min_access_level", 0))
+        min_level = int(call.query.get("min_access_level", 0))
         after = int(call.query.get("id_after", 0))
         rows = sorted(self.state.repositories.values(), key=lambda row: row.id)
-        seen = [
-            row for row in rows if row.id > after and shapes.LEVELS[row.own_role] >= max(least, 10)
+        visible = [
+            row
+            for row in rows
+            if row.id > after and shapes.LEVELS[row.own_role] >= max(min_level, 10)
         ]
         if call.query.get("pagination") != "keyset":
-            here, headers = self.paged(call, seen, 20)
-            return Response([self.project_shown(row) for row in here], headers=headers)
+            page_rows, headers = self.paged(call, visible, 20)
+            return Response([self.project_json(row) for row in page_rows], headers=headers)
         if call.query.get("order_by") != "id":
-            words = "Keyset pagination is not yet available for this type of request"
-            raise Refusal(405, words, error=words)
+            message = "Keyset pagination is not yet available for this type of request"
+            raise Refusal(405, message, error=message)
         size = call.page(20)[1]
         headers = {}
-        if len(seen) > size:
-            query = urlencode({**call.query, "id_after": seen[size - 1].id})
+        if len(visible) > size:
+            query = urlencode({**call.query, "id_after": visible[size - 1].id})
             headers = {"Link": f'<{self.url}{call.path}?{query}>; rel="next"'}
-        return Response([self.project_shown(row) for row in seen[:size]], headers=headers)
+        return Response([self.project_json(row) for row in visible[:size]], headers=headers)
 
     @handles(f"GET {_PROJECT}")
-    async def one_project(self, call: Call) -> Response:
-        return Response(self.project_shown(self.project(call)))
+    async def get_project(self, call: Call) -> Response:
+        return Response(self.project_json(self.project(call)))
 
     # Merge requests
 
@@ -82,15 +84,15 @@ class GitLabServer(GitLabBase):
         repository = self.project(call)
         branch = call.query.get("source_branch")
         state = call.query.get("state", "all")
-        shown = [
-            self.request_shown(repository, row)
+        rows = [
+            self.request_json(repository, row)
             for row in repository.pulls.values()
             if branch in (None, row.head)
         ]
-        found = [one for one in shown if state in ("all", one["state"])]
+        matching = [row for row in rows if state in ("all", row["state"])]
         is_rising = call.query.get("sort", "desc") == "asc"
-        here, headers = self.paged(call, found if is_rising else found[::-1], 20)
-        return Response(here, headers=headers)
+        page_rows, headers = self.paged(call, matching if is_rising else matching[::-1], 20)
+        return Response(page_rows, headers=headers)
 
     @handles(f"POST {_REQUESTS}")
     async def new_request(self, call: Call) -> Response:
@@ -105,24 +107,24 @@ class GitLabServer(GitLabBase):
         except Refusal:
             del repository.pulls[row.number]
             raise
-        return Response(self.request_shown(repository, row), 201)
+        return Response(self.request_json(repository, row), 201)
 
     @handles(f"GET {_REQUEST}")
-    async def one_request(self, call: Call) -> Response:
+    async def get_request(self, call: Call) -> Response:
         repository = self.project(call)
-        return Response(self.request_shown(repository, self.request_row(repository, call)))
+        return Response(self.request_json(repository, self.request_row(repository, call)))
 
     @handles(f"PUT {_REQUEST}")
     async def change_request(self, call: Call) -> Response:
         repository = self.writable_project(call)
         row = self.request_row(repository, call)
         self.change(repository, row, call.body)
-        return Response(self.request_shown(repository, row))
+        return Response(self.request_json(repository, row))
 
-    # Issues, and what is said about them and about merge requests
+    # Issues and notes
 
     @handles(f"GET {_ISSUE}")
-    async def one_issue(self, call: Call) -> Response:
+    async def get_issue(self, call: Call) -> Response:
         repository = self.project(call)
         row = self.issue_row(repository, call)
         return Response(shapes.issue(self.url, repository, row, self.state.user(row.author)))
@@ -144,23 +146,27 @@ class GitLabServer(GitLabBase):
         return self._notes(call, self.issue_row(self.project(call), call))
 
     def _notes(self, call: Call, row: IssueRow) -> Response:
-        kept = call.query.get("activity_filter", "all_notes")
-        rows = [one for one in _notes_on(row) if not (one.is_system and kept == "only_comments")]
+        activity = call.query.get("activity_filter", "all_notes")
+        rows = [
+            note for note in _notes_on(row) if not (note.is_system and activity == "only_comments")
+        ]
         is_rising = call.query.get("sort", "desc") == "asc"
-        here, headers = self.paged(call, rows if is_rising else rows[::-1], 20)
-        shown = [shapes.note(self.url, row, one, self.state.user(one.author)) for one in here]
-        return Response(shown, headers=headers)
+        page_rows, headers = self.paged(call, rows if is_rising else rows[::-1], 20)
+        notes = [
+            shapes.note(self.url, row, note, self.state.user(note.author)) for note in page_rows
+        ]
+        return Response(notes, headers=headers)
 
     def _new_note(self, call: Call, row: IssueRow) -> Response:
-        self.obey(call.body["body"])
+        self.run_quick_actions(call.body["body"])
         comment = self.state.add_comment(row, self.state.account, call.body["body"])
         author = self.state.user(comment.author)
         return Response(shapes.note(self.url, row, comment, author), 201)
 
 
 def _notes_on(row: IssueRow) -> list[CommentRow]:
-    """What a review says and what is said on lines are notes like others, once they are sent."""
+    """Comments, line comments and review summaries: all are notes once they are published."""
     if not isinstance(row, PullRow) or not row.reviews:
         return row.comments
-    words = [one for one in row.reviews if one.text and not one.is_pending]
-    return sorted([*row.comments, *row.lines, *words], key=lambda one: one.id)
+    summaries = [review for review in row.reviews if review.text and not review.is_pending]
+    return sorted([*row.comments, *row.lines, *summaries], key=lambda note: note.id)

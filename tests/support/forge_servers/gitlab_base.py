@@ -12,24 +12,23 @@ from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description
 from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 
-# A line that GitLab takes for an order; carriage returns are dropped before it looks.
-_ORDER = re.compile(r"^/(\w+)(?: [^\n]*)?(?:\s*\n|$)", re.MULTILINE)
+# A line that GitLab treats as a quick action, after removing carriage returns.
+_QUICK_ACTION = re.compile(r"^/(\w+)(?: [^\n]*)?(?:\s*\n|$)", re.MULTILINE)
 
 
 class GitLabBase(ContractServer):
-    """`scopes` are those of the token, None for a version that does not tell them; `orders` what a
-    text made GitLab do; `shared` the projects (by identifier) whose rights come with a group that
-    they were shared with."""
+    """`scopes` are the token's, None for versions that do not return them; `quick_actions` are
+    those that texts triggered; `shared` are IDs of projects with access through a group."""
 
     platform: ClassVar[str] = "gitlab"
     api_path: ClassVar[str] = "/api/v4"
 
-    def __init__(self, place: Path) -> None:
-        super().__init__(Description.read("gitlab"), place)
+    def __init__(self, directory: Path) -> None:
+        super().__init__(Description.read("gitlab"), directory)
         self.scopes: list[str] | None = ["api"]
-        # More than one only where it was paid for.
-        self.most_reviewers = 100
-        self.orders: list[str] = []
+        # Several reviewers are a paid feature.
+        self.max_reviewers = 100
+        self.quick_actions: list[str] = []
         self.shared: set[int] = set()
 
     # Hooks of ContractServer
@@ -51,9 +50,9 @@ class GitLabBase(ContractServer):
             raise Refusal(401, "401 Unauthorized")
         sufficient = ("api", "read_api") if call.name.startswith("GET ") else ("api",)
         if self.scopes is not None and not set(self.scopes).intersection(sufficient):
-            words = "The request requires higher privileges than provided by the access token."
-            told = {"error": "insufficient_scope", "error_description": words, "scope": "api"}
-            raise Refusal(403, words, **told)
+            message = "The request requires higher privileges than provided by the access token."
+            body = {"error": "insufficient_scope", "error_description": message, "scope": "api"}
+            raise Refusal(403, message, **body)
 
     def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
         if (user, password) != ("oauth2", self.token):
@@ -101,36 +100,38 @@ class GitLabBase(ContractServer):
     def refuse_branches(self, repository: RepositoryRow, branch: str, base: str) -> None:
         for name, which in ((branch, "Source"), (base, "Target")):
             if self.git.head(repository, name) is None:
-                words = f'{which} branch "{name}" does not exist'
-                raise Refusal(422, words, message=[words])
+                message = f'{which} branch "{name}" does not exist'
+                raise Refusal(422, message, message=[message])
         for row in repository.pull_of_branch(branch):
             if row.state == "open" and row.base == base:
-                words = "Another open merge request already exists for this source branch"
-                raise Refusal(409, words, message=[f"{words}: !{row.number}"])
+                message = "Another open merge request already exists for this source branch"
+                raise Refusal(409, message, message=[f"{message}: !{row.number}"])
 
-    def change(self, repository: RepositoryRow, row: PullRow, told: Mapping[str, Any]) -> None:
-        if "title" in told:
-            _refuse_title(told["title"])
-            row.title, row.is_draft = shapes.split_draft_mark(told["title"])
-        self.obey(told.get("description", ""))
-        row.text = told.get("description", row.text)
-        given = told.get("labels", row.labels)
-        names = given.split(",") if isinstance(given, str) else given
-        # Names that can be no label's are left out, as are strangers among the reviewers.
+    def change(self, repository: RepositoryRow, row: PullRow, fields: Mapping[str, Any]) -> None:
+        if "title" in fields:
+            _refuse_title(fields["title"])
+            row.title, row.is_draft = shapes.split_draft_mark(fields["title"])
+        self.run_quick_actions(fields.get("description", ""))
+        row.text = fields.get("description", row.text)
+        labels = fields.get("labels", row.labels)
+        names = labels.split(",") if isinstance(labels, str) else labels
+        # Invalid labels and reviewers without access are ignored.
         row.labels = [name.strip() for name in names if 0 < len(name.strip()) <= 255]
-        if "reviewer_ids" in told:
-            people = [self.state.user_by_id(one) for one in told["reviewer_ids"]]
-            found = [one.login for one in people if one and one.login in repository.roles]
-            row.reviewers = found[: self.most_reviewers]
+        if "reviewer_ids" in fields:
+            people = [self.state.user_by_id(user_id) for user_id in fields["reviewer_ids"]]
+            reviewers = [
+                person.login for person in people if person and person.login in repository.roles
+            ]
+            row.reviewers = reviewers[: self.max_reviewers]
 
-    def obey(self, text: str) -> None:
-        self.orders += _ORDER.findall(text.replace("\r", ""))
+    def run_quick_actions(self, text: str) -> None:
+        self.quick_actions += _QUICK_ACTION.findall(text.replace("\r", ""))
 
-    def project_shown(self, row: RepositoryRow) -> dict[str, Any]:
+    def project_json(self, row: RepositoryRow) -> dict[str, Any]:
         level = None if row.id in self.shared else shapes.LEVELS[row.own_role]
         return shapes.project(self.url, row, level)
 
-    def request_shown(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
+    def request_json(self, repository: RepositoryRow, row: PullRow) -> dict[str, Any]:
         commit = row.head_commit or self.git.head(repository, row.head) or ""
         people = {login: self.state.user(login) for login in (row.author, *row.reviewers)}
         source_id = repository.id + 1_000_000 if row.fork_owner else repository.id
@@ -141,5 +142,5 @@ def _refuse_title(title: str) -> None:
     if not title.strip():
         raise Refusal(400, "title", message={"title": ["can't be blank"]})
     if len(title) > 255:
-        words = "is too long (maximum is 255 characters)"
-        raise Refusal(400, "title", message={"title": [words]})
+        message = "is too long (maximum is 255 characters)"
+        raise Refusal(400, "title", message={"title": [message]})

@@ -28,8 +28,8 @@ _MOMENT = "2026-01-02T03:04:05.678Z"
 
 def split_draft_mark(title: str) -> tuple[str, bool]:
     """The title without its draft mark, and whether it had one."""
-    found = _DRAFT.match(title)
-    return (title, False) if found is None else (title[found.end() :], True)
+    mark = _DRAFT.match(title)
+    return (title, False) if mark is None else (title[mark.end() :], True)
 
 
 def user(url: str, row: User) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def user(url: str, row: User) -> dict[str, Any]:
 
 
 def project(url: str, row: RepositoryRow, level: int | None) -> dict[str, Any]:
-    """`level` None: the rights come by a way that GitLab does not tell here."""
+    """`level` is None if access comes from a source that GitLab does not return here."""
     access = None if level is None else {"access_level": level, "notification_level": 3}
     return {
         "id": row.id,
         "name": row.name,
         "path": row.name,
         "path_with_namespace": row.full_name,
-        # Of an empty one, too: the branch that a first commit would make.
+        # Also for an empty repository: the branch of a first commit.
         "default_branch": row.default_branch,
         "visibility": "private" if row.is_private else "public",
         "archived": row.is_archived,
@@ -64,10 +64,10 @@ def project(url: str, row: RepositoryRow, level: int | None) -> dict[str, Any]:
 
 
 def member(url: str, row: User, level: int) -> dict[str, Any]:
-    shown = user(url, row)
-    kept = {name: shown[name] for name in ("id", "username", "name", "state", "web_url")}
+    body = user(url, row)
+    fields = {name: body[name] for name in ("id", "username", "name", "state", "web_url")}
     more = {"access_level": level, "created_at": _MOMENT, "expires_at": None}
-    return {**kept, **more, "membership_state": "active"}
+    return {**fields, **more, "membership_state": "active"}
 
 
 def merge_request(
@@ -78,7 +78,7 @@ def merge_request(
     people: Mapping[str, User],
     source_id: int,
 ) -> dict[str, Any]:
-    shown = {login: user(url, one) for login, one in people.items()}
+    users = {login: user(url, person) for login, person in people.items()}
     state = {"open": "opened", "closed": "closed"}[row.state]
     return {
         "id": 100_000 + row.number,
@@ -95,8 +95,8 @@ def merge_request(
         "target_project_id": repository.id,
         "sha": commit or None,
         "labels": sorted(row.labels),
-        "author": shown[row.author],
-        "reviewers": [shown[login] for login in row.reviewers],
+        "author": users[row.author],
+        "reviewers": [users[login] for login in row.reviewers],
         "web_url": f"{url}/{repository.full_name}/-/merge_requests/{row.number}",
     }
 
@@ -116,7 +116,7 @@ def issue(url: str, repository: RepositoryRow, row: IssueRow, author: User) -> d
 
 
 def note(url: str, row: IssueRow, comment: CommentRow, author: User) -> dict[str, Any]:
-    shown = {
+    body = {
         "id": comment.id,
         "type": "DiffNote" if isinstance(comment, LineRow) else None,
         "body": comment.text,
@@ -129,7 +129,7 @@ def note(url: str, row: IssueRow, comment: CommentRow, author: User) -> dict[str
         "internal": False,
         "confidential": False,
     }
-    return {**shown, "position": _position(comment)} if isinstance(comment, LineRow) else shown
+    return {**body, "position": _position(comment)} if isinstance(comment, LineRow) else body
 
 
 def _position(row: LineRow) -> dict[str, Any]:

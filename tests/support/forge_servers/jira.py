@@ -16,7 +16,7 @@ _UNKNOWN = "Issue does not exist or you do not have permission to see it."
 
 @dataclass
 class JiraIssue:
-    """`description` is a document on Cloud, and text on Data Center. `former_keys` lead to it."""
+    """`description` is a document on Cloud and text on Data Center."""
 
     key: str
     summary: str = "A ticket"
@@ -30,8 +30,8 @@ class JiraIssue:
 class JiraServer(ContractServer):
     platform: ClassVar[str] = "jira"
 
-    def __init__(self, place: Path, *, is_cloud: bool) -> None:
-        super().__init__(Description.read("jira"), place)
+    def __init__(self, directory: Path, *, is_cloud: bool) -> None:
+        super().__init__(Description.read("jira"), directory)
         self.is_cloud = is_cloud
         self.issues: list[JiraIssue] = []
 
@@ -54,7 +54,7 @@ class JiraServer(ContractServer):
         return [*super().header_faults(headers), *other]
 
     def admit(self, call: Call) -> None:
-        """Whose credential Cloud does not know is nobody to it, and sees no issue."""
+        """Cloud treats an unknown credential as anonymous, which sees no issue."""
         if ("/rest/api/3/" in call.name) != self.is_cloud:
             raise Refusal(404, f"{call.name} is of another version")
         if self._is_known(call):
@@ -112,8 +112,8 @@ class JiraServer(ContractServer):
         raise Refusal(404, _UNKNOWN)
 
     def _is_known(self, call: Call) -> bool:
-        shown = call.headers.get("Authorization", "")
+        authorization = call.headers.get("Authorization", "")
         if not self.is_cloud:
-            return shown == f"Bearer {self.token}"
+            return authorization == f"Bearer {self.token}"
         coded = base64.b64encode(f"{ACCOUNT}:{self.token}".encode()).decode()
-        return shown == f"Basic {coded}"
+        return authorization == f"Basic {coded}"

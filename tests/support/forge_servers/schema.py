@@ -1,5 +1,5 @@
-"""Whether a JSON value is what a description says. A small part of JSON Schema, stricter in one
-way: a field that the description does not name is a fault."""
+"""Validates a JSON value against a description: a small part of JSON Schema, but a field that the
+description does not name is a fault."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -30,13 +30,15 @@ def faults(
     *,
     complete: bool = True,
 ) -> Iterator[str]:
-    """One sentence each. `complete`: required fields must be there."""
+    """One sentence per fault. `complete`: required fields must be present."""
     schema = resolve(schema)
     choices = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     if choices:
-        found = [list(faults(value, one, where, resolve, complete=complete)) for one in choices]
-        if all(found):
-            yield from min(found, key=len)
+        problems = [
+            list(faults(value, choice, where, resolve, complete=complete)) for choice in choices
+        ]
+        if all(problems):
+            yield from min(problems, key=len)
         return
     if schema.get("allOf"):
         schema = _merge(schema, resolve)
@@ -49,14 +51,16 @@ def faults(
     elif isinstance(value, dict) and schema.get("properties"):
         yield from _object_faults(value, schema, where, resolve, complete)
     elif isinstance(value, list) and schema.get("items"):
-        for at, one in enumerate(value):
-            yield from faults(one, schema["items"], f"{where}[{at}]", resolve, complete=complete)
+        for index, item in enumerate(value):
+            yield from faults(
+                item, schema["items"], f"{where}[{index}]", resolve, complete=complete
+            )
 
 
 def text_fault(value: str, schema: Schema) -> str | None:
-    """Of a value in a query, where everything is text."""
+    """The fault of a query value, where everything is text."""
     names = _names(schema)
-    if schema.get("enum") and value not in [str(one) for one in schema["enum"]]:
+    if schema.get("enum") and value not in [str(choice) for choice in schema["enum"]]:
         return f"should be one of {schema['enum']}, not {value!r}"
     if names == ["integer"] and not value.removeprefix("-").isdigit():
         return f"should be a whole number, not {value!r}"
@@ -72,26 +76,26 @@ def _object_faults(
     for name in schema.get("required", ()) if complete else ():
         if name not in value:
             yield f"{where}.{name} is missing"
-    for name, one in value.items():
+    for name, item in value.items():
         if name in properties:
-            yield from faults(one, properties[name], f"{where}.{name}", resolve, complete=complete)
+            yield from faults(item, properties[name], f"{where}.{name}", resolve, complete=complete)
         elif not schema.get("additionalProperties"):
             yield f"{where}.{name} is not described"
 
 
 def _merge(schema: Schema, resolve: Resolve) -> Schema:
-    joined: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     for part in [*map(resolve, schema["allOf"]), {**schema, "allOf": None}]:
         whole = _merge(part, resolve) if part.get("allOf") else part
-        joined["properties"] |= whole.get("properties", {})
-        joined["required"] += whole.get("required", [])
-    joined["nullable"] = schema.get("nullable", False)
-    return joined
+        merged["properties"] |= whole.get("properties", {})
+        merged["required"] += whole.get("required", [])
+    merged["nullable"] = schema.get("nullable", False)
+    return merged
 
 
 def _names(schema: Schema) -> list[str]:
-    given = schema.get("type", [])
-    return [given] if isinstance(given, str) else list(given)
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
 def _is_of_type(value: object, names: list[str]) -> bool:

@@ -28,7 +28,7 @@ class CommentRow:
 
 @dataclass
 class LineRow(CommentRow):
-    """`old_line` is one that the change took away; neither: the change went on there."""
+    """`old_line` is a line that the change removed; with neither, the comment is outdated."""
 
     path: str = ""
     line: int | None = None
@@ -37,7 +37,7 @@ class LineRow(CommentRow):
 
 @dataclass
 class ReviewRow(CommentRow):
-    """`text` is what it says beside its lines; until it is sent only its author sees it."""
+    """`text` is the summary; only the author sees a pending review."""
 
     lines: list[LineRow] = field(default_factory=list)
     is_pending: bool = False
@@ -58,9 +58,9 @@ class IssueRow:
 class PullRow(IssueRow):
     head: str = ""
     base: str = "main"
-    # As it was when it was closed; while it is open, the branch says it.
+    # Set when it was closed; while it is open, the branch has the head.
     head_commit: str = ""
-    # Whose copy of the repository the branch lies in; empty: in the repository itself.
+    # The owner of the fork with the branch; empty for the repository itself.
     fork_owner: str = ""
     is_draft: bool = False
     is_merged: bool = False
@@ -70,8 +70,8 @@ class PullRow(IssueRow):
 
     @property
     def lines(self) -> list[LineRow]:
-        """That everybody sees, by their numbers."""
-        sent = (line for one in self.reviews if not one.is_pending for line in one.lines)
+        """Published line comments, ordered by ID."""
+        sent = (line for review in self.reviews if not review.is_pending for line in review.lines)
         return sorted(sent, key=lambda line: line.id)
 
 
@@ -94,7 +94,7 @@ class RepositoryRow:
     former_names: list[str] = field(default_factory=list)
     # Branches that no push may change.
     protected: set[str] = field(default_factory=set)
-    # False where issues and pull requests are counted apart, as GitLab does.
+    # False if issues and pull requests are numbered separately, as on GitLab.
     shares_numbers: bool = True
 
     @property
@@ -112,9 +112,9 @@ class RepositoryRow:
         return max(used, default=0) + 1
 
     def pull_of_branch(self, branch: str) -> Iterator[PullRow]:
-        """The newest first; a branch of that name in a fork is another."""
-        own = (one for one in reversed(self.pulls.values()) if not one.fork_owner)
-        yield from (one for one in own if one.head == branch)
+        """The newest first; branches of forks are ignored."""
+        own = (pull for pull in reversed(self.pulls.values()) if not pull.fork_owner)
+        yield from (pull for pull in own if pull.head == branch)
 
 
 class State:
@@ -128,7 +128,7 @@ class State:
         self.add_user(account)
 
     def next_id(self) -> int:
-        """Grows over everything, so that a later comment has a higher one."""
+        """Increases over all rows, so that a later comment has a higher ID."""
         return next(self._ids)
 
     def add_user(self, login: str, *, is_bot: bool = False) -> User:
@@ -137,11 +137,11 @@ class State:
         return user
 
     def user(self, login: str) -> User:
-        """Whoever it is: authors need not be added before."""
+        """Returns or adds the user: authors need not be added before."""
         return self.users.get(login) or self.add_user(login)
 
     def user_by_id(self, identifier: int) -> User | None:
-        return next((one for one in self.users.values() if one.id == identifier), None)
+        return next((user for user in self.users.values() if user.id == identifier), None)
 
     def add_repository(self, full_name: str, **fields: object) -> RepositoryRow:
         row = RepositoryRow(self.next_id(), full_name, **fields)  # type: ignore[arg-type]
@@ -153,14 +153,14 @@ class State:
         repository.full_name = full_name
 
     def by_name(self, full_name: str) -> RepositoryRow | None:
-        """Platforms do not tell capitals from small letters."""
+        """Platforms ignore case in names."""
         wanted = full_name.casefold()
         rows = self.repositories.values()
-        return next((one for one in rows if one.full_name.casefold() == wanted), None)
+        return next((row for row in rows if row.full_name.casefold() == wanted), None)
 
     def by_former_name(self, full_name: str) -> RepositoryRow | None:
         rows = self.repositories.values()
-        return next((one for one in rows if full_name in one.former_names), None)
+        return next((row for row in rows if full_name in row.former_names), None)
 
     def add_issue(self, repository: RepositoryRow, title: str, **fields: object) -> IssueRow:
         row = IssueRow(repository.next_number("issue"), title, **fields)  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ class State:
         return review
 
     def add_line(self, review: ReviewRow, text: str, path: str, **fields: object) -> LineRow:
-        """By the review's author, unless `author` is another, who answers."""
+        """By the review's author, unless `author` is another user who replies."""
         given = {"author": review.author, "written_at": review.written_at, **fields}
         line = LineRow(self.next_id(), text=text, path=path, **given)  # type: ignore[arg-type]
         review.lines.append(line)
