@@ -32,6 +32,11 @@ command = ["true"]
 '''
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _migrated_stores(sqlite_template: Path) -> None:
+    Service.sqlite_template = sqlite_template
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One `agentjobs up` for the whole suite, with a connected sample repository."""

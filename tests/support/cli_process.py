@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import typer.main
 
 from agentjobs.cli.main import main
 from tests.support import preloaded_cli
@@ -105,6 +106,7 @@ class CommandLineInside(CommandLine):
                 patch.delenv(name)
             for name, text in self.settings.items():
                 patch.setenv(name, text)
+            patch.setattr(typer.main, "get_command", preloaded_cli.get_command)
             patch.setattr(sys, "argv", ["agentjobs", *arguments])
             with pytest.raises(SystemExit) as ended:
                 main()

@@ -7,6 +7,7 @@ start itself run the installed program.
 import array
 import atexit
 import gc
+import importlib
 import json
 import os
 import random
@@ -22,8 +23,28 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import IO, Any
 
+import typer.main
+
 _COMMAND_SECONDS = 60
 _HEADER_BYTES = 8
+# Everything that an administrative command or a service imports.
+_PRELOADED = (
+    "agentjobs.app.services",
+    "agentjobs.cli.admin",
+    "agentjobs.cli.main",
+    "agentjobs.organizations.organizations",
+    "agentjobs.repos.connect",
+    "agentjobs.sandbox.description",
+    "agentjobs.store.opening",
+    # Imported when the first option is parsed.
+    "typer._adapters",
+    "uvicorn.lifespan.off",
+    "uvloop",
+)
+
+
+# Building the command line from its functions takes most of the CPU time of a short command.
+get_command = cache(typer.main.get_command)
 
 
 class ForkedProcess:
@@ -138,14 +159,9 @@ def _server() -> _Server:
 
 
 def _serve(connection: socket.socket) -> None:
-    # Everything that an administrative command or a service imports.
-    import agentjobs.app.services
-    import agentjobs.cli.admin
-    import agentjobs.cli.main
-    import agentjobs.organizations.organizations
-    import agentjobs.repos.connect
-    import agentjobs.store.opening  # noqa: F401
-
+    for module in _PRELOADED:
+        importlib.import_module(module)
+    typer.main.get_command = get_command
     # The children do not copy pages because a collector touched them.
     gc.collect()
     gc.freeze()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -91,6 +92,8 @@ class Service:
     process: preloaded_cli.ForkedProcess | None = None
     base_url: str = ""
     clients: list[httpx.Client] = field(default_factory=list)
+    # Copied to a new data directory, because migrations take most of the time of a first start.
+    sqlite_template: ClassVar[Path | None] = None
 
     @property
     def root_url(self) -> str:
@@ -101,6 +104,7 @@ class Service:
         config = self.data_dir / "agentjobs.toml"
         if not config.exists():
             config.write_text(AGENTS)
+        self._copy_template()
         listening = () if "worker" in self.command else ("--port", "0")
         with (self.data_dir / f"{self.command[0]}.log").open("a") as log:
             self.process = preloaded_cli.start(
@@ -113,6 +117,15 @@ class Service:
             self.base_url = self.process.stdout.readline().strip()
             assert self.base_url.startswith("http://"), self.log()
         return self
+
+    def _copy_template(self) -> None:
+        store = self.data_dir / "agentjobs.db"
+        if (
+            self.sqlite_template is not None
+            and "AGENTJOBS_DATABASE_URL" not in self.environment
+            and not store.exists()
+        ):
+            shutil.copy(self.sqlite_template, store)
 
     def log(self) -> str:
         return (self.data_dir / f"{self.command[0]}.log").read_text()
