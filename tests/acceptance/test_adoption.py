@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.outcomes import Released
@@ -16,6 +18,7 @@ from agentjobs.store.opening import open_database
 from tests.support.service import Service, StartService, connected, git, pull_requests
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request(
     start: StartService, database_url: str, tmp_path: Path
 ) -> None:

@@ -57,23 +57,25 @@ def test_every_address_can_be_made_and_an_unknown_parameter_is_noticed(sample_te
         address_of(stranger, samples)
 
 
-@pytest.mark.parametrize("route", SIGNED_IN, ids=describe_route)
-def test_the_role_of_an_address_is_what_the_guide_says(route):
+def test_the_role_of_an_address_is_what_the_guide_says():
+    for route in SIGNED_IN:
+        assert route.role == role_in_the_guide(route), describe_route(route)
+
+
+def role_in_the_guide(route):
     path, is_change = route.path, route.method == "POST"
     if path.startswith("/settings/webhooks/delivery-log"):
-        expected = "member"
-    elif path.startswith(("/settings/api-keys", "/settings/secrets", "/settings/audit-log")):
-        expected = "admin"
-    elif path.startswith("/settings"):
-        expected = "admin" if is_change else "member"
-    elif path.startswith("/repos"):
-        expected = "admin" if is_change else "viewer"
-    elif path == "/jobs/new":
-        expected = "member"
-    else:
-        is_own = path.startswith(("/account", "/sign-out"))
-        expected = "member" if is_change and not is_own else "viewer"
-    assert route.role == expected
+        return "member"
+    if path.startswith(("/settings/api-keys", "/settings/secrets", "/settings/audit-log")):
+        return "admin"
+    if path.startswith("/settings"):
+        return "admin" if is_change else "member"
+    if path.startswith("/repos"):
+        return "admin" if is_change else "viewer"
+    if path == "/jobs/new":
+        return "member"
+    is_own = path.startswith(("/account", "/sign-out"))
+    return "member" if is_change and not is_own else "viewer"
 
 
 async def test_nobody_is_led_to_the_door_and_changes_nothing(sample_dashboard):
@@ -122,17 +124,11 @@ async def test_pages_open_for_the_role_and_looking_changes_nothing(sample_dashbo
 
 
 @pytest.mark.parametrize(
-    ("role", "route"),
-    [
-        pytest.param(role, route, id=f"{role} {route.path}")
-        for route in POSTS
-        for role in ROLES
-        if allows(role, route.role) and not route.path.endswith("/test")
-    ],
+    "route", [route for route in POSTS if not route.path.endswith("/test")], ids=describe_route
 )
-async def test_a_form_does_what_it_says_for_who_may_send_it(sample_dashboard, role, route):
+async def test_a_form_works_for_the_lowest_role_that_may_send_it(sample_dashboard, route):
     before = await stored(sample_dashboard.db)
-    browser = getattr(sample_dashboard, role)
+    browser = getattr(sample_dashboard, route.role)
     address = address_of(route, with_session_of(sample_dashboard.samples["acme"], browser))
     answer = await ask(sample_dashboard, browser, route, address, await csrf_of(browser))
     if describe_route(route) in REFUSED_ANYWAY:

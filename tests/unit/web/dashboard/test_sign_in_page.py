@@ -8,8 +8,14 @@ from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import create_user
 from agentjobs.web.openid.sign_in import Finished
+from tests.support.users import make_passwords_cheap
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import PASSWORD, Dashboard
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch):
+    make_passwords_cheap(monkeypatch)
 
 
 @pytest.fixture
