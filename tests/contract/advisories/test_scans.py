@@ -30,31 +30,31 @@ UNRATED = record("GHSA-3333", "left-pad", "9.0.0", ecosystem="npm")
 VULNERABLE = [("PyPI", "requests", "2.30.0"), ("npm", "left-pad", "1.0.0")]
 
 
-class Offline:
-    """The real choice, as without a registry; it remembers what it was asked."""
+class OfflineVersionChooser:
+    """Chooses versions without a registry and records each request."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, str]] = []
+        self.requests: list[tuple[str, str, str]] = []
 
     async def choose(
         self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
     ) -> Choice:
-        self.asked.append((ecosystem, name, version))
+        self.requests.append((ecosystem, name, version))
         return choose_version(ecosystem, name, version, advisories, None)
 
 
-class House:
+class ScanHarness:
     def __init__(self, db: Database) -> None:
         self.db = db
-        self.chooser = Offline()
-        self.acted_on: list[str] = []
+        self.chooser = OfflineVersionChooser()
+        self.acted_on_repo_ids: list[str] = []
         self.loop = ScanLoop(db, self.chooser, self.act)
 
     async def act(self, repo_id: str) -> None:
-        self.acted_on.append(repo_id)
+        self.acted_on_repo_ids.append(repo_id)
 
     async def put(self, *records: dict[str, Any]) -> None:
-        advisories = [one for one in map(parse_advisory, records) if one is not None]
+        advisories = [advisory for advisory in map(parse_advisory, records) if advisory is not None]
         await self.db.transact(rows.put, "PyPI", 1, advisories)
 
     async def scan(self, repo_id: str) -> list[FindingView]:
@@ -64,149 +64,153 @@ class House:
 
 
 @pytest.fixture
-async def house(database: Database) -> House:
-    house = House(database)
-    await house.put(PYSEC, GHSA, MINOR, UNRATED)
-    return house
+async def harness(database: Database) -> ScanHarness:
+    harness = ScanHarness(database)
+    await harness.put(PYSEC, GHSA, MINOR, UNRATED)
+    return harness
 
 
 def ids_of(findings: Sequence[FindingView]) -> list[str]:
     return [finding.advisory_id for finding in findings]
 
 
-async def test_each_vulnerability_of_a_package_is_one_finding_with_its_fix(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
-    high, low, unrated = await house.scan(repo_id)
+async def test_each_vulnerability_of_a_package_is_one_finding_with_its_fix(
+    harness: ScanHarness,
+) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    high, low, unrated = await harness.scan(repo_id)
     assert (high.advisory_id, high.aliases) == ("GHSA-1111", ("CVE-1", "PYSEC-1"))
-    assert [one.id for one in high.advisories] == ["GHSA-1111", "PYSEC-1"]
-    assert {one.severity for one in high.advisories} == {"high"}
+    assert [advisory.id for advisory in high.advisories] == ["GHSA-1111", "PYSEC-1"]
+    assert {advisory.severity for advisory in high.advisories} == {"high"}
     assert (high.advisories[0].ranges, high.advisories[0].fixed) == ("< 2.31.0", ("2.31.0",))
     assert (high.severity, high.score, high.summary) == ("high", 7.5, "A leak")
     assert (high.repo, high.manifest, high.direct) == ("acme/shop", "PyPI.lock", True)
     assert (low.severity, low.fix_version) == ("low", "2.32.0")
     assert high.fix_version == "2.32.0", "one version ends all findings of the package"
     assert (unrated.advisory_id, unrated.severity, unrated.score) == ("GHSA-3333", "unknown", None)
-    assert sorted(house.chooser.asked) == sorted(VULNERABLE)
-    assert house.acted_on == [repo_id]
+    assert sorted(harness.chooser.requests) == sorted(VULNERABLE)
+    assert harness.acted_on_repo_ids == [repo_id]
 
 
-async def test_fixed_and_unpinned_packages_have_no_findings(house: House) -> None:
+async def test_fixed_and_unpinned_packages_have_no_findings(harness: ScanHarness) -> None:
     versions = ["2.32.0", None, "no version", ""]
     packages = [("PyPI", "requests", version) for version in versions]
-    assert await house.scan(await add_repo(house.db, "acme/shop", packages)) == []
+    assert await harness.scan(await add_repo(harness.db, "acme/shop", packages)) == []
 
 
-async def test_a_finding_keeps_its_id_until_it_is_resolved(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
-    before = await house.scan(repo_id)
-    assert await house.scan(repo_id) == before
-    await house.put(record("GHSA-2222", "requests", "2.33.0", vector=CVSS_HIGH, modified=LATER))
-    after = await house.scan(repo_id)
-    assert {one.id for one in after} == {one.id for one in before}
-    changed = next(one for one in after if one.advisory_id == "GHSA-2222")
+async def test_a_finding_keeps_its_id_until_it_is_resolved(harness: ScanHarness) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    before = await harness.scan(repo_id)
+    assert await harness.scan(repo_id) == before
+    await harness.put(record("GHSA-2222", "requests", "2.33.0", vector=CVSS_HIGH, modified=LATER))
+    after = await harness.scan(repo_id)
+    assert {finding.id for finding in after} == {finding.id for finding in before}
+    changed = next(finding for finding in after if finding.advisory_id == "GHSA-2222")
     assert (changed.severity, changed.fix_version) == ("high", "2.33.0")
-    assert {one.first_seen_at for one in after} == {one.first_seen_at for one in before}
-    await house.db.transact(set_dependencies, repo_id, VULNERABLE[1:])
-    assert ids_of(await house.scan(repo_id)) == ["GHSA-3333"]
+    assert {finding.first_seen_at for finding in after} == {
+        finding.first_seen_at for finding in before
+    }
+    await harness.db.transact(set_dependencies, repo_id, VULNERABLE[1:])
+    assert ids_of(await harness.scan(repo_id)) == ["GHSA-3333"]
 
 
-async def test_a_scan_is_finished_only_after_its_actions(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
-    await house.scan(repo_id)
-    assert await claim_due_scan(house.db) is None
-    row = await house.db.fetch_one("SELECT scan_due_at, scanned_at FROM repos")
+async def test_a_scan_is_finished_only_after_its_actions(harness: ScanHarness) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    await harness.scan(repo_id)
+    assert await claim_due_scan(harness.db) is None
+    row = await harness.db.fetch_one("SELECT scan_due_at, scanned_at FROM repos")
     assert row is not None
     assert (row["scan_due_at"], row["scanned_at"] is None) == (None, False)
 
 
-async def test_changes_during_a_scan_cause_another_scan(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
+async def test_changes_during_a_scan_cause_another_scan(harness: ScanHarness) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
 
     async def change(_repo_id: str) -> None:
-        await house.db.transact(make_due, repo_id)
+        await harness.db.transact(make_due, repo_id)
 
-    house.loop = ScanLoop(house.db, house.chooser, change)
-    await house.scan(repo_id)
-    assert await due_scans(house.db) == [repo_id]
+    harness.loop = ScanLoop(harness.db, harness.chooser, change)
+    await harness.scan(repo_id)
+    assert await due_scans(harness.db) == [repo_id]
 
 
-async def test_a_repository_is_scanned_by_one_process_at_a_time(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
-    await house.db.transact(make_due, repo_id)
-    scan = await claim_due_scan(house.db)
+async def test_a_repository_is_scanned_by_one_process_at_a_time(harness: ScanHarness) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    await harness.db.transact(make_due, repo_id)
+    scan = await claim_due_scan(harness.db)
     assert scan is not None
-    assert await claim_due_scan(house.db) is None
-    claim = ScanClaim(house.db, scan)
+    assert await claim_due_scan(harness.db) is None
+    claim = ScanClaim(harness.db, scan)
     await claim.renew()
     await claim.finish()
-    assert await claim_due_scan(house.db) is None
+    assert await claim_due_scan(harness.db) is None
 
 
-async def test_a_failed_scan_is_stored_and_retried(house: House) -> None:
-    broken = await add_repo(house.db, "acme/broken", VULNERABLE)
-    fine = await add_repo(house.db, "acme/fine", VULNERABLE)
+async def test_a_failed_scan_is_stored_and_retried(harness: ScanHarness) -> None:
+    broken = await add_repo(harness.db, "acme/broken", VULNERABLE)
+    fine = await add_repo(harness.db, "acme/fine", VULNERABLE)
 
     async def act(repo_id: str) -> None:
         if repo_id == broken:
             raise KeyError("a fault of ours")
 
-    house.loop = ScanLoop(house.db, house.chooser, act)
-    await house.db.transact(make_due, broken)
-    await house.db.transact(make_due, fine)
-    assert [await house.loop.scan_one() for _ in range(3)] == [True, True, False]
-    rows_ = await house.db.fetch_all("SELECT id, scan_error, scan_due_at FROM repos")
+    harness.loop = ScanLoop(harness.db, harness.chooser, act)
+    await harness.db.transact(make_due, broken)
+    await harness.db.transact(make_due, fine)
+    assert [await harness.loop.scan_one() for _ in range(3)] == [True, True, False]
+    rows_ = await harness.db.fetch_all("SELECT id, scan_error, scan_due_at FROM repos")
     errors = {row["id"]: row["scan_error"] for row in rows_}
     assert "a fault of ours" in errors[broken]
     assert errors[fine] is None
 
 
-async def test_starting_a_service_makes_every_indexed_repository_due(house: House) -> None:
-    repo_id = await add_repo(house.db, "acme/shop", VULNERABLE)
-    await make_all_due(house.db)
-    assert await due_scans(house.db) == [repo_id]
-    assert await house.loop.scan_one()
-    await house.db.transact(_disconnect)
-    await make_all_due(house.db)
-    assert await claim_due_scan(house.db) is None
+async def test_starting_a_service_makes_every_indexed_repository_due(harness: ScanHarness) -> None:
+    repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    await make_all_due(harness.db)
+    assert await due_scans(harness.db) == [repo_id]
+    assert await harness.loop.scan_one()
+    await harness.db.transact(_disconnect)
+    await make_all_due(harness.db)
+    assert await claim_due_scan(harness.db) is None
 
 
-async def test_findings_of_an_organization_are_listed_worst_first(house: House) -> None:
-    shop = await add_repo(house.db, "acme/shop", VULNERABLE)
-    site = await add_repo(house.db, "acme/site", VULNERABLE[:1])
-    other = await add_repo(house.db, "other/shop", VULNERABLE, "org_other")
+async def test_findings_of_an_organization_are_listed_worst_first(harness: ScanHarness) -> None:
+    shop = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    site = await add_repo(harness.db, "acme/site", VULNERABLE[:1])
+    other = await add_repo(harness.db, "other/shop", VULNERABLE, "org_other")
     for repo_id in (shop, site, other):
-        await house.scan(repo_id)
+        await harness.scan(repo_id)
 
-    async def listed(**wanted: Any) -> list[str]:
-        return ids_of(await list_findings(house.db, ORGANIZATION, **wanted))
+    async def list_ids(**filters: Any) -> list[str]:
+        return ids_of(await list_findings(harness.db, ORGANIZATION, **filters))
 
     high, low, unrated = "GHSA-1111", "GHSA-2222", "GHSA-3333"
-    assert await listed() == [high, high, low, low, unrated]
-    assert await listed(repo_id=site) == [high, low]
-    assert await listed(repo_id=other) == []
-    assert await listed(severity="low") == [low, low]
-    assert await listed(search="LEFT") == [unrated]
-    assert await listed(search="cve-1") == [high, high]
-    assert await listed(search="acme/site") == [high, low]
-    assert await listed(search="100%") == []
-    counted = await count_by_severity(house.db, ORGANIZATION)
-    assert counted == {"critical": 0, "high": 2, "medium": 0, "low": 2, "unknown": 1}
-    assert (await count_by_severity(house.db, ORGANIZATION, repo_id=site))["high"] == 1
+    assert await list_ids() == [high, high, low, low, unrated]
+    assert await list_ids(repo_id=site) == [high, low]
+    assert await list_ids(repo_id=other) == []
+    assert await list_ids(severity="low") == [low, low]
+    assert await list_ids(search="LEFT") == [unrated]
+    assert await list_ids(search="cve-1") == [high, high]
+    assert await list_ids(search="acme/site") == [high, low]
+    assert await list_ids(search="100%") == []
+    counts = await count_by_severity(harness.db, ORGANIZATION)
+    assert counts == {"critical": 0, "high": 2, "medium": 0, "low": 2, "unknown": 1}
+    assert (await count_by_severity(harness.db, ORGANIZATION, repo_id=site))["high"] == 1
 
 
-async def test_pages_of_findings_follow_each_other(house: House) -> None:
+async def test_pages_of_findings_follow_each_other(harness: ScanHarness) -> None:
     for name in ("acme/one", "acme/two"):
-        await house.scan(await add_repo(house.db, name, VULNERABLE))
-    every = await list_findings(house.db, ORGANIZATION)
-    paged: list[FindingView] = []
+        await harness.scan(await add_repo(harness.db, name, VULNERABLE))
+    all_findings = await list_findings(harness.db, ORGANIZATION)
+    findings: list[FindingView] = []
     while page := await list_findings(
-        house.db, ORGANIZATION, limit=2, after=paged[-1].cursor if paged else None
+        harness.db, ORGANIZATION, limit=2, after=findings[-1].cursor if findings else None
     ):
-        paged += page
-    assert paged == every
-    assert len(every) == 6
-    await house.db.transact(_disconnect)
-    assert await list_findings(house.db, ORGANIZATION, after="nonsense") == []
+        findings += page
+    assert findings == all_findings
+    assert len(all_findings) == 6
+    await harness.db.transact(_disconnect)
+    assert await list_findings(harness.db, ORGANIZATION, after="nonsense") == []
 
 
 async def _disconnect(tx: Transaction) -> None:

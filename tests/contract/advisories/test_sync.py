@@ -20,19 +20,19 @@ from tests.support.findings import add_repo, due_scans
 from tests.support.osv_records import LATER, packed, record, write_bucket
 
 HOURS = 6.0
-ONE, TWO = record("GHSA-1", "one"), record("GHSA-2", "two")
+FIRST, SECOND = record("GHSA-1", "one"), record("GHSA-2", "two")
 
 
-class House:
-    def __init__(self, db: Database, place: Path) -> None:
+class SyncHarness:
+    def __init__(self, db: Database, directory: Path) -> None:
         self.db = db
-        self.place = place
+        self.directory = directory
 
     def source(self, name: str = "osv") -> LocalSource:
-        return LocalSource(self.place / name, self.place)
+        return LocalSource(self.directory / name, self.directory)
 
     def write(self, *records: Any, ecosystem: str = "PyPI", name: str = "osv") -> None:
-        write_bucket(self.place / name, ecosystem, records)
+        write_bucket(self.directory / name, ecosystem, records)
 
     async def sync(self, ecosystem: str = "PyPI", name: str = "osv") -> SyncResult:
         source = self.source(name)
@@ -41,86 +41,88 @@ class House:
         assert feed is not None
         return await sync_claimed(self.db, feed, source, HOURS)
 
-    async def stored(self) -> list[str]:
-        found = await self.db.fetch_all("SELECT id FROM advisories ORDER BY id")
-        return [row["id"] for row in found]
+    async def advisory_ids(self) -> list[str]:
+        rows = await self.db.fetch_all("SELECT id FROM advisories ORDER BY id")
+        return [row["id"] for row in rows]
 
     async def feed(self, ecosystem: str = "PyPI") -> Feed:
-        return next(one for one in await list_feeds(self.db) if one.ecosystem == ecosystem)
+        return next(feed for feed in await list_feeds(self.db) if feed.ecosystem == ecosystem)
 
 
 @pytest.fixture
-def house(database: Database, tmp_path: Path) -> House:
-    return House(database, tmp_path)
+def harness(database: Database, tmp_path: Path) -> SyncHarness:
+    return SyncHarness(database, tmp_path)
 
 
 async def test_the_first_sync_is_complete_and_later_ones_are_incremental(
-    house: House,
+    harness: SyncHarness,
 ) -> None:
-    house.write(ONE, TWO)
-    first = await house.sync()
+    harness.write(FIRST, SECOND)
+    first = await harness.sync()
     assert (first.kind, first.changed, first.removed, first.records) == ("full", 2, 0, 2)
-    again = await house.sync()
+    again = await harness.sync()
     assert (again.kind, again.changed) == ("delta", 0)
-    # The archive is not looked at: what is in there is not what the list tells.
-    house.write(record("GHSA-1", "one", "3.0", modified=LATER), record("GHSA-3", modified=LATER))
-    (house.place / "osv" / "PyPI" / "all.zip").write_bytes(b"broken")
-    later = await house.sync()
+    # The archive differs from the change list, which shows that it is not read.
+    harness.write(record("GHSA-1", "one", "3.0", modified=LATER), record("GHSA-3", modified=LATER))
+    (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(b"broken")
+    later = await harness.sync()
     assert (later.kind, later.changed, later.records) == ("delta", 2, 3)
-    assert await house.stored() == ["GHSA-1", "GHSA-2", "GHSA-3"]
-    feed = await house.feed()
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-2", "GHSA-3"]
+    feed = await harness.feed()
     assert (feed.records, feed.error, feed.failures) == (3, None, 0)
     assert (feed.newest or "").startswith("2024-02-01T00:00:00.5")
 
 
 async def test_without_a_change_list_an_unchanged_archive_is_not_read_again(
-    house: House,
+    harness: SyncHarness,
 ) -> None:
-    house.write(ONE)
-    (house.place / "osv" / "PyPI" / "modified_id.csv").unlink()
-    assert (await house.sync()).kind == "full"
-    assert (await house.sync()).kind == "unchanged"
-    (house.place / "osv" / "PyPI" / "all.zip").write_bytes(packed([ONE, TWO]))
-    changed = await house.sync()
+    harness.write(FIRST)
+    (harness.directory / "osv" / "PyPI" / "modified_id.csv").unlink()
+    assert (await harness.sync()).kind == "full"
+    assert (await harness.sync()).kind == "unchanged"
+    (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(packed([FIRST, SECOND]))
+    changed = await harness.sync()
     assert (changed.kind, changed.changed) == ("full", 1)
 
 
 async def test_a_full_sync_deletes_missing_records_and_keeps_broken_ones(
-    house: House,
+    harness: SyncHarness,
 ) -> None:
-    house.write(ONE, TWO, record("GHSA-3"), record("GHSA-4"))
-    await house.sync()
+    harness.write(FIRST, SECOND, record("GHSA-3"), record("GHSA-4"))
+    await harness.sync()
     gone = record("GHSA-3", withdrawn=LATER, modified=LATER)
-    archive = packed([ONE, gone], **{"GHSA-4.json": b"{broken"})
-    (house.place / "osv" / "PyPI" / "modified_id.csv").unlink()
-    (house.place / "osv" / "PyPI" / "all.zip").write_bytes(archive)
-    result = await house.sync()
+    archive = packed([FIRST, gone], **{"GHSA-4.json": b"{broken"})
+    (harness.directory / "osv" / "PyPI" / "modified_id.csv").unlink()
+    (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(archive)
+    result = await harness.sync()
     assert (result.changed, result.removed) == (0, 2)
-    assert await house.stored() == ["GHSA-1", "GHSA-4"]
-    (warning,) = (await house.feed()).warnings
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-4"]
+    (warning,) = (await harness.feed()).warnings
     assert warning.path == "GHSA-4.json"
     assert "OSV" in warning.reason
 
 
-async def test_a_warning_stays_until_its_record_is_valid(house: House) -> None:
-    house.write(ONE)
-    archive = packed([ONE], **{"GHSA-4.json": b"{broken"})
-    (house.place / "osv" / "PyPI" / "all.zip").write_bytes(archive)
-    assert len((await house.sync()).warnings) == 1
-    assert len((await house.sync()).warnings) == 1
-    house.write(ONE, record("GHSA-4", modified=LATER))
-    assert ((await house.sync()).kind, (await house.feed()).warnings) == ("delta", ())
+async def test_a_warning_stays_until_its_record_is_valid(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    archive = packed([FIRST], **{"GHSA-4.json": b"{broken"})
+    (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(archive)
+    assert len((await harness.sync()).warnings) == 1
+    assert len((await harness.sync()).warnings) == 1
+    harness.write(FIRST, record("GHSA-4", modified=LATER))
+    assert ((await harness.sync()).kind, (await harness.feed()).warnings) == ("delta", ())
 
 
 @pytest.mark.parametrize("damage", ["cut", "nothing", "page", "no records", "gone"])
-async def test_a_broken_source_leaves_the_old_data_in_use(house: House, damage: str) -> None:
-    house.write(ONE, TWO)
-    await house.sync()
-    folder = house.place / "osv" / "PyPI"
+async def test_a_broken_source_leaves_the_old_data_in_use(
+    harness: SyncHarness, damage: str
+) -> None:
+    harness.write(FIRST, SECOND)
+    await harness.sync()
+    folder = harness.directory / "osv" / "PyPI"
     for path in folder.iterdir():
         path.unlink()
     data = {
-        "cut": packed([ONE])[:-10],
+        "cut": packed([FIRST])[:-10],
         "nothing": packed([]),
         "page": b"<html>",
         "no records": packed([], **{"a.json": b"[]", "b.json": b"null"}),
@@ -128,161 +130,163 @@ async def test_a_broken_source_leaves_the_old_data_in_use(house: House, damage: 
     if damage in data:
         (folder / "all.zip").write_bytes(data[damage])
     with pytest.raises(SourceError):
-        await house.sync()
-    assert await house.stored() == ["GHSA-1", "GHSA-2"]
-    feed = await house.feed()
+        await harness.sync()
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-2"]
+    feed = await harness.feed()
     assert feed.error
     assert (feed.failures, feed.records) == (1, 2)
-    assert await claim_due_feed(house.db, ["PyPI"]) is None, "it waits before it tries again"
-    house.write(ONE)
-    assert (await house.sync()).kind == "delta"
-    assert (await house.feed()).error is None
+    assert await claim_due_feed(harness.db, ["PyPI"]) is None, (
+        "the feed waits before the next attempt"
+    )
+    harness.write(FIRST)
+    assert (await harness.sync()).kind == "delta"
+    assert (await harness.feed()).error is None
 
 
-async def test_an_ecosystem_missing_from_a_directory_is_not_a_failure(house: House) -> None:
-    house.write(ONE)
-    result = await house.sync("npm")
+async def test_an_ecosystem_missing_from_a_directory_is_not_a_failure(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    result = await harness.sync("npm")
     assert (result.records, result.changed) == (0, 0)
     assert "nothing for npm" in result.warnings[0].reason
 
 
-async def test_another_source_replaces_the_records_of_the_first(house: House) -> None:
-    house.write(ONE, TWO)
-    house.write(TWO, name="mirror")
-    await house.sync()
-    await configure_feeds(house.db, ["PyPI"], house.source("mirror").name)
-    assert await claim_due_feed(house.db, ["PyPI"]) is not None, "it is due at once"
-    await house.db.transact(_expire)
-    result = await house.sync(name="mirror")
+async def test_another_source_replaces_the_records_of_the_first(harness: SyncHarness) -> None:
+    harness.write(FIRST, SECOND)
+    harness.write(SECOND, name="mirror")
+    await harness.sync()
+    await configure_feeds(harness.db, ["PyPI"], harness.source("mirror").name)
+    assert await claim_due_feed(harness.db, ["PyPI"]) is not None, "the feed is due at once"
+    await harness.db.transact(_expire)
+    result = await harness.sync(name="mirror")
     assert (result.kind, result.removed) == ("full", 1)
-    assert await house.stored() == ["GHSA-2"]
-    assert (await house.feed()).source == house.source("mirror").name
+    assert await harness.advisory_ids() == ["GHSA-2"]
+    assert (await harness.feed()).source == harness.source("mirror").name
 
 
-async def test_an_ecosystem_that_is_no_longer_configured_is_deleted(house: House) -> None:
-    house.write(ONE)
-    house.write(record("GHSA-5", ecosystem="npm"), ecosystem="npm")
-    await house.sync()
-    await house.sync("npm")
-    await configure_feeds(house.db, ["npm"], house.source().name)
-    assert await house.stored() == ["GHSA-5"]
-    assert [feed.ecosystem for feed in await list_feeds(house.db)] == ["npm"]
+async def test_an_ecosystem_that_is_no_longer_configured_is_deleted(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    harness.write(record("GHSA-5", ecosystem="npm"), ecosystem="npm")
+    await harness.sync()
+    await harness.sync("npm")
+    await configure_feeds(harness.db, ["npm"], harness.source().name)
+    assert await harness.advisory_ids() == ["GHSA-5"]
+    assert [feed.ecosystem for feed in await list_feeds(harness.db)] == ["npm"]
 
 
 async def test_a_record_of_two_ecosystems_is_deleted_only_with_its_own_feed(
-    house: House,
+    harness: SyncHarness,
 ) -> None:
     both = record("GHSA-7")
     both["affected"] += record("GHSA-7", ecosystem="npm")["affected"]
-    house.write(both)
-    house.write(both, record("GHSA-8", ecosystem="npm"), ecosystem="npm")
-    await house.sync()
-    assert (await house.sync("npm")).changed == 1
-    house.write(record("GHSA-8", ecosystem="npm"), ecosystem="npm")
-    (house.place / "osv" / "npm" / "modified_id.csv").unlink()
-    assert (await house.sync("npm")).removed == 0
-    assert await house.stored() == ["GHSA-7", "GHSA-8"]
+    harness.write(both)
+    harness.write(both, record("GHSA-8", ecosystem="npm"), ecosystem="npm")
+    await harness.sync()
+    assert (await harness.sync("npm")).changed == 1
+    harness.write(record("GHSA-8", ecosystem="npm"), ecosystem="npm")
+    (harness.directory / "osv" / "npm" / "modified_id.csv").unlink()
+    assert (await harness.sync("npm")).removed == 0
+    assert await harness.advisory_ids() == ["GHSA-7", "GHSA-8"]
 
 
 async def test_a_regular_full_sync_detects_deletions(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.write(ONE, TWO)
-    await house.sync()
-    house.write(ONE)
-    assert (await house.sync()).removed == 0
+    harness.write(FIRST, SECOND)
+    await harness.sync()
+    harness.write(FIRST)
+    assert (await harness.sync()).removed == 0
     monkeypatch.setattr(sync, "_FULL_SYNC_EVERY", 1)
-    result = await house.sync()
+    result = await harness.sync()
     assert (result.kind, result.removed) == ("full", 1)
 
 
-async def test_a_change_list_with_missing_records_is_not_used(house: House) -> None:
-    house.write(ONE)
-    await house.sync()
-    house.write(ONE, record("GHSA-3", modified=LATER))
-    (house.place / "osv" / "PyPI" / "GHSA-3.json").unlink()
-    result = await house.sync()
+async def test_a_change_list_with_missing_records_is_not_used(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    await harness.sync()
+    harness.write(FIRST, record("GHSA-3", modified=LATER))
+    (harness.directory / "osv" / "PyPI" / "GHSA-3.json").unlink()
+    result = await harness.sync()
     assert (result.kind, result.changed) == ("full", 1)
 
 
 async def test_records_of_an_older_format_are_rewritten(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: SyncHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.write(ONE)
-    await house.sync()
+    harness.write(FIRST)
+    await harness.sync()
     monkeypatch.setattr(rows, "FORMAT", rows.FORMAT + 1)
-    result = await house.sync()
+    result = await harness.sync()
     assert (result.kind, result.changed) == ("full", 1)
-    assert (await house.sync()).changed == 0
+    assert (await harness.sync()).changed == 0
 
 
-async def test_a_feed_is_synchronized_by_one_process_at_a_time(house: House) -> None:
-    house.write(ONE)
-    await configure_feeds(house.db, ["PyPI"], house.source().name)
-    ours = await claim_due_feed(house.db, ["PyPI"])
+async def test_a_feed_is_synchronized_by_one_process_at_a_time(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    await configure_feeds(harness.db, ["PyPI"], harness.source().name)
+    ours = await claim_due_feed(harness.db, ["PyPI"])
     assert ours is not None
-    assert await claim_due_feed(house.db, ["PyPI"]) is None
-    assert await claim_feed(house.db, "PyPI") is None
-    await house.db.transact(_expire)
-    theirs = await claim_feed(house.db, "PyPI")
+    assert await claim_due_feed(harness.db, ["PyPI"]) is None
+    assert await claim_feed(harness.db, "PyPI") is None
+    await harness.db.transact(_expire)
+    theirs = await claim_feed(harness.db, "PyPI")
     assert theirs is not None
-    claim = FeedClaim(house.db, ours)
+    claim = FeedClaim(harness.db, ours)
     assert not await claim.renew()
-    await claim.fail("too late to tell", 60)
-    assert (await house.feed()).error is None
-    assert await FeedClaim(house.db, theirs).renew()
+    await claim.fail("too late", 60)
+    assert (await harness.feed()).error is None
+    assert await FeedClaim(harness.db, theirs).renew()
 
 
 async def test_work_whose_claim_is_lost_is_cancelled() -> None:
-    async def lost() -> bool:
+    async def renew() -> bool:
         return False
 
     with pytest.raises(ClaimLost):
-        await run_renewing(asyncio.Event().wait(), lost, 0.001)
+        await run_renewing(asyncio.Event().wait(), renew, 0.001)
 
 
-async def test_a_stopped_process_leaves_the_feed_due(house: House) -> None:
-    house.write(ONE)
-    await configure_feeds(house.db, ["PyPI"], house.source().name)
-    feed = await claim_feed(house.db, "PyPI")
+async def test_a_stopped_process_leaves_the_feed_due(harness: SyncHarness) -> None:
+    harness.write(FIRST)
+    await configure_feeds(harness.db, ["PyPI"], harness.source().name)
+    feed = await claim_feed(harness.db, "PyPI")
     assert feed is not None
 
     def stop(_done: int, _total: int | None) -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await sync_claimed(house.db, feed, house.source(), HOURS, stop)
-    assert await claim_due_feed(house.db, ["PyPI"]) is not None
+        await sync_claimed(harness.db, feed, harness.source(), HOURS, stop)
+    assert await claim_due_feed(harness.db, ["PyPI"]) is not None
 
 
 async def test_repositories_are_scanned_after_each_refresh_of_their_ecosystem(
-    house: House,
+    harness: SyncHarness,
 ) -> None:
-    touched = await add_repo(house.db, "acme/shop", [("PyPI", "one", "1.0")])
-    await add_repo(house.db, "acme/site", [("npm", "left-pad", "1.0")])
-    house.write(ONE)
-    with house.db.changes.listen("scan") as signal:
-        await house.sync()
+    affected_repo_id = await add_repo(harness.db, "acme/shop", [("PyPI", "one", "1.0")])
+    await add_repo(harness.db, "acme/site", [("npm", "left-pad", "1.0")])
+    harness.write(FIRST)
+    with harness.db.changes.listen("scan") as signal:
+        await harness.sync()
         assert await signal.wait(5)
-    assert await due_scans(house.db) == [touched]
-    await house.db.transact(_scanned)
-    # Nothing is new, but a registry may answer again.
-    await house.sync()
-    assert await due_scans(house.db) == [touched]
-    await house.db.transact(_scanned)
-    house.write()
-    (house.place / "osv" / "PyPI" / "modified_id.csv").unlink()
-    (house.place / "osv" / "PyPI" / "all.zip").write_bytes(packed([TWO]))
-    await house.sync()
-    assert await due_scans(house.db) == [touched]
+    assert await due_scans(harness.db) == [affected_repo_id]
+    await harness.db.transact(_clear_due_scans)
+    # No advisory is new, but a registry may be reachable again.
+    await harness.sync()
+    assert await due_scans(harness.db) == [affected_repo_id]
+    await harness.db.transact(_clear_due_scans)
+    harness.write()
+    (harness.directory / "osv" / "PyPI" / "modified_id.csv").unlink()
+    (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(packed([SECOND]))
+    await harness.sync()
+    assert await due_scans(harness.db) == [affected_repo_id]
 
 
 async def test_the_loop_refreshes_due_feeds_and_logs_failures(
-    house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: SyncHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.write(ONE)
-    house.write(ecosystem="npm")
-    (house.place / "osv" / "npm" / "all.zip").write_bytes(b"broken")
+    harness.write(FIRST)
+    harness.write(ecosystem="npm")
+    (harness.directory / "osv" / "npm" / "all.zip").write_bytes(b"broken")
     settings = load(
         {
             "AGENTJOBS_DATA_DIR": str(tmp_path),
@@ -291,27 +295,29 @@ async def test_the_loop_refreshes_due_feeds_and_logs_failures(
         }
     )
     async with aiohttp.ClientSession() as session:
-        loop = AdvisoryLoop(house.db, settings, session)
-        source = house.source()
-        await configure_feeds(house.db, settings.advisories_ecosystems, source.name)
+        loop = AdvisoryLoop(harness.db, settings, session)
+        source = harness.source()
+        await configure_feeds(harness.db, settings.advisories_ecosystems, source.name)
         assert [await loop.sync_one(source) for _ in range(3)] == [True, True, False]
-    assert {feed.ecosystem: bool(feed.error) for feed in await list_feeds(house.db)} == {
+    assert {feed.ecosystem: bool(feed.error) for feed in await list_feeds(harness.db)} == {
         "PyPI": False,
         "npm": True,
     }
     assert "not a valid zip" in caplog.text
 
 
-async def test_without_a_source_the_loop_has_nothing_to_do(house: House, tmp_path: Path) -> None:
+async def test_without_a_source_the_loop_has_nothing_to_do(
+    harness: SyncHarness, tmp_path: Path
+) -> None:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path)})
     async with aiohttp.ClientSession() as session:
-        await AdvisoryLoop(house.db, settings, session).run()
-    assert await feeds.list_feeds(house.db) == []
+        await AdvisoryLoop(harness.db, settings, session).run()
+    assert await feeds.list_feeds(harness.db) == []
 
 
 async def _expire(tx: Transaction) -> None:
     await tx.execute("UPDATE advisory_feeds SET due_at = 1")
 
 
-async def _scanned(tx: Transaction) -> None:
+async def _clear_due_scans(tx: Transaction) -> None:
     await tx.execute("UPDATE repos SET scan_due_at = NULL")

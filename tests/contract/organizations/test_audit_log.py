@@ -1,4 +1,4 @@
-"""Every administrative change is told in the audit log, in its own transaction, on both stores."""
+"""Every administrative change writes an audit entry in its own transaction, on both stores."""
 
 import asyncio
 import base64
@@ -73,8 +73,8 @@ async def acme(database: Database) -> Organization:
     return await create_organization(database, PLANS, "acme", "free")
 
 
-class Log:
-    """What an organization's audit log says of one thing after the other."""
+class AuditLogReader:
+    """Reads the audit entries that each operation adds to an organization's log."""
 
     def __init__(self, db: Database, organization_id: str) -> None:
         self._db = db
@@ -82,29 +82,31 @@ class Log:
         self._seen = ""
 
     async def new(self) -> list[AuditRecord]:
-        """The oldest first."""
-        found = await list_entries(self._db, self._organization_id, AuditFilter(), limit=1_000)
-        fresh = [one for one in reversed(found) if one.id > self._seen]
-        self._seen = found[0].id if found else ""
+        """Returns the records since the last call, oldest first."""
+        records = await list_entries(self._db, self._organization_id, AuditFilter(), limit=1_000)
+        fresh = [record for record in reversed(records) if record.id > self._seen]
+        self._seen = records[0].id if records else ""
         return fresh
 
-    async def tells(self, doing: Awaitable[object], action: str, target: str) -> dict[str, object]:
-        """One entry, by whoever acted; its details."""
+    async def assert_recorded(
+        self, operation: Awaitable[object], action: str, target: str
+    ) -> dict[str, object]:
+        """Runs the operation as Ada, expects one record and returns its details."""
         with acting_as(ADA):
-            await doing
-        (one,) = await self.new()
-        assert (one.actor_kind, one.actor_id, one.actor) == (ADA.kind, ADA.id, ADA.name)
-        assert (one.address, one.action, one.target) == (ADA.address, action, target)
-        return one.details
+            await operation
+        (record,) = await self.new()
+        assert (record.actor_kind, record.actor_id, record.actor) == (ADA.kind, ADA.id, ADA.name)
+        assert (record.address, record.action, record.target) == (ADA.address, action, target)
+        return record.details
 
-    async def tells_nothing(self, doing: Awaitable[object]) -> None:
+    async def assert_nothing_recorded(self, operation: Awaitable[object]) -> None:
         with acting_as(ADA):
-            await doing
+            await operation
         assert await self.new() == []
 
-    async def refuses(self, doing: Awaitable[object], code: str) -> None:
+    async def assert_refused(self, operation: Awaitable[object], code: str) -> None:
         with pytest.raises(Problem) as refused:
-            await doing
+            await operation
         assert refused.value.code == code
         assert await self.new() == []
 
@@ -120,37 +122,41 @@ async def test_changes_of_an_organization_are_audited_once(
 ) -> None:
     with acting_as(ADA):
         owner = await create_organization(database, PLANS, "acme", "free")
-    log = Log(database, owner.id)
-    (made,) = await log.new()
-    assert (made.action, made.target, made.actor) == ("organization.created", "acme", ADA.name)
-    assert made.details == {"plan": "free"}
-    await log.refuses(create_organization(database, PLANS, "acme", "free"), "name_taken")
+    log = AuditLogReader(database, owner.id)
+    (entry,) = await log.new()
+    assert (entry.action, entry.target, entry.actor) == ("organization.created", "acme", ADA.name)
+    assert entry.details == {"plan": "free"}
+    await log.assert_refused(create_organization(database, PLANS, "acme", "free"), "name_taken")
 
-    told = await log.tells(set_plan(database, PLANS, "acme", "pro"), "plan.changed", "acme")
-    assert told == {"from": "free", "to": "pro"}
-    await log.tells_nothing(set_plan(database, PLANS, "acme", "pro"))
+    details = await log.assert_recorded(
+        set_plan(database, PLANS, "acme", "pro"), "plan.changed", "acme"
+    )
+    assert details == {"from": "free", "to": "pro"}
+    await log.assert_nothing_recorded(set_plan(database, PLANS, "acme", "pro"))
 
-    told = await log.tells(set_budget(database, "acme", daily="5"), "budget.changed", "acme")
-    assert told == {"daily": "5.00", "job": "none"}
-    await log.tells_nothing(set_budget(database, "acme", daily="5.0"))
-    await log.refuses(set_budget(database, "acme", daily="much"), "invalid_amount")
+    details = await log.assert_recorded(
+        set_budget(database, "acme", daily="5"), "budget.changed", "acme"
+    )
+    assert details == {"daily": "5.00", "job": "none"}
+    await log.assert_nothing_recorded(set_budget(database, "acme", daily="5.0"))
+    await log.assert_refused(set_budget(database, "acme", daily="much"), "invalid_amount")
 
     setting = set_secret(database, keys, "acme", "API_KEY", "s3cret")
-    assert await log.tells(setting, "secret.set", "API_KEY") == {}
+    assert await log.assert_recorded(setting, "secret.set", "API_KEY") == {}
     removing = remove_secret(database, "acme", "API_KEY")
-    assert await log.tells(removing, "secret.removed", "API_KEY") == {}
-    await log.refuses(remove_secret(database, "acme", "API_KEY"), "secret_not_found")
+    assert await log.assert_recorded(removing, "secret.removed", "API_KEY") == {}
+    await log.assert_refused(remove_secret(database, "acme", "API_KEY"), "secret_not_found")
 
 
 async def test_audited_keys_have_their_name_and_never_their_value(
     database: Database, acme: Organization
 ) -> None:
-    log = Log(database, acme.id)
+    log = AuditLogReader(database, acme.id)
     await log.new()
     making = create_key(database, "acme", name="ci", git_write=True, expires_days=1)
-    told = await log.tells(making, "api_key.created", "ci")
+    details = await log.assert_recorded(making, "api_key.created", "ci")
     (key,) = await list_keys(database, "acme")
-    assert told == {
+    assert details == {
         "key": key.id,
         "scope": "jobs",
         "git_write": True,
@@ -158,36 +164,48 @@ async def test_audited_keys_have_their_name_and_never_their_value(
     }
     text = (await create_key(database, "acme", name="by mistake")).key
     await log.new()
-    await log.tells(revoke_key(database, "acme", text), "api_key.revoked", "by mistake")
-    await log.tells_nothing(revoke_key(database, "acme", text))
-    await log.refuses(revoke_key(database, "acme", "key_none"), "key_not_found")
-    every = await list_entries(database, acme.id, AuditFilter(), limit=100)
-    assert text not in repr(every)
+    await log.assert_recorded(revoke_key(database, "acme", text), "api_key.revoked", "by mistake")
+    await log.assert_nothing_recorded(revoke_key(database, "acme", text))
+    await log.assert_refused(revoke_key(database, "acme", "key_none"), "key_not_found")
+    records = await list_entries(database, acme.id, AuditFilter(), limit=100)
+    assert text not in repr(records)
 
 
 async def test_audited_endpoints_omit_the_query_of_their_url(
     database: Database, keys: SealingKeys, acme: Organization
 ) -> None:
-    log = Log(database, acme.id)
+    log = AuditLogReader(database, acme.id)
     await log.new()
     url = f"{URL}?token=s3cret"
-    told = await log.tells(add(database, keys, url), "webhook.added", URL)
+    details = await log.assert_recorded(add(database, keys, url), "webhook.added", URL)
     (endpoint,) = await list_endpoints(database, "acme")
-    this = {"endpoint": endpoint.id}
-    assert told == {**this, "events": []}
-    named = (database, "acme", endpoint.id)
-    await log.tells_nothing(enable_endpoint(*named))
-    assert await log.tells(disable_endpoint(*named), "webhook.disabled", URL) == this
-    await log.tells_nothing(disable_endpoint(*named))
-    assert await log.tells(enable_endpoint(*named), "webhook.enabled", URL) == this
+    endpoint_details = {"endpoint": endpoint.id}
+    assert details == {**endpoint_details, "events": []}
+    arguments = (database, "acme", endpoint.id)
+    await log.assert_nothing_recorded(enable_endpoint(*arguments))
+    assert (
+        await log.assert_recorded(disable_endpoint(*arguments), "webhook.disabled", URL)
+        == endpoint_details
+    )
+    await log.assert_nothing_recorded(disable_endpoint(*arguments))
+    assert (
+        await log.assert_recorded(enable_endpoint(*arguments), "webhook.enabled", URL)
+        == endpoint_details
+    )
     rotating = rotate_secret(database, keys, "acme", endpoint.id, 3)
-    told = await log.tells(rotating, "webhook.secret_rotated", URL)
-    assert told == {**this, "overlap_hours": 3}
-    assert await log.tells(promote_secret(*named), "webhook.secret_promoted", URL) == this
-    await log.refuses(promote_secret(*named), "no_pending_secret")
-    assert await log.tells(remove_endpoint(*named), "webhook.removed", URL) == this
-    await log.refuses(remove_endpoint(*named), "endpoint_not_found")
-    await log.refuses(add(database, keys, "https://10.0.0.1/"), "blocked_address")
+    details = await log.assert_recorded(rotating, "webhook.secret_rotated", URL)
+    assert details == {**endpoint_details, "overlap_hours": 3}
+    assert (
+        await log.assert_recorded(promote_secret(*arguments), "webhook.secret_promoted", URL)
+        == endpoint_details
+    )
+    await log.assert_refused(promote_secret(*arguments), "no_pending_secret")
+    assert (
+        await log.assert_recorded(remove_endpoint(*arguments), "webhook.removed", URL)
+        == endpoint_details
+    )
+    await log.assert_refused(remove_endpoint(*arguments), "endpoint_not_found")
+    await log.assert_refused(add(database, keys, "https://10.0.0.1/"), "blocked_address")
 
 
 async def test_the_same_change_made_twice_concurrently_is_audited_once(
@@ -196,7 +214,7 @@ async def test_the_same_change_made_twice_concurrently_is_audited_once(
     endpoint = (await add(database, keys)).endpoint
     await rotate_secret(database, keys, "acme", endpoint.id)
     key = (await create_key(database, "acme")).record
-    log = Log(database, acme.id)
+    log = AuditLogReader(database, acme.id)
     await log.new()
     results = await asyncio.gather(
         *(promote_secret(database, "acme", endpoint.id) for _ in range(4)),
@@ -204,9 +222,9 @@ async def test_the_same_change_made_twice_concurrently_is_audited_once(
         *(set_plan(database, PLANS, "acme", "pro") for _ in range(4)),
         return_exceptions=True,
     )
-    problems = [one for one in results if isinstance(one, Exception)]
-    assert {getattr(one, "code", one) for one in problems} <= {"no_pending_secret"}
-    assert sorted(one.action for one in await log.new()) == [
+    problems = [problem for problem in results if isinstance(problem, Exception)]
+    assert {getattr(problem, "code", problem) for problem in problems} <= {"no_pending_secret"}
+    assert sorted(record.action for record in await log.new()) == [
         "api_key.revoked",
         "plan.changed",
         "webhook.secret_promoted",
@@ -220,17 +238,17 @@ async def test_an_endpoint_disabled_by_the_service_is_audited(
     await harness.organization("org_a")
     endpoint_id = await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
-    (one,) = await harness.claim()
+    (claimed,) = await harness.claim()
     with acting_as(ADA):
-        await harness.record((one, attempt(410)))
-    (told,) = await Log(database, "org_a").new()
-    assert (told.actor_kind, told.actor, told.action) == (
+        await harness.record((claimed, attempt(410)))
+    (record,) = await AuditLogReader(database, "org_a").new()
+    assert (record.actor_kind, record.actor, record.action) == (
         SERVICE.kind,
         SERVICE.name,
         "webhook.disabled",
     )
-    assert told.target == f"https://receiver.example/{endpoint_id}"
-    assert told.details == {"endpoint": endpoint_id, "reason": "gone"}
+    assert record.target == f"https://receiver.example/{endpoint_id}"
+    assert record.details == {"endpoint": endpoint_id, "reason": "gone"}
 
 
 async def test_redeliveries_are_audited_with_their_number(database: Database) -> None:
@@ -239,28 +257,30 @@ async def test_redeliveries_are_audited_with_their_number(database: Database) ->
     endpoint_id = await harness.endpoint("org_a")
     for number in range(3):
         await harness.event("org_a", f"job_{number}")
-    taken = await harness.claim()
-    log = Log(database, "org_a")
-    await log.refuses(redeliver(database, known("org_a"), taken[0].id), "delivery_in_progress")
-    for each in taken:
+    claimed = await harness.claim()
+    log = AuditLogReader(database, "org_a")
+    await log.assert_refused(
+        redeliver(database, known("org_a"), claimed[0].id), "delivery_in_progress"
+    )
+    for each in claimed:
         await harness.record((each, attempt(200)))
     address = f"https://receiver.example/{endpoint_id}"
-    redelivering = redeliver(database, known("org_a"), taken[0].id)
-    told = await log.tells(redelivering, "webhook.redelivered", address)
-    assert told == {"delivery": taken[0].id, "count": 1}
+    redelivering = redeliver(database, known("org_a"), claimed[0].id)
+    details = await log.assert_recorded(redelivering, "webhook.redelivered", address)
+    assert details == {"delivery": claimed[0].id, "count": 1}
 
-    await log.tells_nothing(redeliver_failed(database, "org_a", 0))
+    await log.assert_nothing_recorded(redeliver_failed(database, "org_a", 0))
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
-    told = await log.tells(
+    details = await log.assert_recorded(
         redeliver_failed(database, "org_a", 0), "webhook.redelivered", "all endpoints"
     )
-    assert told == {"failed_since": iso_utc(0), "count": 3}
+    assert details == {"failed_since": iso_utc(0), "count": 3}
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
     again = redeliver_failed(database, "org_a", 0, endpoint_id)
-    assert (await log.tells(again, "webhook.redelivered", address))["count"] == 3
+    assert (await log.assert_recorded(again, "webhook.redelivered", address))["count"] == 3
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
     await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
-    await log.tells_nothing(redeliver_failed(database, "org_a", 0))
+    await log.assert_nothing_recorded(redeliver_failed(database, "org_a", 0))
 
 
 async def test_a_ping_is_audited_with_its_outcome(
@@ -268,14 +288,14 @@ async def test_a_ping_is_audited_with_its_outcome(
 ) -> None:
     settings = load({}, data_dir=str(tmp_path))
     allowed = effective_allow_list(settings, is_laptop=True)
-    log = Log(database, acme.id)
+    log = AuditLogReader(database, acme.id)
     with receiver(lambda _: 500) as receiving:
         added = await add_endpoint(database, keys, "acme", receiving.url, allowed=allowed)
         await log.new()
         pinging = send_ping(database, keys, settings, added.endpoint.id, allowed)
-        told = await log.tells(pinging, "webhook.tested", receiving.url)
-    assert (told["endpoint"], told["succeeded"]) == (added.endpoint.id, False)
-    await log.refuses(
+        details = await log.assert_recorded(pinging, "webhook.tested", receiving.url)
+    assert (details["endpoint"], details["succeeded"]) == (added.endpoint.id, False)
+    await log.assert_refused(
         send_ping(database, keys, settings, "whk_none", allowed), "endpoint_not_found"
     )
 
@@ -285,28 +305,30 @@ async def test_changes_of_a_repository_are_audited(
 ) -> None:
     settings = load({}, data_dir=str(tmp_path / "data"))
     source = str(make_repository(tmp_path / "shop"))
-    log = Log(database, acme.id)
+    log = AuditLogReader(database, acme.id)
     await log.new()
     connecting = connect_repository(database, settings, "acme", source)
-    assert await log.tells(connecting, "repo.connected", "acme/shop") == {}
-    await log.refuses(connect_repository(database, settings, "acme", source), "name_taken")
+    assert await log.assert_recorded(connecting, "repo.connected", "acme/shop") == {}
+    await log.assert_refused(connect_repository(database, settings, "acme", source), "name_taken")
     pattern = {"pattern": "CODEOWNERS"}
-    lifting = remove_protection(database, *HERE, "CODEOWNERS")
-    assert await log.tells(lifting, "repo.path_lifted", "acme/shop") == pattern
-    await log.tells_nothing(remove_protection(database, *HERE, "CODEOWNERS"))
+    unprotecting = remove_protection(database, *HERE, "CODEOWNERS")
+    assert await log.assert_recorded(unprotecting, "repo.path_lifted", "acme/shop") == pattern
+    await log.assert_nothing_recorded(remove_protection(database, *HERE, "CODEOWNERS"))
     protecting = restore_protection(database, *HERE, "CODEOWNERS")
-    assert await log.tells(protecting, "repo.path_protected", "acme/shop") == pattern
-    await log.refuses(restore_protection(database, *HERE, "CODEOWNERS"), "not_lifted")
+    assert await log.assert_recorded(protecting, "repo.path_protected", "acme/shop") == pattern
+    await log.assert_refused(restore_protection(database, *HERE, "CODEOWNERS"), "not_lifted")
 
-    await log.refuses(disconnect_repository(database, *HERE, also=_fail), "stopped")
+    await log.assert_refused(disconnect_repository(database, *HERE, also=_fail), "stopped")
     assert (await find_repo(database, acme.id, "acme/shop")).full_name == "acme/shop"
 
-    async def disconnecting() -> None:
+    async def disconnect_twice() -> None:
         both = (disconnect_repository(database, *HERE, also=_nothing) for _ in range(2))
         await asyncio.gather(*both, return_exceptions=True)
 
-    assert await log.tells(disconnecting(), "repo.disconnected", "acme/shop") == {}
-    await log.refuses(disconnect_repository(database, *HERE, also=_nothing), "repo_not_connected")
+    assert await log.assert_recorded(disconnect_twice(), "repo.disconnected", "acme/shop") == {}
+    await log.assert_refused(
+        disconnect_repository(database, *HERE, also=_nothing), "repo_not_connected"
+    )
 
 
 @pytest.fixture
@@ -316,22 +338,22 @@ async def platform(database: Database, tmp_path: Path) -> Platform:
 
 async def test_audited_pull_requests_name_who_ended_them(platform: Platform) -> None:
     db = platform.db
-    log = Log(db, platform.organization.id)
+    log = AuditLogReader(db, platform.organization.id)
     await log.new()
     await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
     await platform.open_pull("agentjobs/two", {"b": "2"})
-    await log.refuses(ready_pull(db, *HERE, 1, also=_fail), "stopped")
+    await log.assert_refused(ready_pull(db, *HERE, 1, also=_fail), "stopped")
     assert (await get_pull(db, *HERE, 1)).draft
-    await log.refuses(merge_pull(db, platform.settings, *HERE, 1), "pull_is_draft")
-    assert await log.tells(ready_pull(db, *HERE, 1), "pull.ready", "acme/shop#1") == {}
-    await log.tells_nothing(ready_pull(db, *HERE, 1))
+    await log.assert_refused(merge_pull(db, platform.settings, *HERE, 1), "pull_is_draft")
+    assert await log.assert_recorded(ready_pull(db, *HERE, 1), "pull.ready", "acme/shop#1") == {}
+    await log.assert_nothing_recorded(ready_pull(db, *HERE, 1))
     merging = merge_pull(db, platform.settings, *HERE, 1)
-    assert await log.tells(merging, "pull.merged", "acme/shop#1") == {}
+    assert await log.assert_recorded(merging, "pull.merged", "acme/shop#1") == {}
     assert (await get_pull(db, *HERE, 1)).ended_by == ADA.name
     assert (await get_pull(db, *HERE, 2)).ended_by is None
-    assert await log.tells(close_pull(db, *HERE, 2), "pull.closed", "acme/shop#2") == {}
+    assert await log.assert_recorded(close_pull(db, *HERE, 2), "pull.closed", "acme/shop#2") == {}
     assert (await get_pull(db, *HERE, 2)).ended_by == ADA.name
-    await log.refuses(close_pull(db, *HERE, 2), "pull_not_open")
+    await log.assert_refused(close_pull(db, *HERE, 2), "pull_not_open")
 
 
 async def test_a_change_that_cannot_be_audited_is_rolled_back(
@@ -346,8 +368,8 @@ async def test_a_change_that_cannot_be_audited_is_rolled_back(
     budgets = await list_budgets(database)
     await database.transact(_execute, "ALTER TABLE audit_log RENAME TO lost")
 
-    named = (database, "acme", endpoint.id)
-    for doing in (
+    arguments = (database, "acme", endpoint.id)
+    for operation in (
         create_organization(database, PLANS, "new", "free"),
         set_plan(database, PLANS, "acme", "pro"),
         set_budget(database, "acme", daily="5"),
@@ -356,9 +378,9 @@ async def test_a_change_that_cannot_be_audited_is_rolled_back(
         set_secret(database, keys, "acme", "NEW", "value"),
         remove_secret(database, "acme", "KEPT"),
         add(database, keys, URL + "/new"),
-        disable_endpoint(*named),
-        promote_secret(*named),
-        remove_endpoint(*named),
+        disable_endpoint(*arguments),
+        promote_secret(*arguments),
+        remove_endpoint(*arguments),
         connect_repository(
             database, platform.settings, "acme", str(make_repository(tmp_path / "new"))
         ),
@@ -368,9 +390,9 @@ async def test_a_change_that_cannot_be_audited_is_rolled_back(
         ready_pull(database, *HERE, 1),
     ):
         with pytest.raises(StoreError):
-            await doing
+            await operation
 
-    assert [one.name for one in await list_organizations(database)] == ["acme"]
+    assert [organization.name for organization in await list_organizations(database)] == ["acme"]
     assert (await find_organization(database, "acme")).plan == "enterprise"
     assert await list_budgets(database) == budgets
     assert await list_keys(database, "acme") == [key]
@@ -395,13 +417,13 @@ async def test_entries_are_filtered_paged_and_private_to_their_organization(
     async def targets(
         wanted: AuditFilter, limit: int = 100, before: str | None = None
     ) -> list[str]:
-        found = await list_entries(database, acme.id, wanted, limit=limit, before=before)
-        return [one.target for one in found]
+        records = await list_entries(database, acme.id, wanted, limit=limit, before=before)
+        return [record.target for record in records]
 
     assert await targets(AuditFilter(action="secret")) == ["S2", "S1", "S0"]
     assert await targets(AuditFilter(action="secret.set", actor="user1")) == ["S1"]
     every = await list_entries(database, acme.id, AuditFilter(), limit=100)
-    assert [one.target for one in every][-1] == "acme"
+    assert [record.target for record in every][-1] == "acme"
     assert len(every) == 7
     page = await targets(AuditFilter(action="secret"), 1, before=every[1].id)
     assert page == ["S1"]
@@ -409,7 +431,7 @@ async def test_entries_are_filtered_paged_and_private_to_their_organization(
     assert await targets(AuditFilter(until=every[-1].at - 60_000)) == []
     assert len(await targets(AuditFilter(since=every[-1].at, until=every[0].at + 1))) == 7
     theirs = await list_entries(database, other.id, AuditFilter(), limit=100)
-    assert [one.target for one in theirs] == ["THEIRS", "other"]
+    assert [record.target for record in theirs] == ["THEIRS", "other"]
 
 
 async def _execute(tx: Transaction, sql: str) -> None:
@@ -429,7 +451,7 @@ async def test_entries_of_a_user_are_found_by_email_and_id_regardless_of_names(
 ) -> None:
     ada = await add_user(database, acme.id, "ada@example.com", "member", name="Ada")
     eve = await add_user(database, acme.id, "eve@example.com", "member", name="Eve")
-    # Eve calls herself Ada; a key has no address, and nobody's identifier is a person's by chance.
+    # Eve uses the name Ada; the key has Ada's identifier but is not a user.
     for actor in (
         Actor("user", "Ada", ada.id),
         Actor("user", "Ada", eve.id),
@@ -438,18 +460,18 @@ async def test_entries_of_a_user_are_found_by_email_and_id_regardless_of_names(
         Actor("operator", "Ada"),
     ):
         with acting_as(actor):
-            told = entry("secret.set", actor.kind)
-        await database.transact(write, acme.id, told)
+            audit_entry = entry("secret.set", actor.kind)
+        await database.transact(write, acme.id, audit_entry)
 
-    async def found(**wanted: str) -> list[tuple[str, str | None]]:
+    async def list_actors(**wanted: str) -> list[tuple[str, str | None]]:
         by = AuditFilter(action="secret.set", **wanted)
         entries = await list_entries(database, acme.id, by, limit=9)
         return [(each.actor_kind, each.actor_email) for each in reversed(entries)]
 
     eves, adas = ("user", eve.email), ("user", ada.email)
-    assert await found() == [adas, eves, eves, ("key", None), ("operator", None)]
-    assert await found(actor="Ada") == [adas, eves, ("key", None), ("operator", None)]
-    assert await found(actor=" EVE@example.com") == [eves, eves]
-    assert await found(actor_id=eve.id) == [eves, eves]
-    assert await found(actor_id=eve.id, actor="Ada") == [eves]
-    assert await found(actor_id="usr_0") == []
+    assert await list_actors() == [adas, eves, eves, ("key", None), ("operator", None)]
+    assert await list_actors(actor="Ada") == [adas, eves, ("key", None), ("operator", None)]
+    assert await list_actors(actor=" EVE@example.com") == [eves, eves]
+    assert await list_actors(actor_id=eve.id) == [eves, eves]
+    assert await list_actors(actor_id=eve.id, actor="Ada") == [eves]
+    assert await list_actors(actor_id="usr_0") == []

@@ -1,4 +1,4 @@
-"""Which form tokens were used, on both databases."""
+"""Each form token is accepted once, on both stores."""
 
 import asyncio
 

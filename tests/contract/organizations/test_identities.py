@@ -1,4 +1,4 @@
-"""Who somebody is whom a provider of OpenID Connect vouched for, on both stores."""
+"""Users identified by an OpenID Connect provider, on both stores."""
 
 import asyncio
 
@@ -58,7 +58,7 @@ async def test_a_user_with_the_same_verified_address_is_linked(
     assert await problem_of(resolve_identity(database, CLOSED, UNVERIFIED)) == "email_not_verified"
     linked = await resolve_identity(database, CLOSED, ADA)
     assert (linked.id, linked.has_provider) == (ada.id, True)
-    # From now on by the subject: addresses change.
+    # Later sign-ins match the subject, because e-mail addresses change.
     renamed = msgspec.structs.replace(UNVERIFIED, email="countess@example.com")
     assert (await resolve_identity(database, CLOSED, renamed)).id == ada.id
 
@@ -72,7 +72,7 @@ async def test_linking_an_identity_removes_an_unproven_password(
     await start_session(database, CLOSED, ada.id, ORIGIN)
     assert not (await resolve_identity(database, CLOSED, ADA)).has_password
     assert await list_sessions(database, ada.id) == []
-    # Only the first time: a password chosen after it is theirs.
+    # Only the first link removes a password; a password set later stays.
     await set_password(database, ada.id, PASSWORD)
     assert (await resolve_identity(database, CLOSED, ADA)).has_password
 
@@ -85,7 +85,7 @@ async def test_another_account_with_the_same_address_does_not_take_the_user_over
     await resolve_identity(database, CLOSED, ADA)
     heir = msgspec.structs.replace(ADA, subject="another")
     assert await problem_of(resolve_identity(database, CLOSED, heir)) == "other_identity"
-    # But the operator may move to another provider.
+    # The operator may switch to another provider.
     moved = msgspec.structs.replace(ADA, issuer="https://new.example.com", subject="another")
     assert (await resolve_identity(database, CLOSED, moved)).id == ada.id
 
@@ -102,7 +102,7 @@ async def test_an_invitation_admits_only_its_verified_address(database: Database
     assert [(each.organization, each.role) for each in await memberships_of(database, user.id)] == [
         ("acme", "admin")
     ]
-    # The page may be sent twice.
+    # The form may be submitted twice.
     assert (await resolve_identity(database, CLOSED, ADA, invitation=token)).id == user.id
 
 
@@ -117,8 +117,8 @@ async def test_a_known_user_accepts_an_invitation_while_signing_in(database: Dat
 async def test_users_of_an_allowed_domain_join_without_an_invitation(database: Database) -> None:
     acme = await organization(database, "acme")
     for email in ("x@sub.example.com", "x@notexample.com", "x@example.com.evil.org"):
-        stranger = msgspec.structs.replace(ADA, subject=email, email=email)
-        assert await problem_of(resolve_identity(database, JOINING, stranger)) == "not_invited"
+        uninvited = msgspec.structs.replace(ADA, subject=email, email=email)
+        assert await problem_of(resolve_identity(database, JOINING, uninvited)) == "not_invited"
     unverified = resolve_identity(database, JOINING, UNVERIFIED)
     assert await problem_of(unverified) == "email_not_verified"
     for email in ("ada@example.com", "bob@b.org"):
@@ -181,7 +181,7 @@ async def test_accepting_an_invitation_by_single_sign_on_starts_in_its_organizat
         return viewer.organization
 
     assert await stands_in(token) == "zoo"
-    # The page may be sent twice.
+    # The form may be submitted twice.
     assert await stands_in(token) == "zoo"
     await write(database, "DELETE FROM sessions")
     _, withdrawn = await invite(database, await organization(database, "other"), ADA.email, "admin")

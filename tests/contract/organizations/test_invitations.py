@@ -1,4 +1,4 @@
-"""Invitations: made, replaced, taken back, accepted once, on both stores."""
+"""Invitations are created, replaced, revoked and accepted once, on both stores."""
 
 import asyncio
 
@@ -82,7 +82,7 @@ async def test_an_invitation_to_an_existing_account_is_accepted_only_by_it(
     assert await problem_of(accept_invitation(database, token, bob)) == "other_invitation"
     as_new = accept_as_new_user(database, token, name="", password=PASSWORD)
     assert await problem_of(as_new) == "email_taken"
-    # A refusal uses nothing up.
+    # A refused attempt does not use up the invitation.
     assert (await accept_invitation(database, token, ada)).organization == "acme"
     assert [each.organization for each in await memberships_of(database, ada.id)] == [
         "acme",
@@ -184,7 +184,7 @@ async def test_concurrent_invitations_leave_one_open_link(
     acme = await organization(database, "acme")
     elsewhere = await open_database(database_url, migrate=False)
     try:
-        made: list[tuple[Invitation, str]] = await asyncio.gather(
+        invitations: list[tuple[Invitation, str]] = await asyncio.gather(
             *(
                 invite(db, acme, "ada@example.com", "viewer")
                 for db in (database, elsewhere, database, elsewhere)
@@ -193,4 +193,4 @@ async def test_concurrent_invitations_leave_one_open_link(
     finally:
         await elsewhere.close()
     (still_open,) = await list_invitations(database, acme)
-    assert still_open.id in {invitation.id for invitation, _ in made}
+    assert still_open.id in {invitation.id for invitation, _ in invitations}

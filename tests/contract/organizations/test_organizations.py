@@ -49,8 +49,8 @@ async def test_two_concurrent_starts_create_one_default_organization(database: D
 async def test_a_name_that_does_not_fit_into_a_url_is_refused(
     database: Database, name: str
 ) -> None:
-    made = create_organization(database, PLANS, name, "free")
-    assert await problem_of(made) == "invalid_name"
+    creation = create_organization(database, PLANS, name, "free")
+    assert await problem_of(creation) == "invalid_name"
 
 
 async def test_a_taken_name_and_an_unknown_plan_are_refused(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""Sessions: who a token makes somebody, for how long, and how it ends, on both stores."""
+"""Sessions: the user a token identifies, its lifetime and its end, on both stores."""
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
@@ -56,9 +56,14 @@ async def test_the_csrf_token_belongs_to_one_session_and_stays_the_same(
     database: Database,
 ) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
-    one, two = [await start_session(database, SETTINGS, ada.id, ORIGIN) for _ in range(2)]
-    found = [await find_viewer(database, SETTINGS, token) for token in (one, one, two)]
-    first, again, other = [viewer.csrf for viewer in found if viewer is not None]
+    first_token, second_token = [
+        await start_session(database, SETTINGS, ada.id, ORIGIN) for _ in range(2)
+    ]
+    viewers = [
+        await find_viewer(database, SETTINGS, token)
+        for token in (first_token, first_token, second_token)
+    ]
+    first, again, other = [viewer.csrf for viewer in viewers if viewer is not None]
     assert first == again != other
     assert len(first) == 43
 
@@ -146,7 +151,7 @@ async def test_changes_of_roles_and_removals_apply_at_once(database: Database) -
     viewer = await find_viewer(database, SETTINGS, token)
     assert viewer is not None
     assert viewer.role == "viewer"
-    # As when they are removed while they sign in.
+    # The user may be removed during sign-in.
     await write(database, "DELETE FROM memberships WHERE user_id = :id", id=ada.id)
     assert await find_viewer(database, SETTINGS, token) is None
 
@@ -200,7 +205,7 @@ async def test_users_switch_only_to_organizations_they_belong_to(database: Datab
     viewer = await find_viewer(database, SETTINGS, token)
     assert viewer is not None
     assert (viewer.organization, viewer.role, viewer.memberships) == ("zoo", "admin", 2)
-    # A session is switched by its own user alone.
+    # Only the session's user can switch its organization.
     switching = switch_organization(database, token, bob.id, "zoo")
     assert await problem_of(switching) == "not_signed_in"
 
@@ -261,8 +266,8 @@ async def test_signing_out_is_audited_in_the_sessions_organization(database: Dat
         for _ in range(2):
             await end_session(database, token)
     assert ("user.signed_out", ada.email) not in await actions(database, acme)
-    (told,) = await list_entries(database, zoo, AuditFilter(action="user.signed_out"), limit=9)
-    assert (told.actor_id, told.target, told.address) == (ada.id, ada.email, "192.0.2.7")
+    (record,) = await list_entries(database, zoo, AuditFilter(action="user.signed_out"), limit=9)
+    assert (record.actor_id, record.target, record.address) == (ada.id, ada.email, "192.0.2.7")
 
 
 async def test_only_its_user_can_end_a_session_by_id(database: Database) -> None:

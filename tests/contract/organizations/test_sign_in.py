@@ -1,4 +1,4 @@
-"""Passwords and links turned into sessions; how often one may guess, on both stores."""
+"""Sign-in with passwords and links, and its rate limits, on both stores."""
 
 import asyncio
 import logging
@@ -94,13 +94,13 @@ async def test_every_failed_sign_in_has_the_same_message(
         ("a\0@example.com", PASSWORD),
         ("\udc80", PASSWORD),
     ]
-    said = set()
+    errors = set()
     with caplog.at_level(logging.INFO):
         for email, password in wrong:
             with pytest.raises(Problem) as caught:
                 await sign_in(database, email, password)
-            said.add((caught.value.code, caught.value.message, caught.value.details))
-    assert said == {("sign_in_failed", "Incorrect e-mail address or password.", None)}
+            errors.add((caught.value.code, caught.value.message, caught.value.details))
+    assert errors == {("sign_in_failed", "Incorrect e-mail address or password.", None)}
     assert len(caplog.records) == len(wrong)
     assert PASSWORD not in caplog.text
     assert "example.com" not in caplog.text
@@ -162,7 +162,7 @@ async def failures(database: Database, subject: str | None) -> int:
 
 
 async def test_guesses_from_one_network_do_not_lock_out_other_networks(database: Database) -> None:
-    """Neither the owner of the address, who is elsewhere, nor others who come the same way."""
+    """The limit affects neither the user at another address nor other users at this address."""
     ada = await ada_of(database, await organization(database, "acme"))
     guess = Attempt(ada.email, "203.0.113.1")
     for _ in range(MAX_PER_PAIR):
@@ -191,7 +191,7 @@ async def test_an_email_address_may_fail_a_hundred_times_from_all_networks_toget
     )
     refused = sign_in(database, ada.email, PASSWORD, "192.0.2.7")
     assert await problem_of(refused) == "too_many_attempts"
-    # The operator helps with a new password.
+    # The operator sets a new password.
     await set_password(database, ada.id, PASSWORD)
     assert await sign_in(database, ada.email, PASSWORD, "192.0.2.7")
     assert await failures(database, Attempt(ada.email, "203.0.113.0").pair_subject) == 0
@@ -229,7 +229,7 @@ async def test_a_successful_sign_in_clears_its_own_failures_only(
     assert {row["subject"]: row["failures"] for row in rows} == {
         bob.email_subject: 1,
         bob.pair_subject: 1,
-        # What was guessed elsewhere as ada would count here as well, so it stays.
+        # Attempts for ada from other addresses count here as well, so they stay.
         Attempt(ada.email, None).email_subject: 1,
         "address:192.0.2.7": 2,
     }
@@ -248,7 +248,7 @@ async def test_a_network_may_fail_a_hundred_times_for_all_users_together(
     refused = count_attempt(database, Attempt("third@example.com", "2001:db8::2"))
     assert await problem_of(refused) == "too_many_attempts"
     rows = await database.fetch_all("SELECT subject FROM sign_in_failures")
-    # Nor can it spend the attempts of others any more.
+    # Refused attempts do not count against the user.
     assert Attempt("third@example.com", None).email_subject not in {r["subject"] for r in rows}
 
 

@@ -1,4 +1,4 @@
-"""What was spent, day by day, and the limits of one organization, on both stores."""
+"""An organization's daily spending and budgets, on both stores."""
 
 import uuid
 

@@ -78,17 +78,17 @@ def test_an_invalid_email_address_is_refused(text: str) -> None:
 
 
 async def test_a_user_is_found_by_any_spelling_and_created_only_once(database: Database) -> None:
-    made = await create_user(database, "Ada@Example.com", name=" Ada ", password=PASSWORD)
-    assert (made.email, made.name) == ("ada@example.com", "Ada")
-    assert (made.has_password, made.has_provider) == (True, False)
-    assert await find_user(database, " ADA@example.com") == made
-    assert await get_user(database, made.id) == made
+    user = await create_user(database, "Ada@Example.com", name=" Ada ", password=PASSWORD)
+    assert (user.email, user.name) == ("ada@example.com", "Ada")
+    assert (user.has_password, user.has_provider) == (True, False)
+    assert await find_user(database, " ADA@example.com") == user
+    assert await get_user(database, user.id) == user
     assert await find_user(database, "bob@example.com") is None
     assert await find_user(database, "no address\0") is None
     assert await problem_of(create_user(database, "ada@EXAMPLE.com")) == "email_taken"
     assert await problem_of(get_user(database, "usr_0")) == "user_not_found"
     assert PASSWORD not in await stored_text(database, "users")
-    assert await list_users(database) == [made]
+    assert await list_users(database) == [user]
 
 
 async def test_a_name_is_one_printable_line(database: Database) -> None:
@@ -117,8 +117,8 @@ async def test_changes_of_members_are_audited(
         await add_member(database, acme, ada.id, "viewer")
         await set_role(database, acme, ada.id, "member")
         await set_role(database, acme, ada.id, "member")
-        found = await list_members(database, acme)
-        assert [(each.email, each.role) for each in found] == [
+        members = await list_members(database, acme)
+        assert [(member.email, member.role) for member in members] == [
             ("ada@example.com", "member"),
             ("root@example.com", "admin"),
         ]
@@ -203,13 +203,13 @@ async def test_a_removed_member_is_signed_out_only_there(database: Database) -> 
 
 async def test_an_organization_without_an_admin_gets_one(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
-    made = await ensure_administrator(database, "acme")
-    assert (made.email, made.name) == ("admin@localhost", "Administrator")
-    assert await ensure_administrator(database, "acme") == made
-    assert (await ensure_administrator(database, "other")).id == made.id
+    administrator = await ensure_administrator(database, "acme")
+    assert (administrator.email, administrator.name) == ("admin@localhost", "Administrator")
+    assert await ensure_administrator(database, "acme") == administrator
+    assert (await ensure_administrator(database, "other")).id == administrator.id
     assert [each.role for each in await list_members(database, other)] == ["admin"]
     late = await member(database, acme, "ada@example.com", "admin")
-    assert (await ensure_administrator(database, "acme")).id == made.id
+    assert (await ensure_administrator(database, "acme")).id == administrator.id
     await start_session(database, SETTINGS, late.id, ORIGIN)
     assert (await ensure_administrator(database, "acme")).id == late.id
     assert await problem_of(ensure_administrator(database, "none")) == "organization_not_found"
@@ -223,14 +223,15 @@ async def test_two_processes_create_one_administrator(
         await organization(database, name)
     elsewhere = await open_database(database_url, migrate=False)
     try:
-        made = await asyncio.gather(
+        administrators = await asyncio.gather(
             *(ensure_administrator(db, name) for name in names for db in (database, elsewhere))
         )
     finally:
         await elsewhere.close()
-    assert len({user.id for user in made}) == 1
+    assert len({user.id for user in administrators}) == 1
     assert [
-        (each.organization, each.role) for each in await memberships_of(database, made[0].id)
+        (each.organization, each.role)
+        for each in await memberships_of(database, administrators[0].id)
     ] == [("one", "admin"), ("three", "admin"), ("two", "admin")]
 
 
@@ -306,12 +307,12 @@ async def test_a_rename_is_in_the_audit_log_of_each_organization(database: Datab
         for name in (" Root ", "Root", "Ada"):
             assert (await rename_user(database, ada.id, name)).name == name.strip()
     for each in (acme, zoo):
-        told = await list_entries(database, each, AuditFilter(action="user.renamed"), limit=9)
-        assert [one.details for one in reversed(told)] == [
+        records = await list_entries(database, each, AuditFilter(action="user.renamed"), limit=9)
+        assert [record.details for record in reversed(records)] == [
             {"from": "", "to": "Root"},
             {"from": "Root", "to": "Ada"},
         ]
-        assert {(one.target, one.actor_id) for one in told} == {(ada.email, ada.id)}
+        assert {(record.target, record.actor_id) for record in records} == {(ada.email, ada.id)}
     assert await problem_of(rename_user(database, "usr_0", "Nobody")) == "user_not_found"
 
 

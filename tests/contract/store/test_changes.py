@@ -1,4 +1,4 @@
-"""A change is heard here at its commit, and by every other process within a second."""
+"""Listeners learn of a change at its commit, other processes within a second."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -68,8 +68,8 @@ async def test_another_connection_is_notified_within_a_second(
         with other.changes.listen("keys") as signal:
             await database.transact(notify, name, "keys")
             assert await signal.wait(WITHIN_SECONDS)
-        found = await other.fetch_one("SELECT id FROM organizations WHERE id = :id", id=name)
-        assert found is not None
+        row = await other.fetch_one("SELECT id FROM organizations WHERE id = :id", id=name)
+        assert row is not None
 
 
 async def test_caches_are_cleared_before_the_caller_continues(database: Database) -> None:
@@ -109,8 +109,8 @@ async def test_changes_of_a_short_command_reach_other_processes(
 async def test_a_process_is_not_notified_of_its_own_changes(
     database: Database, other: Database
 ) -> None:
-    heard: list[str] = []
-    database.changes.on("keys", lambda: heard.append("keys"))
+    invalidations: list[str] = []
+    database.changes.on("keys", lambda: invalidations.append("keys"))
 
     with other.changes.listen("keys") as signal:
         await database.transact(announce, "a", "keys")
@@ -120,8 +120,8 @@ async def test_a_process_is_not_notified_of_its_own_changes(
     with database.changes.listen("answer") as answer:
         await other.transact(announce, "c", "answer")
         assert await answer.wait(WITHIN_SECONDS)
-    # On SQLite what the other wrote counts as everything.
-    assert heard == ["keys"] * {"sqlite": 3, "postgresql": 2}[database.engine]
+    # On SQLite, a write by another process notifies every topic.
+    assert invalidations == ["keys"] * {"sqlite": 3, "postgresql": 2}[database.engine]
 
 
 async def test_postgresql_is_notified_seldom_and_of_everything(postgres_url: str) -> None:

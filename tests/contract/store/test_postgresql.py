@@ -1,4 +1,4 @@
-"""What only PostgreSQL can suffer: connections that break, a server that is away or comes back."""
+"""Failures specific to PostgreSQL: broken connections and server restarts."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ CutOff = Callable[[], Awaitable[None]]
 
 @pytest.fixture
 async def cut_off(postgres_url: str) -> AsyncIterator[CutOff]:
-    """Ends every connection to the database but its own."""
+    """Terminates every other connection to the database."""
     operator = await asyncpg.connect(postgres_url)
 
     async def cut() -> None:
@@ -77,7 +77,7 @@ async def test_a_lost_notification_connection_reconnects_and_publishes_everythin
             await other.transact(_invalidate_keys)
             assert await signal.wait(1)
 
-        # The first time as part of coming back, when caches were still bypassed.
+        # The first notification is part of reconnecting, while caches are still bypassed.
         assert was_live == [False, True]
 
 
@@ -100,7 +100,7 @@ async def test_caches_are_bypassed_within_a_second_of_a_silent_connection(
                 os.kill(backend, signals.SIGCONT)
             assert await signal.wait(5)
             await until(lambda: db.changes.live)
-        # It was only slow, so it is the same connection.
+        # The connection was only slow, so it is still in use.
         assert db._notifications._connection is listener
     await db.close()
 
@@ -134,7 +134,7 @@ async def test_a_connection_lost_inside_a_transaction_undoes_it(postgres_url: st
 
 @pytest.mark.parametrize("code", ["40P01", "53100", "57014"])
 async def test_retryable_errors_are_unavailable(postgres_url: str, code: str) -> None:
-    """A deadlock, a full disk, an operator's cancel."""
+    """Covers a deadlock, a full disk and a cancelled query."""
 
     async def fail(tx: Transaction) -> None:
         await tx.execute(f"DO $do$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $do$")
@@ -229,9 +229,9 @@ async def test_callers_that_stop_waiting_do_not_leak_connections(
         await asyncio.wait(callers)
 
         await asyncio.gather(*(db.transact(add, f"p{n}") for n in range(40)))
-        found = await names(db)
-        assert {f"p{n}" for n in range(40)} <= set(found)
-        assert {f"o{n}" for n in range(1, 40, 2)} <= set(found)
+        stored_names = await names(db)
+        assert {f"p{n}" for n in range(40)} <= set(stored_names)
+        assert {f"o{n}" for n in range(1, 40, 2)} <= set(stored_names)
 
 
 async def test_closing_finishes_running_calls_and_refuses_waiting_ones(postgres_url: str) -> None:

@@ -1,4 +1,4 @@
-"""One store, several processes: what one does must not pull the ground from under another."""
+"""Several processes share one store without breaking each other."""
 
 import asyncio
 import sys

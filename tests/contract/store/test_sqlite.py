@@ -1,4 +1,4 @@
-"""What only SQLite can suffer: locks, a full disk, a file that is none, a kill in mid-write."""
+"""Failures specific to SQLite: locks, a full disk, an invalid file, a kill during a write."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ def path(sqlite_url: str) -> Path:
 
 @pytest.fixture
 def lock(path: Path) -> Iterator[sqlite3.Connection]:
-    """Another process that writes, and takes its time."""
+    """Holds a write lock like a slow process."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield connection
@@ -94,10 +94,10 @@ async def test_if_sqlite_rolls_back_a_batch_all_its_callers_fail(sqlite_url: str
             return_exceptions=True,
         )
 
-        told = {"a", "b"} & {outcome for outcome in outcomes if isinstance(outcome, str)}
+        committed = {"a", "b"} & {outcome for outcome in outcomes if isinstance(outcome, str)}
         assert isinstance(outcomes[0], StoreError)
         assert isinstance(outcomes[1], StoreError)
-        assert set(await names(db)) == told
+        assert set(await names(db)) == committed
         await db.transact(add, "later")
         assert "later" in await names(db)
 
@@ -176,14 +176,14 @@ async def test_a_caller_cancelled_before_its_work_starts_changes_nothing(
 async def test_nothing_acknowledged_is_lost_to_a_kill(sqlite_url: str) -> None:
     for _ in range(3):
         async with process("write", sqlite_url) as writer:
-            said = [await read_line(writer) for _ in range(200)]
+            acknowledged = [await read_line(writer) for _ in range(200)]
             writer.kill()
             assert writer.stdout is not None
-            # Its last line may be torn, like the transaction that it was about.
-            said += (await writer.stdout.read()).decode().rpartition("\n")[0].split()
+            # The last line may be incomplete, like its transaction.
+            acknowledged += (await writer.stdout.read()).decode().rpartition("\n")[0].split()
 
         async with opened(sqlite_url) as db:
-            assert set(said) <= set(await names(db))
+            assert set(acknowledged) <= set(await names(db))
             await db.transact(_forget_all)
 
 

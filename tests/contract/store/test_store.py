@@ -1,4 +1,4 @@
-"""Transactions promise the same on both engines."""
+"""Transactions give the same guarantees on both engines."""
 
 import asyncio
 import time
@@ -337,9 +337,9 @@ async def test_a_cancelled_transaction_is_atomic_and_the_store_keeps_working(
     await asyncio.wait(callers)
 
     await database.transact(add, "zz")
-    found = await names(database)
-    assert {name[1:] for name in found if name[0] == "o"} == {
-        name[1:] for name in found if name[0] == "p"
+    stored_names = await names(database)
+    assert {name[1:] for name in stored_names if name[0] == "o"} == {
+        name[1:] for name in stored_names if name[0] == "p"
     }
 
 
@@ -392,7 +392,7 @@ async def test_closing_finishes_running_transactions(database: Database, databas
     outcomes = await asyncio.gather(*begun, return_exceptions=True)
 
     async with opened(database_url) as again:
-        assert await names(again) == [one for one in outcomes if isinstance(one, str)]
+        assert await names(again) == [outcome for outcome in outcomes if isinstance(outcome, str)]
 
 
 def test_everything_is_the_same_on_uvloop(database_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Values survive the way in and out, and SQL written once means the same on both engines."""
+"""Values survive a round trip, and the same SQL works on both engines."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -34,9 +34,9 @@ async def _store(db: Database, **values: Any) -> dict[str, Any]:
         await tx.execute(INSERT, **row)
 
     await db.transact(insert)
-    found = await db.fetch_one("SELECT * FROM probe WHERE id = :id", id=row["id"])
-    assert found is not None
-    return dict(found)
+    stored = await db.fetch_one("SELECT * FROM probe WHERE id = :id", id=row["id"])
+    assert stored is not None
+    return dict(stored)
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)])
@@ -46,9 +46,9 @@ async def test_numbers_keep_all_their_64_bits(probe: Database, number: int) -> N
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 1_000_000])
 async def test_bytes_are_stored_unchanged(probe: Database, body: bytes) -> None:
-    found = (await _store(probe, body=body))["body"]
-    assert isinstance(found, bytes)
-    assert found == body
+    stored = (await _store(probe, body=body))["body"]
+    assert isinstance(stored, bytes)
+    assert stored == body
 
 
 @pytest.mark.parametrize("text", ["", "naïve — 🙂", "it's; -- /* :name */ $1 ? \\ \"", "a\nb\tc"])
@@ -68,7 +68,7 @@ async def test_booleans_work_in_conditions_and_results(probe: Database, flag: bo
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("requested", "expected"),
     [
         (["a", "c", "nobody"], ["a", "c"]),
         (("b",), ["b"]),
@@ -77,17 +77,17 @@ async def test_booleans_work_in_conditions_and_results(probe: Database, flag: bo
     ],
 )
 async def test_a_list_can_be_a_parameter(
-    probe: Database, asked: Iterable[str], found: list[str]
+    probe: Database, requested: Iterable[str], expected: list[str]
 ) -> None:
     for name in ("a", "b", "c", "d'\""):
         await _store(probe, id=name)
     sql = "SELECT id FROM probe WHERE id IN (SELECT value FROM each(:ids)) ORDER BY id"
 
     async def inside(tx: Transaction) -> list[str]:
-        return [row["id"] for row in await tx.fetch_all(sql, ids=asked)]
+        return [row["id"] for row in await tx.fetch_all(sql, ids=requested)]
 
-    assert [row["id"] for row in await probe.fetch_all(sql, ids=asked)] == found
-    assert await probe.transact(inside) == found
+    assert [row["id"] for row in await probe.fetch_all(sql, ids=requested)] == expected
+    assert await probe.transact(inside) == expected
 
 
 async def test_a_parameter_may_occur_several_times_and_beside_a_cast(probe: Database) -> None:

@@ -1,4 +1,4 @@
-"""The delivery log on both stores: pages, filters, one delivery whole, nobody else's."""
+"""The delivery log: pages, filters, details and isolation of organizations, on both stores."""
 
 from collections.abc import AsyncIterator
 
@@ -34,11 +34,13 @@ async def harness(database: Database) -> DeliveryHarness:
 async def ids(
     harness: DeliveryHarness, wanted: DeliveryFilter = ALL, owner: str = "org_a"
 ) -> list[str]:
-    return [one.id for one in (await list_deliveries(harness.db, owner, wanted)).deliveries]
+    return [
+        delivery.id for delivery in (await list_deliveries(harness.db, owner, wanted)).deliveries
+    ]
 
 
-async def one_of_each(harness: DeliveryHarness) -> dict[str, str]:
-    """The identifiers of a delivery in each state, the oldest first."""
+async def deliveries_in_each_state(harness: DeliveryHarness) -> dict[str, str]:
+    """Returns the id of a delivery in each state, oldest first."""
     await harness.endpoint("org_a")
     for number in range(4):
         await harness.event("org_a", f"job_{number}")
@@ -79,27 +81,34 @@ async def test_deliveries_are_listed_newest_first_with_their_attempts(
 
 
 async def test_a_settled_delivery_has_no_next_attempt(harness: DeliveryHarness) -> None:
-    made = await one_of_each(harness)
+    delivery_ids = await deliveries_in_each_state(harness)
     page = await list_deliveries(harness.db, "org_a", ALL)
-    times = {one.id: one.next_attempt_at for one in page.deliveries}
-    assert (times[made["delivered"]], times[made["failed"]]) == (None, None)
-    assert times[made["retried"]] is not None
-    assert times[made["leased"]] is not None
+    times = {delivery.id: delivery.next_attempt_at for delivery in page.deliveries}
+    assert (times[delivery_ids["delivered"]], times[delivery_ids["failed"]]) == (None, None)
+    assert times[delivery_ids["retried"]] is not None
+    assert times[delivery_ids["leased"]] is not None
 
 
 async def test_each_filter_selects_its_deliveries(harness: DeliveryHarness) -> None:
-    made = await one_of_each(harness)
+    delivery_ids = await deliveries_in_each_state(harness)
     other = await harness.endpoint("org_a", events='["job.completed"]')
     await harness.event("org_a", "job_0", 2, JOB_COMPLETED)
-    completed = [one for one in await ids(harness) if one not in made.values()]
+    completed = [
+        delivery_id
+        for delivery_id in await ids(harness)
+        if delivery_id not in delivery_ids.values()
+    ]
 
-    assert await ids(harness, DeliveryFilter(status="delivered")) == [made["delivered"]]
-    assert await ids(harness, DeliveryFilter(status="failed")) == [made["failed"]]
+    assert await ids(harness, DeliveryFilter(status="delivered")) == [delivery_ids["delivered"]]
+    assert await ids(harness, DeliveryFilter(status="failed")) == [delivery_ids["failed"]]
     pending = await ids(harness, DeliveryFilter(status="pending"))
-    assert pending == [*completed, made["leased"], made["retried"]]
-    assert await ids(harness, DeliveryFilter(job_id="job_0")) == [*completed, made["delivered"]]
+    assert pending == [*completed, delivery_ids["leased"], delivery_ids["retried"]]
+    assert await ids(harness, DeliveryFilter(job_id="job_0")) == [
+        *completed,
+        delivery_ids["delivered"],
+    ]
     of_job = DeliveryFilter(job_id="job_0", status="delivered")
-    assert await ids(harness, of_job) == [made["delivered"]]
+    assert await ids(harness, of_job) == [delivery_ids["delivered"]]
     (alone,) = await ids(harness, DeliveryFilter(endpoint_id=other))
     assert alone in completed
     assert await ids(harness, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [alone]
@@ -108,18 +117,22 @@ async def test_each_filter_selects_its_deliveries(harness: DeliveryHarness) -> N
 
 
 async def test_since_selects_events_from_that_moment_on(harness: DeliveryHarness) -> None:
-    made = await one_of_each(harness)
-    row = await harness.row(made["failed"])
+    delivery_ids = await deliveries_in_each_state(harness)
+    row = await harness.row(delivery_ids["failed"])
     moment = row["created_at"]
-    later = sorted(one for one in made.values() if one >= first_id_at("dlv", moment))
-    assert made["failed"] in later
+    later = sorted(
+        delivery_id
+        for delivery_id in delivery_ids.values()
+        if delivery_id >= first_id_at("dlv", moment)
+    )
+    assert delivery_ids["failed"] in later
     for wanted in (
         DeliveryFilter(since_ms=moment),
         DeliveryFilter(since_ms=moment, endpoint_id=row["endpoint_id"]),
     ):
         assert sorted(await ids(harness, wanted)) == later
     of_job = DeliveryFilter(since_ms=moment, job_id=row["job_id"])
-    assert await ids(harness, of_job) == [made["failed"]]
+    assert await ids(harness, of_job) == [delivery_ids["failed"]]
     assert await ids(harness, DeliveryFilter(since_ms=now_ms() + 60_000)) == []
     assert len(await ids(harness, DeliveryFilter(since_ms=0))) == 4
 
@@ -130,8 +143,8 @@ async def test_pages_have_no_gaps_and_no_duplicates(harness: DeliveryHarness, by
     for sequence in range(1, 8):
         await harness.event("org_a", "job_1", sequence)
     for answer in (200, 500, 410):
-        for one in (await harness.claim())[:1]:
-            await harness.record((one, attempt(answer)))
+        for claimed in (await harness.claim())[:1]:
+            await harness.record((claimed, attempt(answer)))
     wanted = {
         "organization": ALL,
         "endpoint": DeliveryFilter(endpoint_id=endpoint_id),
@@ -140,7 +153,7 @@ async def test_pages_have_no_gaps_and_no_duplicates(harness: DeliveryHarness, by
     everything = await ids(harness)
     pages = [page async for page in pages_of(harness, wanted)]
     assert [len(page) for page in pages] == [3, 3, 1]
-    assert [one.id for page in pages for one in page] == everything
+    assert [delivery.id for page in pages for delivery in page] == everything
 
 
 async def pages_of(
@@ -156,7 +169,7 @@ async def pages_of(
 
 
 async def test_an_exactly_full_last_page_has_no_next_page(harness: DeliveryHarness) -> None:
-    await one_of_each(harness)
+    await deliveries_in_each_state(harness)
     page = await list_deliveries(harness.db, "org_a", ALL, limit=4)
     assert (len(page.deliveries), page.has_more) == (4, False)
     assert (await list_deliveries(harness.db, "org_a", ALL, limit=3)).has_more
@@ -185,14 +198,14 @@ async def test_a_delivery_has_its_requests_and_responses(
     detail = await get_delivery(harness.db, known("org_a"), claimed.id)
     assert detail.body == claimed.body
     assert detail.attempts[0] == odd
-    assert [one.status_code for one in detail.attempts] == [500, 200]
+    assert [each.status_code for each in detail.attempts] == [500, 200]
     assert detail.delivery.status == "delivered"
-    assert [one.status_code for one in detail.delivery.attempts] == [500, 200]
+    assert [each.status_code for each in detail.delivery.attempts] == [500, 200]
 
 
 async def test_deliveries_of_another_organization_are_not_visible(harness: DeliveryHarness) -> None:
-    made = await one_of_each(harness)
-    endpoint_id = (await harness.row(made["failed"]))["endpoint_id"]
+    delivery_ids = await deliveries_in_each_state(harness)
+    endpoint_id = (await harness.row(delivery_ids["failed"]))["endpoint_id"]
     for wanted in (
         ALL,
         DeliveryFilter(job_id="job_0"),
@@ -201,7 +214,7 @@ async def test_deliveries_of_another_organization_are_not_visible(harness: Deliv
     ):
         assert await ids(harness, wanted, "org_b") == []
     texts = []
-    for owner, delivery_id in (("org_b", made["failed"]), ("org_a", "dlv_none")):
+    for owner, delivery_id in (("org_b", delivery_ids["failed"]), ("org_a", "dlv_none")):
         with pytest.raises(Problem) as refused:
             await get_delivery(harness.db, known(owner), delivery_id)
         assert refused.value.code == "delivery_not_found"
@@ -230,8 +243,8 @@ async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
     both = [await harness.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
         await harness.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
-    found = await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
-    assert found == both[1]
+    endpoint_id = await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
+    assert endpoint_id == both[1]
 
 
 async def test_a_url_of_several_active_endpoints_is_ambiguous(harness: DeliveryHarness) -> None:

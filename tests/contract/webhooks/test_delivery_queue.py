@@ -1,4 +1,4 @@
-"""Deliveries in the store: made with their events, claimed fairly and in order, recorded once."""
+"""Deliveries are created with their events, claimed fairly and in order, and recorded once."""
 
 import asyncio
 from collections import Counter
@@ -36,14 +36,14 @@ async def test_an_event_creates_a_delivery_for_each_subscribed_endpoint(
 
     await harness.event("org_a", "job_1", 1, JOB_QUEUED)
     first = await harness.claim()
-    await harness.record(*((one, attempt()) for one in first))
+    await harness.record(*((delivery, attempt()) for delivery in first))
     await harness.event("org_a", "job_1", 2, JOB_COMPLETED)
     second = await harness.claim()
 
-    assert [one.endpoint_id for one in first] == [everything]
-    assert {one.endpoint_id for one in second} == {everything, completions}
-    assert len({one.body for one in second}) == 1
-    assert len({one.event_id for one in second}) == 1
+    assert [delivery.endpoint_id for delivery in first] == [everything]
+    assert {delivery.endpoint_id for delivery in second} == {everything, completions}
+    assert len({delivery.body for delivery in second}) == 1
+    assert len({delivery.event_id for delivery in second}) == 1
 
 
 async def test_an_event_and_its_deliveries_are_one_commit(harness: DeliveryHarness) -> None:
@@ -119,7 +119,7 @@ async def test_several_senders_never_claim_the_same_delivery(harness: DeliveryHa
 
     claimed = await asyncio.gather(*(sender.claim() for sender in senders))
 
-    ids = [one.id for each in claimed for one in each]
+    ids = [delivery.id for batch in claimed for delivery in batch]
     assert len(ids) == len(set(ids))
     assert ids
 
@@ -136,7 +136,7 @@ async def test_an_endpoint_with_a_long_queue_leaves_slots_for_others(
     await harness.event("org_a", "job_99", 1, JOB_FAILED)
     harness.slots = Slots(4, 8)
 
-    claimed = [one.endpoint_id for one in await harness.claim()]
+    claimed = [delivery.endpoint_id for delivery in await harness.claim()]
 
     assert claimed.count(late) == 1
     assert claimed.count(busy) == 2  # a quarter is for other organizations
@@ -151,7 +151,7 @@ async def test_claims_are_limited_per_endpoint(harness: DeliveryHarness) -> None
     claimed = await harness.claim()
 
     assert len(claimed) == 8
-    assert [one.job_id for one in claimed] == [f"job_{number:02}" for number in range(8)]
+    assert [delivery.job_id for delivery in claimed] == [f"job_{number:02}" for number in range(8)]
 
 
 async def test_excluded_endpoints_are_not_claimed(harness: DeliveryHarness) -> None:
@@ -161,7 +161,7 @@ async def test_excluded_endpoints_are_not_claimed(harness: DeliveryHarness) -> N
 
     claimed = await harness.claim(excluded_endpoints=frozenset({locked}))
 
-    assert [one.endpoint_id for one in claimed] == [other]
+    assert [delivery.endpoint_id for delivery in claimed] == [other]
 
 
 async def test_a_success_is_recorded_with_its_attempt_and_not_claimed_again(
@@ -232,8 +232,8 @@ async def test_recording_an_attempt_is_idempotent(harness: DeliveryHarness) -> N
     await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
     (claimed,) = await harness.claim()
-    one = attempt(500)
-    finished = FinishedAttempt(claimed, one, decide_outcome(one, 0, (5,)))
+    failure = attempt(500)
+    finished = FinishedAttempt(claimed, failure, decide_outcome(failure, 0, (5,)))
 
     for _ in range(2):
         await harness.db.transact(record, [finished], owner="snd_a", disable_days=5)
@@ -265,7 +265,7 @@ async def test_410_disables_the_endpoint_and_fails_its_waiting_deliveries(
 
     disabled = await harness.record((gone, attempt(410)))
 
-    assert [(one.endpoint_id, one.reason) for one in disabled] == [(endpoint, "gone")]
+    assert [(each.endpoint_id, each.reason) for each in disabled] == [(endpoint, "gone")]
     row = await harness.endpoint_row(endpoint)
     assert row["disabled_reason"] == "gone"
     assert sorted((await harness.statuses()).values()) == ["failed", "failed", "pending"]
@@ -288,7 +288,7 @@ async def test_an_endpoint_that_failed_for_five_days_is_disabled_by_the_next_fai
 
     disabled = await harness.record((claimed, attempt(None, at=now, error="timeout")))
 
-    assert [one.reason for one in disabled] == ["failing"]
+    assert [each.reason for each in disabled] == ["failing"]
 
 
 async def test_a_success_resets_the_failing_time(harness: DeliveryHarness) -> None:
@@ -377,9 +377,12 @@ async def test_senders_that_record_at_once_do_not_deadlock(
         batches = []
         for sender, healthy in zip(senders, (first, second), strict=True):
             claimed = await sender.claim()
-            assert {one.endpoint_id for one in claimed} == {first, second}
+            assert {delivery.endpoint_id for delivery in claimed} == {first, second}
             batches.append(
-                [(one, attempt(200 if one.endpoint_id == healthy else 500)) for one in claimed]
+                [
+                    (delivery, attempt(200 if delivery.endpoint_id == healthy else 500))
+                    for delivery in claimed
+                ]
             )
 
         await asyncio.gather(
@@ -406,10 +409,10 @@ async def test_deliveries_fail_at_the_time_their_endpoint_is_disabled(
     endpoint = await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
     await harness.event("org_a", "job_2")
-    (one,) = (await harness.claim())[:1]
+    (delivery,) = (await harness.claim())[:1]
     later = now_ms() + DAY_MS
 
-    await harness.record((one, attempt(410, at=later)))
+    await harness.record((delivery, attempt(410, at=later)))
 
     rows = await harness.db.fetch_all("SELECT due_at FROM deliveries WHERE status = 'failed'")
     assert all(row["due_at"] >= later for row in rows)
@@ -472,20 +475,20 @@ async def test_endpoints_of_a_saturated_organization_share_its_slots(
         await harness.event("org_a", f"job_{number}")
     harness.slots = Slots(4, 4)
     busy = await harness.claim()
-    for one in busy:
-        harness.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
+    for delivery in busy:
+        harness.slots.acquire(SlotPool("first"), delivery.endpoint_id, "org_a")
     assert len(busy) == 3
     assert await harness.claim() == []
 
-    served = Counter(one.endpoint_id for one in busy)
+    served = Counter(delivery.endpoint_id for delivery in busy)
     for _ in range(13):
         ended = busy.pop(0)
         await harness.record((ended, attempt()))
         harness.slots.release(SlotPool("first"), ended.endpoint_id, "org_a")
-        (one,) = await harness.claim()
-        harness.slots.acquire(SlotPool("first"), one.endpoint_id, "org_a")
-        busy.append(one)
-        served[one.endpoint_id] += 1
+        (delivery,) = await harness.claim()
+        harness.slots.acquire(SlotPool("first"), delivery.endpoint_id, "org_a")
+        busy.append(delivery)
+        served[delivery.endpoint_id] += 1
 
     assert served == Counter(dict.fromkeys(endpoints, 2))
 
@@ -504,7 +507,7 @@ async def test_a_single_delivery_is_found_behind_a_hundred_endpoints_of_another_
 
     claimed = await harness.claim()
 
-    assert alone in {one.endpoint_id for one in claimed}
+    assert alone in {delivery.endpoint_id for delivery in claimed}
     assert len(claimed) == 4
 
 
@@ -520,11 +523,11 @@ async def test_all_waiting_endpoints_are_found_however_many_there_are(
     await harness.event("org_a", "job_1")
     harness.slots = Slots(1_000, 8)
 
-    found: list[str] = []
+    endpoint_ids: list[str] = []
     for _ in range(12):
-        found += [one.endpoint_id for one in await harness.claim()]
+        endpoint_ids += [delivery.endpoint_id for delivery in await harness.claim()]
 
-    assert len(set(found)) == 100
+    assert len(set(endpoint_ids)) == 100
 
 
 async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
@@ -533,15 +536,15 @@ async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
     first, second = await harness.endpoint("org_a"), await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
     harness.slots = Slots(1, 1)
-    (one,) = await harness.claim()
-    assert one.endpoint_id == first
-    await harness.record((one, attempt()))
-    # What there was no room for is taken by another sender, and something new waits before it.
+    (delivery,) = await harness.claim()
+    assert delivery.endpoint_id == first
+    await harness.record((delivery, attempt()))
+    # Another sender takes the deliveries that did not fit, and a newer one is ahead of them.
     other = DeliveryHarness(harness.db, Slots(10, 1), "snd_b")
     assert [each.endpoint_id for each in await other.claim()] == [second]
     await harness.change_endpoint(second, disabled_at=1, disabled_reason="by_hand")
     await harness.event("org_a", "job_2")
 
-    found = [*await harness.claim(), *await harness.claim()]
+    deliveries = [*await harness.claim(), *await harness.claim()]
 
-    assert [each.endpoint_id for each in found] == [first]
+    assert [delivery.endpoint_id for delivery in deliveries] == [first]

@@ -1,4 +1,4 @@
-"""How long deliveries are kept, on both stores, and what goes with them."""
+"""Retention of deliveries, their attempts and events, on both stores."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -31,21 +31,21 @@ async def count(db: Database, table: str) -> int:
 
 
 @pytest.fixture
-async def deliveries(database: Database) -> DeliveryHarness:
-    made = DeliveryHarness(database)
-    await made.organization("org_a")
-    await made.endpoint("org_a")
-    return made
+async def delivery_harness(database: Database) -> DeliveryHarness:
+    harness = DeliveryHarness(database)
+    await harness.organization("org_a")
+    await harness.endpoint("org_a")
+    return harness
 
 
-async def settled(harness: DeliveryHarness, number: int = 1, **columns: Any) -> list[str]:
+async def deliver_events(harness: DeliveryHarness, number: int = 1, **columns: Any) -> list[str]:
     for _ in range(number):
         await harness.event("org_a", new_id("job"))
-    taken = await harness.claim()
-    await harness.record(*((one, attempt(200)) for one in taken))
-    for one in taken:
-        await harness.db.transact(_change, one.id, columns)
-    return [one.id for one in taken]
+    claimed = await harness.claim()
+    await harness.record(*((delivery, attempt(200)) for delivery in claimed))
+    for delivery in claimed:
+        await harness.db.transact(_change, delivery.id, columns)
+    return [delivery.id for delivery in claimed]
 
 
 async def _change(tx: Transaction, delivery_id: str, columns: dict[str, Any]) -> None:
@@ -56,10 +56,10 @@ async def _change(tx: Transaction, delivery_id: str, columns: dict[str, Any]) ->
 
 
 async def test_old_deliveries_are_deleted_with_their_attempts_and_nothing_else(
-    deliveries: DeliveryHarness,
+    delivery_harness: DeliveryHarness,
 ) -> None:
-    await settled(deliveries, 3)
-    db = deliveries.db
+    await deliver_events(delivery_harness, 3)
+    db = delivery_harness.db
     assert await prune_deliveries(db, 30, in_days(29)) == 0
     assert await prune_deliveries(db, 30, in_days(31)) == 3
     assert await count(db, "deliveries") == 0
@@ -67,80 +67,80 @@ async def test_old_deliveries_are_deleted_with_their_attempts_and_nothing_else(
     assert await count(db, "events") == 3
 
 
-async def test_zero_days_keeps_deliveries_forever(deliveries: DeliveryHarness) -> None:
-    await settled(deliveries)
-    assert await prune_deliveries(deliveries.db, 0, in_days(10_000)) == 0
+async def test_zero_days_keeps_deliveries_forever(delivery_harness: DeliveryHarness) -> None:
+    await deliver_events(delivery_harness)
+    assert await prune_deliveries(delivery_harness.db, 0, in_days(10_000)) == 0
 
 
-async def test_a_pending_delivery_is_kept_however_old(deliveries: DeliveryHarness) -> None:
-    asked, _ = await settled(deliveries, 2)
-    await redeliver(deliveries.db, known("org_a"), asked)
-    await deliveries.event("org_a", "job_new")
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
-    assert asked in await deliveries.statuses()
-    assert await count(deliveries.db, "delivery_attempts") == 1
-    assert await count(deliveries.db, "deliveries") == 2
+async def test_a_pending_delivery_is_kept_however_old(delivery_harness: DeliveryHarness) -> None:
+    asked, _ = await deliver_events(delivery_harness, 2)
+    await redeliver(delivery_harness.db, known("org_a"), asked)
+    await delivery_harness.event("org_a", "job_new")
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
+    assert asked in await delivery_harness.statuses()
+    assert await count(delivery_harness.db, "delivery_attempts") == 1
+    assert await count(delivery_harness.db, "deliveries") == 2
 
 
 async def test_a_redelivery_restarts_the_retention_period(
-    deliveries: DeliveryHarness,
+    delivery_harness: DeliveryHarness,
 ) -> None:
-    asked, _ = await settled(deliveries, 2)
-    await redeliver(deliveries.db, known("org_a"), asked)
-    (again,) = await deliveries.claim_retries()
-    await deliveries.record((again, attempt(200, at=in_days(29))))
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 1
-    assert list(await deliveries.statuses()) == [asked]
-    assert await count(deliveries.db, "delivery_attempts") == 2
-    assert await prune_deliveries(deliveries.db, 30, in_days(58)) == 0
-    assert await prune_deliveries(deliveries.db, 30, in_days(60)) == 1
-    assert await count(deliveries.db, "delivery_attempts") == 0
+    asked, _ = await deliver_events(delivery_harness, 2)
+    await redeliver(delivery_harness.db, known("org_a"), asked)
+    (again,) = await delivery_harness.claim_retries()
+    await delivery_harness.record((again, attempt(200, at=in_days(29))))
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
+    assert list(await delivery_harness.statuses()) == [asked]
+    assert await count(delivery_harness.db, "delivery_attempts") == 2
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(58)) == 0
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(60)) == 1
+    assert await count(delivery_harness.db, "delivery_attempts") == 0
 
 
 async def test_old_pending_deliveries_do_not_hide_expired_ones(
-    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
+    delivery_harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 2)
-    stay = await settled(deliveries, 5, due_at=in_days(29))
-    await settled(deliveries, 3)
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 3
-    assert list(await deliveries.statuses()) == stay
+    stay = await deliver_events(delivery_harness, 5, due_at=in_days(29))
+    await deliver_events(delivery_harness, 3)
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 3
+    assert list(await delivery_harness.statuses()) == stay
 
 
-async def test_a_ping_is_deleted_with_its_event(deliveries: DeliveryHarness) -> None:
-    await settled(deliveries, 1, event=PING)
-    await settled(deliveries)
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 2
-    assert await count(deliveries.db, "events") == 1
+async def test_a_ping_is_deleted_with_its_event(delivery_harness: DeliveryHarness) -> None:
+    await deliver_events(delivery_harness, 1, event=PING)
+    await deliver_events(delivery_harness)
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 2
+    assert await count(delivery_harness.db, "events") == 1
 
 
 async def test_many_deliveries_are_deleted_in_batches(
-    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
+    delivery_harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 3)
     monkeypatch.setattr("agentjobs.webhooks.retention._MAX_BATCH_ROWS", 2)
-    await settled(deliveries, 8)
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 8
+    await deliver_events(delivery_harness, 8)
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 8
 
 
 async def test_headers_count_toward_the_batch_size(
-    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
+    delivery_harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
 
-    def watched(deliveries: Iterable[SizedDelivery]) -> Iterator[list[str]]:
-        for batch in split_batches(deliveries):
+    def watched(delivery_harness: Iterable[SizedDelivery]) -> Iterator[list[str]]:
+        for batch in split_batches(delivery_harness):
             sizes.append(len(batch))
             yield batch
 
     monkeypatch.setattr("agentjobs.webhooks.retention.split_batches", watched)
     for _ in range(5):
-        await deliveries.event("org_a", new_id("job"))
-    taken = await deliveries.claim()
+        await delivery_harness.event("org_a", new_id("job"))
+    taken = await delivery_harness.claim()
     received = attempt(200, headers=[("X-Large", "x" * 200 * KIB)])
     large = replace(received, request_headers=(("X-Large", "y" * 200 * KIB),))
-    await deliveries.record(*((one, large) for one in taken))
-    assert await prune_deliveries(deliveries.db, 30, in_days(31)) == 5
+    await delivery_harness.record(*((delivery, large) for delivery in taken))
+    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 5
     assert sizes == [2, 2, 1]
 
 
@@ -155,14 +155,14 @@ def test_batches_are_limited_by_size_and_number() -> None:
 
 
 async def finished_job(harness: JobHarness, sends: DeliveryHarness) -> str:
-    """A job that was queued and cancelled, and both were delivered."""
+    """Creates and cancels a job and delivers both events."""
     caller = harness.callers.get("acme") or await harness.organization()
     if not await count(harness.db, "webhook_endpoints"):
         await sends.endpoint(caller.organization_id)
     job_id = await harness.job(caller)
     await cancel_job(harness.context, caller.organization_id, job_id)
     for _ in range(2):
-        await sends.record(*((one, attempt(200)) for one in await sends.claim()))
+        await sends.record(*((delivery, attempt(200)) for delivery in await sends.claim()))
     return job_id
 
 

@@ -47,7 +47,7 @@ def keys(tmp_path: Path) -> SealingKeys:
 
 
 class EndpointHarness:
-    """One organization's endpoints, its neighbour, and what only the store knows of them."""
+    """The endpoints of two organizations, with direct access to their rows."""
 
     def __init__(self, db: Database, keys: SealingKeys, organization_id: str) -> None:
         self.db = db
@@ -181,8 +181,8 @@ async def test_an_organization_has_at_most_a_hundred_endpoints_even_when_added_c
         await harness.add(f"{URL}/{number}")
     adding = [harness.add(f"{URL}/{number}") for number in range(98, 104)]
     results = await asyncio.gather(*adding, return_exceptions=True)
-    problems = [one for one in results if isinstance(one, Problem)]
-    assert [one.code for one in problems] == ["too_many_endpoints"] * 4
+    problems = [result for result in results if isinstance(result, Problem)]
+    assert [problem.code for problem in problems] == ["too_many_endpoints"] * 4
     every = await list_endpoints(harness.db, "acme")
     assert len(every) == 100
     assert (await harness.add(org="other")).endpoint.enabled
@@ -300,7 +300,7 @@ async def test_a_disabled_endpoint_keeps_its_first_reason(harness):
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"),
+    ("reason", "message"),
     [
         ("gone", "the receiver responded with 410 Gone at 1970-01-02T00:00:00.000Z"),
         ("failing", "every delivery has failed since 1970-01-01T00:00:05.000Z"),
@@ -308,15 +308,15 @@ async def test_a_disabled_endpoint_keeps_its_first_reason(harness):
     ],
 )
 async def test_the_reason_is_shown_with_the_command_to_enable(
-    harness, reason: DisabledReason, words: str
+    harness, reason: DisabledReason, message: str
 ):
     endpoint = (await harness.add()).endpoint
     assert disabled_text(endpoint) is None
     await harness.set("UPDATE webhook_endpoints SET failing_since = 5000, last_failure_at = 9000")
     await harness.db.transact(disable, endpoint.id, reason, 86_400_000)
     disabled = await find_endpoint(harness.db, "acme", endpoint.id)
-    way_back = f"enable it with: agentjobs webhooks enable {endpoint.id} --org acme"
-    assert disabled_text(disabled) == f"{words}; {way_back}"
+    advice = f"enable it with: agentjobs webhooks enable {endpoint.id} --org acme"
+    assert disabled_text(disabled) == f"{message}; {advice}"
 
     enabled = await enable_endpoint(harness.db, "acme", endpoint.id)
     assert enabled.enabled

@@ -1,4 +1,4 @@
-"""Asking for deliveries again, on both stores."""
+"""Redelivery of single and failed deliveries, on both stores."""
 
 from typing import Any
 
@@ -24,23 +24,27 @@ async def harness(database: Database) -> DeliveryHarness:
     return harness
 
 
-async def failed(harness: DeliveryHarness, *, jobs: int = 1, at: int | None = None) -> list[str]:
-    """Deliveries of as many jobs, each out of retries at that time."""
+async def make_failed_deliveries(
+    harness: DeliveryHarness, *, jobs: int = 1, at: int | None = None
+) -> list[str]:
+    """Creates one delivery per job, each out of retries at `at`."""
     for _ in range(jobs):
         await harness.event("org_a", new_id("job"))
-    taken = await harness.claim()
-    await harness.record(*((replace(one, failures=3), attempt(500, at=at)) for one in taken))
-    made = [one.id for one in taken]
+    claimed = await harness.claim()
+    await harness.record(
+        *((replace(delivery, failures=3), attempt(500, at=at)) for delivery in claimed)
+    )
+    delivery_ids = [delivery.id for delivery in claimed]
     statuses = await harness.statuses()
-    assert {statuses[one] for one in made} == {"failed"}
-    return made
+    assert {statuses[delivery_id] for delivery_id in delivery_ids} == {"failed"}
+    return delivery_ids
 
 
 async def test_a_failed_delivery_is_redelivered_with_all_retries(
     harness: DeliveryHarness,
 ) -> None:
     await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
+    (delivery_id,) = await make_failed_deliveries(harness)
     event_id = (await harness.row(delivery_id))["event_id"]
     await redeliver(harness.db, known("org_a"), delivery_id)
     (again,) = await harness.claim_retries()
@@ -53,38 +57,38 @@ async def test_a_failed_delivery_is_redelivered_with_all_retries(
 async def test_a_successful_delivery_can_be_redelivered(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
-    (one,) = await harness.claim()
-    await harness.record((one, attempt(200)))
-    await redeliver(harness.db, known("org_a"), one.id)
-    assert [again.id for again in await harness.claim_retries()] == [one.id]
+    (delivery,) = await harness.claim()
+    await harness.record((delivery, attempt(200)))
+    await redeliver(harness.db, known("org_a"), delivery.id)
+    assert [again.id for again in await harness.claim_retries()] == [delivery.id]
 
 
 async def test_redelivering_a_pending_retry_makes_it_due_now(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
-    (one,) = await harness.claim()
-    await harness.record((one, attempt(500)))
+    (delivery,) = await harness.claim()
+    await harness.record((delivery, attempt(500)))
     assert await harness.claim_retries() == []
-    await redeliver(harness.db, known("org_a"), one.id)
-    assert [again.id for again in await harness.claim_retries()] == [one.id]
+    await redeliver(harness.db, known("org_a"), delivery.id)
+    assert [again.id for again in await harness.claim_retries()] == [delivery.id]
 
 
 async def test_senders_are_notified(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
-    heard: list[str] = []
-    harness.db.changes.on(TOPIC, lambda: heard.append("told"))
+    (delivery_id,) = await make_failed_deliveries(harness)
+    notifications: list[str] = []
+    harness.db.changes.on(TOPIC, lambda: notifications.append(TOPIC))
     await redeliver(harness.db, known("org_a"), delivery_id)
-    await until(lambda: bool(heard))
+    await until(lambda: bool(notifications))
 
 
 async def test_a_delivery_being_sent_cannot_be_redelivered(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
-    (one,) = await harness.claim()
-    await refuses(harness, one.id, "delivery_in_progress")
-    await harness.record((one, attempt(200)))
-    assert (await harness.row(one.id))["status"] == "delivered"
+    (delivery,) = await harness.claim()
+    await assert_refused(harness, delivery.id, "delivery_in_progress")
+    await harness.record((delivery, attempt(200)))
+    assert (await harness.row(delivery.id))["status"] == "delivered"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +102,9 @@ async def test_deliveries_of_a_closed_endpoint_cannot_be_redelivered(
     harness: DeliveryHarness, change: dict[str, object], code: str, advice: str
 ) -> None:
     endpoint_id = await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
+    (delivery_id,) = await make_failed_deliveries(harness)
     await harness.change_endpoint(endpoint_id, **change)
-    message = await refuses(harness, delivery_id, code)
+    message = await assert_refused(harness, delivery_id, code)
     assert advice in message
     assert " --org org_a`" in message
     assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 1)
@@ -109,21 +113,21 @@ async def test_deliveries_of_a_closed_endpoint_cannot_be_redelivered(
 
 async def test_another_organizations_delivery_is_not_found(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
+    (delivery_id,) = await make_failed_deliveries(harness)
     with pytest.raises(Problem) as refused:
         await redeliver(harness.db, known("org_b"), delivery_id)
     assert refused.value.code == "delivery_not_found"
-    await refuses(harness, "dlv_none", "delivery_not_found")
+    await assert_refused(harness, "dlv_none", "delivery_not_found")
     assert await redeliver_failed(harness.db, "org_b", 0) == Redelivered(0, 0)
 
 
 async def test_a_ping_cannot_be_redelivered(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
-    await harness.db.transact(_make_a_ping, delivery_id)
+    (delivery_id,) = await make_failed_deliveries(harness)
+    await harness.db.transact(_make_ping, delivery_id)
     endpoint_id = (await harness.row(delivery_id))["endpoint_id"]
     command = f"`agentjobs webhooks test {endpoint_id} --org org_a`"
-    assert command in await refuses(harness, delivery_id, "ping_not_redelivered")
+    assert command in await assert_refused(harness, delivery_id, "ping_not_redelivered")
     assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 0)
 
 
@@ -132,8 +136,8 @@ async def test_only_deliveries_that_failed_since_a_time_are_redelivered(
 ) -> None:
     await harness.endpoint("org_a")
     long_ago = now_ms() - 3_600_000
-    old = await failed(harness, jobs=2, at=long_ago)
-    recent = await failed(harness, jobs=7)
+    old = await make_failed_deliveries(harness, jobs=2, at=long_ago)
+    recent = await make_failed_deliveries(harness, jobs=7)
     await harness.event("org_a", "job_good")
     (good,) = await harness.claim()
     await harness.record((good, attempt(200)))
@@ -141,8 +145,8 @@ async def test_only_deliveries_that_failed_since_a_time_are_redelivered(
     done = await redeliver_failed(harness.db, "org_a", now_ms() - 60_000)
     assert done == Redelivered(7, 0)
     statuses = await harness.statuses()
-    assert {statuses[one] for one in recent} == {"pending"}
-    assert {statuses[one] for one in old} == {"failed"}
+    assert {statuses[delivery_id] for delivery_id in recent} == {"pending"}
+    assert {statuses[delivery_id] for delivery_id in old} == {"failed"}
     assert statuses[good.id] == "delivered"
     assert await redeliver_failed(harness.db, "org_a", long_ago) == Redelivered(2, 0)
     assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(0, 0)
@@ -153,10 +157,10 @@ async def test_many_deliveries_are_redelivered_in_batches(
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
     await harness.endpoint("org_a")
-    made = await failed(harness, jobs=8)
+    delivery_ids = await make_failed_deliveries(harness, jobs=8)
     assert await redeliver_failed(harness.db, "org_a", 0) == Redelivered(8, 0)
     statuses = await harness.statuses()
-    assert {statuses[one] for one in made} == {"pending"}
+    assert {statuses[delivery_id] for delivery_id in delivery_ids} == {"pending"}
 
 
 async def test_many_batches_are_one_entry_in_the_audit_log(
@@ -164,9 +168,9 @@ async def test_many_batches_are_one_entry_in_the_audit_log(
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
     await harness.endpoint("org_a")
-    await failed(harness, jobs=8)
+    await make_failed_deliveries(harness, jobs=8)
     await redeliver_failed(harness.db, "org_a", 0)
-    assert await told(harness) == [8]
+    assert await audited_counts(harness) == [8]
 
 
 async def test_an_interrupted_redelivery_is_in_the_audit_log(
@@ -174,20 +178,20 @@ async def test_an_interrupted_redelivery_is_in_the_audit_log(
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
     await harness.endpoint("org_a")
-    await failed(harness, jobs=8)
+    await make_failed_deliveries(harness, jobs=8)
     fetch_all, asked = harness.db.fetch_all, []
 
-    async def breaks_off(sql: str, /, **parameters: Any) -> Any:
+    async def fail_on_third_query(sql: str, /, **parameters: Any) -> Any:
         asked.append(sql)
         if len(asked) == 3:
             raise StoreUnavailable("away")
         return await fetch_all(sql, **parameters)
 
     with monkeypatch.context() as broken:
-        broken.setattr(harness.db, "fetch_all", breaks_off)
+        broken.setattr(harness.db, "fetch_all", fail_on_third_query)
         with pytest.raises(StoreUnavailable):
             await redeliver_failed(harness.db, "org_a", 0)
-    assert await told(harness) == [6]
+    assert await audited_counts(harness) == [6]
 
 
 async def test_a_limit_is_respected_and_the_rest_counted(
@@ -195,51 +199,53 @@ async def test_a_limit_is_respected_and_the_rest_counted(
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
     closed = await harness.endpoint("org_a")
-    made = await failed(harness, jobs=5)
+    delivery_ids = await make_failed_deliveries(harness, jobs=5)
     await harness.change_endpoint(closed, disabled_at=1, disabled_reason="gone")
     await harness.endpoint("org_a")
-    made = await failed(harness, jobs=8)
-    # Those that cannot be sent are in nobody's way.
+    delivery_ids = await make_failed_deliveries(harness, jobs=8)
+    # Deliveries of the disabled endpoint do not count towards the limit.
     assert await redeliver_failed(harness.db, "org_a", 0, limit=1) == Redelivered(1, 5, left=7)
     assert await redeliver_failed(harness.db, "org_a", 0, limit=4) == Redelivered(4, 5, left=3)
     statuses = await harness.statuses()
-    assert [statuses[one] for one in sorted(made)] == ["pending"] * 5 + ["failed"] * 3
+    assert [statuses[delivery_id] for delivery_id in sorted(delivery_ids)] == ["pending"] * 5 + [
+        "failed"
+    ] * 3
     assert await redeliver_failed(harness.db, "org_a", 0, limit=5) == Redelivered(3, 5)
-    assert await told(harness) == [1, 4, 3]
+    assert await audited_counts(harness) == [1, 4, 3]
 
 
-async def told(harness: DeliveryHarness) -> list[int]:
-    """How many each entry of the audit log is about, the oldest first."""
+async def audited_counts(harness: DeliveryHarness) -> list[int]:
+    """Returns the delivery count of each audit record, oldest first."""
     wanted = AuditFilter(action="webhook.redelivered")
-    found = await list_entries(harness.db, "org_a", wanted, limit=100)
-    return [each.details["count"] for each in reversed(found)]
+    records = await list_entries(harness.db, "org_a", wanted, limit=100)
+    return [record.details["count"] for record in reversed(records)]
 
 
 async def test_redelivery_can_be_limited_to_one_endpoint(harness: DeliveryHarness) -> None:
-    one, other = await harness.endpoint("org_a"), await harness.endpoint("org_a")
-    await failed(harness, jobs=2)
-    assert await redeliver_failed(harness.db, "org_a", 0, one) == Redelivered(2, 0)
-    assert {again.endpoint_id for again in await harness.claim_retries()} == {one}
-    assert await redeliver_failed(harness.db, "org_b", 0, other) == Redelivered(0, 0)
+    first, second = await harness.endpoint("org_a"), await harness.endpoint("org_a")
+    await make_failed_deliveries(harness, jobs=2)
+    assert await redeliver_failed(harness.db, "org_a", 0, first) == Redelivered(2, 0)
+    assert {again.endpoint_id for again in await harness.claim_retries()} == {first}
+    assert await redeliver_failed(harness.db, "org_b", 0, second) == Redelivered(0, 0)
 
 
 async def test_commands_for_the_default_organization_are_short(harness: DeliveryHarness) -> None:
     endpoint_id = await harness.endpoint("org_a")
-    (delivery_id,) = await failed(harness)
+    (delivery_id,) = await make_failed_deliveries(harness)
     await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
     default = replace(known("org_a"), name=DEFAULT_ORGANIZATION)
     with pytest.raises(Problem, match=f"`agentjobs webhooks enable {endpoint_id}`"):
         await redeliver(harness.db, default, delivery_id)
 
 
-async def refuses(harness: DeliveryHarness, delivery_id: str, code: str) -> str:
+async def assert_refused(harness: DeliveryHarness, delivery_id: str, code: str) -> str:
     with pytest.raises(Problem) as refused:
         await redeliver(harness.db, known("org_a"), delivery_id)
     assert refused.value.code == code
     return refused.value.message
 
 
-async def _make_a_ping(tx: Transaction, delivery_id: str) -> None:
+async def _make_ping(tx: Transaction, delivery_id: str) -> None:
     await tx.execute(
         "UPDATE deliveries SET event = :ping WHERE id = :id", ping=PING, id=delivery_id
     )

@@ -58,15 +58,15 @@ class EndpointHarness:
                 self.db,
                 endpoint_id=endpoint,
                 allowed=AllowList(),
-                **how,  # type: ignore[arg-type] # as each test has it
+                **how,  # type: ignore[arg-type] # varies by test
             )
 
-    async def told(self) -> list[tuple[str, str, dict[str, object]]]:
-        """Of changes, the newest first."""
+    async def audited_changes(self) -> list[tuple[str, str, dict[str, object]]]:
+        """Returns the audit records of changes, newest first."""
         owner = await find_organization(self.db, "acme")
         wanted = AuditFilter(action="webhook.changed")
-        found = await list_entries(self.db, owner.id, wanted, limit=100)
-        return [(one.actor, one.target, one.details) for one in found]
+        records = await list_entries(self.db, owner.id, wanted, limit=100)
+        return [(record.actor, record.target, record.details) for record in records]
 
     async def set(self, sql: str) -> None:
         await self.db.transact(_execute, sql)
@@ -94,7 +94,7 @@ async def test_only_the_given_values_change(harness: EndpointHarness) -> None:
     assert (moved.url, moved.description, moved.id) == (OTHER_URL, "Moved", endpoint.id)
     assert await find_endpoint(harness.db, "acme", endpoint.id) == moved
     this = {"endpoint": endpoint.id}
-    assert await harness.told() == [
+    assert await harness.audited_changes() == [
         (
             ADA.name,
             OTHER_URL,
@@ -113,7 +113,7 @@ async def test_unchanged_values_cause_no_change_and_no_lookup(harness: EndpointH
     )
     assert (same, warning) == (endpoint, None)
     assert await harness.edit(endpoint.id) == (endpoint, None)
-    assert await harness.told() == []
+    assert await harness.audited_changes() == []
 
 
 async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(harness: EndpointHarness) -> None:
@@ -129,10 +129,10 @@ async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(harness: Endpoin
         ({"url": OTHER_URL, "organization": "other"}, "endpoint_not_found"),
     ):
         with pytest.raises(Problem) as refused:
-            await harness.edit(endpoint.id, **changes)  # type: ignore[arg-type] # of several kinds
+            await harness.edit(endpoint.id, **changes)  # type: ignore[arg-type] # values of several types
         assert refused.value.code == code
     assert await find_endpoint(harness.db, "acme", endpoint.id) == endpoint
-    assert await harness.told() == []
+    assert await harness.audited_changes() == []
 
 
 async def test_an_unresolvable_or_duplicate_url_causes_a_warning(harness: EndpointHarness) -> None:

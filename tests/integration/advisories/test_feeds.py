@@ -22,7 +22,7 @@ from agentjobs.store.opening import open_database
 from tests.support.osv_records import LATER, changes, packed, record
 
 LOOPBACK = AllowList.parse(["127.0.0.1/32"])
-ONE, TWO = record("GHSA-1", "one"), record("GHSA-2", "two")
+FIRST, SECOND = record("GHSA-1", "one"), record("GHSA-2", "two")
 
 
 @dataclass
@@ -33,16 +33,16 @@ class Bucket:
     files: dict[str, bytes] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     claimed_length: int | None = None
-    seen: list[str] = field(default_factory=list)
+    requested_paths: list[str] = field(default_factory=list)
 
     def fill(self, *records: dict[str, Any]) -> None:
-        self.files = {f"PyPI/{one['id']}.json": json.dumps(one).encode() for one in records}
+        self.files = {f"PyPI/{entry['id']}.json": json.dumps(entry).encode() for entry in records}
         self.files["PyPI/modified_id.csv"] = changes(records).encode()
         self.files["PyPI/all.zip"] = packed(records)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/osv/")
-        self.seen.append(path)
+        self.requested_paths.append(path)
         if path not in self.files:
             raise web.HTTPNotFound
         body = self.files[path]
@@ -64,7 +64,7 @@ async def bucket() -> AsyncIterator[Bucket]:
     bucket = Bucket()
     application = web.Application()
     application.router.add_get("/osv/{path:.*}", bucket.answer)
-    application.router.add_get("/moved/{path:.*}", _moved)
+    application.router.add_get("/moved/{path:.*}", _redirect)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -73,7 +73,7 @@ async def bucket() -> AsyncIterator[Bucket]:
     await runner.cleanup()
 
 
-async def _moved(request: web.Request) -> web.Response:
+async def _redirect(request: web.Request) -> web.Response:
     raise web.HTTPFound(request.path.replace("/moved/", "/osv/"))
 
 
@@ -85,7 +85,7 @@ async def db(sqlite_url: str) -> AsyncIterator[Database]:
 
 
 @dataclass
-class House:
+class FeedHarness:
     db: Database
     bucket: Bucket
     work_dir: Path
@@ -98,7 +98,7 @@ class House:
             assert feed is not None
             return await sync_claimed(self.db, feed, source, 6)
 
-    async def stored(self) -> list[str]:
+    async def advisory_ids(self) -> list[str]:
         rows = await self.db.fetch_all("SELECT id FROM advisories ORDER BY id")
         return [row["id"] for row in rows]
 
@@ -107,58 +107,58 @@ class House:
 
 
 @pytest.fixture
-def house(db: Database, bucket: Bucket, tmp_path: Path) -> House:
-    bucket.fill(ONE, TWO)
-    return House(db, bucket, tmp_path / "work")
+def harness(db: Database, bucket: Bucket, tmp_path: Path) -> FeedHarness:
+    bucket.fill(FIRST, SECOND)
+    return FeedHarness(db, bucket, tmp_path / "work")
 
 
-async def test_later_syncs_fetch_only_changes(house: House) -> None:
-    first = await house.sync()
+async def test_later_syncs_fetch_only_changes(harness: FeedHarness) -> None:
+    first = await harness.sync()
     assert (first.kind, first.changed) == ("full", 2)
-    assert house.bucket.seen == ["PyPI/all.zip"]
-    house.bucket.fill(ONE, TWO, record("GHSA-3", modified=LATER))
-    house.bucket.seen.clear()
-    second = await house.sync()
+    assert harness.bucket.requested_paths == ["PyPI/all.zip"]
+    harness.bucket.fill(FIRST, SECOND, record("GHSA-3", modified=LATER))
+    harness.bucket.requested_paths.clear()
+    second = await harness.sync()
     assert (second.kind, second.changed) == ("delta", 1)
-    assert "PyPI/GHSA-3.json" in house.bucket.seen
-    assert "PyPI/all.zip" not in house.bucket.seen
-    assert await house.stored() == ["GHSA-1", "GHSA-2", "GHSA-3"]
+    assert "PyPI/GHSA-3.json" in harness.bucket.requested_paths
+    assert "PyPI/all.zip" not in harness.bucket.requested_paths
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-2", "GHSA-3"]
 
 
 async def test_only_the_needed_part_of_a_change_list_is_read(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: FeedHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.sync()
+    await harness.sync()
     old = "".join(f"2020-01-01T00:00:00Z,GHSA-old-{number}\n" for number in range(20_000))
-    house.bucket.files["PyPI/modified_id.csv"] = (changes([ONE, TWO]) + old).encode()
+    harness.bucket.files["PyPI/modified_id.csv"] = (changes([FIRST, SECOND]) + old).encode()
     # Whoever reads all of it fails.
     monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_LIST_BYTES", 200_000)
-    assert (await house.sync()).kind == "delta"
+    assert (await harness.sync()).kind == "delta"
 
 
-async def test_an_unchanged_archive_is_not_sent_again(house: House) -> None:
-    await house.sync()
-    del house.bucket.files["PyPI/modified_id.csv"]
-    assert (await house.sync()).kind == "unchanged"
-    house.bucket.files["PyPI/all.zip"] = packed([ONE])
-    result = await house.sync()
+async def test_an_unchanged_archive_is_not_sent_again(harness: FeedHarness) -> None:
+    await harness.sync()
+    del harness.bucket.files["PyPI/modified_id.csv"]
+    assert (await harness.sync()).kind == "unchanged"
+    harness.bucket.files["PyPI/all.zip"] = packed([FIRST])
+    result = await harness.sync()
     assert (result.kind, result.removed) == ("full", 1)
 
 
-async def test_the_archive_is_used_if_single_records_are_missing(house: House) -> None:
-    await house.sync()
+async def test_the_archive_is_used_if_single_records_are_missing(harness: FeedHarness) -> None:
+    await harness.sync()
     three = record("GHSA-3", modified=LATER)
-    house.bucket.fill(ONE, TWO, three)
-    del house.bucket.files["PyPI/GHSA-3.json"]
-    result = await house.sync()
+    harness.bucket.fill(FIRST, SECOND, three)
+    del harness.bucket.files["PyPI/GHSA-3.json"]
+    result = await harness.sync()
     assert (result.kind, result.changed) == ("full", 1)
 
 
-async def broken(house: House, damage: str) -> SourceError:
+async def sync_damaged(harness: FeedHarness, damage: str) -> SourceError:
     """The archive is changed, and served in a way that it should not be."""
-    bucket = house.bucket
+    bucket = harness.bucket
     del bucket.files["PyPI/modified_id.csv"]
-    bucket.files["PyPI/all.zip"] = packed([TWO, record("GHSA-3")])
+    bucket.files["PyPI/all.zip"] = packed([SECOND, record("GHSA-3")])
     wrong = base64.b64encode(hashlib.md5(b"another").digest()).decode()
     if damage == "cut":
         bucket.claimed_length = len(bucket.files["PyPI/all.zip"]) + 1_000
@@ -174,7 +174,7 @@ async def broken(house: House, damage: str) -> SourceError:
     elif damage == "missing":
         del bucket.files["PyPI/all.zip"]
     with pytest.raises(SourceError) as caught:
-        await house.sync()
+        await harness.sync()
     return caught.value
 
 
@@ -190,59 +190,63 @@ async def broken(house: House, damage: str) -> SourceError:
     ],
 )
 async def test_a_bad_download_leaves_the_old_data_in_use(
-    house: House, damage: str, reason: str
+    harness: FeedHarness, damage: str, reason: str
 ) -> None:
-    await house.sync()
-    error = await broken(house, damage)
+    await harness.sync()
+    error = await sync_damaged(harness, damage)
     assert reason in str(error)
-    assert await house.stored() == ["GHSA-1", "GHSA-2"]
-    feed = await house.feed()
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-2"]
+    feed = await harness.feed()
     assert (feed.error, feed.failures, feed.records) == (str(error), 1, 2)
-    assert list(house.work_dir.iterdir()) == []
+    assert list(harness.work_dir.iterdir()) == []
 
 
-async def test_a_matching_checksum_is_accepted(house: House) -> None:
-    digest = hashlib.md5(house.bucket.files["PyPI/all.zip"]).digest()
-    house.bucket.headers["Content-MD5"] = base64.b64encode(digest).decode()
-    assert (await house.sync()).changed == 2
+async def test_a_matching_checksum_is_accepted(harness: FeedHarness) -> None:
+    digest = hashlib.md5(harness.bucket.files["PyPI/all.zip"]).digest()
+    harness.bucket.headers["Content-MD5"] = base64.b64encode(digest).decode()
+    assert (await harness.sync()).changed == 2
 
 
-async def test_a_large_record_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    await house.sync()
-    house.bucket.fill(ONE, record("GHSA-3", modified=LATER))
+async def test_a_large_record_is_a_warning(
+    harness: FeedHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.sync()
+    harness.bucket.fill(FIRST, record("GHSA-3", modified=LATER))
     monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_RECORD_BYTES", 10)
-    result = await house.sync()
+    result = await harness.sync()
     assert {warning.path for warning in result.warnings} == {"GHSA-1.json", "GHSA-3.json"}
-    assert await house.stored() == ["GHSA-1", "GHSA-2"]
+    assert await harness.advisory_ids() == ["GHSA-1", "GHSA-2"]
 
 
 async def test_an_endless_archive_is_rejected(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: FeedHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "MAX_ARCHIVE_BYTES", 100)
     with pytest.raises(SourceError, match="exceeds the size limit of archives"):
-        await house.sync()
+        await harness.sync()
 
 
 async def test_a_blocked_address_names_the_setting_that_allows_it(
-    house: House,
+    harness: FeedHarness,
 ) -> None:
     with pytest.raises(SourceError, match="AGENTJOBS_EGRESS_ALLOW"):
-        await house.sync(allowed=AllowList())
-    assert house.bucket.seen == []
+        await harness.sync(allowed=AllowList())
+    assert harness.bucket.requested_paths == []
 
 
-async def test_an_unreachable_or_empty_url_is_reported(house: House) -> None:
+async def test_an_unreachable_or_empty_url_is_reported(harness: FeedHarness) -> None:
     with pytest.raises(SourceError, match="could not be reached"):
-        await house.sync("http://127.0.0.1:1/osv")
+        await harness.sync("http://127.0.0.1:1/osv")
     with pytest.raises(SourceError, match="AGENTJOBS_ADVISORIES_ECOSYSTEMS"):
-        await house.sync(f"{house.bucket.url}/elsewhere")
+        await harness.sync(f"{harness.bucket.url}/elsewhere")
 
 
-async def test_a_mirror_may_redirect_and_its_credentials_are_not_shown(house: House) -> None:
-    url = house.bucket.url.replace("/osv", "/moved").replace("http://", "http://me:secret@")
-    assert (await house.sync(url)).changed == 2
-    assert "secret" not in (await house.feed()).source
+async def test_a_mirror_may_redirect_and_its_credentials_are_not_shown(
+    harness: FeedHarness,
+) -> None:
+    url = harness.bucket.url.replace("/osv", "/moved").replace("http://", "http://me:secret@")
+    assert (await harness.sync(url)).changed == 2
+    assert "secret" not in (await harness.feed()).source
     with pytest.raises(SourceError) as caught:
-        await house.sync(url.replace("/moved", "/nowhere"))
+        await harness.sync(url.replace("/moved", "/nowhere"))
     assert "secret" not in str(caught.value)

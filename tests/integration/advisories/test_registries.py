@@ -178,16 +178,16 @@ async def test_an_invalid_response_is_reported_with_url_and_setting_but_no_passw
     ):
         with pytest.raises(RegistryUnavailable, match=reason) as caught:
             await asked.published("npm", "lodash")
-    told = str(caught.value)
-    assert told.startswith(f"http://{server.host}/npm/lodash: ")
-    assert "AGENTJOBS_REGISTRY_NPM_URL" in told
-    assert "secret" not in told
+    message = str(caught.value)
+    assert message.startswith(f"http://{server.host}/npm/lodash: ")
+    assert "AGENTJOBS_REGISTRY_NPM_URL" in message
+    assert "secret" not in message
     assert server.seen[0].headers["Authorization"].startswith("Basic ")
 
 
 def _parts_of(ecosystem: str) -> dict[str, object]:
-    found = registry.REGISTRY_APIS[ecosystem]
-    return {name: getattr(found, name) for name in found.__struct_fields__}
+    api = registry.REGISTRY_APIS[ecosystem]
+    return {name: getattr(api, name) for name in api.__struct_fields__}
 
 
 async def test_a_redirect_on_the_same_host_is_followed(clock: Clock) -> None:
@@ -266,15 +266,15 @@ async def test_a_public_registry_lists_versions(
     settings = Settings(data_dir="unused")
     host = URL(settings.registry_url(ecosystem)).host
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+        results = await asyncio.get_running_loop().getaddrinfo(host, 443, type=socket.SOCK_STREAM)
     except OSError:
         pytest.skip(f"{host} cannot be looked up here")
     # Wherever its name leads to: what may be dialled is the guard's own matter.
-    addresses = {address[0] for *_, address in found}
+    addresses = {address[0] for *_, address in results}
     masks = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
     certificates = os.environ.get("SSL_CERT_FILE", "")
     async with asking_of(settings, clock, *masks, ca_file=certificates) as asked:
         published = await asked.published(ecosystem, name)
-        assert version in {one.version for one in published.versions}
+        assert version in {release.version for release in published.versions}
         assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
         assert await asked.published(ecosystem, "no-such-package-was-published") == Published()
