@@ -69,7 +69,9 @@ async def test_a_failed_delivery_is_understood_and_sent_again(
         receiving.answer = lambda _: 204
         before = len(receiving.received)
         await admin.get_by_role("button", name="Redeliver").click()
-        await expect(admin.get_by_role("main").get_by_role("status")).to_contain_text("sent again")
+        await expect(admin.get_by_role("main").get_by_role("status")).to_contain_text(
+            "Redelivery started"
+        )
         sent_again = receiving.wait_for(before + 1)[before]
         event = verify_webhook(sent_again.body, dict(sent_again.headers), secret)
         assert event.job_id == job["job_id"]
