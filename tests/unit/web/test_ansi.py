@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from agentjobs.web.dashboard.text.ansi import CUT_MARK, LONGEST_LINE, AnsiLines
+from agentjobs.web.dashboard.text.ansi import CUT_MARK, MAX_LINE_LENGTH, AnsiLines
 from agentjobs.web.dashboard.text.visible_text import visible
 
 OUR_CLASS = re.compile(r"line|line rest|a-[a-z-]+( a-[a-z-]+)*")
@@ -143,7 +143,7 @@ def test_a_long_line_is_cut_and_says_so() -> None:
     for _ in range(20):
         assert lines.feed("x" * 1_000) == ""
     shown = unescape(re.sub("<[^>]*>", "", lines.feed("\nnext\n")))
-    assert shown == "x" * LONGEST_LINE + CUT_MARK + "\nnext\n"
+    assert shown == "x" * MAX_LINE_LENGTH + CUT_MARK + "\nnext\n"
 
 
 HOSTILE = st.lists(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.web.dashboard.text import markdown
-from agentjobs.web.dashboard.text.markdown import LEFT_PLAIN, MAX_RENDERED, render, render_all
+from agentjobs.web.dashboard.text.markdown import MAX_RENDERED, NOT_RENDERED, render, render_all
 
 TAGS = frozenset(
     re.findall(
@@ -138,8 +138,8 @@ def test_a_long_text_is_rendered_up_to_a_line_and_shown_plain_from_there(
     monkeypatch.setattr(markdown, "_PAGE_SECONDS", math.inf)
     repeated = 300_000 // len(line)
     page = Page(render(line * repeated + "<b>\u202e"))
-    assert LEFT_PLAIN in page.text
-    shown, _, plain = page.text.partition(LEFT_PLAIN)
+    assert NOT_RENDERED in page.text
+    shown, _, plain = page.text.partition(NOT_RENDERED)
     assert "*" not in shown
     assert shown.count("a") == rendered
     assert plain.startswith(f"\n{line}{line}")

@@ -205,7 +205,7 @@ async def test_the_file_is_read_in_pages_and_has_an_end(
         await told(quiet_dashboard, target=str(number))
     targets = [row[6] for row in await rows_of(quiet_dashboard)]
     assert targets == ["target", "5", "4", "3", "2", "1", "0"]
-    monkeypatch.setattr(csv_export, "MOST_ROWS", 3)
+    monkeypatch.setattr(csv_export, "MAX_ROWS", 3)
     assert [row[6] for row in await rows_of(quiet_dashboard)] == ["target", "5", "4", "3"]
 
 

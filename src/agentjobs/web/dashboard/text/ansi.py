@@ -1,7 +1,7 @@
-"""Turns what a program wrote for a terminal into lines of safe HTML.
+"""Converts terminal output to safe HTML or plain text.
 
-Colours and weights become classes, progress bars their last state; every other escape is removed.
-Knows nothing of jobs or of where the text comes from.
+Colours and weights become CSS classes; overwritten lines, such as progress bars, keep their last
+state; all other escape sequences are removed.
 """
 
 import re
@@ -12,13 +12,13 @@ from markupsafe import Markup
 from agentjobs.web.dashboard.text.ansi_style import PLAIN, Style, apply_sgr
 from agentjobs.web.dashboard.text.visible_text import visible
 
-LONGEST_LINE = 10_000
-# In a file, which nobody has to lay out.
-LONGEST_PLAIN_LINE = 1024 * 1024
+MAX_LINE_LENGTH = 10_000
+# For downloads, which no browser lays out.
+MAX_PLAIN_LINE_LENGTH = 1024 * 1024
 CUT_MARK = "… (the rest of this long line is left out)"
 
-# A longer beginning of an escape is not waited for: it is text.
-_LONGEST_ESCAPE = 256
+# An unfinished escape sequence longer than this is treated as text.
+_MAX_ESCAPE_LENGTH = 256
 _TOKEN = re.compile(
     r"\x1b\[(?P<numbers>[0-?]{0,200})[ -/]{0,8}(?P<final>[@-~])"
     r"|(?P<string>\x1b[\]PX^_])"
@@ -26,22 +26,22 @@ _TOKEN = re.compile(
     r"|(?P<back>\r)"
     r"|\x1b[ -/]{0,8}[0-~]?"
 )
-# All that most lines have of escapes.
+# The only escape sequences in most lines.
 _COLOUR = re.compile(r"\x1b\[([0-9;:]{0,200})m")
-# Printable, and nothing to be escaped.
+# Printable text that needs no escaping.
 _is_plain = re.compile(r"[ !#-%(-;=?-~]*").fullmatch
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,200})?[ -/]{0,8}\Z|\r\Z")
-# A terminal would wait for ever; a line's end stops a text that nobody ended.
+# Unlike a terminal, a line end terminates an unfinished string.
 _STRING_END = re.compile(r"\x07|\x1b\\|\x9c|(?=\n)")
 
 
 class _TerminalLines:
-    """Fed piece by piece; a style or a line may go on from one piece to the next.
+    """An incremental parser; styles and lines may continue across pieces.
 
-    `_feed` returns the lines that ended, each with a newline; `_rest` the unfinished one.
+    `_feed` returns the completed lines, `_rest` the unfinished one.
     """
 
-    longest_line = LONGEST_LINE
+    max_line_length = MAX_LINE_LENGTH
 
     def __init__(self) -> None:
         self._style = PLAIN
@@ -52,28 +52,28 @@ class _TerminalLines:
     def _feed(self, text: str) -> str:
         lines: list[str] = []
         text = self._hold_back(self._held + text)
-        at = self._after_string(text, 0)
-        while at < len(text):
-            end = text.find("\n", at)
-            if end >= 0 and self._write_whole(text[at:end]):
+        position = self._after_string(text, 0)
+        while position < len(text):
+            end = text.find("\n", position)
+            if end >= 0 and self._write_whole(text[position:end]):
                 self._end_line(lines)
-                at = end + 1
+                position = end + 1
             else:
-                at = self._feed_line(text, at, lines)
+                position = self._feed_line(text, position, lines)
         return "".join(lines)
 
     def _rest(self) -> str:
         return self._line("line rest") if self._parts else ""
 
     def _hold_back(self, text: str) -> str:
-        """The beginning of an escape at the end of a piece waits for the next one."""
-        unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_ESCAPE))
+        """Keeps an unfinished escape sequence for the next piece."""
+        unfinished = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE_LENGTH))
         self._held = unfinished[0] if unfinished else ""
         return text[: len(text) - len(self._held)]
 
     def _write_whole(self, line: str) -> bool:
-        """In one go, if it has nothing but colours; False when it must be read bit by bit."""
-        if self._length or self._returned or len(line) > self.longest_line or "\r" in line:
+        """Fast path for lines with colours only; False if the line needs the full parser."""
+        if self._length or self._has_returned or len(line) > self.max_line_length or "\r" in line:
             return False
         text, *coloured = _COLOUR.split(line)
         if line.count("\x1b") * 2 != len(coloured):
@@ -92,37 +92,37 @@ class _TerminalLines:
         self._style = style
         return True
 
-    def _feed_line(self, text: str, at: int, lines: list[str]) -> int:
-        """Up to its end, or to that of the text; where it goes on."""
+    def _feed_line(self, text: str, position: int, lines: list[str]) -> int:
+        """Processes up to the end of the line or text, and returns the new position."""
         number = len(lines)
-        while at < len(text) and len(lines) == number:
-            token = _TOKEN.search(text, at)
+        while position < len(text) and len(lines) == number:
+            token = _TOKEN.search(text, position)
             if token is None:
-                self._write(text[at:])
+                self._write(text[position:])
                 return len(text)
-            self._write(text[at : token.start()])
-            at = self._obey(token, text, lines)
-        return at
+            self._write(text[position : token.start()])
+            position = self._apply_token(token, text, lines)
+        return position
 
-    def _obey(self, token: re.Match[str], text: str, lines: list[str]) -> int:
+    def _apply_token(self, token: re.Match[str], text: str, lines: list[str]) -> int:
         if token["end"]:
             self._end_line(lines)
         elif token["back"]:
-            self._returned = True
+            self._has_returned = True
         elif token["string"]:
             self._in_string = True
             return self._after_string(text, token.end())
         elif token["final"] == "m":
             self._style = apply_sgr(self._style, token["numbers"])
         elif token["final"] == "G" and token["numbers"] in {"", "0", "1"}:
-            # What some programs write for a carriage return.
-            self._returned = True
+            # Some programs write this instead of a carriage return.
+            self._has_returned = True
         return token.end()
 
-    def _after_string(self, text: str, at: int) -> int:
+    def _after_string(self, text: str, position: int) -> int:
         if not self._in_string:
-            return at
-        end = _STRING_END.search(text, at)
+            return position
+        end = _STRING_END.search(text, position)
         if end is None:
             return len(text)
         self._in_string = False
@@ -136,20 +136,20 @@ class _TerminalLines:
         self._parts: list[tuple[Style, str]] = []
         self._length = 0
         self._is_cut = False
-        self._returned = False
+        self._has_returned = False
 
     def _write(self, text: str) -> None:
         if not text:
             return
-        if self._returned:
+        if self._has_returned:
             self._begin_line()
-        kept = text[: self.longest_line - self._length]
-        self._is_cut = self._is_cut or len(kept) < len(text)
-        self._length += len(kept)
-        if kept and self._parts and self._parts[-1][0] == self._style:
-            kept = self._parts.pop()[1] + kept
-        if kept:
-            self._parts.append((self._style, kept))
+        visible_part = text[: self.max_line_length - self._length]
+        self._is_cut = self._is_cut or len(visible_part) < len(text)
+        self._length += len(visible_part)
+        if visible_part and self._parts and self._parts[-1][0] == self._style:
+            visible_part = self._parts.pop()[1] + visible_part
+        if visible_part:
+            self._parts.append((self._style, visible_part))
 
     def _line(self, css_class: str) -> str:
         raise NotImplementedError
@@ -157,8 +157,8 @@ class _TerminalLines:
 
 class AnsiLines(_TerminalLines):
     """As HTML: a line is `<span class="line">…</span>`, the unfinished one
-    `<span class="line rest">…</span>`: whoever appends the lines puts that one last and takes it
-    away before the next piece."""
+    `<span class="line rest">…</span>`: the caller shows it last and
+    removes it before appending the next piece."""
 
     def feed(self, text: str) -> Markup:
         return Markup(self._feed(text))  # noqa: S704 - made of `_html`, which escapes
@@ -172,9 +172,9 @@ class AnsiLines(_TerminalLines):
 
 
 class PlainLines(_TerminalLines):
-    """As plain text, for a file."""
+    """As plain text, for downloads."""
 
-    longest_line = LONGEST_PLAIN_LINE
+    max_line_length = MAX_PLAIN_LINE_LENGTH
 
     def feed(self, text: str) -> str:
         return self._feed(text)

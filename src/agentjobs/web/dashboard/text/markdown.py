@@ -1,7 +1,4 @@
-"""Markdown that agents and people wrote, as safe HTML: no HTML of theirs, no image, few links.
-
-Owns what may be rendered and how much of it. Knows nothing of pull requests or jobs.
-"""
+"""Renders untrusted Markdown as safe HTML: no raw HTML, no images, limited links and length."""
 
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -21,16 +18,16 @@ from agentjobs.web.dashboard.text.visible_text import visible
 MAX_RENDERED = 64 * 1024
 MAX_RENDERED_LINES = 2_000
 MAX_PLAIN = 256 * 1024
-LEFT_PLAIN = "The rest of this long text is shown as it was written."
+NOT_RENDERED = "The rest of this long text is shown as it was written."
 
-# Reading the inside of a paragraph can take time that grows faster than the text.
-_LONGEST_PARAGRAPH = 8 * 1024
-_MOST_BRACKETS = 200
+# Parsing a paragraph can take more than linear time.
+_MAX_PARAGRAPH_LENGTH = 8 * 1024
+_MAX_BRACKETS = 200
 _PAGE_SECONDS = 0.3
 _MAX_NESTING = 20
 _MAX_CODE_LINES = 400
 _HIGHLIGHT_SECONDS = 0.1
-_OUTLINE_STEPS = 2
+_HEADING_OFFSET = 2
 _LINKS = ("http://", "https://", "mailto:", "#")
 _REL = "nofollow noopener ugc"
 
@@ -41,28 +38,28 @@ def render(text: str) -> Markup:
 
 
 def render_all(texts: Sequence[str]) -> list[Markup]:
-    """Those of one page. They share a time: paragraphs after it are shown as they were written.
+    """The texts of one page, which share a time limit; paragraphs after it are shown unrendered.
 
-    Takes it, too: call it beside the event loop.
+    Slow: call it in a thread.
     """
     deadline = time.thread_time() + _PAGE_SECONDS
-    return [_rendered(text, deadline) for text in texts]
+    return [_render(text, deadline) for text in texts]
 
 
-def _rendered(text: str, deadline: float) -> Markup:
+def _render(text: str, deadline: float) -> Markup:
     head, rest = _split(text)
     if time.thread_time() > deadline:
-        # Even to find its paragraphs takes a while.
+        # Even splitting into paragraphs takes time.
         head, rest = "", text
     html = _parser().render(head, {"deadline": deadline})
     if rest:
         shown = escape(visible(rest[:MAX_PLAIN])) + ("…" if len(rest) > MAX_PLAIN else "")
-        html += f'<p class="note">{LEFT_PLAIN}</p>\n<pre tabindex="0">{shown}</pre>\n'
-    return Markup(f'<div class="prose">\n{html}</div>')  # noqa: S704 - all of it escaped above
+        html += f'<p class="note">{NOT_RENDERED}</p>\n<pre tabindex="0">{shown}</pre>\n'
+    return Markup(f'<div class="prose">\n{html}</div>')  # noqa: S704 - escaped above
 
 
 def _split(text: str) -> tuple[str, str]:
-    """What is rendered, up to the end of a line, and what is too much."""
+    """Splits at a line end into the part to render and the rest."""
     end = len(text)
     if end > MAX_RENDERED:
         end = text.rfind("\n", 0, MAX_RENDERED) + 1 or MAX_RENDERED
@@ -72,8 +69,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 class _Parser(MarkdownIt):
-    def validateLink(self, url: str) -> bool:  # noqa: N802 - its name there
-        """What is relative to this page, or runs, is no link."""
+    def validateLink(self, url: str) -> bool:  # noqa: N802 - overrides markdown-it's method
+        """Rejects relative links and script schemes."""
         return url.strip().lower().startswith(_LINKS)
 
 
@@ -93,29 +90,29 @@ def _read_paragraphs(state: StateCore) -> None:
         if token.type != "inline":
             continue
         token.children = []
-        if _takes_long(token.content) or time.thread_time() > state.env["deadline"]:
+        if _is_expensive(token.content) or time.thread_time() > state.env["deadline"]:
             token.children = [Token("text", "", 0, content=token.content)]
         else:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
 
 
-def _takes_long(paragraph: str) -> bool:
-    """Every bracket may begin a link, whose end is then looked for."""
-    return len(paragraph) > _LONGEST_PARAGRAPH or paragraph.count("[") > _MOST_BRACKETS
+def _is_expensive(paragraph: str) -> bool:
+    """Every bracket may start a link, which the parser searches to its end."""
+    return len(paragraph) > _MAX_PARAGRAPH_LENGTH or paragraph.count("[") > _MAX_BRACKETS
 
 
 def _make_safe(state: StateCore) -> None:
     _renumber_headings(state.tokens)
     for token in state.tokens:
         if "style" in token.attrs:
-            # Of a table's cell: the page allows no style but its own.
+            # The alignment of a table cell; the page allows no inline styles.
             token.attrs = {"class": str(token.attrs["style"]).replace("text-align:", "align-")}
         if token.children:
             token.children = list(_safe_inline(token.children))
 
 
 def _renumber_headings(tokens: Sequence[Token]) -> None:
-    """Below the page's own, and without gaps: a text may begin with ###, or skip a level."""
+    """Places headings below the page's own, without skipped levels."""
     above: list[int] = []
     for token in tokens:
         if token.type == "heading_open":
@@ -124,7 +121,7 @@ def _renumber_headings(tokens: Sequence[Token]) -> None:
                 above.pop()
             above.append(level)
         if token.type in {"heading_open", "heading_close"}:
-            token.tag = f"h{min(6, len(above) + _OUTLINE_STEPS)}"
+            token.tag = f"h{min(6, len(above) + _HEADING_OFFSET)}"
 
 
 def _safe_inline(children: Sequence[Token]) -> Iterator[Token]:
@@ -134,14 +131,14 @@ def _safe_inline(children: Sequence[Token]) -> Iterator[Token]:
         if token.type == "link_open":
             token.attrs = _link_attributes(str(token.attrs.get("href", "")))
         if token.type == "image":
-            yield from _instead_of_image(token, is_inside_link=link_depth > 0)
+            yield from _replace_image(token, is_inside_link=link_depth > 0)
             continue
         token.content = visible(token.content)
         yield token
 
 
-def _instead_of_image(token: Token, *, is_inside_link: bool) -> Iterator[Token]:
-    """A picture from elsewhere would tell its owner who reads this page."""
+def _replace_image(token: Token, *, is_inside_link: bool) -> Iterator[Token]:
+    """An external image would reveal readers of the page to its host."""
     text = Token("text", "", 0, content=visible(f"Image: {token.content or 'no description'}"))
     if is_inside_link:
         yield text
@@ -164,8 +161,8 @@ def _code(
 ) -> str:
     token = tokens[at]
     lines = visible(token.content.removesuffix("\n")).split("\n")
-    named = token.info.split(None, 1)[:1]
-    language = language_named(named[0]) if named and len(lines) <= _MAX_CODE_LINES else None
+    info = token.info.split(None, 1)[:1]
+    language = language_named(info[0]) if info and len(lines) <= _MAX_CODE_LINES else None
     html = None
     if language is not None:
         html = highlight(lines, language, deadline=time.thread_time() + _HIGHLIGHT_SECONDS)

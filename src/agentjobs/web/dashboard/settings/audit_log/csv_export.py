@@ -1,4 +1,4 @@
-"""The audit log as a CSV file (RFC 4180) that a spreadsheet can open without running anything."""
+"""Exports the audit log as CSV (RFC 4180), without cells that spreadsheets run as formulas."""
 
 import csv
 import io
@@ -10,9 +10,9 @@ from agentjobs.clock import iso_utc
 from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
 from agentjobs.store.database import Database
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
-# Each is put into words between two other requests: small enough that nobody notices.
+# Small, because formatting a page blocks the event loop.
 _PAGE = 250
 _COLUMNS = [
     "at",
@@ -26,30 +26,30 @@ _COLUMNS = [
     "address",
     "id",
 ]
-# A cell that begins like this is a formula to a spreadsheet; so it is when blanks come first.
+# Spreadsheets read cells with these prefixes as formulas, also after leading spaces.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-async def csv_of(
-    db: Database, organization_id: str, wanted: AuditFilter, *, before: str | None = None
+async def export_csv(
+    db: Database, organization_id: str, audit_filter: AuditFilter, *, before: str | None = None
 ) -> str:
-    """The newest MOST_ROWS entries, read page by page."""
+    """The newest MAX_ROWS entries, read page by page."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(_COLUMNS)
-    left = MOST_ROWS
-    while left:
-        limit = min(_PAGE, left)
-        records = await list_entries(db, organization_id, wanted, limit=limit, before=before)
+    remaining = MAX_ROWS
+    while remaining:
+        limit = min(_PAGE, remaining)
+        records = await list_entries(db, organization_id, audit_filter, limit=limit, before=before)
         writer.writerows(_row(record) for record in records)
         if len(records) < limit:
             break
-        left, before = left - limit, records[-1].id
+        remaining, before = remaining - limit, records[-1].id
     return text.getvalue()
 
 
-def harmless(cell: str) -> str:
-    """No formula, whatever program opens it: what begins like one gets an apostrophe before it."""
+def escape_formula(cell: str) -> str:
+    """Prefixes formulas with an apostrophe, which makes them text."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA_STARTS) else cell
 
 
@@ -66,4 +66,4 @@ def _row(record: AuditRecord) -> Iterable[str]:
         record.address,
         record.id,
     )
-    return map(harmless, cells)
+    return map(escape_formula, cells)

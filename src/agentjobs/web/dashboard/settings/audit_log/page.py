@@ -1,4 +1,4 @@
-"""Settings, audit log: who did what, when and from where; as a page and as a file."""
+"""Settings > Audit log: who did what, when and from where, as a page and as CSV."""
 
 import msgspec
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.audit_log.csv_export import MOST_ROWS, csv_of
+from agentjobs.web.dashboard.settings.audit_log.csv_export import MAX_ROWS, export_csv
 from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, filter_of, read_query
 from agentjobs.web.dashboard.settings.audit_log.text import (
     GROUPS,
@@ -23,7 +23,7 @@ _PAGE = 50
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """An entry in plain words; `actor_query` leads to all that this actor did."""
+    """An entry as shown; `actor_query` filters by its actor."""
 
     record: AuditRecord
     kind: str
@@ -35,23 +35,23 @@ class _Line(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     query = read_query(request)
     try:
-        wanted = filter_of(query, request.zone)
+        audit_filter = filter_of(query, request.zone)
     except Problem as problem:
         return await _page(request, query, [], problem=problem)
     if request.query_param("format") == "csv":
-        return await _file(request, wanted)
+        return await _csv_response(request, audit_filter)
     records = await list_entries(
         request.db,
         request.organization_id,
-        wanted,
+        audit_filter,
         limit=_PAGE + 1,
         before=query.before or None,
     )
     return await _page(request, query, records)
 
 
-async def _file(request: PageRequest, wanted: AuditFilter) -> Response:
-    text = await csv_of(request.db, request.organization_id, wanted)
+async def _csv_response(request: PageRequest, audit_filter: AuditFilter) -> Response:
+    text = await export_csv(request.db, request.organization_id, audit_filter)
     name = f"audit-log-{request.organization}-{iso_utc(now_ms())[:10]}.csv"
     disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, media_type="text/csv", headers={**HEADERS, **disposition})
@@ -76,12 +76,12 @@ async def _page(
         older=older,
         newest=query.address(before="") if query.before else None,
         csv_query=query.address(before="", format="csv"),
-        most_rows=MOST_ROWS,
+        most_rows=MAX_ROWS,
     )
 
 
 def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
-    """With the one in the address, should it be none of them."""
+    """Includes the selected action even if it is not a group."""
     known = [("", "Everything", ""), *((group, words, "") for group, words in GROUPS.items())]
     if query.action and query.action not in GROUPS:
         known.append((query.action, describe_action(query.action), ""))
@@ -94,12 +94,12 @@ def _line(record: AuditRecord) -> _Line:
         describe_actor(record.actor_kind),
         describe_action(record.action),
         describe_details(record.details),
-        _all_of(record).address(),
+        _query_for_actor(record).address(),
     )
 
 
-def _all_of(record: AuditRecord) -> AuditQuery:
-    """By the identifier, where there is one: a name can be anybody's."""
+def _query_for_actor(record: AuditRecord) -> AuditQuery:
+    """By identifier if there is one, because names are not unique."""
     if record.actor_id:
         return AuditQuery(actor_id=record.actor_id)
     return AuditQuery(actor=record.actor)

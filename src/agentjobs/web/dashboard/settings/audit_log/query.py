@@ -1,4 +1,4 @@
-"""What of the audit log is asked for: an address read into a filter, and written back."""
+"""Parses and builds the query string of the audit log page."""
 
 import re
 from datetime import tzinfo
@@ -16,7 +16,7 @@ _is_action = re.compile(r"[a-z_.]{1,100}").fullmatch
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """As it stands in the address: text, empty for any. `until` is the last day that is shown."""
+    """The query parameters; the empty string means any. `until` is inclusive."""
 
     actor: str = ""
     actor_id: str = ""
@@ -30,7 +30,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.actor or self.actor_id or self.action or self.since or self.until)
 
     def address(self, **changes: str) -> str:
-        """The query string of this very view, with some of it changed."""
+        """The query string of this view with some parameters changed."""
         fields = {**msgspec.structs.asdict(self), **changes}
         return urlencode({name: text for name, text in fields.items() if text})
 
@@ -39,7 +39,7 @@ def read_query(request: PageRequest) -> AuditQuery:
     before, action = request.query_param("before"), request.query_param("action")
     actor_id = request.query_param("actor_id")
     return AuditQuery(
-        # PostgreSQL has no text with a zero byte; nobody is called so either.
+        # PostgreSQL does not accept NUL in text.
         actor=request.query_param("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
         actor_id=actor_id if _is_actor_id(actor_id) else "",
         action=action if _is_action(action) else "",
@@ -50,7 +50,7 @@ def read_query(request: PageRequest) -> AuditQuery:
 
 
 def filter_of(query: AuditQuery, zone: tzinfo) -> AuditFilter:
-    """Raises Problem for what is no day."""
+    """Raises Problem for an invalid date."""
     since, until = between_days(query.since, query.until, zone)
     return AuditFilter(
         actor=query.actor or None,
