@@ -6,27 +6,18 @@ Every project here is hostile: whatever of it could run leaves a file behind.
 import difflib
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY, python_files
+from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxPort
-from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
-from tests.support.sandbox import SandboxHarness
 
 REGISTRY = public_registry("npm")
 NPM_TESTS_BIN = PROJECT / ".npm-tests" / "node_modules" / ".bin"
@@ -298,58 +289,3 @@ def test_pnpm_updates_allowed_versions_and_overrides_others(project: Project) ->
         ]
     )
     assert "remove the override `mkdirp>minimist`" in project.report.read_text()
-
-
-async def test_npm_and_pnpm_work_in_the_sandbox_through_the_proxy(
-    project: Project, tmp_path: Path
-) -> None:
-    write_pnpm_project(project)
-    root = {"name": "app", "dependencies": {"lodash": "^4.17.15"}}
-    project.manifest(root, "npm/package.json")
-    entry = {"node_modules/lodash": locked("lodash", "4.17.15")}
-    project.write("npm/package-lock.json", package_lock({"": root, **entry}))
-    harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
-    hand_over(project, harness)
-    jobs = [job_of("npm/package-lock.json", LODASH), job_of("pnpm-lock.yaml", MINIMIST)]
-    fixes = [fix for job in jobs for fix in job["fixes"]]
-    (harness.run_dir / "job.json").write_text(json.dumps({"fixes": fixes}))
-    refused: list[str] = []
-    hosts = hosts_for(Settings(data_dir=str(tmp_path)), "npm")
-    egress = Egress(hosts, AllowList.parse(addresses_of(hosts)), refused.append)
-    report = await harness.run(
-        *(sys.executable, "-I", "-u", str(ENTRY)),
-        read_only=(*python_files(), *project.tools.read_only),
-        environment={**certificates(), **project.tools.environment},
-        hosts=egress.hosts,
-        ports=tuple(
-            SandboxPort(
-                number=port,
-                protocol=protocol,
-                environment=egress.environment if port == PROXY_PORT else {},
-            )
-            for port, protocol in egress.ports.items()
-        ),
-    )
-    await egress.close()
-    assert refused == []
-    assert report.last_lines.endswith("fixed: 2, not fixed: 0"), report.last_lines
-    assert "lodash-4.17.21.tgz" in (harness.workspace / "npm" / "package-lock.json").read_text()
-    assert "minimist@0.2.4:" in (harness.workspace / "pnpm-lock.yaml").read_text()
-
-
-def hand_over(project: Project, harness: SandboxHarness) -> None:
-    shutil.copytree(project.tree, harness.workspace, dirs_exist_ok=True)
-    owner = harness.sandbox.owner_uid(0)
-    if owner is not None:
-        subprocess.run(["chown", "-hR", f"{owner}:{owner}", harness.workspace], check=True)
-
-
-def addresses_of(hosts: Iterable[str]) -> list[str]:
-    """Allow only the registry's address, which may be a private mirror."""
-    names = (host.rpartition(":")[0] for host in hosts)
-    return sorted({str(entry[4][0]) for name in names for entry in socket.getaddrinfo(name, 443)})
-
-
-def certificates() -> dict[str, str]:
-    names = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
-    return {name: os.environ[name] for name in names if name in os.environ}
