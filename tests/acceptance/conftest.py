@@ -74,7 +74,7 @@ def agent_seconds() -> str:
 
 @pytest.fixture
 def start(database_url: str, tmp_path: Path, agent_seconds: str) -> Iterator[StartService]:
-    """Starts services on one store, each with a data directory of its own unless told otherwise."""
+    """Starts services on one store; `data_dir` names the data directory of each."""
     started: list[Service] = []
 
     def start_one(*command: str, data_dir: str = "data", **environment: str) -> Service:

@@ -1,4 +1,4 @@
-"""A job that finds its own work from an earlier attempt goes on from there."""
+"""A job continues from what an earlier attempt has pushed."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.support.service import Service, StartService, connected, git, pull_re
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request(
+def test_a_branch_pushed_by_a_drained_attempt_becomes_the_pull_request(
     start: StartService, database_url: str, tmp_path: Path
 ) -> None:
     serve = start("serve")
@@ -43,7 +43,7 @@ def test_a_branch_pushed_by_an_attempt_that_was_drained_becomes_the_pull_request
 
 
 async def attempt_until_pushed(database_url: str, serve: Service, tmp_path: Path) -> None:
-    """What a worker does up to the push, and then, told to drain, no further."""
+    """Do what a worker does up to the push, and then release the job as if drained."""
     settings = load({"AGENTJOBS_DATA_DIR": str(serve.data_dir)})
     db = await open_database(database_url, migrate=False)
     try:

@@ -1,4 +1,4 @@
-"""Processes that die or are told to go in the midst of their work: nothing is lost or doubled."""
+"""Processes that are killed or stopped during their work: nothing is lost or done twice."""
 
 import contextlib
 import signal
@@ -28,9 +28,9 @@ def agents_alive(seconds: str) -> bool:
 
 
 def freeze(worker: Service, database_url: str) -> None:
-    """Stop it, but not with SQLite's one write lock in its hands, which nobody could take from it.
+    """Stop the worker while it does not hold SQLite's only write lock.
 
-    On PostgreSQL it may be in a transaction: the server ends one that idles.
+    On PostgreSQL it may be in a transaction; the server ends idle ones.
     """
     path = database_url.removeprefix("sqlite:///")
     with contextlib.ExitStack() as held:
@@ -39,10 +39,10 @@ def freeze(worker: Service, database_url: str) -> None:
             held.callback(lock.close)
             lock.execute("BEGIN IMMEDIATE")
         worker.signal(signal.SIGSTOP)
-        wait_until(worker.is_stopped, "the worker to stand still")
+        wait_until(worker.is_stopped, "the worker to be stopped")
 
 
-def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
+def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     serve = start("serve")
@@ -70,7 +70,7 @@ def test_a_killed_worker_is_taken_over_and_the_job_makes_one_pull_request(
     assert serve.stop() == 0
 
 
-def test_a_killed_service_goes_on_where_it_was_when_started_again(
+def test_a_restarted_service_continues_the_job_of_the_killed_one(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     service = start()
@@ -87,14 +87,14 @@ def test_a_killed_service_goes_on_where_it_was_when_started_again(
     assert again.stop() == 0
 
 
-def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
+def test_every_job_accepted_before_a_kill_exists_afterwards(
     start: StartService, tmp_path: Path
 ) -> None:
     service = start("serve", AGENTJOBS_RATE_LIMIT_PER_SECOND="0")
     api = connected(service, tmp_path)
     acknowledged: list[str] = []
 
-    def post_until_it_dies() -> None:
+    def post_until_killed() -> None:
         client = service.client(api.http.headers["Authorization"].removeprefix("Bearer "))
         try:
             while True:
@@ -102,7 +102,7 @@ def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
         except httpx.TransportError:
             return
 
-    threads = [threading.Thread(target=post_until_it_dies) for _ in range(4)]
+    threads = [threading.Thread(target=post_until_killed) for _ in range(4)]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(acknowledged) > 50, "jobs to be accepted")
@@ -119,7 +119,7 @@ def test_every_job_acknowledged_before_a_kill_is_there_afterwards(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_a_drained_worker_gives_its_job_back_without_losing_an_attempt(
+def test_a_drained_worker_requeues_its_job_without_using_an_attempt(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
     service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="0.2")
@@ -147,7 +147,7 @@ def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None
     assert waiting.stop() == 0
 
 
-def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
+def test_a_worker_paused_beyond_its_lease_runs_the_job_again_and_only_once(
     start: StartService, tmp_path: Path, agent_seconds: str, database_url: str
 ) -> None:
     serve = start("serve")
@@ -174,9 +174,7 @@ def test_a_worker_that_slept_past_its_lease_runs_the_job_once_more_and_alone(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_damaged_repository_does_not_keep_the_service_from_starting(
-    start: StartService, tmp_path: Path
-) -> None:
+def test_the_service_starts_with_a_damaged_repository(start: StartService, tmp_path: Path) -> None:
     service = start("serve")
     connected(service, tmp_path)
     assert service.stop() == 0
@@ -188,7 +186,9 @@ def test_a_damaged_repository_does_not_keep_the_service_from_starting(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_a_running_job_may_finish_within_the_grace(start: StartService, tmp_path: Path) -> None:
+def test_a_running_job_may_finish_within_the_grace_period(
+    start: StartService, tmp_path: Path
+) -> None:
     service = start(AGENTJOBS_DRAIN_GRACE_SECONDS="30")
     api = connected(service, tmp_path)
     job_id = api.create("acme/shop", "sleepy", config_override={"timeout_seconds": 2})

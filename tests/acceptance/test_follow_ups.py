@@ -1,4 +1,4 @@
-"""A job goes on with the pull request of an earlier one, over HTTP and with real git."""
+"""Follow-ups on the pull request of an earlier job, over HTTP and with real git."""
 
 import asyncio
 import signal
@@ -138,7 +138,7 @@ def test_a_follow_up_adds_a_commit_to_the_same_pull_request(
     assert prompt.index("Now test it.") < prompt.index("Fix the price.")
 
 
-def test_a_follow_up_that_changes_nothing_fails_and_leaves_the_branch_alone(
+def test_a_follow_up_without_changes_fails_and_keeps_the_branch(
     service: Service, api: Api, key: str, tmp_path: Path
 ) -> None:
     first = api.finish("acme/shop", "edit")
@@ -148,7 +148,7 @@ def test_a_follow_up_that_changes_nothing_fails_and_leaves_the_branch_alone(
     assert jobs_that_committed(clone, branch_of(first)) == [first["job_id"]]
 
 
-def test_who_may_not_go_on_is_told_why(service: Service, api: Api) -> None:
+def test_a_refused_follow_up_says_why(service: Service, api: Api) -> None:
     job = api.finish("acme/shop", "edit")
     path, body = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
 
@@ -164,7 +164,7 @@ def test_who_may_not_go_on_is_told_why(service: Service, api: Api) -> None:
     assert refusal(api) == (409, "pull_not_open")
 
 
-def test_a_service_killed_during_a_follow_up_makes_exactly_one_further_commit(
+def test_a_service_killed_during_a_follow_up_adds_exactly_one_commit(
     tmp_path: Path,
 ) -> None:
     leases = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
@@ -191,7 +191,7 @@ def test_a_service_killed_during_a_follow_up_makes_exactly_one_further_commit(
     assert again.stop() == 0
 
 
-def test_a_follow_up_adopts_the_commit_that_its_lost_attempt_had_pushed(
+def test_a_follow_up_adopts_the_commit_that_its_lost_attempt_pushed(
     desk: Desk, tmp_path: Path
 ) -> None:
     api = desk.api
@@ -244,9 +244,7 @@ def commit(clone: Path, message: str) -> None:
     git(clone, *IDENTITY, "commit", "--quiet", "--all", "--message", message)
 
 
-def test_a_branch_that_moved_while_the_agent_worked_is_left_as_it_is(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_a_branch_that_moved_during_the_run_is_not_overwritten(desk: Desk, tmp_path: Path) -> None:
     api = desk.api
     first = api.finish("acme/shop", "edit")
     clone = clone_of(desk.serve, desk.key, tmp_path / "clone")

@@ -124,8 +124,8 @@ def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
                 "/dev/sda", "/dev/vda", "/dev/mem", "/dev/kmsg", "/proc/kcore"):
             probe(path, lambda: os.close(os.open(path, os.O_RDONLY)))
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        words = b"".join(Path(f"/proc/{one}/cmdline").read_bytes() for one in pids)
-        print("processes:", len(pids), "the service:", str(home).encode() in words)
+        command_lines = b"".join(Path(f"/proc/{one}/cmdline").read_bytes() for one in pids)
+        print("processes:", len(pids), "the service:", str(home).encode() in command_lines)
         print("variable:", "OF_THE_SERVICE" in os.environ)
         print("descriptors:", sorted(set(os.listdir("/proc/self/fd")) - {"0", "1", "2"})[1:])
         change()

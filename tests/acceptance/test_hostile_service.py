@@ -72,5 +72,5 @@ def test_a_reused_copy_is_clean(hostile: HostileService, large: str, misuse: str
     for _ in range(2):
         job = hostile.api.finish(large, "hostile", config_override={"shell": IS_CLEAN})
         assert job["status"] == "completed", (job, hostile.api.log(job["job_id"]))
-    wait_until(lambda: hostile.leftovers() == [], "the copies to be mended")
+    wait_until(lambda: hostile.leftovers() == [], "the copies to be repaired")
     hostile.check_unharmed()

@@ -1,4 +1,4 @@
-"""Clients that send no end of a request, on a real socket."""
+"""Clients that never finish their request, on a real socket."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ def everything(connection: socket.socket) -> bytes:
     return received
 
 
-def test_headers_without_end_are_answered_and_cut_off(service: Service) -> None:
+def test_endless_headers_get_a_response_and_are_disconnected(service: Service) -> None:
     with connected(service) as connection:
         connection.sendall(b"GET /v1/agents HTTP/1.1\r\n")
         # Just over the limit and not a byte more, so that nothing unread resets the answer away.

@@ -1,4 +1,4 @@
-"""The service's numbers on an address of their own, as Prometheus would read them."""
+"""Metrics on their own address, as Prometheus reads them."""
 
 import socket
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What may go wrong between a running service and a platform, and what is left of it: one pull
-request or none, and words that say what to do."""
+"""Failures between a running service and a platform: at most one pull request, and a message that
+says what to do."""
 
 import json
 import sqlite3
@@ -74,8 +74,10 @@ def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
     platform.delete(clock)
     platform.tell("repository", repository=clock)
 
-    words = "acme/watch no longer exists on its platform"
-    wait_until(lambda: words in trouble_of(connected, "acme/watch"), "the words about it")
+    message = "acme/watch no longer exists on its platform"
+    wait_until(
+        lambda: message in trouble_of(connected, "acme/watch"), "the error of the repository"
+    )
 
 
 def test_a_name_that_now_belongs_to_another_repository_is_not_used(
@@ -140,7 +142,7 @@ def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedSer
     code, message = connected.failed(connected.start(platform))
     assert code == "forge_error"
     assert "does not accept the credential" in message
-    wait_until(lambda: connection(connected, "gitlab")["error"], "the words about the connection")
+    wait_until(lambda: connection(connected, "gitlab")["error"], "the error of the connection")
     assert "does not accept the credential" in connection(connected, "gitlab")["error"]
     rotated = connected.service.try_admin("forges", "rotate-token", "gitlab", typed="a-wrong-one")
     assert rotated.returncode != 0
@@ -177,7 +179,9 @@ def test_a_service_killed_while_opening_opens_one_pull_request(
     branches = {kind: f"agentjobs/edit/{job_id[-12:]}" for kind, job_id in jobs.items()}
     gitlab, gitea = polling.platforms["gitlab"], polling.platforms["gitea"]
     wait_until(lambda: all(fault.times == 0 for fault in stuck.values()), "both to be stuck")
-    wait_until(lambda: gitea.pulls_of(branches["gitea"]), "the pull request nobody heard of")
+    wait_until(
+        lambda: gitea.pulls_of(branches["gitea"]), "the pull request whose response was lost"
+    )
     assert not gitlab.pulls_of(branches["gitlab"])
     polling.service.kill()
     polling.restart()

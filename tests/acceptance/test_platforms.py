@@ -1,5 +1,5 @@
-"""Jobs on repositories that GitHub, GitLab and Gitea keep, against a running service: branches and
-pull requests there, hooks from there, comments there, tickets there, and nothing that leaks."""
+"""Jobs on repositories of GitHub, GitLab and Gitea, against a running service: branches, pull
+requests, hooks, comments, tickets, and no leaked secrets."""
 
 import base64
 import sqlite3
@@ -36,14 +36,14 @@ def platform(request: pytest.FixtureRequest, connected: ConnectedService) -> Liv
 
 
 @pytest.fixture(scope="module")
-def told(connected: ConnectedService) -> Iterator[Receiver]:
+def deliveries(connected: ConnectedService) -> Iterator[Receiver]:
     with receiver() as receiving:
         connected.service.admin("webhooks", "add", receiving.url)
         yield receiving
 
 
 @pytest.fixture(scope="module")
-def opened(connected: ConnectedService, told: Receiver) -> dict[str, dict[str, Any]]:
+def opened(connected: ConnectedService, deliveries: Receiver) -> dict[str, dict[str, Any]]:
     """A job for each platform, all at once, whose platforms are busy when it comes to the end; no
     tracker is configured yet."""
     asked = {"prompt": "Change a file."}
@@ -100,7 +100,7 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     connected: ConnectedService,
     platform: LivePlatform,
     opened: dict[str, dict[str, Any]],
-    told: Receiver,
+    deliveries: Receiver,
 ) -> None:
     job = opened[platform.kind]
     branch = f"agentjobs/edit/{job['job_id'][-12:]}-SHOP-7"
@@ -111,21 +111,23 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     assert job["pr_state"] == "open"
     # Without a tracker the ticket is only carried along.
     assert pull.title == "SHOP-7: Edit a file"
-    for words in (
+    for text in (
         "As asked.",
         "> Change a file.",
         "Ticket: SHOP-7",
         "**Verification** passed",
         f"{connected.service.root_url}/jobs/{job['job_id']}",
     ):
-        assert words in pull.text
+        assert text in pull.text
     assert pull.base == "main"
     assert sorted(pull.labels) == ["agents", "needs review"]
     assert pull.reviewers == [REVIEWER]
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"]]
     assert platform.show(branch, "edited.txt") == "changed"
     assert "trying again in 1 s" in connected.api.log(job["job_id"])
-    wait_until(lambda: told.events_of(job["job_id"])[-2:] == REVIEWED, "the webhooks of the job")
+    wait_until(
+        lambda: deliveries.events_of(job["job_id"])[-2:] == REVIEWED, "the webhooks of the job"
+    )
 
 
 def test_a_ticket_is_in_the_prompt_and_gets_a_link_to_the_pull_request(
@@ -168,7 +170,7 @@ def test_a_signed_hook_counts_once_and_a_draft_marked_ready_requests_its_review(
     connected: ConnectedService,
     platform: LivePlatform,
     drafts: dict[str, dict[str, Any]],
-    told: Receiver,
+    deliveries: Receiver,
 ) -> None:
     draft = drafts[platform.kind]
     number, job_id = draft["pr_number"], draft["job_id"]
@@ -181,14 +183,14 @@ def test_a_signed_hook_counts_once_and_a_draft_marked_ready_requests_its_review(
     platform.push({"app.py": "x = 3\n"})
     asked = platform.asked()
     assert platform.send(pushed) == (202, "known")
-    assert platform.send(platform.delivery("pull", number, secret="of somebody else")) == (
+    assert platform.send(platform.delivery("pull", number, secret="another secret")) == (
         401,
         "unauthorized",
     )
     assert platform.asked() == asked
     assert "pr.review_requested" not in connected.api.events(job_id)
     platform.tell("pull", number)
-    wait_until(lambda: told.events_of(job_id)[-2:] == REVIEWED, "the review to be asked for")
+    wait_until(lambda: deliveries.events_of(job_id)[-2:] == REVIEWED, "the review request")
     platform.close(number)
     platform.tell("pull", number)
     connected.wait_pull_state(job_id, "closed")
@@ -220,7 +222,9 @@ def test_a_comment_by_a_writer_starts_a_follow_up(
     if platform.kind == "github-app":
         last = platform.comment(number, answer.author, "@agentjobs again")
     platform.tell("comment", number)
-    wait_until(lambda: heard_up_to(connected, platform, number) == last.id, "all to be heard")
+    wait_until(
+        lambda: last_read_comment(connected, platform, number) == last.id, "all comments to be read"
+    )
     assert len(connected.jobs(full_name)) == before + 1
     assert platform.pull(number).comments[-1] is last
 
@@ -243,7 +247,9 @@ def test_a_comment_on_a_line_starts_a_follow_up_that_names_the_line(
     platform.tell("review", number)
     last = platform.comment(number, WRITER, "Thank you.")
     platform.tell("comment", number)
-    wait_until(lambda: heard_up_to(connected, platform, number) == last.id, "all to be heard")
+    wait_until(
+        lambda: last_read_comment(connected, platform, number) == last.id, "all comments to be read"
+    )
     assert len(connected.jobs(full_name)) == before + 1
 
 
@@ -265,7 +271,7 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "pull_not_open")
 
 
-def heard_up_to(connected: ConnectedService, platform: LivePlatform, number: int) -> int:
+def last_read_comment(connected: ConnectedService, platform: LivePlatform, number: int) -> int:
     with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
         found = db.execute(
             "SELECT p.comment_seen FROM pulls p JOIN repos r ON r.id = p.repo_id"
@@ -292,12 +298,12 @@ def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
     nowhere = platform.hook_url[:-1] + ("0" if platform.hook_url[-1] != "0" else "1")
     for url in (platform.hook_url, nowhere, platform.hook_url.replace("/gitea/", "/github/")):
         assert platform.send(theirs, url) == (401, "unauthorized")
-    # What they are told of a repository that they did not connect leads to nothing.
+    # Hooks for a repository that they did not connect have no effect.
     assert platform.send(theirs, added["hook_url"]) == (202, "ignored")
     assert platform.asked() == asked
 
 
-def test_no_secret_is_anywhere_but_sealed(
+def test_secrets_are_stored_only_encrypted(
     connected: ConnectedService, ticketed: dict[str, dict[str, Any]], trackers: JiraServer
 ) -> None:
     thieves = [

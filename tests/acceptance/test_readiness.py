@@ -1,4 +1,4 @@
-"""Workers claim only what they can run, and a job nobody can run says so."""
+"""Workers claim only jobs they can run; a job that no worker can run says so."""
 
 from pathlib import Path
 
@@ -29,9 +29,9 @@ def test_a_job_waits_for_a_worker_that_can_run_its_agent(tmp_path: Path) -> None
     assert api.job(waiting)["status"] == "queued"
     assert "cannot run tool" in service.log()
     assert "cannot run codex" in service.log()
-    told = service.try_admin("agents", "doctor")
-    assert told.returncode == 1
-    assert str(program) in told.stdout + told.stderr
+    doctor = service.try_admin("agents", "doctor")
+    assert doctor.returncode == 1
+    assert str(program) in doctor.stdout + doctor.stderr
     assert service.stop() == 0
 
     program.write_text("#!/bin/sh\necho done > made.txt\n")

@@ -34,7 +34,7 @@ def fuzzed(database_url: str, tmp_path: Path) -> Iterator[Service]:
     assert running.stop() == 0, running.log()
 
 
-def test_the_service_answers_as_its_openapi_document_says_and_never_with_a_server_error(
+def test_responses_match_the_openapi_document_and_are_no_server_errors(
     fuzzed: Service, tmp_path: Path, database_url: str
 ) -> None:
     api = fuzzed.client(fuzzed.key())
@@ -47,7 +47,7 @@ def test_the_service_answers_as_its_openapi_document_says_and_never_with_a_serve
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert answers_of(fuzzed, least=500) == []
-    # It got as far as real work: an example of the document became a job with a pull request.
+    # Real work was done: an example of the document became a job with a pull request.
     wait_until(lambda: pull_requests(api), "a completed job")
     api.http.close()
 
@@ -79,7 +79,7 @@ def schemathesis(
 
 
 def answers_of(service: Service, *, least: int) -> list[dict[str, object]]:
-    """Requests answered with this status or a higher one, as the service itself logged them."""
+    """Requests that the service logged with this status or a higher one."""
     lines = [json.loads(line) for line in service.log().splitlines() if line.startswith("{")]
     answered = [line for line in lines if line["message"] == "request"]
     assert answered

@@ -1,4 +1,4 @@
-"""The link that `agentjobs up` prints on a laptop: there in time, good once, for one browser."""
+"""The sign-in link that `agentjobs up` prints on a laptop: printed in time, works once."""
 
 import os
 import re
@@ -32,12 +32,12 @@ def test_the_link_is_printed_before_the_service_is_ready_and_signs_in_once(tmp_p
         )
     try:
         wait_until(lambda: is_ready(port), "the service to be ready")
-        # As soon as it is ready the whole line is there, alone, though nobody reads a terminal.
+        # Once the service is ready, the whole line is printed, even without a terminal.
         lines = printed.read_text().splitlines()
         links = [line for line in lines if LINK.fullmatch(line)]
         assert len(links) == 1, lines
         check_link(links[0])
-        # A command knows nothing of the flags of the service, but where that was started.
+        # A command does not know the service's flags, but finds its address.
         check_link(another_link(tmp_path / "data", port))
     finally:
         process.terminate()

@@ -72,7 +72,7 @@ def test_a_job_produces_a_real_pull_request(api: Api, service: Service) -> None:
     assert "edited.txt" in page.text
 
 
-def test_the_pull_requests_branch_can_be_cloned_and_carries_the_change(
+def test_the_pull_requests_branch_can_be_cloned_and_contains_the_change(
     api: Api, service: Service, key: str
 ) -> None:
     job = api.finish("acme/shop", "edit")
@@ -86,7 +86,7 @@ def test_the_pull_requests_branch_can_be_cloned_and_carries_the_change(
     assert f"Job: {job['job_id']}\nAgent: edit" in message
 
 
-def test_every_state_change_is_told_in_order(api: Api) -> None:
+def test_every_status_change_is_an_event_in_order(api: Api) -> None:
     job = api.finish("acme/shop", "edit")
     answer = api.http.get(f"/jobs/{job['job_id']}/events").json()["events"]
     assert [event["event"] for event in answer] == EVENTS
@@ -110,14 +110,14 @@ def test_values_that_do_not_exist_yet_are_null(api: Api) -> None:
     api.wait_status(job_id, "cancelled")
 
 
-def test_no_change_to_propose_is_a_failure_of_its_own_kind(api: Api) -> None:
+def test_a_job_without_changes_fails_with_no_changes(api: Api) -> None:
     job = api.finish("acme/shop", "idle")
     assert (job["status"], job["error"]["code"]) == ("failed", "no_changes")
     assert job["error"]["retryable"] is False
     assert api.events(job["job_id"]) == ["job.queued", "job.started", "job.failed"]
 
 
-def test_a_crashed_agent_fails_the_job_with_its_last_words(api: Api) -> None:
+def test_a_crashed_agent_fails_the_job_with_its_last_lines(api: Api) -> None:
     job = api.finish("acme/shop", "crash")
     assert (job["status"], job["error"]["code"]) == ("failed", "agent_failed")
     assert "these are my last words" in job["error"]["message"]
@@ -137,13 +137,13 @@ def test_a_missing_base_branch_fails_the_job_before_it_starts(api: Api) -> None:
     assert api.events(job["job_id"]) == ["job.queued", "job.failed"]
 
 
-def test_a_draft_asks_for_review_only_when_it_is_ready(api: Api) -> None:
+def test_review_of_a_draft_is_requested_once_it_is_ready(api: Api) -> None:
     job = api.finish("acme/shop", "edit", config_override={"draft": True, "title": "Mine"})
     assert api.events(job["job_id"]) == EVENTS[:3]
     assert "Mine" in api.http.get(job["pr_url"]).text
 
 
-def test_a_cancelled_job_ends_within_a_second_and_is_told_as_failed(api: Api) -> None:
+def test_a_cancelled_job_ends_within_a_second_with_job_failed(api: Api) -> None:
     job_id = api.create("acme/shop", "sleepy")
     api.wait_status(job_id, "running")
     answer = api.http.post(f"/jobs/{job_id}/cancel")
@@ -157,7 +157,7 @@ def test_a_cancelled_job_ends_within_a_second_and_is_told_as_failed(api: Api) ->
     assert (again.status_code, again.json()["error"]["code"]) == (409, "job_finished")
 
 
-def test_waiting_answers_as_soon_as_the_status_changes(api: Api) -> None:
+def test_waiting_returns_as_soon_as_the_status_changes(api: Api) -> None:
     job_id = api.create("acme/shop", "edit")
     seen = []
     while not seen or seen[-1] not in {"completed", "failed"}:
@@ -193,7 +193,7 @@ def test_the_built_in_lint_fixer_repairs_a_python_tree(api: Api) -> None:
         ("GET", "/jobs/x"),
     ],
 )
-def test_every_endpoint_wants_a_token(api: Api, method: str, path: str) -> None:
+def test_every_endpoint_requires_a_token(api: Api, method: str, path: str) -> None:
     for shown in ("", "Bearer x", "Basic x", "Bearer ajk_" + "0" * 38):
         answer = api.http.request(method, path, headers={"Authorization": shown})
         assert answer.status_code == 401

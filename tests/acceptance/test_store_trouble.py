@@ -1,4 +1,4 @@
-"""A store in trouble under a running service: a clear answer meanwhile, all as before after."""
+"""A store that fails under a running service: clear responses meanwhile, full recovery after."""
 
 import resource
 import sqlite3
@@ -49,9 +49,7 @@ def full_disk(service: Service) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def test_a_locked_database_is_answered_with_503_and_works_again_afterwards(
-    service: Service, api: Api
-) -> None:
+def test_a_locked_database_returns_503_until_it_is_unlocked(service: Service, api: Api) -> None:
     with closing(sqlite3.connect(service.data_dir / "agentjobs.db")) as intruder:
         intruder.execute("BEGIN IMMEDIATE")
         answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
@@ -63,7 +61,7 @@ def test_a_locked_database_is_answered_with_503_and_works_again_afterwards(
     assert jobs(api) == 1
 
 
-def test_a_full_disk_is_answered_with_503_and_loses_nothing(service: Service, api: Api) -> None:
+def test_a_full_disk_returns_503_and_loses_nothing(service: Service, api: Api) -> None:
     assert post(api) == 202
     with full_disk(service):
         answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
@@ -73,7 +71,7 @@ def test_a_full_disk_is_answered_with_503_and_loses_nothing(service: Service, ap
     assert jobs(api) == 2
 
 
-def test_a_database_server_that_goes_and_comes_back(tmp_path: Path) -> None:
+def test_the_service_recovers_from_a_restart_of_the_database_server(tmp_path: Path) -> None:
     cluster = PostgresCluster()
     cluster.start()
     try:

@@ -1,4 +1,4 @@
-"""The check between agent and pull request, over HTTP on a running service."""
+"""The verification between agent and pull request, over HTTP on a running service."""
 
 import os
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def pull_of(api: Api, job: dict[str, Any]) -> str:
     return api.http.get(job["pr_url"]).text
 
 
-def test_a_check_that_passes_is_told_in_the_pull_request_and_in_the_job(api: Api) -> None:
+def test_a_passing_check_is_reported_in_the_pull_request_and_the_job(api: Api) -> None:
     job = api.finish("acme/shop", "checked")
     assert job["status"] == "completed", job
     assert job["verification"]["passed"]
@@ -95,14 +95,14 @@ def test_a_check_that_passes_is_told_in_the_pull_request_and_in_the_job(api: Api
     assert "looking" in api.log(job["job_id"])
 
 
-def test_what_a_check_leaves_behind_is_not_proposed(api: Api) -> None:
+def test_files_created_by_a_check_are_not_committed(api: Api) -> None:
     job = api.finish("acme/shop", "checked")
     page = pull_of(api, job)
     assert "edited.txt" in page
     assert "leftover.txt" not in page
 
 
-def test_a_check_that_fails_makes_a_draft_with_its_last_lines(api: Api) -> None:
+def test_a_failing_check_makes_a_draft_with_its_last_lines(api: Api) -> None:
     job = api.finish("acme/shop", "lenient")
     assert job["status"] == "completed", job
     assert job["verification"]["exit_code"] == 3
@@ -111,7 +111,7 @@ def test_a_check_that_fails_makes_a_draft_with_its_last_lines(api: Api) -> None:
     assert "pr.review_requested" not in api.events(job["job_id"])
 
 
-def test_where_it_must_not_fail_the_job_fails_and_nothing_is_pushed(api: Api) -> None:
+def test_a_required_check_that_fails_fails_the_job_and_pushes_nothing(api: Api) -> None:
     job = api.finish("acme/shop", "strict")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "verification_failed"
@@ -120,7 +120,7 @@ def test_where_it_must_not_fail_the_job_fails_and_nothing_is_pushed(api: Api) ->
     assert "pushed" not in api.log(job["job_id"])
 
 
-def test_a_check_that_does_not_end_has_failed(api: Api) -> None:
+def test_a_check_that_times_out_has_failed(api: Api) -> None:
     job = api.finish("acme/shop", "slow-check")
     assert job["status"] == "completed", job
     assert job["verification"]["exit_code"] is None
@@ -137,10 +137,10 @@ def test_a_cancelled_check_cancels_the_job(api: Api) -> None:
     assert (job["status"], job["pr_url"]) == ("cancelled", None)
 
 
-def test_a_mirror_beyond_the_bound_stays_until_its_commit_is_pushed(
+def test_a_mirror_above_the_cache_limit_stays_until_its_commit_is_pushed(
     service: Service, api: Api
 ) -> None:
-    """The cache may hold one byte here, and the mirror looks as if nobody had used it for long."""
+    """The cache is limited to one byte, and the mirror was last used long ago."""
     job_id = api.create("acme/shop", "unhurried")
     wait_until(lambda: "verification: sleep" in api.log(job_id), "the check to begin")
     mirrors = list((service.data_dir / "mirrors").glob("*.git"))
@@ -151,7 +151,7 @@ def test_a_mirror_beyond_the_bound_stays_until_its_commit_is_pushed(
     assert job["status"] == "completed", job
 
 
-def test_a_repository_names_its_own_check(api: Api) -> None:
+def test_a_repository_configures_its_own_check(api: Api) -> None:
     job = api.finish("acme/configured", "edit")
     assert job["status"] == "completed", job
     assert job["verification"]["passed"]
@@ -159,7 +159,7 @@ def test_a_repository_names_its_own_check(api: Api) -> None:
     assert "colour" in api.log(job["job_id"])
 
 
-def test_a_broken_configuration_is_told_with_its_line_and_nothing_runs(api: Api) -> None:
+def test_an_invalid_configuration_is_reported_with_its_line_and_nothing_runs(api: Api) -> None:
     job = api.finish("acme/broken", "edit")
     assert job["status"] == "failed"
     assert job["error"]["code"] == "invalid_configuration"
@@ -168,17 +168,17 @@ def test_a_broken_configuration_is_told_with_its_line_and_nothing_runs(api: Api)
     assert api.events(job["job_id"]) == ["job.queued", "job.failed"]
 
 
-def test_the_prompt_is_kept_and_shown(api: Api) -> None:
+def test_the_prompt_is_stored_and_shown(api: Api) -> None:
     job = api.finish("acme/shop", "edit", config_override={"prompt": "Make it blue."})
     answer = api.http.get(f"/jobs/{job['job_id']}/prompt").json()
     assert answer["job_id"] == job["job_id"]
-    for words in ("Make it blue.", "Python (1)", "AGENTS.md", "make test", "acme/shop"):
-        assert words in answer["prompt"]
+    for text in ("Make it blue.", "Python (1)", "AGENTS.md", "make test", "acme/shop"):
+        assert text in answer["prompt"]
 
 
-def test_the_prompt_of_another_organizations_job_is_not_there(service: Service, api: Api) -> None:
+def test_the_prompt_of_another_organizations_job_is_not_found(service: Service, api: Api) -> None:
     job = api.finish("acme/shop", "edit")
     service.admin("orgs", "create", "other")
-    stranger = service.client(service.key("--org", "other"))
-    answer = stranger.http.get(f"/jobs/{job['job_id']}/prompt")
+    outsider = service.client(service.key("--org", "other"))
+    answer = outsider.http.get(f"/jobs/{job['job_id']}/prompt")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")

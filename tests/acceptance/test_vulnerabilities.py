@@ -1,4 +1,4 @@
-"""Known vulnerabilities become pull requests by themselves, with the real tools and registries."""
+"""Known vulnerabilities start jobs that fix them, with the real tools and registries."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from tests.support import vulnerable_projects as projects
 from tests.support.service import Api, Service, git, sample_repository, wait_until
 
-# Where each project is, how it is made, and what has to come out.
+# Each project's factory, manifest, vulnerable package and fixed version.
 PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "plain": (projects.plain_requirements, "requirements.txt", "requests", "2.31.0"),
     "hashed": (projects.hashed_requirements, "requirements.txt", "urllib3", "1.26.17"),
@@ -67,20 +67,20 @@ def api(service: Service, source: Path) -> Api:
 
 @pytest.fixture(scope="module")
 def jobs(api: Api) -> dict[str, dict[str, Any]]:
-    """Every job that nobody asked for, once it is over, by the project it is about."""
+    """The automatic jobs, once all have finished, by project."""
 
-    def all_over() -> dict[str, dict[str, Any]] | None:
+    def finished_jobs() -> dict[str, dict[str, Any]] | None:
         found = api.http.get("/jobs?limit=100").json()["jobs"]
         by_project = {job["cause"]["manifest"].partition("/")[0]: job for job in found}
-        is_over = all(job["status"] in ("completed", "failed") for job in found)
-        return by_project if set(PROJECTS) <= set(by_project) and is_over else None
+        is_finished = all(job["status"] in ("completed", "failed") for job in found)
+        return by_project if set(PROJECTS) <= set(by_project) and is_finished else None
 
-    found: dict[str, dict[str, Any]] = wait_until(all_over, "a job for each project", 150)
+    found: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project", 150)
     return found
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_a_vulnerable_package_is_mended_by_a_pull_request_that_nobody_asked_for(
+def test_a_vulnerable_package_is_fixed_by_an_automatic_pull_request(
     service: Service, api: Api, jobs: dict[str, dict[str, Any]], name: str
 ) -> None:
     _, manifest, package, version = PROJECTS[name]
@@ -99,7 +99,7 @@ def test_a_vulnerable_package_is_mended_by_a_pull_request_that_nobody_asked_for(
     assert api.events(job["job_id"])[-2:] == ["job.completed", "pr.review_requested"]
 
 
-def test_what_has_no_fix_is_shown_and_starts_no_job(
+def test_a_vulnerability_without_a_fix_is_shown_and_starts_no_job(
     api: Api, jobs: dict[str, dict[str, Any]]
 ) -> None:
     assert len(jobs) == len(PROJECTS)
@@ -112,7 +112,7 @@ def test_what_has_no_fix_is_shown_and_starts_no_job(
     assert {one["fix_version"] for one in unfixable["advisories"]} == {None}
 
 
-def test_a_restart_and_a_fresh_scan_propose_nothing_again(
+def test_a_restart_and_another_scan_start_no_further_job(
     service: Service, api: Api, jobs: dict[str, dict[str, Any]]
 ) -> None:
     service.admin("pulls", "close", "acme/shop", str(jobs["plain"]["pr_number"]))
@@ -134,15 +134,15 @@ def job_ids(api: Api) -> set[str]:
 LYING_FIXER = """
 [[agents]]
 id = "cve-fixer"
-name = "Says that all is well"
+name = "Claims success"
 command = ["sh", "-c", "sed -i s/5.3/5.3.1/ requirements.txt; echo All fixed > $AGENTJOBS_REPORT"]
 """
 
 
-def test_a_change_that_leaves_the_fault_is_no_pull_request_whatever_the_agent_says(
+def test_a_change_that_stays_vulnerable_opens_no_pull_request(
     tmp_path: Path,
 ) -> None:
-    """5.3.1 is what the first advisory calls fixed, and the second still affects it."""
+    """The first advisory is fixed in 5.3.1, but the second still affects it."""
     directory = tmp_path / "data"
     directory.mkdir()
     (directory / "agentjobs.toml").write_text(LYING_FIXER)

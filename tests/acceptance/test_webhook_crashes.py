@@ -1,4 +1,4 @@
-"""Senders and stores that die in the midst of a delivery: what was not certain is sent again."""
+"""Senders and stores that fail during a delivery: unconfirmed deliveries are sent again."""
 
 import signal
 import threading
@@ -39,7 +39,7 @@ LIFE_WITH_A_LOST_WORKER = [
 
 @contextmanager
 def holding_receiver() -> Iterator[tuple[Receiver, threading.Event]]:
-    """It answers nobody until the event is set, and everybody at once from then on."""
+    """A receiver that responds only once the event is set."""
     may_answer = threading.Event()
 
     def hold(_: Received) -> int:
@@ -57,16 +57,16 @@ def queue_jobs(harness: WebhookHarness, number: int) -> list[str]:
     return [harness.api.create(REPO, "sleepy") for _ in range(number)]
 
 
-def times_heard(receiving: Receiver) -> Counter[str]:
+def delivery_counts(receiving: Receiver) -> Counter[str]:
     """By the identifier of the event."""
     return Counter(one.headers["webhook-id"] for one in receiving.received)
 
 
-def check_only_one_came_twice(receiving: Receiver, logged: list[dict[str, Any]]) -> None:
-    """The first, which was cut off; nothing of it is in the log but what became of it."""
-    heard = times_heard(receiving)
-    assert heard.pop(receiving.received[0].headers["webhook-id"]) == 2
-    assert list(heard.values()) == [1] * (len(logged) - 1)
+def check_only_the_first_was_sent_twice(receiving: Receiver, logged: list[dict[str, Any]]) -> None:
+    """The first was interrupted; the log has only its final attempt."""
+    counts = delivery_counts(receiving)
+    assert counts.pop(receiving.received[0].headers["webhook-id"]) == 2
+    assert list(counts.values()) == [1] * (len(logged) - 1)
     assert [outcomes(one) for one in logged] == [[204]] * len(logged)
 
 
@@ -87,7 +87,7 @@ def test_deliveries_of_a_killed_service_arrive_after_its_restart(
         receiving.wait_for(4)
         logged = settled(again)
     assert sorted(one["job_id"] for one in logged) == sorted(jobs)
-    check_only_one_came_twice(receiving, logged)
+    check_only_the_first_was_sent_twice(receiving, logged)
     assert again.stop() == 0
 
 
@@ -108,7 +108,7 @@ def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
         second = start("worker", data_dir="second", **workers)
         receiving.wait_for(2)
         logged = settled(serve)
-    check_only_one_came_twice(receiving, logged)
+    check_only_the_first_was_sent_twice(receiving, logged)
     assert second.stop() == 0
     assert serve.stop() == 0
 
@@ -156,8 +156,8 @@ def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_rece
         again = start("serve", **environment)
         dead.wait_for(2, 20)
         assert [outcomes(one) for one in settled(again)] == [[204]] * 2
-        assert list(times_heard(dead).values()) == [2]
-        assert list(times_heard(slow).values()) == [1]
+        assert list(delivery_counts(dead).values()) == [2]
+        assert list(delivery_counts(slow).values()) == [1]
         assert again.stop() == 0
 
 

@@ -123,7 +123,7 @@ def open_receivers(home: Path) -> Iterator[ReceiverHarness]:
         receiver() as healthy,
         bad_receivers(behaviours) as received,
         bad_receivers(bomb) as apart,
-        # Ends before the receivers do, so that nobody is in the midst of a connection then.
+        # The service stops before the receivers, so that no connection is open then.
         running(Service(home / "data", environment)) as service,
     ):
         harness = open_harness(service, home)
@@ -249,5 +249,5 @@ def check_healthy_one_was_not_delayed(
 ) -> None:
     assert [one.event for one in healthy.received] == ["job.queued", "job.started", "job.failed"]
     assert [outcomes(one) for one in deliveries] == [[204]] * 3
-    # The end of the job was heard before those that hang had been given up.
+    # The end of the job was delivered before the hanging deliveries timed out.
     assert deliveries[-1]["attempts"][0]["at"] < hanging["attempts"][-1]["at"]

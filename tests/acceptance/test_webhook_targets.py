@@ -1,4 +1,4 @@
-"""Where a running service may send: the laptop exception, the setting, and who is told of it."""
+"""Where a running service may send: the laptop exception and the setting."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

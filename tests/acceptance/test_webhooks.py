@@ -90,7 +90,7 @@ def wait_for_events(receiving: Receiver, job_id: str, expected: list[str]) -> li
 
 
 def wait_for_job(harness: WebhookHarness, receiving: Receiver) -> Received:
-    """The first thing that is heard of a new job."""
+    """The first delivery of a new job."""
     (first, *_) = wait_for_events(receiving, harness.api.create(REPO, "idle"), ["job.queued"])
     return first
 
@@ -199,16 +199,16 @@ def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
 ) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
     laptop.add(witness.url, "--events", "job.queued")
-    heard = [wait_for_job(laptop, receiving).job_id]
+    job_ids = [wait_for_job(laptop, receiving).job_id]
     laptop.webhooks("disable", endpoint.url)
     wait_for_job(laptop, witness)
     laptop.webhooks("enable", endpoint.id)
-    heard.append(wait_for_job(laptop, receiving).job_id)
+    job_ids.append(wait_for_job(laptop, receiving).job_id)
     laptop.webhooks("remove", endpoint.id)
     wait_for_job(laptop, witness)
     logged = laptop.deliveries("--endpoint", endpoint.id)
-    assert [one["job_id"] for one in logged] == heard
-    assert [one.job_id for one in receiving.received] == heard
+    assert [one["job_id"] for one in logged] == job_ids
+    assert [one.job_id for one in receiving.received] == job_ids
     assert endpoint.id not in laptop.webhooks("list")
 
 
