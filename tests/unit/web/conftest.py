@@ -1,4 +1,4 @@
-"""The whole web half in this process, on a real SQLite store, without a socket."""
+"""The web application in this process, on a real SQLite store, without a socket."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

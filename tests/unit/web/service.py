@@ -1,4 +1,4 @@
-"""What a test of the web half holds in its hands: an organization with a key, and ways to call."""
+"""The web application in this process, an organization with an API key, and ways to call it."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -33,30 +33,30 @@ class Service:
     async def post(self, path: str, **options: Any) -> httpx.Response:
         return await self.http.post(path, **options)
 
-    async def created(self, **fields: Any) -> str:
-        answer = await self.post("/v1/jobs", json={**JOB, **fields})
-        assert answer.status_code == 202, answer.text
-        job_id: str = answer.json()["job_id"]
+    async def create_job(self, **fields: Any) -> str:
+        response = await self.post("/v1/jobs", json={**JOB, **fields})
+        assert response.status_code == 202, response.text
+        job_id: str = response.json()["job_id"]
         return job_id
 
     async def key(self, organization: str = ORGANIZATION, **options: Any) -> dict[str, str]:
-        """The headers of one who has a new key."""
+        """Request headers with a new key."""
         created = await create_key(self.harness.db, organization, **options)
         return {"Authorization": f"Bearer {created.key}"}
 
-    def hears(self, topic: str) -> bool:
+    def has_subscriber(self, topic: str) -> bool:
         return topic in self.context.db.changes._callbacks
 
-    async def listened_to(self, topic: str) -> None:
+    async def wait_for_subscriber(self, topic: str) -> None:
         async with asyncio.timeout(5):
-            while not self.hears(topic):  # noqa: ASYNC110 - the store tells nobody who listens
+            while not self.has_subscriber(topic):  # noqa: ASYNC110 - subscriptions emit no signal
                 await asyncio.sleep(0)
 
     def live(self, path: str, **headers: str) -> "LiveCall":
-        """A GET whose answer is looked at while it comes."""
-        sent = httpx.Headers(self.http.headers)
-        sent.update(headers)
-        raw = [(name.lower(), value) for name, value in sent.raw]
+        """A GET whose response is read while it is being sent."""
+        request_headers = httpx.Headers(self.http.headers)
+        request_headers.update(headers)
+        raw = [(name.lower(), value) for name, value in request_headers.raw]
         return LiveCall(self.app, path, raw)
 
 
@@ -69,7 +69,7 @@ class LiveCall:
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self._asked = False
+        self._request_sent = False
         path, _, query = self.target.partition("?")
         self._task = asyncio.create_task(
             self.app(  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ class LiveCall:
         return message
 
     async def body(self) -> str | None:
-        """The next piece; None when the answer is complete."""
+        """The next chunk; None when the response is complete."""
         message = await self._next()
         if not message.get("more_body", False):
             assert message["body"] == b""
@@ -115,7 +115,7 @@ class LiveCall:
     def leave(self) -> None:
         self.left.set()
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         async with asyncio.timeout(5):
             await self._task
 
@@ -124,8 +124,8 @@ class LiveCall:
             return await self.sent.get()
 
     async def _receive(self) -> Message:
-        if not self._asked:
-            self._asked = True
+        if not self._request_sent:
+            self._request_sent = True
             return {"type": "http.request", "body": b"", "more_body": False}
         await self.left.wait()
         return {"type": "http.disconnect"}
@@ -145,9 +145,9 @@ async def service_on(db: Database, settings: Settings) -> Service:
     return Service(harness, context, app, http, caller)
 
 
-def refusal(answer: httpx.Response) -> tuple[int, str]:
-    """Status and code of an answer in the one error shape; anything else fails the test."""
-    error = answer.json()["error"]
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    """Status and code of an error response; fails if it does not have the API's error shape."""
+    error = response.json()["error"]
     assert (
         {"code", "message", "request_id"}
         <= set(error)
@@ -158,5 +158,5 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
             "details",
         }
     )
-    assert error["request_id"] == answer.headers["x-request-id"]
-    return answer.status_code, error["code"]
+    assert error["request_id"] == response.headers["x-request-id"]
+    return response.status_code, error["code"]

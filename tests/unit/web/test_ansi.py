@@ -1,4 +1,4 @@
-"""Terminal colours as HTML: what is shown, and that nothing else ever gets into the page."""
+"""Terminal colours as HTML: only allowed tags and attributes are produced."""
 
 import re
 import time
@@ -84,11 +84,11 @@ def test_numbers_become_classes(numbers: str, classes: str) -> None:
 
 
 @pytest.mark.parametrize("numbers", ["", "0", "31;0", "31;39", "1;22", "4;4:0", "999", "1" * 150])
-def test_a_style_that_ended_or_was_never_one_leaves_plain_text(numbers: str) -> None:
+def test_an_ended_or_unknown_style_leaves_plain_text(numbers: str) -> None:
     assert html_of(f"\x1b[{numbers}mx\n") == line("x")
 
 
-def test_a_style_goes_on_over_lines_and_pieces() -> None:
+def test_a_style_continues_over_lines_and_chunks() -> None:
     lines = AnsiLines()
     assert lines.feed("\x1b[3") == ""
     assert lines.feed("1ma\nb") == line('<span class="a-red">a</span>')
@@ -130,15 +130,15 @@ def test_every_other_escape_is_removed(escape: str) -> None:
     assert text_of(f"a{escape}\x1b[1mb\n") == "ab\n"
 
 
-def test_a_title_that_nobody_ended_hides_no_other_line() -> None:
+def test_an_unterminated_title_hides_no_other_line() -> None:
     assert text_of("a\x1b]0;title\nb\n") == "a\nb\n"
 
 
-def test_markup_and_deceiving_characters_are_shown_as_what_they_are() -> None:
+def test_markup_is_escaped_and_deceptive_characters_are_shown_by_code_point() -> None:
     assert html_of("<b>&\"'\u202e\x00\n") == line("&lt;b&gt;&amp;&quot;&#x27;⟦U+202E⟧\ufffd")
 
 
-def test_a_long_line_is_cut_and_says_so() -> None:
+def test_a_long_line_is_truncated_with_a_notice() -> None:
     lines = AnsiLines()
     for _ in range(20):
         assert lines.feed("x" * 1_000) == ""
@@ -182,7 +182,7 @@ def test_text_without_escapes_is_shown_as_it_is_visible(text: str) -> None:
     "hostile",
     ["\x1b[", "\x1b]", "\x1b[31mx", "\x1b", "x\r", "x\x1b[m", "\n", "\x1b[" + "1;" * 90 + "m", "x"],
 )
-def test_hostile_text_takes_time_in_proportion(hostile: str) -> None:
+def test_hostile_text_takes_linear_time(hostile: str) -> None:
     def seconds(size: int) -> float:
         text = hostile * (size // len(hostile))
         started = time.process_time()

@@ -1,4 +1,4 @@
-"""Whose address the access log shows."""
+"""The client address in the access log."""
 
 import pytest
 
@@ -12,22 +12,22 @@ def address(trusted: list[str], client: str | None, *forwarded: str) -> str:
     return ClientAddresses(trusted).of({"client": peer, "headers": headers})
 
 
-def test_a_forwarded_address_of_a_stranger_is_not_believed() -> None:
+def test_a_forwarded_address_from_an_untrusted_peer_is_ignored() -> None:
     assert address([], "203.0.113.9", "198.51.100.1") == "203.0.113.9"
     assert address(["10.0.0.0/8"], "203.0.113.9", "198.51.100.1") == "203.0.113.9"
 
 
-def test_a_trusted_proxy_tells_who_asked() -> None:
+def test_a_trusted_proxy_forwards_the_clients_address() -> None:
     assert address(["10.0.0.0/8"], "10.1.2.3", "198.51.100.1") == "198.51.100.1"
     assert address(["::1"], "::1", "2001:db8::7") == "2001:db8::7"
 
 
-def test_what_a_client_made_up_before_the_first_proxy_is_ignored() -> None:
+def test_addresses_before_the_first_trusted_proxy_are_ignored() -> None:
     assert address(["10.0.0.0/8"], "10.1.2.3", "1.1.1.1, 198.51.100.1, 10.9.9.9") == "198.51.100.1"
     assert address(["10.0.0.0/8"], "10.1.2.3", "1.1.1.1", "198.51.100.1") == "198.51.100.1"
 
 
-def test_what_is_no_address_ends_the_chain() -> None:
+def test_an_invalid_address_ends_the_chain() -> None:
     assert address(["10.0.0.0/8"], "10.1.2.3", "1.1.1.1, <script>") == "10.1.2.3"
     assert address(["10.0.0.0/8"], "10.1.2.3") == "10.1.2.3"
 
@@ -36,6 +36,6 @@ def test_a_unix_socket_has_no_address() -> None:
     assert address(["10.0.0.0/8"], None, "1.1.1.1") == ""
 
 
-def test_a_setting_that_is_no_network_is_refused() -> None:
+def test_an_invalid_network_is_refused() -> None:
     with pytest.raises(SettingsError, match="TRUSTED_PROXIES"):
         ClientAddresses(["everyone"])

@@ -1,4 +1,4 @@
-"""Colours of the stylesheets: text can be read on every ground it may get, by day and by night."""
+"""Contrast of the stylesheets' colours on every background, in the light and the dark scheme."""
 
 import re
 from itertools import product
@@ -16,21 +16,21 @@ ANSI = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 
 
 def colours(scheme: str) -> dict[str, str]:
-    """Every custom property that is a colour, as it is in this scheme."""
-    found: dict[str, str] = {}
+    """Every colour property in this scheme."""
+    properties: dict[str, str] = {}
     for name in ("dashboard.css", "code.css", "plots.css"):
         text = (STATIC / name).read_text()
         light, _, rest = text.partition(DARK)
         dark = rest[: rest.index("}\n}") if "}\n}" in rest else 0]
-        found |= dict(COLOUR.findall(light))
+        properties |= dict(COLOUR.findall(light))
         if scheme == "dark":
             changed = dict(COLOUR.findall(dark))
-            own = {
+            required = {
                 name for name in dict(COLOUR.findall(light)) if name.startswith(("sy", "an", "se"))
             }
-            assert own <= set(changed)
-            found |= changed
-    return found
+            assert required <= set(changed)
+            properties |= changed
+    return properties
 
 
 def luminance(colour: str) -> float:
@@ -41,48 +41,48 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
-    darker, lighter = sorted((luminance(one), luminance(other)))
+def contrast(first: str, second: str) -> float:
+    darker, lighter = sorted((luminance(first), luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_contrast_is_counted_as_the_guidelines_do() -> None:
+def test_contrast_is_computed_as_in_wcag() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_code_can_be_read_on_every_line_of_a_diff(scheme: str) -> None:
-    known = colours(scheme)
-    inks = [name for name in known if name.startswith("syntax-")] + ["text", "quiet"]
+def test_code_is_readable_on_every_line_of_a_diff(scheme: str) -> None:
+    palette = colours(scheme)
+    inks = [name for name in palette if name.startswith("syntax-")] + ["text", "quiet"]
     assert len(inks) == 10
-    poor = [
+    unreadable = [
         (ink, ground)
         for ink, ground in product(inks, CODE_GROUNDS)
-        if contrast(known[ink], known[ground]) < 4.5
+        if contrast(palette[ink], palette[ground]) < 4.5
     ]
-    assert poor == []
-    assert contrast(known["quiet"], known["hunk"]) >= 4.5
+    assert unreadable == []
+    assert contrast(palette["quiet"], palette["hunk"]) >= 4.5
     for kind in ("added", "removed"):
-        assert contrast(known[f"{kind}-edge"], known[kind]) >= 4.5
+        assert contrast(palette[f"{kind}-edge"], palette[kind]) >= 4.5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_of_a_log_can_be_read_on_every_ground_it_may_get(scheme: str) -> None:
-    known = colours(scheme)
+def test_every_log_colour_is_readable_on_every_background(scheme: str) -> None:
+    palette = colours(scheme)
     inks = [f"ansi-{bright}{name}" for name in ANSI for bright in ("", "bright-")]
     grounds = [*(f"ansi-on-{name}" for name in ANSI), "surface"]
-    poor = [
+    unreadable = [
         (ink, ground)
         for ink, ground in product([*inks, "text", "quiet"], grounds)
-        if contrast(known[ink], known[ground]) < 4.5
+        if contrast(palette[ink], palette[ground]) < 4.5
     ]
-    assert poor == []
+    assert unreadable == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_marks_of_a_plot_stand_out(scheme: str) -> None:
-    known = colours(scheme)
+    palette = colours(scheme)
     marks = [
         *(f"series-{number}" for number in range(1, 7)),
         "good",
@@ -92,11 +92,11 @@ def test_marks_of_a_plot_stand_out(scheme: str) -> None:
         "quiet",
     ]
     for mark, ground in product(marks, ("surface", "ground")):
-        assert contrast(known[mark], known[ground]) >= 3, (mark, ground)
-    assert contrast(known["quiet"], known["ground"]) >= 4.5
+        assert contrast(palette[mark], palette[ground]) >= 3, (mark, ground)
+    assert contrast(palette["quiet"], palette["ground"]) >= 4.5
 
 
-def test_every_class_that_is_written_has_a_rule() -> None:
+def test_every_generated_class_has_a_rule() -> None:
     text = (STATIC / "code.css").read_text() + (STATIC / "plots.css").read_text()
     for name in ANSI:
         for css_class in (f"a-{name}", f"a-bright-{name}", f"a-on-{name}"):

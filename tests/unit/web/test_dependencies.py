@@ -1,4 +1,4 @@
-"""`GET /repos/{repo_id}/dependencies`: pages, filters, advisories, and whom it answers nothing."""
+"""`GET /repos/{repo_id}/dependencies`: pages, filters, advisories and access."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.web.service import Service, refusal
 
 URLLIB3 = package("PyPI", "urllib3", "1.26.15", "requests")
 DEPENDENCIES = [package("PyPI", "requests", "2.30.0"), URLLIB3, package("npm", "left-pad", None)]
-NOBODYS = "repo_" + "0" * 26
+UNKNOWN_REPO = "repo_" + "0" * 26
 
 
 async def repo_of(service: Service, organization: str = "acme") -> str:
@@ -30,13 +30,17 @@ async def path(service: Service) -> str:
     return f"/v1/repos/{repo_id}/dependencies"
 
 
-async def test_a_dependency_is_told_with_its_advisories(service: Service, path: str) -> None:
-    answer = await service.get(path, headers=await service.key(scope="read"))
-    assert answer.status_code == 200
-    told = answer.json()
-    assert (told["next_cursor"], told["indexed_commit"]) == (None, COMMIT)
-    assert [one["name"] for one in told["dependencies"]] == ["requests", "urllib3", "left-pad"]
-    assert told["dependencies"][1] == {
+async def test_a_dependency_is_listed_with_its_advisories(service: Service, path: str) -> None:
+    response = await service.get(path, headers=await service.key(scope="read"))
+    assert response.status_code == 200
+    page = response.json()
+    assert (page["next_cursor"], page["indexed_commit"]) == (None, COMMIT)
+    assert [dependency["name"] for dependency in page["dependencies"]] == [
+        "requests",
+        "urllib3",
+        "left-pad",
+    ]
+    assert page["dependencies"][1] == {
         "purl": "pkg:pypi/urllib3@1.26.15",
         "ecosystem": "PyPI",
         "name": "urllib3",
@@ -58,8 +62,8 @@ async def test_a_dependency_is_told_with_its_advisories(service: Service, path: 
             }
         ],
     }
-    assert told["dependencies"][2]["version"] is None
-    assert told["dependencies"][2]["advisories"] == []
+    assert page["dependencies"][2]["version"] is None
+    assert page["dependencies"][2]["advisories"] == []
 
 
 async def test_dependencies_are_filtered(service: Service, path: str) -> None:
@@ -73,21 +77,21 @@ async def test_dependencies_are_filtered(service: Service, path: str) -> None:
         "search=%25": [],
         "direct=true&ecosystem=PyPI&search=e": ["requests"],
     }.items():
-        found = (await service.get(f"{path}?{query}")).json()["dependencies"]
-        assert [one["name"] for one in found] == names, query
+        dependencies = (await service.get(f"{path}?{query}")).json()["dependencies"]
+        assert [dependency["name"] for dependency in dependencies] == names, query
 
 
 async def test_pages_follow_each_other(service: Service, path: str) -> None:
-    every = (await service.get(path)).json()["dependencies"]
-    seen, query = [], "?limit=2"
+    complete = (await service.get(path)).json()["dependencies"]
+    listed, query = [], "?limit=2"
     while query:
         page = (await service.get(path + query)).json()
-        seen += page["dependencies"]
+        listed += page["dependencies"]
         query = page["next_cursor"] and f"?limit=2&cursor={page['next_cursor']}"
-    assert seen == every
+    assert listed == complete
 
 
-async def test_a_bad_question_is_refused(service: Service, path: str) -> None:
+async def test_an_invalid_query_is_refused(service: Service, path: str) -> None:
     jobs_cursor, no_position = "am9icyB4", "ZGVwZW5kZW5jaWVzIC0x"
     for query in (
         "limit=0",
@@ -101,32 +105,32 @@ async def test_a_bad_question_is_refused(service: Service, path: str) -> None:
         f"cursor={jobs_cursor}",
         f"cursor={no_position}",
     ):
-        answer = await service.get(f"{path}?{query}")
-        assert refusal(answer) == (422, "validation_failed"), query
+        response = await service.get(f"{path}?{query}")
+        assert refusal(response) == (422, "validation_failed"), query
 
 
-async def test_a_repository_of_another_organization_looks_like_none(
+async def test_a_repository_of_another_organization_is_not_found(
     service: Service, path: str
 ) -> None:
     await service.harness.organization("rival")
-    theirs = await repo_of(service, "rival")
+    other_repo = await repo_of(service, "rival")
     messages = []
-    for wanted in (theirs, NOBODYS, "repo_none", "acme"):
-        answer = await service.get(f"/v1/repos/{wanted}/dependencies")
-        assert refusal(answer) == (404, "repo_not_found")
-        messages.append(answer.json()["error"]["message"])
-    assert messages[0].replace(theirs, NOBODYS) == messages[1]
-    rivals = await service.key("rival")
-    assert refusal(await service.get(path, headers=rivals)) == (404, "repo_not_found")
+    for repo_id in (other_repo, UNKNOWN_REPO, "repo_none", "acme"):
+        response = await service.get(f"/v1/repos/{repo_id}/dependencies")
+        assert refusal(response) == (404, "repo_not_found")
+        messages.append(response.json()["error"]["message"])
+    assert messages[0].replace(other_repo, UNKNOWN_REPO) == messages[1]
+    headers = await service.key("rival")
+    assert refusal(await service.get(path, headers=headers)) == (404, "repo_not_found")
 
 
-async def test_a_repository_that_is_still_indexing_has_nothing_to_tell_yet(
+async def test_a_repository_that_is_still_indexing_is_refused(
     service: Service,
 ) -> None:
     owner = service.caller.organization_id
     await service.harness.db.transact(insert_repo, owner, "acme/new", "indexing")
     repos = await list_repos(service.harness.db, owner)
     new = next(repo for repo in repos if repo.full_name == "acme/new")
-    answer = await service.get(f"/v1/repos/{new.id}/dependencies")
-    assert refusal(answer) == (409, "repo_indexing")
-    assert int(answer.headers["retry-after"]) > 0
+    response = await service.get(f"/v1/repos/{new.id}/dependencies")
+    assert refusal(response) == (409, "repo_indexing")
+    assert int(response.headers["retry-after"]) > 0

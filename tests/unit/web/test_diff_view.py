@@ -1,4 +1,4 @@
-"""What a page shows of a diff at once, what it leaves for later, and that both are safe."""
+"""Which files of a diff a page renders at once, which it loads later, and that both are escaped."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def file_of(path: str, *lines: DiffLine, complete: bool = True, counted: bool = 
     return FileDiff(path, None, "modified", (hunk, *lines), 1, 0, complete, counted)
 
 
-def added(*texts: str) -> list[DiffLine]:
+def added_lines(*texts: str) -> list[DiffLine]:
     return [DiffLine("added", text, None, number) for number, text in enumerate(texts, 1)]
 
 
@@ -41,7 +41,7 @@ def templates() -> Environment:
 
 
 @pytest.fixture
-def shown(templates: Environment) -> Callable[[DiffView], str]:
+def render_html(templates: Environment) -> Callable[[DiffView], str]:
     def render(view: DiffView) -> str:
         macros = templates.get_template("diff.html").module
         return str(macros.diff(view, lambda index: f"/part?file={index}&x"))  # type: ignore[attr-defined] # a macro
@@ -49,7 +49,7 @@ def shown(templates: Environment) -> Callable[[DiffView], str]:
     return render
 
 
-def test_both_sides_are_coloured_as_text_of_their_own() -> None:
+def test_each_side_is_highlighted_separately() -> None:
     lines = (
         DiffLine("context", "x = 1", 1, 1),
         DiffLine("removed", 'y = """never closed', 2, None),
@@ -73,15 +73,15 @@ def test_both_sides_are_coloured_as_text_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("path", ["a.py", "a.yaml", "a.txt"])
-def test_markup_and_deceiving_characters_are_shown_as_what_they_are(path: str) -> None:
-    (file,) = render_diff_view(diff_of(file_of(path, *added("<img src=x>\u202e\x00&")))).files
+def test_markup_is_escaped_and_deceptive_characters_are_shown_by_code_point(path: str) -> None:
+    (file,) = render_diff_view(diff_of(file_of(path, *added_lines("<img src=x>\u202e\x00&")))).files
     text = Markup(file.lines[1].html).striptags()
     assert text == "<img src=x>⟦U+202E⟧\ufffd&"
     assert "<img" not in file.lines[1].html
 
 
-def test_what_is_too_long_to_be_coloured_is_plain() -> None:
-    long_line, many = added("x = " + "1" * 2_000), added(*["x = 1"] * 1_501)
+def test_text_that_is_too_long_is_not_highlighted() -> None:
+    long_line, many = added_lines("x = " + "1" * 2_000), added_lines(*["x = 1"] * 1_501)
     (file,) = render_diff_view(diff_of(file_of("a.py", *long_line))).files
     assert "<span" not in file.lines[1].html
     alone = render_file_view(file_of("a.py", *many), 1)
@@ -91,8 +91,8 @@ def test_what_is_too_long_to_be_coloured_is_plain() -> None:
 
 
 def test_large_files_and_those_after_many_lines_are_fetched_later() -> None:
-    small, large = added(*["x"] * 399), added(*["x"] * 400)
-    files = [file_of("a", *small)] * 6 + [file_of("b", *large), file_of("c", *added("x"))]
+    small, large = added_lines(*["x"] * 399), added_lines(*["x"] * 400)
+    files = [file_of("a", *small)] * 6 + [file_of("b", *large), file_of("c", *added_lines("x"))]
     view = render_diff_view(diff_of(*files))
     assert [file.lazy for file in view.files] == [False] * 5 + [True, True, True]
     assert all(not file.lines for file in view.files if file.lazy)
@@ -100,18 +100,20 @@ def test_large_files_and_those_after_many_lines_are_fetched_later() -> None:
 
 def test_a_file_of_a_known_language_may_have_no_lines() -> None:
     renamed = FileDiff("a.py", "b.py", "renamed", (), 0, 0)
-    cut = file_of("c.py", *added("x = 1"), complete=False)
+    cut = file_of("c.py", *added_lines("x = 1"), complete=False)
     assert [file.lines for file in render_diff_view(diff_of(renamed, cut)).files] == [(), ()]
 
 
-def test_a_file_that_was_cut_is_fetched_when_it_is_opened() -> None:
-    cut = file_of("a", *added("x"), complete=False)
+def test_a_truncated_file_is_fetched_when_it_is_opened() -> None:
+    cut = file_of("a", *added_lines("x"), complete=False)
     assert render_diff_view(diff_of(cut)).files[0].lazy
     assert not render_file_view(cut, 1).lazy
 
 
-def test_the_page_links_to_what_it_does_not_show(shown: Callable[[DiffView], str]) -> None:
-    html = shown(render_diff_view(diff_of(file_of("a", *added("x")), file_of("b", complete=False))))
+def test_the_page_links_to_files_it_loads_later(render_html: Callable[[DiffView], str]) -> None:
+    html = render_html(
+        render_diff_view(diff_of(file_of("a", *added_lines("x")), file_of("b", complete=False)))
+    )
     assert '<details class="file" id="file-1" open>' in html
     assert '<details class="file" id="file-2" data-lazy="/part?file=2&amp;x">' in html
     assert '<a href="/part?file=2&amp;x">' in html
@@ -120,55 +122,61 @@ def test_the_page_links_to_what_it_does_not_show(shown: Callable[[DiffView], str
     assert "style=" not in html
 
 
-def test_nothing_in_a_name_becomes_markup(shown: Callable[[DiffView], str]) -> None:
-    html = shown(
-        render_diff_view(diff_of(file_of('"><script>\u202e.py', *added("x")), file_of("b")))
+def test_a_file_name_is_escaped(render_html: Callable[[DiffView], str]) -> None:
+    html = render_html(
+        render_diff_view(diff_of(file_of('"><script>\u202e.py', *added_lines("x")), file_of("b")))
     )
     assert "<script>" not in html
     assert "\u202e" not in html
 
 
 def test_a_region_takes_the_focus_only_where_it_may_scroll(
-    shown: Callable[[DiffView], str],
+    render_html: Callable[[DiffView], str],
 ) -> None:
-    assert "tabindex" not in shown(render_diff_view(diff_of(file_of("a", *added("x" * 40)))))
-    assert 'tabindex="0"' in shown(render_diff_view(diff_of(file_of("a", *added("x" * 41)))))
+    assert "tabindex" not in render_html(
+        render_diff_view(diff_of(file_of("a", *added_lines("x" * 40))))
+    )
+    assert 'tabindex="0"' in render_html(
+        render_diff_view(diff_of(file_of("a", *added_lines("x" * 41))))
+    )
 
 
-def test_files_nobody_counted_and_empty_changes_say_so(shown: Callable[[DiffView], str]) -> None:
+def test_uncounted_files_and_empty_diffs_are_labelled(
+    render_html: Callable[[DiffView], str],
+) -> None:
     view = render_diff_view(diff_of(file_of("a", complete=False, counted=False)))
     assert not view.counted
-    assert "very large" in shown(view)
-    assert "No files changed" in shown(render_diff_view(diff_of()))
-    assert "2 of 9 files" in shown(
+    assert "very large" in render_html(view)
+    assert "No files changed" in render_html(render_diff_view(diff_of()))
+    assert "2 of 9 files" in render_html(
         render_diff_view(Diff((file_of("a"), file_of("b")), 9, False, 9, 9))
     )
 
 
-def test_what_was_rendered_once_is_remembered_for_these_commits_only() -> None:
+def test_a_rendered_diff_is_cached_for_its_commits_only() -> None:
     cache = RenderedDiffCache()
-    first = render_diff_view(diff_of(file_of("a.py", *added("x = 1"))), ENDS, cache)
-    again = render_diff_view(diff_of(file_of("a.py", *added("x = 1"))), ENDS, cache)
+    first = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
+    again = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
     assert again.files[0].lines[1].html is first.files[0].lines[1].html
-    elsewhere = CommitRange("rep_2", ENDS.base, ENDS.head)
-    other = render_diff_view(diff_of(file_of("a.py", *added("y = 2"))), elsewhere, cache)
+    other_range = CommitRange("rep_2", ENDS.base, ENDS.head)
+    other = render_diff_view(diff_of(file_of("a.py", *added_lines("y = 2"))), other_range, cache)
     assert other.files[0].lines[1].html.startswith("y")
-    more = render_diff_view(diff_of(file_of("a.py", *added("x = 1", "z = 3"))), ENDS, cache)
+    more = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1", "z = 3"))), ENDS, cache)
     assert more.files[0].lines[2].html.startswith("z")
 
 
-def test_the_memory_of_rendered_diffs_is_bounded() -> None:
+def test_the_cache_of_rendered_diffs_is_bounded() -> None:
     cache = RenderedDiffCache(max_bytes=4_000)
-    made: list[str] = []
+    rendered: list[str] = []
 
     def ask(name: str, size: int = 500) -> None:
-        cache.get((name,), lambda: (made.append(name), (Markup("x" * size),))[1])
+        cache.get((name,), lambda: (rendered.append(name), (Markup("x" * size),))[1])
 
     for name in "abcdefghag":
         ask(name)
-    assert "".join(made) == "abcdefgha"
+    assert "".join(rendered) == "abcdefgha"
     ask("h", 5_000)
     ask("!", 5_000)
     ask("!", 5_000)
-    assert "".join(made) == "abcdefgha!!"
+    assert "".join(rendered) == "abcdefgha!!"
     assert cache._diffs.weight <= 4_000

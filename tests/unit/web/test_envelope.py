@@ -1,4 +1,4 @@
-"""The outermost layer: whatever happens inside, the answer has an id and the one shape."""
+"""The outermost layer: every response has a request id, and every error the API's shape."""
 
 import io
 import json
@@ -41,63 +41,63 @@ def client_of(service: Service, inner: ASGIApp, client: str = "127.0.0.1") -> ht
     return httpx.AsyncClient(transport=transport, base_url="http://testserver")
 
 
-def raising(error: Exception) -> ASGIApp:
+def raising_app(error: Exception) -> ASGIApp:
     async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise error
 
     return app
 
 
-async def test_an_answer_has_a_fresh_request_id(service: Service) -> None:
-    found = {(await service.get(path)).headers["x-request-id"] for path in ["/healthz", "/nope"]}
-    assert len(found) == 2
-    assert all(request_id.startswith("req_") for request_id in found)
+async def test_a_response_has_a_new_request_id(service: Service) -> None:
+    request_ids = {
+        (await service.get(path)).headers["x-request-id"] for path in ["/healthz", "/nope"]
+    }
+    assert len(request_ids) == 2
+    assert all(request_id.startswith("req_") for request_id in request_ids)
 
 
-async def test_a_sane_incoming_request_id_is_kept(service: Service) -> None:
+async def test_a_valid_incoming_request_id_is_kept(service: Service) -> None:
     for path in ("/healthz", "/nope", "/v1/jobs"):
-        answer = await service.get(path, headers={"X-Request-Id": "trace-1.2:3_x"})
-        assert answer.headers.get_list("x-request-id") == ["trace-1.2:3_x"]
+        response = await service.get(path, headers={"X-Request-Id": "trace-1.2:3_x"})
+        assert response.headers.get_list("x-request-id") == ["trace-1.2:3_x"]
 
 
 @pytest.mark.parametrize("sent", ["", "a b", "a" * 129, "<script>", "ü"])
-async def test_another_incoming_request_id_is_replaced(service: Service, sent: str) -> None:
-    answer = await service.get("/healthz", headers={"X-Request-Id": sent.encode()})
-    assert answer.headers["x-request-id"].startswith("req_")
+async def test_an_invalid_incoming_request_id_is_replaced(service: Service, sent: str) -> None:
+    response = await service.get("/healthz", headers={"X-Request-Id": sent.encode()})
+    assert response.headers["x-request-id"].startswith("req_")
 
 
-async def test_an_unforeseen_failure_is_told_to_the_log_alone(
-    service: Service, log: io.StringIO
-) -> None:
-    client = client_of(service, raising(RuntimeError("the password is hunter2")))
-    answer = await client.get("/")
-    assert refusal(answer) == (500, "internal_error")
-    assert "hunter2" not in answer.text
+async def test_an_unexpected_error_is_only_logged(service: Service, log: io.StringIO) -> None:
+    client = client_of(service, raising_app(RuntimeError("the password is hunter2")))
+    response = await client.get("/")
+    assert refusal(response) == (500, "internal_error")
+    assert "hunter2" not in response.text
     failure = lines(log)[0]
-    assert failure["request_id"] == answer.headers["x-request-id"]
+    assert failure["request_id"] == response.headers["x-request-id"]
     assert "hunter2" in str(failure["traceback"])
 
 
-async def test_an_unreachable_store_is_unavailable_for_a_while(service: Service) -> None:
-    client = client_of(service, raising(StoreUnavailable("disk full at /srv/secret")))
-    answer = await client.get("/")
-    assert refusal(answer) == (503, "unavailable")
-    assert int(answer.headers["retry-after"]) > 0
-    assert "secret" not in answer.text
+async def test_an_unreachable_store_responds_with_retry_after(service: Service) -> None:
+    client = client_of(service, raising_app(StoreUnavailable("disk full at /srv/secret")))
+    response = await client.get("/")
+    assert refusal(response) == (503, "unavailable")
+    assert int(response.headers["retry-after"]) > 0
+    assert "secret" not in response.text
 
 
 @pytest.mark.parametrize(
     ("status", "code"),
     [(400, "bad_request"), (404, "not_found"), (413, "payload_too_large"), (500, "internal_error")],
 )
-async def test_inner_http_exceptions_take_the_one_shape(
+async def test_http_exceptions_use_the_error_shape(
     service: Service, status: int, code: str
 ) -> None:
-    answer = await client_of(service, raising(HTTPException(status))).get("/")
-    assert refusal(answer) == (status, code)
+    response = await client_of(service, raising_app(HTTPException(status))).get("/")
+    assert refusal(response) == (status, code)
 
 
-async def test_a_failure_in_mid_answer_leaves_it_unfinished(
+async def test_an_error_during_a_response_leaves_it_incomplete(
     service: Service, log: io.StringIO
 ) -> None:
     sent = []
@@ -115,19 +115,23 @@ async def test_a_failure_in_mid_answer_leaves_it_unfinished(
     assert "too late" in log.getvalue()
 
 
-async def test_a_client_that_left_is_no_failure(service: Service, log: io.StringIO) -> None:
+async def test_a_client_that_disconnects_is_not_an_error(
+    service: Service, log: io.StringIO
+) -> None:
     async def send(_message: object) -> None:
         raise AssertionError
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b""}
-    envelope = Envelope(raising(ClientDisconnect()), service.context)
+    envelope = Envelope(raising_app(ClientDisconnect()), service.context)
     await envelope(scope, None, send)  # type: ignore[arg-type]
     assert [line["status"] for line in lines(log)] == [499]
 
 
-async def test_the_access_log_says_who_got_what(service: Service, log: io.StringIO) -> None:
-    answer = await service.get("/v1/repos?limit=5", headers={"X-Request-Id": "abc"})
-    assert answer.status_code == 200
+async def test_the_access_log_names_request_key_and_status(
+    service: Service, log: io.StringIO
+) -> None:
+    response = await service.get("/v1/repos?limit=5", headers={"X-Request-Id": "abc"})
+    assert response.status_code == 200
     (line,) = lines(log)
     assert {name: line[name] for name in ("request_id", "method", "path", "status", "client")} == {
         "request_id": "abc",

@@ -33,13 +33,13 @@ def codes_in(source: str) -> set[str]:
 
 def reachable(start: Any) -> Iterator[Any]:
     """Functions and classes of ours that the code of `start` names, directly or not."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending = [start]
     while pending:
         subject = pending.pop()
-        if id(subject) in seen or not _is_ours(subject):
+        if id(subject) in visited or not _is_ours(subject):
             continue
-        seen.add(id(subject))
+        visited.add(id(subject))
         if not isinstance(subject, types.ModuleType):
             yield subject
             pending += _named_in(subject)
@@ -71,7 +71,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def codes_sent_by(handler: Any) -> set[str]:
-    return set().union(*(codes_in(inspect.getsource(each)) for each in reachable(handler)))
+    return set().union(*(codes_in(inspect.getsource(subject)) for subject in reachable(handler)))
 
 
 # What every request passes before a handler: the HTTP parser, the outermost layer, the route.
@@ -95,7 +95,7 @@ def test_the_codes_of_an_operation_are_declared(operation: Operation) -> None:
 
 
 def test_the_document_lists_every_code_of_the_api() -> None:
-    sent = BEFORE_HANDLERS.union(*(codes_sent_by(each.handler) for each in OPERATIONS))
+    sent = BEFORE_HANDLERS.union(*(codes_sent_by(subject.handler) for subject in OPERATIONS))
     schemas = build_document(OPERATIONS, base=BASE)["components"]["schemas"]
     declared = schemas["Error"]["properties"]["code"]["x-extensible-enum"]
     assert set(declared) == set(API_ERRORS) == sent

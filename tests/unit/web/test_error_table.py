@@ -1,4 +1,4 @@
-"""Every row of the table of errors, in the one shape and in the decided order."""
+"""Every error of the API, in its shape and order of precedence."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,18 +26,18 @@ JSON = {"Content-Type": "application/json"}
         pytest.param(f"Bearer {new_token(API_KEY_PREFIX)}", id="unknown"),
     ],
 )
-async def test_a_bad_token_is_unauthorized(service: Service, authorization: str) -> None:
+async def test_an_invalid_token_is_unauthorized(service: Service, authorization: str) -> None:
     headers = {"Authorization": authorization.encode("latin-1")}
-    answer = await service.get("/v1/agents", headers=headers)
-    assert refusal(answer) == (401, "unauthorized")
-    assert answer.headers["www-authenticate"] == "Bearer"
+    response = await service.get("/v1/agents", headers=headers)
+    assert refusal(response) == (401, "unauthorized")
+    assert response.headers["www-authenticate"] == "Bearer"
 
 
 async def test_no_token_and_two_tokens_are_unauthorized(service: Service) -> None:
     token = service.http.headers.pop("Authorization")
     for headers in ([], [("Authorization", token), ("Authorization", token)]):
-        answer = await service.get("/v1/jobs", headers=headers)
-        assert refusal(answer) == (401, "unauthorized")
+        response = await service.get("/v1/jobs", headers=headers)
+        assert refusal(response) == (401, "unauthorized")
 
 
 async def test_a_revoked_key_is_unauthorized(service: Service) -> None:
@@ -52,18 +52,18 @@ async def test_the_scheme_is_read_in_any_case(service: Service) -> None:
     assert (await service.get("/v1/agents", headers=headers)).status_code == 200
 
 
-async def test_the_token_is_looked_at_before_everything_else(service: Service) -> None:
-    answer = await service.post("/v1/jobs", content=b"{", headers={"Authorization": "Bearer x"})
-    assert refusal(answer) == (401, "unauthorized")
+async def test_the_token_is_checked_before_the_body(service: Service) -> None:
+    response = await service.post("/v1/jobs", content=b"{", headers={"Authorization": "Bearer x"})
+    assert refusal(response) == (401, "unauthorized")
 
 
 async def test_a_read_key_may_not_post(service: Service) -> None:
     headers = await service.key(scope="read")
     assert (await service.get("/v1/jobs", headers=headers)).status_code == 200
-    answer = await service.post("/v1/jobs", json=JOB, headers=headers)
-    assert refusal(answer) == (403, "insufficient_scope")
-    answer = await service.post(f"/v1/jobs/{await service.created()}/cancel", headers=headers)
-    assert refusal(answer) == (403, "insufficient_scope")
+    response = await service.post("/v1/jobs", json=JOB, headers=headers)
+    assert refusal(response) == (403, "insufficient_scope")
+    response = await service.post(f"/v1/jobs/{await service.create_job()}/cancel", headers=headers)
+    assert refusal(response) == (403, "insufficient_scope")
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ async def test_a_read_key_may_not_post(service: Service) -> None:
 )
 async def test_another_content_type_is_refused(service: Service, content_type: str) -> None:
     headers = {"Content-Type": content_type}
-    answer = await service.post("/v1/jobs", content=b"{", headers=headers)
-    assert refusal(answer) == (415, "unsupported_media_type")
+    response = await service.post("/v1/jobs", content=b"{", headers=headers)
+    assert refusal(response) == (415, "unsupported_media_type")
 
 
 async def test_a_missing_content_type_is_refused(service: Service) -> None:
-    answer = await service.post("/v1/jobs", content=b"{}")
-    assert refusal(answer) == (415, "unsupported_media_type")
+    response = await service.post("/v1/jobs", content=b"{}")
+    assert refusal(response) == (415, "unsupported_media_type")
 
 
-async def test_json_with_a_charset_is_taken(service: Service) -> None:
+async def test_json_with_a_charset_is_accepted(service: Service) -> None:
     headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
-    answer = await service.post("/v1/jobs", content=b"{}", headers=headers)
-    assert refusal(answer) == (422, "validation_failed")
+    response = await service.post("/v1/jobs", content=b"{}", headers=headers)
+    assert refusal(response) == (422, "validation_failed")
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,19 @@ async def test_json_with_a_charset_is_taken(service: Service) -> None:
         b'{"config_override": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
     ],
 )
-async def test_what_is_not_a_json_object_is_invalid_json(service: Service, body: bytes) -> None:
-    answer = await service.post("/v1/jobs", content=body, headers=JSON)
-    assert refusal(answer) == (400, "invalid_json")
+async def test_a_body_that_is_not_a_json_object_is_invalid_json(
+    service: Service, body: bytes
+) -> None:
+    response = await service.post("/v1/jobs", content=body, headers=JSON)
+    assert refusal(response) == (400, "invalid_json")
 
 
 async def test_every_fault_is_in_the_details(service: Service) -> None:
     body = {"agent": 5, "ticket_id": [], "config_override": {"draft": "yes", "prompt": "a\x00b"}}
     headers = {"Idempotency-Key": "ü".encode()}
-    answer = await service.post("/v1/jobs", json=body, headers=headers)
-    assert refusal(answer) == (422, "validation_failed")
-    fields = {fault["field"] for fault in answer.json()["error"]["details"]}
+    response = await service.post("/v1/jobs", json=body, headers=headers)
+    assert refusal(response) == (422, "validation_failed")
+    fields = {fault["field"] for fault in response.json()["error"]["details"]}
     assert fields == {
         "repo",
         "agent",
@@ -129,69 +131,71 @@ async def test_every_fault_is_in_the_details(service: Service) -> None:
     }
 
 
-async def test_null_characters_are_refused_wherever_they_hide(service: Service) -> None:
+async def test_null_characters_are_refused_in_every_field(service: Service) -> None:
     body = {**JOB, "config_override": {"x": [{"y\x00": "z"}], "k": "\x00"}, "other": ["\x00"]}
-    answer = await service.post("/v1/jobs", json=body)
-    assert refusal(answer) == (422, "validation_failed")
-    fields = [fault["field"] for fault in answer.json()["error"]["details"]]
+    response = await service.post("/v1/jobs", json=body)
+    assert refusal(response) == (422, "validation_failed")
+    fields = [fault["field"] for fault in response.json()["error"]["details"]]
     assert fields == ["config_override.k", "config_override.x[0].y\\0", "other[0]"]
 
 
 async def test_a_repository_that_is_not_connected(service: Service) -> None:
-    answer = await service.post("/v1/jobs", json={**JOB, "repo": "acme/unknown"})
-    assert refusal(answer) == (422, "repo_not_connected")
+    response = await service.post("/v1/jobs", json={**JOB, "repo": "acme/unknown"})
+    assert refusal(response) == (422, "repo_not_connected")
 
 
 async def test_a_repository_of_another_organization_is_not_connected(service: Service) -> None:
     await service.harness.organization("rival")
-    answer = await service.post("/v1/jobs", json={**JOB, "repo": "rival/shop"})
-    assert refusal(answer) == (422, "repo_not_connected")
+    response = await service.post("/v1/jobs", json={**JOB, "repo": "rival/shop"})
+    assert refusal(response) == (422, "repo_not_connected")
 
 
 async def test_an_unknown_agent(service: Service) -> None:
-    answer = await service.post("/v1/jobs", json={**JOB, "agent": "nobody"})
-    assert refusal(answer) == (422, "unknown_agent")
+    response = await service.post("/v1/jobs", json={**JOB, "agent": "nobody"})
+    assert refusal(response) == (422, "unknown_agent")
 
 
 async def test_an_agent_above_the_plan(service: Service) -> None:
     await service.harness.organization("small", plan="free")
     headers = await service.key("small")
     body = {"repo": "small/shop", "agent": "pro-fixer"}
-    answer = await service.post("/v1/jobs", json=body, headers=headers)
-    assert refusal(answer) == (403, "plan_required")
-    assert answer.json()["error"]["details"] == {"plan_required": "pro"}
+    response = await service.post("/v1/jobs", json=body, headers=headers)
+    assert refusal(response) == (403, "plan_required")
+    assert response.json()["error"]["details"] == {"plan_required": "pro"}
 
 
 async def test_a_repository_that_is_still_indexing(service: Service) -> None:
     organization_id = service.caller.organization_id
     await service.harness.db.transact(insert_repo, organization_id, "acme/new", "indexing")
-    answer = await service.post("/v1/jobs", json={**JOB, "repo": "acme/new"})
-    assert refusal(answer) == (409, "repo_indexing")
-    assert int(answer.headers["retry-after"]) > 0
+    response = await service.post("/v1/jobs", json={**JOB, "repo": "acme/new"})
+    assert refusal(response) == (409, "repo_indexing")
+    assert int(response.headers["retry-after"]) > 0
 
 
-async def test_a_job_of_another_organization_looks_like_none(service: Service) -> None:
+async def test_a_job_of_another_organization_is_not_found(service: Service) -> None:
     rival = await service.harness.organization("rival")
-    theirs = await service.harness.job(rival)
-    nobodys = "job_" + "0" * 26
+    other_job = await service.harness.job(rival)
+    unknown_job = "job_" + "0" * 26
     for suffix in ("", "?wait_seconds=1", "/logs", "/events"):
-        found = [await service.get(f"/v1/jobs/{job}{suffix}") for job in (theirs, nobodys)]
-        assert [refusal(answer) for answer in found] == [(404, "job_not_found")] * 2
-        messages = [answer.json()["error"]["message"] for answer in found]
-        assert messages[0].replace(theirs, nobodys) == messages[1]
-    for job in (theirs, nobodys):
+        responses = [
+            await service.get(f"/v1/jobs/{job}{suffix}") for job in (other_job, unknown_job)
+        ]
+        assert [refusal(response) for response in responses] == [(404, "job_not_found")] * 2
+        messages = [response.json()["error"]["message"] for response in responses]
+        assert messages[0].replace(other_job, unknown_job) == messages[1]
+    for job in (other_job, unknown_job):
         assert refusal(await service.post(f"/v1/jobs/{job}/cancel")) == (404, "job_not_found")
 
 
 @pytest.mark.parametrize(
     "job_id", ["x", "job_", "job_%00", "job_" + "i" * 26, "%C3%28", "%F0%9F%92%A9"]
 )
-async def test_what_cannot_be_a_job_is_not_found(service: Service, job_id: str) -> None:
+async def test_an_invalid_job_id_is_not_found(service: Service, job_id: str) -> None:
     assert (await service.get(f"/v1/jobs/{job_id}")).status_code == 404
 
 
 async def test_a_finished_job_cannot_be_cancelled(service: Service) -> None:
-    job = await service.created()
+    job = await service.create_job()
     first = await service.post(f"/v1/jobs/{job}/cancel")
     assert (first.status_code, first.json()["status"]) == (202, "cancelled")
     assert refusal(await service.post(f"/v1/jobs/{job}/cancel")) == (409, "job_finished")
@@ -205,29 +209,29 @@ async def test_a_body_over_the_limit_is_too_large(service: Service, size: int) -
         yield b" " * (size % 1024)
 
     for content in (b" " * size, in_pieces()):
-        answer = await service.post("/v1/jobs", content=content, headers=JSON)
-        assert refusal(answer) == (413, "payload_too_large")
-        assert ("connection" in answer.headers) is (size > 1024 * 1024)
+        response = await service.post("/v1/jobs", content=content, headers=JSON)
+        assert refusal(response) == (413, "payload_too_large")
+        assert ("connection" in response.headers) is (size > 1024 * 1024)
 
 
-async def test_a_body_that_never_ends_is_given_up(
+async def test_a_body_that_never_ends_times_out(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.web.api.requests.BODY_SECONDS", 0.01)
 
-    async def dribbling() -> AsyncIterator[bytes]:
+    async def endless_body() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Future()
 
-    answer = await service.post("/v1/jobs", content=dribbling(), headers=JSON)
-    assert refusal(answer) == (408, "request_timeout")
-    assert answer.headers["connection"] == "close"
+    response = await service.post("/v1/jobs", content=endless_body(), headers=JSON)
+    assert refusal(response) == (408, "request_timeout")
+    assert response.headers["connection"] == "close"
 
 
 async def test_a_body_of_exactly_the_limit_is_read(service: Service) -> None:
     body = b"{}".ljust(64 * 1024)
-    answer = await service.post("/v1/jobs", content=body, headers=JSON)
-    assert refusal(answer) == (422, "validation_failed")
+    response = await service.post("/v1/jobs", content=body, headers=JSON)
+    assert refusal(response) == (422, "validation_failed")
 
 
 @pytest.mark.parametrize(
@@ -242,12 +246,12 @@ async def test_a_body_of_exactly_the_limit_is_read(service: Service) -> None:
         ("BREW", "/v1/jobs", "GET, HEAD, POST"),
     ],
 )
-async def test_a_wrong_method_says_which_are_right(
+async def test_a_wrong_method_lists_the_allowed_methods(
     service: Service, method: str, path: str, allow: str
 ) -> None:
-    answer = await service.http.request(method, path)
-    assert refusal(answer) == (405, "method_not_allowed")
-    assert answer.headers["allow"] == allow
+    response = await service.http.request(method, path)
+    assert refusal(response) == (405, "method_not_allowed")
+    assert response.headers["allow"] == allow
 
 
 @pytest.mark.parametrize(
@@ -269,17 +273,17 @@ async def test_an_unknown_address_is_not_found(service: Service, path: str) -> N
 
 
 async def test_head_is_get_without_a_body(service: Service) -> None:
-    job = await service.created()
+    job = await service.create_job()
     for path in ("/v1/agents", f"/v1/jobs/{job}", f"/v1/jobs/{job}/logs", "/healthz", "/v1/docs"):
-        answer: httpx.Response = await service.http.head(path)
-        assert (answer.status_code, answer.content) == (200, b"")
+        response: httpx.Response = await service.http.head(path)
+        assert (response.status_code, response.content) == (200, b"")
 
 
-async def test_a_service_that_stops_takes_no_new_jobs(service: Service) -> None:
-    job = await service.created()
+async def test_a_stopping_service_accepts_no_jobs(service: Service) -> None:
+    job = await service.create_job()
     service.context.stopping.set()
     for path, body in (("/v1/jobs", JOB), (f"/v1/jobs/{job}/cancel", {})):
-        answer = await service.post(path, json=body)
-        assert refusal(answer) == (503, "unavailable")
-        assert int(answer.headers["retry-after"]) > 0
+        response = await service.post(path, json=body)
+        assert refusal(response) == (503, "unavailable")
+        assert int(response.headers["retry-after"]) > 0
     assert (await service.get(f"/v1/jobs/{job}")).status_code == 200

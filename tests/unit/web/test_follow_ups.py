@@ -1,4 +1,4 @@
-"""The endpoint that goes on with a job, over the whole web half."""
+"""The follow-up endpoint."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from tests.unit.web.service import Service, refusal
 NOW = {"prompt": "Now test it."}
 
 
-async def completed(service: Service) -> str:
+async def completed_job(service: Service) -> str:
     """A job whose pull request is open."""
-    job_id = await service.created()
+    job_id = await service.create_job()
     await service.harness.db.transact(complete, job_id)
     return job_id
 
@@ -30,20 +30,20 @@ async def complete(tx: Transaction, job_id: str) -> None:
     )
 
 
-async def test_a_follow_up_is_answered_as_a_job_is(service: Service) -> None:
-    job_id = await completed(service)
-    answer = await service.post(f"/v1/jobs/{job_id}/follow-ups", json={**NOW, "unknown": 1})
-    assert answer.status_code == 202
-    receipt = answer.json()
+async def test_a_follow_up_gets_the_response_of_a_job(service: Service) -> None:
+    job_id = await completed_job(service)
+    response = await service.post(f"/v1/jobs/{job_id}/follow-ups", json={**NOW, "unknown": 1})
+    assert response.status_code == 202
+    receipt = response.json()
     assert set(receipt) == {"job_id", "status", "estimated_start_ms"}
-    shown = (await service.get(f"/v1/jobs/{receipt['job_id']}")).json()
-    assert (shown["status"], shown["repo"], shown["agent"]) == ("queued", "acme/shop", "fixer")
-    assert shown["follows"] == job_id
+    job = (await service.get(f"/v1/jobs/{receipt['job_id']}")).json()
+    assert (job["status"], job["repo"], job["agent"]) == ("queued", "acme/shop", "fixer")
+    assert job["follows"] == job_id
     assert (await service.get(f"/v1/jobs/{job_id}")).json()["follows"] is None
 
 
-async def test_a_second_one_is_refused_with_the_job_that_is_at_work(service: Service) -> None:
-    path = f"/v1/jobs/{await completed(service)}/follow-ups"
+async def test_a_second_follow_up_is_refused_with_the_active_job(service: Service) -> None:
+    path = f"/v1/jobs/{await completed_job(service)}/follow-ups"
     first = (await service.post(path, json=NOW)).json()["job_id"]
     again = await service.post(path, json=NOW)
     assert refusal(again) == (409, "follow_up_active")
@@ -51,16 +51,16 @@ async def test_a_second_one_is_refused_with_the_job_that_is_at_work(service: Ser
 
 
 async def test_the_same_request_under_one_key_is_one_follow_up(service: Service) -> None:
-    path = f"/v1/jobs/{await completed(service)}/follow-ups"
+    path = f"/v1/jobs/{await completed_job(service)}/follow-ups"
     headers = {"Idempotency-Key": "k"}
     first = await service.post(path, json=NOW, headers=headers)
     again = await service.post(path, json=NOW, headers=headers)
     assert again.json() == first.json()
     assert again.headers["idempotent-replay"] == "true"
-    # The same words to another job are another request.
-    elsewhere = f"/v1/jobs/{await service.created()}/follow-ups"
-    answer = await service.post(elsewhere, json=NOW, headers=headers)
-    assert refusal(answer) == (422, "idempotency_key_reused")
+    # The same body for another job is another request.
+    other_path = f"/v1/jobs/{await service.create_job()}/follow-ups"
+    response = await service.post(other_path, json=NOW, headers=headers)
+    assert refusal(response) == (422, "idempotency_key_reused")
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ async def test_the_same_request_under_one_key_is_one_follow_up(service: Service)
 async def test_every_fault_is_named(
     service: Service, body: dict[str, object], fields: list[str]
 ) -> None:
-    answer = await service.post(f"/v1/jobs/{await completed(service)}/follow-ups", json=body)
-    assert refusal(answer) == (422, "validation_failed")
-    named = [fault["field"] for fault in answer.json()["error"]["details"]]
+    response = await service.post(f"/v1/jobs/{await completed_job(service)}/follow-ups", json=body)
+    assert refusal(response) == (422, "validation_failed")
+    named = [fault["field"] for fault in response.json()["error"]["details"]]
     assert sorted(named) == fields
 
 
-async def test_who_may_not_is_refused_before_the_body_matters(service: Service) -> None:
-    job_id = await completed(service)
+async def test_permissions_are_checked_before_the_body(service: Service) -> None:
+    job_id = await completed_job(service)
     path = f"/v1/jobs/{job_id}/follow-ups"
     reader = await service.key(scope="read")
     assert refusal(await service.post(path, json=NOW, headers=reader))[0] == 403

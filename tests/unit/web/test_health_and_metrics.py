@@ -1,4 +1,4 @@
-"""What operators look at: liveness, readiness, numbers."""
+"""Liveness, readiness and metrics."""
 
 import asyncio
 from pathlib import Path
@@ -18,8 +18,8 @@ from tests.unit.web.service import Service, refusal
 TOKEN = {"Authorization": "Bearer look-here"}
 
 
-class AwayDatabase:
-    """A store that nobody can reach."""
+class UnreachableDatabase:
+    """A store that is unreachable."""
 
     engine = "sqlite"
 
@@ -27,10 +27,10 @@ class AwayDatabase:
         self.changes = Changes()
 
     async def ping(self) -> None:
-        raise StoreUnavailable("the database is away")
+        raise StoreUnavailable("the database is unreachable")
 
     async def fetch_one(self, _sql: str, **_parameters: Any) -> None:
-        raise StoreUnavailable("the database is away")
+        raise StoreUnavailable("the database is unreachable")
 
     fetch_all = fetch_one
     transact = fetch_one
@@ -51,7 +51,7 @@ async def test_health_and_readiness_need_no_token(service: Service) -> None:
 
 
 async def test_a_service_without_its_store_is_healthy_but_not_ready(service: Service) -> None:
-    service.context.db = AwayDatabase()  # type: ignore[assignment]
+    service.context.db = UnreachableDatabase()  # type: ignore[assignment]
     assert (await service.get("/healthz")).status_code == 200
     assert refusal(await service.get("/readyz")) == (503, "unavailable")
 
@@ -80,63 +80,63 @@ class TestWithToken:
 
     async def test_metrics_need_their_own_token(self, service: Service) -> None:
         assert refusal(await service.get("/metrics")) == (401, "unauthorized")
-        answer = await service.get("/metrics", headers=TOKEN)
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/plain")
+        response = await service.get("/metrics", headers=TOKEN)
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/plain")
 
     async def test_requests_are_counted_by_route(self, service: Service) -> None:
-        job = await service.created()
+        job = await service.create_job()
         await service.get(f"/v1/jobs/{job}")
         await service.get("/v1/jobs/job_none")
-        await service.get("/made/up")
+        await service.get("/unknown/path")
         await service.http.request("BREW", "/v1/agents")
-        found = samples((await service.get("/metrics", headers=TOKEN)).text)
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         requests = "agentjobs_http_requests_total"
-        assert found[requests, "POST", "/v1/jobs", "202"] == 1
-        assert found[requests, "GET", "/v1/jobs/{job_id}", "200"] == 1
-        assert found[requests, "GET", "/v1/jobs/{job_id}", "404"] == 1
-        assert found[requests, "GET", "other", "404"] == 1
-        assert found[requests, "other", "/v1/agents", "405"] == 1
-        assert found["agentjobs_http_request_seconds_count", "/v1/jobs/{job_id}"] == 2
+        assert exported[requests, "POST", "/v1/jobs", "202"] == 1
+        assert exported[requests, "GET", "/v1/jobs/{job_id}", "200"] == 1
+        assert exported[requests, "GET", "/v1/jobs/{job_id}", "404"] == 1
+        assert exported[requests, "GET", "other", "404"] == 1
+        assert exported[requests, "other", "/v1/agents", "405"] == 1
+        assert exported["agentjobs_http_request_seconds_count", "/v1/jobs/{job_id}"] == 2
 
     async def test_queue_and_outcomes_are_counted_once(self, service: Service) -> None:
-        jobs = [await service.created() for _ in range(3)]
+        jobs = [await service.create_job() for _ in range(3)]
         await service.harness.claim()
         await service.post(f"/v1/jobs/{jobs[2]}/cancel")
         for _ in range(2):
-            found = samples((await service.get("/metrics", headers=TOKEN)).text)
-            assert found[("agentjobs_queue_depth",)] == 1
-            assert found[("agentjobs_jobs_active",)] == 1
-            assert found["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
-            assert found[("agentjobs_store_up",)] == 1
+            exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+            assert exported[("agentjobs_queue_depth",)] == 1
+            assert exported[("agentjobs_jobs_active",)] == 1
+            assert exported["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
+            assert exported[("agentjobs_store_up",)] == 1
 
     async def test_metrics_are_available_while_the_store_is_unreachable(
         self, service: Service
     ) -> None:
-        service.context.db = AwayDatabase()  # type: ignore[assignment]
-        found = samples((await service.get("/metrics", headers=TOKEN)).text)
-        assert found[("agentjobs_store_up",)] == 0
+        service.context.db = UnreachableDatabase()  # type: ignore[assignment]
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert exported[("agentjobs_store_up",)] == 0
 
     async def test_both_addresses_export_the_same_metrics(self, service: Service) -> None:
-        await service.created()
-        guarded = await service.get("/metrics", headers=TOKEN)
+        await service.create_job()
+        with_token = await service.get("/metrics", headers=TOKEN)
         transport = httpx.ASGITransport(build_metrics_application(service.context))
         async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
-            open_to_all = await client.get("/metrics")
-        found = [samples(answer.text) for answer in (guarded, open_to_all)]
-        posted = ("agentjobs_http_requests_total", "POST", "/v1/jobs", "202")
-        assert [each[posted] for each in found] == [1, 1]
-        assert [each[("agentjobs_queue_depth",)] for each in found] == [1, 1]
+            without_token = await client.get("/metrics")
+        exported = [samples(response.text) for response in (with_token, without_token)]
+        job_requests = ("agentjobs_http_requests_total", "POST", "/v1/jobs", "202")
+        assert [sample[job_requests] for sample in exported] == [1, 1]
+        assert [sample[("agentjobs_queue_depth",)] for sample in exported] == [1, 1]
 
     async def test_concurrent_scrapes_count_nothing_twice(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        job = await service.created()
+        job = await service.create_job()
         await service.post(f"/v1/jobs/{job}/cancel")
-        # Nobody looked for long: what the first one counts is too old to be remembered.
+        # Long after the last scrape: finished jobs are no longer in the set of counted jobs.
         later = now_ms() + 600 * SECOND_MS
         monkeypatch.setattr("agentjobs.web.metrics.jobs.now_ms", lambda: later)
         metrics = service.context.metrics
         await asyncio.gather(*(metrics.jobs.refresh(service.context.db) for _ in range(4)))
-        found = samples((await service.get("/metrics", headers=TOKEN)).text)
-        assert found["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert exported["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1

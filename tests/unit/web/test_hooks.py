@@ -1,4 +1,4 @@
-"""Where platforms tell that something happened: who is believed, and what is answered."""
+"""Incoming platform webhooks: which deliveries are accepted, and the responses."""
 
 import asyncio
 import hashlib
@@ -45,7 +45,7 @@ class Sender:
     ) -> httpx.Response:
         secret = self.added.hook_secret if secret is None else secret
         digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-        sent = {
+        request_headers = {
             "Content-Type": "application/json",
             "X-GitHub-Event": "push",
             "X-GitHub-Delivery": "d-1",
@@ -55,7 +55,9 @@ class Sender:
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
         place = connection_id or self.added.connection.id
-        return await self.http.post(f"/hooks/{platform}/{place}", content=body, headers=sent)
+        return await self.http.post(
+            f"/hooks/{platform}/{place}", content=body, headers=request_headers
+        )
 
     async def stream(
         self,
@@ -64,7 +66,7 @@ class Sender:
         platform: str = "github",
         **headers: str,
     ) -> httpx.Response:
-        """As who knows no secret; `pieces_read` is how many of its pieces were taken."""
+        """Streams a body with a wrong signature; `pieces_read` counts the chunks that were read."""
         self.pieces_read = 0
 
         async def content() -> AsyncIterator[bytes]:
@@ -77,9 +79,9 @@ class Sender:
                         yield part
 
         signed = {"X-Hub-Signature-256": "sha256=wrong", **headers}
-        sent = {name.replace("_", "-"): value for name, value in signed.items()}
+        request_headers = {name.replace("_", "-"): value for name, value in signed.items()}
         place = f"/hooks/{platform}/{connection_id}"
-        return await self.http.post(place, content=content(), headers=sent)
+        return await self.http.post(place, content=content(), headers=request_headers)
 
     async def hints(self) -> list[Row]:
         return await self.service.harness.db.fetch_all("SELECT * FROM forge_hints ORDER BY id")
@@ -89,16 +91,16 @@ class Sender:
 async def sender(service: Service) -> AsyncIterator[Sender]:
     transport = httpx.ASGITransport(service.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as http:
-        yield Sender(service, http, await connected(service))
+        yield Sender(service, http, await create_connection(service))
 
 
-async def connected(service: Service, organization: str = ORGANIZATION) -> AddedConnection:
+async def create_connection(service: Service, organization: str = ORGANIZATION) -> AddedConnection:
     new = NewConnection(platform="github", credential="ghp_1")
     return await add_connection(service.harness.db, service.context.keys, organization, new)
 
 
-async def has_repository(sender: Sender) -> None:
-    """The one that `PUSH` speaks of."""
+async def insert_repository(sender: Sender) -> None:
+    """The repository that `PUSH` names."""
 
     async def insert(tx: Transaction) -> None:
         await tx.execute(
@@ -114,16 +116,16 @@ async def has_repository(sender: Sender) -> None:
 
 
 async def test_a_delivery_is_stored_once(sender: Sender) -> None:
-    answer = await sender.send()
-    # It is not connected, so there is nothing to remember.
-    assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
-    await has_repository(sender)
+    response = await sender.send()
+    # The repository is not connected, so the delivery is not stored.
+    assert (response.status_code, response.json()) == (202, {"status": "ignored"})
+    await insert_repository(sender)
     with sender.service.harness.db.changes.listen("forges") as signal:
-        answer = await sender.send()
-        assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
+        response = await sender.send()
+        assert (response.status_code, response.json()) == (202, {"status": "accepted"})
         assert await signal.wait(5)
-    answer = await sender.send()
-    assert (answer.status_code, answer.json()) == (202, {"status": "known"})
+    response = await sender.send()
+    assert (response.status_code, response.json()) == (202, {"status": "known"})
     (row,) = await sender.hints()
     assert (row["connection_id"], row["delivery_id"], row["kind"], row["external_id"]) == (
         sender.added.connection.id,
@@ -140,8 +142,8 @@ async def test_a_delivery_is_stored_once(sender: Sender) -> None:
 async def test_irrelevant_deliveries_are_accepted_and_ignored(
     sender: Sender, body: bytes, event: str
 ) -> None:
-    answer = await sender.send(body, X_GitHub_Event=event)
-    assert (answer.status_code, answer.json()) == (202, {"status": "ignored"})
+    response = await sender.send(body, X_GitHub_Event=event)
+    assert (response.status_code, response.json()) == (202, {"status": "ignored"})
     assert await sender.hints() == []
     row = await sender.service.harness.db.fetch_one("SELECT hook_seen_at FROM forge_connections")
     assert row is not None
@@ -152,14 +154,14 @@ async def test_a_sender_without_the_secret_learns_nothing(sender: Sender) -> Non
     service = sender.service
     db = service.harness.db
     await service.harness.organization("rival")
-    other = await connected(service, "rival")
-    spoilt = PUSH.replace(b"5", b"6")
+    other = await create_connection(service, "rival")
+    altered = PUSH.replace(b"5", b"6")
     signed = hmac.new(sender.added.hook_secret.encode(), PUSH, hashlib.sha256).hexdigest()
-    answers = [
+    responses = [
         await sender.send(secret="wrong"),
         await sender.send(secret=""),
-        await sender.send(spoilt, X_Hub_Signature_256=f"sha256={signed}"),
-        # Another organization's connection, with the secret of this one.
+        await sender.send(altered, X_Hub_Signature_256=f"sha256={signed}"),
+        # Another organization's connection with this organization's secret.
         await sender.send(connection_id=other.connection.id),
         await sender.send(platform="gitea"),
         await sender.send(platform="gitlab"),
@@ -168,28 +170,28 @@ async def test_a_sender_without_the_secret_learns_nothing(sender: Sender) -> Non
         await sender.send(connection_id="%C3%A4"),
     ]
     await rotate_hook_secret(db, service.context.keys, ORGANIZATION, "github")
-    answers.append(await sender.send())
+    responses.append(await sender.send())
     await remove_connection(db, ORGANIZATION, "github")
-    answers.append(await sender.send())
-    assert {refusal(answer) for answer in answers} == {(401, "unauthorized")}
-    assert len({answer.json()["error"]["message"] for answer in answers}) == 1
+    responses.append(await sender.send())
+    assert {refusal(response) for response in responses} == {(401, "unauthorized")}
+    assert len({response.json()["error"]["message"] for response in responses}) == 1
     assert await sender.hints() == []
     rows = await db.fetch_all("SELECT id FROM forge_connections WHERE hook_seen_at IS NOT NULL")
     assert rows == []
 
 
 async def test_a_body_of_5_mib_is_read_and_a_larger_one_is_not(sender: Sender) -> None:
-    await has_repository(sender)
+    await insert_repository(sender)
     padded = PUSH[:-1] + b', "x": "' + b"a" * (5 * MIB - len(PUSH) - 9) + b'"}'
     assert (await sender.send(padded)).json() == {"status": "accepted"}
     for secret in (None, "wrong"):
-        answer = await sender.send(b" " * (5 * MIB + 1), secret=secret)
-        assert refusal(answer) == (413, "payload_too_large")
-        assert answer.headers["connection"] == "close"
+        response = await sender.send(b" " * (5 * MIB + 1), secret=secret)
+        assert refusal(response) == (413, "payload_too_large")
+        assert response.headers["connection"] == "close"
 
     for connection_id in (sender.added.connection.id, "fcn_unknown"):
-        answer = await sender.stream(*[b" " * MIB] * 6, connection_id=connection_id)
-        assert refusal(answer) == (413, "payload_too_large")
+        response = await sender.stream(*[b" " * MIB] * 6, connection_id=connection_id)
+        assert refusal(response) == (413, "payload_too_large")
 
 
 async def test_a_request_without_a_signature_is_refused_unread(sender: Sender) -> None:
@@ -197,43 +199,43 @@ async def test_a_request_without_a_signature_is_refused_unread(sender: Sender) -
     service = sender.service
     added = await add_connection(service.harness.db, service.context.keys, ORGANIZATION, new)
     for connection_id in (added.connection.id, "fcn_unknown"):
-        answer = await sender.stream(
+        response = await sender.stream(
             PUSH, platform="gitlab", connection_id=connection_id, X_Gitlab_Token="wrong"
         )
-        assert (refusal(answer), sender.pieces_read) == ((401, "unauthorized"), 0)
-    answer = await sender.send(
+        assert (refusal(response), sender.pieces_read) == ((401, "unauthorized"), 0)
+    response = await sender.send(
         platform="gitlab", connection_id=added.connection.id, secret=added.hook_secret
     )
-    assert answer.status_code == 202
+    assert response.status_code == 202
 
 
 async def test_bodies_being_read_are_bounded_and_unknown_senders_use_no_memory(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "MAX_TOTAL_BYTES", 3 * MIB)
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, resume = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
         yield b" " * 2 * MIB
-        begun.set()
-        await go_on.wait()
+        started.set()
+        await resume.wait()
 
-    def sent(connection_id: str) -> asyncio.Task[httpx.Response]:
-        begun.clear()
+    def send_slowly(connection_id: str) -> asyncio.Task[httpx.Response]:
+        started.clear()
         return asyncio.create_task(sender.stream(slow(), connection_id=connection_id))
 
-    stranger = sent("fcn_unknown")
-    await begun.wait()
-    first = sent(sender.added.connection.id)
-    await begun.wait()
-    answer = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
-    assert refusal(answer) == (503, "unavailable")
-    assert int(answer.headers["retry-after"]) > 0
-    go_on.set()
-    assert refusal(await stranger) == refusal(await first) == (401, "unauthorized")
-    # There is room again.
-    answer = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
-    assert refusal(answer) == (401, "unauthorized")
+    unknown = send_slowly("fcn_unknown")
+    await started.wait()
+    first = send_slowly(sender.added.connection.id)
+    await started.wait()
+    response = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
+    assert refusal(response) == (503, "unavailable")
+    assert int(response.headers["retry-after"]) > 0
+    resume.set()
+    assert refusal(await unknown) == refusal(await first) == (401, "unauthorized")
+    # The memory is free again.
+    response = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
+    assert refusal(response) == (401, "unauthorized")
 
 
 async def test_a_connection_with_too_many_deliveries_is_limited_and_others_are_not(
@@ -241,31 +243,31 @@ async def test_a_connection_with_too_many_deliveries_is_limited_and_others_are_n
 ) -> None:
     monkeypatch.setattr(limits, "HOOKS_BURST", 3)
     monkeypatch.setattr(limits, "HOOKS_PER_SECOND", 0.001)
-    # Who does not know the secret cannot use up what is meant for those who do.
+    # Senders without the secret do not consume the connection's rate limit.
     for _ in range(5):
         assert (await sender.send(secret="wrong")).status_code == 401
     assert [(await sender.send()).status_code for _ in range(3)] == [202] * 3
-    answer = await sender.send()
-    assert refusal(answer) == (429, "rate_limited")
-    assert int(answer.headers["retry-after"]) > 0
+    response = await sender.send()
+    assert refusal(response) == (429, "rate_limited")
+    assert int(response.headers["retry-after"]) > 0
     await sender.service.harness.organization("rival")
-    other = await connected(sender.service, "rival")
-    answer = await sender.send(connection_id=other.connection.id, secret=other.hook_secret)
-    assert answer.status_code == 202
+    other = await create_connection(sender.service, "rival")
+    response = await sender.send(connection_id=other.connection.id, secret=other.hook_secret)
+    assert response.status_code == 202
 
 
 async def test_a_compressed_body_and_a_form_are_refused(sender: Sender) -> None:
-    answer = await sender.send(Content_Encoding="gzip")
-    assert refusal(answer) == (415, "unsupported_media_type")
-    answer = await sender.send(b"payload=x", Content_Type="application/x-www-form-urlencoded")
-    assert refusal(answer) == (415, "unsupported_media_type")
-    assert "application/json" in answer.json()["error"]["message"]
-    answer = await sender.http.get(f"/hooks/github/{sender.added.connection.id}")
-    assert refusal(answer) == (405, "method_not_allowed")
+    response = await sender.send(Content_Encoding="gzip")
+    assert refusal(response) == (415, "unsupported_media_type")
+    response = await sender.send(b"payload=x", Content_Type="application/x-www-form-urlencoded")
+    assert refusal(response) == (415, "unsupported_media_type")
+    assert "application/json" in response.json()["error"]["message"]
+    response = await sender.http.get(f"/hooks/github/{sender.added.connection.id}")
+    assert refusal(response) == (405, "method_not_allowed")
 
 
 async def test_a_locked_secret_is_reported_in_the_operators_log(sender: Sender) -> None:
     sender.service.context.keys.path.unlink()
-    answer = await sender.send()
-    assert refusal(answer) == (503, "unavailable")
-    assert str(sender.service.context.keys.path) not in answer.text
+    response = await sender.send()
+    assert refusal(response) == (503, "unavailable")
+    assert str(sender.service.context.keys.path) not in response.text

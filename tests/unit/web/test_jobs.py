@@ -1,4 +1,4 @@
-"""The job endpoints over the whole web half."""
+"""The job endpoints."""
 
 import pytest
 
@@ -28,53 +28,53 @@ JOB_FIELDS = {
 
 
 async def test_a_created_job_is_queued_and_can_be_read(service: Service) -> None:
-    answer = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T-1", "unknown": [1]})
-    assert answer.status_code == 202
-    receipt = answer.json()
+    response = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T-1", "unknown": [1]})
+    assert response.status_code == 202
+    receipt = response.json()
     assert set(receipt) == {"job_id", "status", "estimated_start_ms"}
     assert receipt["status"] == "queued"
-    shown = await service.get(f"/v1/jobs/{receipt['job_id']}")
-    assert (shown.status_code, set(shown.json())) == (200, JOB_FIELDS)
-    assert shown.headers["cache-control"] == "no-store"
-    assert shown.headers["content-type"] == "application/json"
-    absent = {name: shown.json()[name] for name in ("pr_url", "pr_number", "started_at", "error")}
-    assert set(absent.values()) == {None}
-    assert (shown.json()["ticket_id"], shown.json()["repo"]) == ("T-1", "acme/shop")
+    response = await service.get(f"/v1/jobs/{receipt['job_id']}")
+    assert (response.status_code, set(response.json())) == (200, JOB_FIELDS)
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-type"] == "application/json"
+    unset = {name: response.json()[name] for name in ("pr_url", "pr_number", "started_at", "error")}
+    assert set(unset.values()) == {None}
+    assert (response.json()["ticket_id"], response.json()["repo"]) == ("T-1", "acme/shop")
 
 
 async def test_the_listing_is_newest_first_and_pages(service: Service) -> None:
-    created = [await service.created() for _ in range(5)]
-    seen: list[str] = []
+    created = [await service.create_job() for _ in range(5)]
+    listed: list[str] = []
     query = "?limit=2"
     for _ in range(3):
         page = (await service.get(f"/v1/jobs{query}")).json()
-        seen += [job["job_id"] for job in page["jobs"]]
+        listed += [job["job_id"] for job in page["jobs"]]
         query = f"?limit=2&cursor={page['next_cursor']}"
-    assert seen == created[::-1]
+    assert listed == created[::-1]
     assert page["next_cursor"] is None
 
 
 async def test_without_a_limit_twenty_jobs_are_listed(service: Service) -> None:
     for _ in range(21):
-        await service.created()
+        await service.create_job()
     page = (await service.get("/v1/jobs")).json()
     assert len(page["jobs"]) == 20
     assert page["next_cursor"]
 
 
 async def test_jobs_can_be_filtered(service: Service) -> None:
-    kept, cancelled = await service.created(), await service.created(agent="pro-fixer")
+    queued, cancelled = await service.create_job(), await service.create_job(agent="pro-fixer")
     await service.post(f"/v1/jobs/{cancelled}/cancel")
 
-    async def found(query: str) -> list[str]:
+    async def list_jobs(query: str) -> list[str]:
         page = (await service.get(f"/v1/jobs?{query}")).json()
         return [job["job_id"] for job in page["jobs"]]
 
-    assert await found("status=queued") == [kept]
-    assert await found("status=cancelled&agent=pro-fixer") == [cancelled]
-    assert await found("agent=fixer") == [kept]
-    assert await found("repo=acme/shop") == [cancelled, kept]
-    assert await found("repo=acme%2Fother") == []
+    assert await list_jobs("status=queued") == [queued]
+    assert await list_jobs("status=cancelled&agent=pro-fixer") == [cancelled]
+    assert await list_jobs("agent=fixer") == [queued]
+    assert await list_jobs("repo=acme/shop") == [cancelled, queued]
+    assert await list_jobs("repo=acme%2Fother") == []
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ async def test_jobs_can_be_filtered(service: Service) -> None:
         ("&".join(f"x{n}=1" for n in range(101)), ["query"]),
     ],
 )
-async def test_a_bad_query_names_every_fault(
+async def test_an_invalid_query_names_every_field(
     service: Service, query: str, fields: list[str]
 ) -> None:
-    answer = await service.get(f"/v1/jobs?{query}")
-    assert refusal(answer) == (422, "validation_failed")
-    assert [fault["field"] for fault in answer.json()["error"]["details"]] == fields
+    response = await service.get(f"/v1/jobs?{query}")
+    assert refusal(response) == (422, "validation_failed")
+    assert [fault["field"] for fault in response.json()["error"]["details"]] == fields
 
 
 async def test_a_cursor_of_another_listing_is_refused(service: Service) -> None:
     cursor = (await service.get("/v1/agents?limit=1")).json()["next_cursor"]
     assert cursor
-    answer = await service.get(f"/v1/jobs?cursor={cursor}")
-    assert refusal(answer) == (422, "validation_failed")
+    response = await service.get(f"/v1/jobs?cursor={cursor}")
+    assert refusal(response) == (422, "validation_failed")
 
 
 async def test_unknown_query_parameters_are_ignored(service: Service) -> None:
@@ -124,8 +124,8 @@ async def test_nothing_of_another_organization_is_listed(service: Service) -> No
     assert names == {"acme/shop"}
 
 
-async def test_the_events_of_a_job_carry_their_payload(service: Service) -> None:
-    job = await service.created()
+async def test_the_events_of_a_job_contain_their_payload(service: Service) -> None:
+    job = await service.create_job()
     await service.post(f"/v1/jobs/{job}/cancel")
     events = (await service.get(f"/v1/jobs/{job}/events")).json()["events"]
     assert [(event["sequence"], event["event"]) for event in events] == [
@@ -139,7 +139,7 @@ async def test_the_events_of_a_job_carry_their_payload(service: Service) -> None
 async def test_the_same_key_and_body_is_the_same_job(service: Service) -> None:
     headers = {"Idempotency-Key": "order 66"}
     first = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T"}, headers=headers)
-    # Another order of the fields is not another request.
+    # The order of the fields does not matter.
     again = await service.post("/v1/jobs", json={"ticket_id": "T", **JOB}, headers=headers)
     assert (first.status_code, again.status_code) == (202, 202)
     assert again.json() == first.json()
@@ -151,24 +151,24 @@ async def test_the_same_key_and_body_is_the_same_job(service: Service) -> None:
 async def test_the_same_key_with_another_body_is_refused(service: Service) -> None:
     headers = {"Idempotency-Key": "k"}
     await service.post("/v1/jobs", json=JOB, headers=headers)
-    answer = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T"}, headers=headers)
-    assert refusal(answer) == (422, "idempotency_key_reused")
+    response = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T"}, headers=headers)
+    assert refusal(response) == (422, "idempotency_key_reused")
 
 
 async def test_a_key_belongs_to_its_organization(service: Service) -> None:
     await service.harness.organization("rival")
-    theirs = {**await service.key("rival"), "Idempotency-Key": "k"}
+    other_headers = {**await service.key("rival"), "Idempotency-Key": "k"}
     body = {"repo": "rival/shop", "agent": "fixer"}
-    first = await service.post("/v1/jobs", json=body, headers=theirs)
-    ours = await service.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "k"})
-    assert first.status_code == ours.status_code == 202
-    assert ours.json()["job_id"] != first.json()["job_id"]
+    first = await service.post("/v1/jobs", json=body, headers=other_headers)
+    own = await service.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "k"})
+    assert first.status_code == own.status_code == 202
+    assert own.json()["job_id"] != first.json()["job_id"]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb", "é"])
 async def test_a_key_that_is_not_printable_ascii_is_refused(service: Service, key: str) -> None:
-    answer = await service.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": key.encode()})
-    assert refusal(answer) == (422, "validation_failed")
+    response = await service.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": key.encode()})
+    assert refusal(response) == (422, "validation_failed")
 
 
 async def test_a_refused_request_leaves_its_key_free(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Agents and repositories: everything by default, pages on demand."""
+"""Lists of agents and repositories: complete by default, paged on request."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from tests.unit.web.service import Service, refusal
 
 async def test_every_agent_is_listed_with_what_the_plan_allows(service: Service) -> None:
     await service.harness.organization("small", plan="free")
-    answer = await service.get("/v1/agents", headers=await service.key("small"))
-    assert answer.json() == {
+    response = await service.get("/v1/agents", headers=await service.key("small"))
+    assert response.json() == {
         "agents": [
             {"id": "fixer", "name": "Fixer", "available": True, "plan_required": "free"},
             {"id": "pro-fixer", "name": "Pro-Fixer", "available": False, "plan_required": "pro"},
@@ -18,7 +18,7 @@ async def test_every_agent_is_listed_with_what_the_plan_allows(service: Service)
     }
 
 
-async def test_agents_page_on_demand(service: Service) -> None:
+async def test_agents_are_paged_on_request(service: Service) -> None:
     first = (await service.get("/v1/agents?limit=1")).json()
     rest = (await service.get(f"/v1/agents?cursor={first['next_cursor']}")).json()
     assert [agent["id"] for agent in first["agents"] + rest["agents"]] == ["fixer", "pro-fixer"]
@@ -38,15 +38,15 @@ async def test_every_repository_is_listed_without_parameters(service: Service) -
         "index_status": "ready",
         "line_count": 0,
     }
-    seen, query = [], "?limit=50"
+    paged, query = [], "?limit=50"
     while query:
         page = (await service.get(f"/v1/repos{query}")).json()
-        seen += page["repos"]
+        paged += page["repos"]
         query = page["next_cursor"] and f"?limit=50&cursor={page['next_cursor']}"
-    assert seen == listed["repos"]
+    assert paged == listed["repos"]
 
 
 @pytest.mark.parametrize("path", ["/v1/agents", "/v1/repos"])
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "cursor=am9icyB4", "cursor=%C3%A4"])
-async def test_a_bad_page_is_refused(service: Service, path: str, query: str) -> None:
+async def test_an_invalid_page_is_refused(service: Service, path: str, query: str) -> None:
     assert refusal(await service.get(f"{path}?{query}")) == (422, "validation_failed")

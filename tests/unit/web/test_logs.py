@@ -14,8 +14,8 @@ from tests.unit.web.service import ORGANIZATION, Service, refusal
 EVENTS = {"Accept": "text/event-stream"}
 
 
-async def claimed(service: Service, *texts: str) -> ClaimedJob:
-    await service.created()
+async def claimed_job(service: Service, *texts: str) -> ClaimedJob:
+    await service.create_job()
     job = await service.harness.claim()
     for text in texts:
         await append_chunk(service.harness.db, job, text)
@@ -23,19 +23,19 @@ async def claimed(service: Service, *texts: str) -> ClaimedJob:
 
 
 async def test_the_text_is_everything_so_far(service: Service) -> None:
-    job = await claimed(service, *(f"line {number}\n" for number in range(150)))
-    answer = await service.get(f"/v1/jobs/{job.id}/logs")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == "".join(f"line {number}\n" for number in range(150))
+    job = await claimed_job(service, *(f"line {number}\n" for number in range(150)))
+    response = await service.get(f"/v1/jobs/{job.id}/logs")
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert response.text == "".join(f"line {number}\n" for number in range(150))
 
 
 async def test_the_log_of_a_job_that_wrote_nothing_is_empty(service: Service) -> None:
-    answer = await service.get(f"/v1/jobs/{await service.created()}/logs")
-    assert (answer.status_code, answer.text) == (200, "")
+    response = await service.get(f"/v1/jobs/{await service.create_job()}/logs")
+    assert (response.status_code, response.text) == (200, "")
 
 
 async def test_events_follow_the_log_and_end_with_the_job(service: Service) -> None:
-    job = await claimed(service, "one\n")
+    job = await claimed_job(service, "one\n")
     call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
     start = await call.start()
     assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
@@ -45,87 +45,87 @@ async def test_events_follow_the_log_and_end_with_the_job(service: Service) -> N
     assert await call.body() == "id: 2\ndata: two\n\n"
     await service.post(f"/v1/jobs/{job.id}/cancel")
     assert await call.rest() == "event: end\ndata: cancelled\n\n"
-    await call.ended()
+    await call.wait()
 
 
-async def test_a_stream_goes_on_after_the_last_event_received(service: Service) -> None:
-    job = await claimed(service, "a", "b", "c")
+async def test_a_stream_resumes_after_the_last_event_received(service: Service) -> None:
+    job = await claimed_job(service, "a", "b", "c")
     await service.post(f"/v1/jobs/{job.id}/cancel")
     headers = {**EVENTS, "Last-Event-ID": "2"}
-    answer = await service.get(f"/v1/jobs/{job.id}/logs", headers=headers)
-    assert answer.text == ("retry: 1000\n\nid: 3\ndata: c\n\nevent: end\ndata: cancelled\n\n")
+    response = await service.get(f"/v1/jobs/{job.id}/logs", headers=headers)
+    assert response.text == ("retry: 1000\n\nid: 3\ndata: c\n\nevent: end\ndata: cancelled\n\n")
 
 
 @pytest.mark.parametrize("last", ["", "-1", "x", "1.5", "9" * 17, "\u0661"])
-async def test_a_last_event_id_that_we_never_gave_is_refused(service: Service, last: str) -> None:
-    job = await service.created()
+async def test_an_invalid_last_event_id_is_refused(service: Service, last: str) -> None:
+    job = await service.create_job()
     headers = {**EVENTS, "Last-Event-ID": last.encode()}
-    answer = await service.get(f"/v1/jobs/{job}/logs", headers=headers)
-    assert refusal(answer) == (422, "validation_failed")
+    response = await service.get(f"/v1/jobs/{job}/logs", headers=headers)
+    assert refusal(response) == (422, "validation_failed")
 
 
 async def test_a_shutdown_ends_the_stream_without_the_end_event(service: Service) -> None:
-    job = await claimed(service, "one")
+    job = await claimed_job(service, "one")
     call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
     await call.start()
     assert await call.body() == "retry: 1000\n\n"
     assert await call.body() == "id: 1\ndata: one\n\n"
     service.context.stopping.set()
     assert await call.rest() == ""
-    await call.ended()
+    await call.wait()
 
 
-async def test_a_service_that_stops_starts_no_stream(service: Service) -> None:
-    job = await claimed(service, "one")
+async def test_a_stopping_service_starts_no_stream(service: Service) -> None:
+    job = await claimed_job(service, "one")
     service.context.stopping.set()
-    answer = await service.get(f"/v1/jobs/{job.id}/logs", headers=EVENTS)
-    assert refusal(answer) == (503, "unavailable")
-    assert int(answer.headers["retry-after"]) > 0
+    response = await service.get(f"/v1/jobs/{job.id}/logs", headers=EVENTS)
+    assert refusal(response) == (503, "unavailable")
+    assert int(response.headers["retry-after"]) > 0
     assert (await service.get(f"/v1/jobs/{job.id}/logs")).text == "one"
 
 
-async def test_a_stream_ends_with_the_key_it_was_opened_with(service: Service) -> None:
-    job = await claimed(service)
+async def test_a_stream_ends_when_its_key_is_revoked(service: Service) -> None:
+    job = await claimed_job(service)
     headers = await service.key()
     call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS, **headers)
     await call.start()
     assert await call.body() == "retry: 1000\n\n"
-    await service.listened_to(f"log:{job.id}")
+    await service.wait_for_subscriber(f"log:{job.id}")
     await revoke_key(service.harness.db, ORGANIZATION, headers["Authorization"].split()[1])
     async with asyncio.timeout(1):
         assert await call.rest() == ""
-        await call.ended()
-    assert not service.hears(f"log:{job.id}")
+        await call.wait()
+    assert not service.has_subscriber(f"log:{job.id}")
 
 
-async def test_a_reader_that_leaves_is_forgotten(service: Service) -> None:
-    job = await claimed(service)
+async def test_a_disconnected_reader_is_unsubscribed(service: Service) -> None:
+    job = await claimed_job(service)
     call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
     await call.start()
-    await service.listened_to(f"log:{job.id}")
+    await service.wait_for_subscriber(f"log:{job.id}")
     call.leave()
-    await call.ended()
-    assert not service.hears(f"log:{job.id}")
+    await call.wait()
+    assert not service.has_subscriber(f"log:{job.id}")
 
 
-async def test_a_silent_stream_shows_that_it_lives(
+async def test_an_idle_stream_sends_heartbeats(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.web.api.logs._HEARTBEAT_SECONDS", 0.01)
-    job = await claimed(service)
+    job = await claimed_job(service)
     call = service.live(f"/v1/jobs/{job.id}/logs", **EVENTS)
     await call.start()
     assert await call.body() == "retry: 1000\n\n"
     assert await call.body() == ": still here\n\n"
     call.leave()
-    await call.ended()
+    await call.wait()
 
 
 async def test_head_of_a_stream_ends_at_once(service: Service) -> None:
-    job = await service.created()
+    job = await service.create_job()
     async with asyncio.timeout(5):
-        answer = await service.http.head(f"/v1/jobs/{job}/logs", headers=EVENTS)
-    assert answer.headers["content-type"].startswith("text/event-stream")
+        response = await service.http.head(f"/v1/jobs/{job}/logs", headers=EVENTS)
+    assert response.headers["content-type"].startswith("text/event-stream")
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_log_text_cannot_forge_events(text: str, data: str) -> None:
     assert log_event(LogChunk(7, 0, text)) == f"id: 7\n{data}\n".encode()
 
 
-async def timed(service: Service, *texts: str) -> ClaimedJob:
-    """A second apart each, from the start of the epoch."""
-    job = await claimed(service)
+async def job_with_timed_log(service: Service, *texts: str) -> ClaimedJob:
+    """A job whose chunks are one second apart, starting at the epoch."""
+    job = await claimed_job(service)
     for second, text in enumerate(texts):
         await append_chunk(service.harness.db, job, text, second * 1_000)
     return job
@@ -155,16 +155,16 @@ def stamp(second: int) -> str:
     return f"1970-01-01T00:00:0{second}.000Z "
 
 
-async def test_every_line_has_its_time_on_request(service: Service) -> None:
-    job = await timed(service, "one\ntw", "o\n\nthree", "!\n")
-    answer = await service.get(f"/v1/jobs/{job.id}/logs?timestamps=true")
-    assert answer.text == (f"{stamp(0)}one\n{stamp(0)}two\n{stamp(1)}\n{stamp(1)}three!\n")
+async def test_every_line_has_a_timestamp_on_request(service: Service) -> None:
+    job = await job_with_timed_log(service, "one\ntw", "o\n\nthree", "!\n")
+    response = await service.get(f"/v1/jobs/{job.id}/logs?timestamps=true")
+    assert response.text == (f"{stamp(0)}one\n{stamp(0)}two\n{stamp(1)}\n{stamp(1)}three!\n")
     plain = await service.get(f"/v1/jobs/{job.id}/logs?timestamps=false")
     assert plain.text == "one\ntwo\n\nthree!\n"
 
 
-async def test_events_have_times_too_also_when_resumed_inside_a_line(service: Service) -> None:
-    job = await timed(service, "one\n", "tw", "o\r", "three")
+async def test_events_have_timestamps_also_when_resumed_inside_a_line(service: Service) -> None:
+    job = await job_with_timed_log(service, "one\n", "tw", "o\r", "three")
     await service.post(f"/v1/jobs/{job.id}/cancel")
     path = f"/v1/jobs/{job.id}/logs?timestamps=true"
     whole = await service.get(path, headers=EVENTS)
@@ -180,7 +180,7 @@ async def test_events_have_times_too_also_when_resumed_inside_a_line(service: Se
         assert whole.text.endswith("\n\n" + rest)
 
 
-async def test_a_wish_for_times_that_is_none_is_refused(service: Service) -> None:
-    job = await service.created()
-    answer = await service.get(f"/v1/jobs/{job}/logs?timestamps=maybe")
-    assert refusal(answer) == (422, "validation_failed")
+async def test_an_invalid_timestamps_parameter_is_refused(service: Service) -> None:
+    job = await service.create_job()
+    response = await service.get(f"/v1/jobs/{job}/logs?timestamps=maybe")
+    assert refusal(response) == (422, "validation_failed")

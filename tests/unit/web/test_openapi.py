@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, true to its own examples; and the page made from it."""
+"""The OpenAPI document is valid and complete and matches its examples; the docs page renders it."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def test_the_document_is_valid_openapi() -> None:
     assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in references(DOCUMENT):
         target = DOCUMENT
         for step in reference.removeprefix("#/").split("/"):
@@ -57,12 +57,12 @@ def test_every_component_is_used_and_described() -> None:
     used = {reference.rsplit("/", 1)[1] for reference in references(DOCUMENT)}
     assert set(DOCUMENT["components"]["schemas"]) <= used
     for name, schema in DOCUMENT["components"]["schemas"].items():
-        for field, facts in schema["properties"].items():
-            assert "description" in facts or references(facts), f"{name}.{field}"
+        for field, field_schema in schema["properties"].items():
+            assert "description" in field_schema or references(field_schema), f"{name}.{field}"
 
 
 @pytest.mark.parametrize(("name", "content"), CONTENTS, ids=[name for name, _ in CONTENTS])
-def test_every_example_fits_its_schema(name: str, content: dict[str, Any]) -> None:
+def test_every_example_matches_its_schema(name: str, content: dict[str, Any]) -> None:
     examples = [each["value"] for each in content.get("examples", {}).values()]
     examples += [content["example"]] if "example" in content else []
     assert examples, name
@@ -70,7 +70,7 @@ def test_every_example_fits_its_schema(name: str, content: dict[str, Any]) -> No
         assert list(validator(content["schema"]).iter_errors(example)) == []
 
 
-def test_every_parameter_of_an_address_is_described() -> None:
+def test_every_path_parameter_is_described() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for operation in methods.values():
             described = {
@@ -84,17 +84,17 @@ def test_every_error_of_the_api_is_explained() -> None:
     assert used <= set(API_ERRORS) <= set(STATUS_OF)
 
 
-def test_values_of_responses_may_grow() -> None:
+def test_enumerations_in_responses_are_extensible() -> None:
     """Clients are told to accept unknown values, so no field of a response is a closed list."""
     requests = {"CreateJobRequest", "ConfigOverride", "FollowUpRequest"}
     schemas = DOCUMENT["components"]["schemas"]
     responses = {name: schema for name, schema in schemas.items() if name not in requests}
     assert '"enum"' not in json.dumps(responses)
     known = {
-        f"{name}.{field}": set(facts["x-extensible-enum"])
+        f"{name}.{field}": set(field_schema["x-extensible-enum"])
         for name, schema in responses.items()
-        for field, facts in schema["properties"].items()
-        if "x-extensible-enum" in facts
+        for field, field_schema in schema["properties"].items()
+        if "x-extensible-enum" in field_schema
     }
     assert known["Job.status"] == known["Receipt.status"] == set(STATUSES)
     assert known["JobError.code"] == set(RETRYABLE)
@@ -111,16 +111,16 @@ async def test_every_route_is_in_the_document(service: Service) -> None:
 
 async def test_the_document_is_served_to_everyone(service: Service) -> None:
     del service.http.headers["Authorization"]
-    answer = await service.get("/v1/openapi.json")
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == DOCUMENT
-    tag = answer.headers["etag"]
+    response = await service.get("/v1/openapi.json")
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == DOCUMENT
+    tag = response.headers["etag"]
     again = await service.get("/v1/openapi.json", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_real_answers_fit_their_schemas(service: Service) -> None:
-    job = await service.created(ticket_id="T-1")
+async def test_real_responses_match_their_schemas(service: Service) -> None:
+    job = await service.create_job(ticket_id="T-1")
     await service.post(f"/v1/jobs/{job}/cancel")
     schemas = {
         "/v1/agents": "AgentList",

@@ -1,4 +1,4 @@
-"""Plots: valid, honest about gaps and zeroes, readable at both sizes, and said in words as well."""
+"""Plots are valid SVG, show gaps and zeroes, fit both sizes and have a text alternative."""
 
 import math
 from itertools import pairwise
@@ -27,12 +27,12 @@ def trees(drawing: Drawing) -> list[ElementTree.Element]:
 
 
 def texts(tree: ElementTree.Element, anchor: str) -> list[tuple[float, str]]:
-    found = [each for each in tree.iter("text") if each.get("text-anchor") == anchor]
-    return [(float(each.attrib["x"]), each.text or "") for each in found]
+    elements = [element for element in tree.iter("text") if element.get("text-anchor") == anchor]
+    return [(float(element.attrib["x"]), element.text or "") for element in elements]
 
 
 @pytest.mark.parametrize("draw", KINDS)
-def test_every_mark_says_what_it_is_and_the_whole_says_the_most(draw) -> None:
+def test_every_mark_has_a_title_and_the_plot_a_summary(draw) -> None:
     drawing = draw(plot_of(3, None, 7))
     wide, narrow = trees(drawing)
     for tree in (wide, narrow):
@@ -66,7 +66,7 @@ def test_labels_do_not_touch_each_other_or_the_edge(draw, count: int, label: str
 @pytest.mark.parametrize("draw", KINDS)
 @pytest.mark.parametrize("unit", ["count", "ms", "usd"])
 @pytest.mark.parametrize("value", [0, 1, 1e-9, 0.004, 999, 1e6, 1e17, 1e300, 1.7e308])
-def test_no_number_is_too_small_or_too_large(draw, unit: Unit, value: float) -> None:
+def test_very_small_and_very_large_numbers_are_drawn(draw, unit: Unit, value: float) -> None:
     for tree in trees(draw(plot_of(value, 0, value, unit=unit))):
         _, _, width, height = map(float, tree.attrib["viewBox"].split())
         for rect in tree.iter("rect"):
@@ -78,19 +78,19 @@ def test_no_number_is_too_small_or_too_large(draw, unit: Unit, value: float) -> 
 
 @pytest.mark.parametrize("draw", KINDS)
 @pytest.mark.parametrize("values", [(), (None,), (None, math.nan, math.inf)])
-def test_without_a_number_there_is_no_picture_but_a_word(draw, values) -> None:
+def test_a_plot_without_values_is_replaced_by_text(draw, values) -> None:
     drawing = draw(plot_of(*values))
     assert drawing.svg == ""
     assert drawing.empty == "Nothing to show yet."
 
 
-def test_a_small_value_is_seen_beside_a_large_one() -> None:
+def test_a_small_value_is_visible_beside_a_large_one() -> None:
     wide = trees(bars(plot_of(1, 1_000_000)))[0]
     heights = {float(rect.attrib["height"]) for rect in wide.iter("rect")}
     assert min(heights) >= 1
 
 
-def test_a_line_is_interrupted_where_nothing_is_known() -> None:
+def test_a_line_has_a_gap_where_a_value_is_missing() -> None:
     plot = Plot("x", tuple("abcdef"), (PlotSeries("a", "s-1", (1, 2, None, 4, None, 6)),))
     wide = trees(lines(plot))[0]
     assert len(list(wide.iter("polyline"))) == 1
@@ -120,7 +120,7 @@ def test_stacks_are_as_high_as_their_sum() -> None:
         (2.0, "usd", ["$0", "$0.50", "$1", "$1.50", "$2"]),
     ],
 )
-def test_ticks_are_numbers_people_would_choose(highest, unit: Unit, expected: list[str]) -> None:
+def test_ticks_are_round_numbers(highest, unit: Unit, expected: list[str]) -> None:
     assert [format_tick(tick, unit) for tick in ticks(highest, unit)] == expected
 
 
@@ -138,7 +138,7 @@ def test_ticks_are_numbers_people_would_choose(highest, unit: Unit, expected: li
         (0, "usd", "$0.00"),
     ],
 )
-def test_values_are_written_as_people_read_them(value, unit: Unit, expected: str) -> None:
+def test_values_are_formatted_for_reading(value, unit: Unit, expected: str) -> None:
     assert format_value(value, unit) == expected
 
 
@@ -154,11 +154,13 @@ def test_an_axis_reaches_the_highest_value_with_few_ticks(highest: float, unit: 
 
 
 @given(st.text(), st.lists(st.none() | st.floats(), max_size=5))
-def test_any_name_and_number_makes_a_valid_picture(name: str, values) -> None:
+def test_any_name_and_number_makes_valid_svg(name: str, values) -> None:
     plot = Plot(name, (name,) * len(values), (PlotSeries(name, "s-1", tuple(values)),))
     for draw in KINDS:
         for tree in trees(draw(plot)):
-            assert not [each for each in tree.iter() if {"style", "onload"} & set(each.keys())]
+            assert not [
+                element for element in tree.iter() if {"style", "onload"} & set(element.keys())
+            ]
 
 
 def test_the_figure_has_a_legend_and_a_table_of_the_same_numbers() -> None:

@@ -1,4 +1,4 @@
-"""The token bucket of a key."""
+"""The rate limit of an API key."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-def refused(limiter: RateLimiter, key_id: str = "a") -> bool:
+def is_limited(limiter: RateLimiter, key_id: str = "a") -> bool:
     try:
         limiter.take(key_id)
     except Problem as problem:
@@ -29,24 +29,24 @@ def refused(limiter: RateLimiter, key_id: str = "a") -> bool:
 def test_a_burst_is_allowed_then_the_steady_rate() -> None:
     clock = Clock()
     limiter = RateLimiter(2, 3, clock)
-    assert [refused(limiter) for _ in range(4)] == [False, False, False, True]
+    assert [is_limited(limiter) for _ in range(4)] == [False, False, False, True]
     clock.now += 0.5
-    assert [refused(limiter) for _ in range(2)] == [False, True]
+    assert [is_limited(limiter) for _ in range(2)] == [False, True]
     clock.now += 3_600
-    assert [refused(limiter) for _ in range(4)] == [False, False, False, True]
+    assert [is_limited(limiter) for _ in range(4)] == [False, False, False, True]
 
 
 def test_each_key_has_its_own_bucket() -> None:
     limiter = RateLimiter(1, 1, Clock())
-    assert [refused(limiter, key) for key in "aabb"] == [False, True, False, True]
+    assert [is_limited(limiter, key) for key in "aabb"] == [False, True, False, True]
 
 
 def test_a_rate_of_zero_turns_it_off() -> None:
     limiter = RateLimiter(0, 1, Clock())
-    assert not any(refused(limiter) for _ in range(100))
+    assert not any(is_limited(limiter) for _ in range(100))
 
 
-def test_full_buckets_are_forgotten_and_empty_ones_kept() -> None:
+def test_full_buckets_are_dropped_and_empty_ones_kept() -> None:
     clock = Clock()
     limiter = RateLimiter(1, 1, clock)
     for number in range(10_000):
@@ -55,7 +55,7 @@ def test_full_buckets_are_forgotten_and_empty_ones_kept() -> None:
     limiter.take("busy")
     limiter.take("new")
     assert len(limiter._buckets) == 2
-    assert refused(limiter, "busy")
+    assert is_limited(limiter, "busy")
 
 
 class TestOverHttp:
@@ -63,11 +63,11 @@ class TestOverHttp:
     def settings(self, tmp_path: Path) -> Settings:
         return Settings(data_dir=str(tmp_path), rate_limit_per_second=0.001, rate_limit_burst=2)
 
-    async def test_the_answer_says_when_to_come_back(self, service: Service) -> None:
-        answers = [await service.get(path) for path in ("/v1/agents", "/v1/repos", "/v1/jobs")]
-        assert [answer.status_code for answer in answers[:2]] == [200, 200]
-        assert refusal(answers[2]) == (429, "rate_limited")
-        headers = answers[2].headers
+    async def test_the_response_says_when_to_retry(self, service: Service) -> None:
+        responses = [await service.get(path) for path in ("/v1/agents", "/v1/repos", "/v1/jobs")]
+        assert [response.status_code for response in responses[:2]] == [200, 200]
+        assert refusal(responses[2]) == (429, "rate_limited")
+        headers = responses[2].headers
         assert headers["ratelimit-limit"] == "2"
         assert headers["ratelimit-remaining"] == "0"
         assert headers["ratelimit-reset"] == headers["retry-after"]

@@ -30,7 +30,7 @@ PARAMETERS = [
     for parameter in DOCUMENT["paths"][operation.path][operation.method.lower()].get(
         "parameters", []
     )
-    # Whether a cursor was made by the service is not a matter of its form.
+    # The schema cannot say whether the service issued a cursor.
     if parameter["in"] == "query" and parameter["name"] != "cursor"
 ]
 
@@ -185,7 +185,7 @@ def test_a_message_names_the_constraint_that_was_violated(
         (["ann", 7], "must be a string"),
     ],
 )
-def test_a_fault_in_a_list_names_the_item(reviewers: list[Any], message: str) -> None:
+def test_an_error_in_a_list_names_the_item(reviewers: list[Any], message: str) -> None:
     body = {**JOB, "config_override": {"reviewers": reviewers}}
     fault = {"field": "config_override.reviewers[1]", "message": message}
     assert request_faults(body, NO_AGENTS) == [fault]

@@ -1,4 +1,4 @@
-"""What operators see of webhooks: what waits, for how long, and which endpoints take nothing."""
+"""Metrics of webhooks: waiting deliveries, their age, and disabled endpoints."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from tests.support.deliveries import DeliveryHarness, attempt
 from tests.unit.web.service import Service
-from tests.unit.web.test_health_and_metrics import TOKEN, AwayDatabase, samples
+from tests.unit.web.test_health_and_metrics import TOKEN, UnreachableDatabase, samples
 
 WAITING = "agentjobs_webhook_deliveries_waiting"
 OLDEST = "agentjobs_webhook_oldest_due_seconds"
@@ -33,27 +33,27 @@ async def numbers(service: Service) -> dict[tuple[str, ...], float]:
 
 
 async def test_without_any_endpoint_everything_is_zero(service: Service) -> None:
-    found = await numbers(service)
+    metrics = await numbers(service)
     for lane in ("first", "retry"):
-        assert (found[WAITING, lane], found[OLDEST, lane]) == (0, 0)
-    assert found[ACTIVE] == 0
-    assert {found[ENDPOINTS, state] for state in ("enabled", "by_hand", "gone", "failing")} == {0}
+        assert (metrics[WAITING, lane], metrics[OLDEST, lane]) == (0, 0)
+    assert metrics[ACTIVE] == 0
+    assert {metrics[ENDPOINTS, state] for state in ("enabled", "by_hand", "gone", "failing")} == {0}
 
 
 async def test_waiting_deliveries_are_counted_by_lane(
     service: Service, deliveries: DeliveryHarness
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
-    await service.created()
-    (one,) = await deliveries.claim()
-    await deliveries.record((one, attempt(500)))
-    await service.created()
+    await service.create_job()
+    (delivery,) = await deliveries.claim()
+    await deliveries.record((delivery, attempt(500)))
+    await service.create_job()
     await deliveries.claim()
-    await service.created()
-    found = await numbers(service)
-    assert (found[WAITING, "first"], found[WAITING, "retry"], found[ACTIVE]) == (1, 1, 1)
+    await service.create_job()
+    metrics = await numbers(service)
+    assert (metrics[WAITING, "first"], metrics[WAITING, "retry"], metrics[ACTIVE]) == (1, 1, 1)
     # Its retry is not due yet.
-    assert found[OLDEST, "retry"] == 0
+    assert metrics[OLDEST, "retry"] == 0
 
 
 async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
@@ -61,16 +61,16 @@ async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
     for _ in range(2):
-        await service.created()
+        await service.create_job()
     await service.harness.db.transact(_age, now_ms() - 90_000)
-    found = await numbers(service)
-    assert 90 <= found[OLDEST, "first"] < 600
-    assert found[OLDEST, "retry"] == 0
-    await deliveries.record(*((one, attempt(500)) for one in await deliveries.claim()))
+    metrics = await numbers(service)
+    assert 90 <= metrics[OLDEST, "first"] < 600
+    assert metrics[OLDEST, "retry"] == 0
+    await deliveries.record(*((delivery, attempt(500)) for delivery in await deliveries.claim()))
     await service.harness.db.transact(_make_due, now_ms() - 30_000)
-    found = await numbers(service)
-    assert 30 <= found[OLDEST, "retry"] < 600
-    assert found[OLDEST, "first"] == 0
+    metrics = await numbers(service)
+    assert 30 <= metrics[OLDEST, "retry"] < 600
+    assert metrics[OLDEST, "first"] == 0
 
 
 async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
@@ -82,27 +82,27 @@ async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
             await deliveries.change_endpoint(endpoint_id, disabled_at=1, disabled_reason=reason)
     removed = await deliveries.endpoint(service.caller.organization_id)
     await deliveries.change_endpoint(removed, removed_at=1)
-    found = await numbers(service)
+    metrics = await numbers(service)
     states = {"enabled": 2, "by_hand": 1, "gone": 1, "failing": 2}
-    assert {state: found[ENDPOINTS, state] for state in states} == states
-    for endpoint_id in [row["id"] for row in await _failing(service)]:
+    assert {state: metrics[ENDPOINTS, state] for state in states} == states
+    for endpoint_id in [row["id"] for row in await _failing_endpoints(service)]:
         await deliveries.change_endpoint(endpoint_id, disabled_at=None, disabled_reason=None)
-    found = await numbers(service)
-    assert (found[ENDPOINTS, "enabled"], found[ENDPOINTS, "failing"]) == (4, 0)
+    metrics = await numbers(service)
+    assert (metrics[ENDPOINTS, "enabled"], metrics[ENDPOINTS, "failing"]) == (4, 0)
 
 
 async def test_an_unreachable_store_keeps_the_last_values(
     service: Service, deliveries: DeliveryHarness
 ) -> None:
     await deliveries.endpoint(service.caller.organization_id)
-    await service.created()
+    await service.create_job()
     assert (await numbers(service))[WAITING, "first"] == 1
-    service.context.db = AwayDatabase()  # type: ignore[assignment]
-    found = await numbers(service)
-    assert (found[WAITING, "first"], found[("agentjobs_store_up",)]) == (1, 0)
+    service.context.db = UnreachableDatabase()  # type: ignore[assignment]
+    metrics = await numbers(service)
+    assert (metrics[WAITING, "first"], metrics[("agentjobs_store_up",)]) == (1, 0)
 
 
-async def _failing(service: Service) -> list[dict[str, str]]:
+async def _failing_endpoints(service: Service) -> list[dict[str, str]]:
     rows = await service.harness.db.fetch_all(
         "SELECT id FROM webhook_endpoints WHERE disabled_reason = 'failing'"
     )

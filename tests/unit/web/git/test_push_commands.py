@@ -24,7 +24,7 @@ def update(ref: bytes = b"refs/heads/main", new: bytes = NEW, rest: bytes = b"")
     return pkt_line(OLD + b" " + new + b" " + ref + rest)
 
 
-def opened(body: bytes) -> PushOpening:
+def parse(body: bytes) -> PushOpening:
     opening = OpeningParser().feed(body)
     assert opening is not None
     return opening
@@ -32,7 +32,7 @@ def opened(body: bytes) -> PushOpening:
 
 def test_a_push_names_the_refs_it_changes_and_what_its_client_understands() -> None:
     body = update(rest=CAPABILITIES) + update(b"refs/tags/v1", new=OLD) + b"0000PACK"
-    opening = opened(body)
+    opening = parse(body)
     assert opening.updates == (
         RefUpdate("refs/heads/main", deletes=False),
         RefUpdate("refs/tags/v1", deletes=True),
@@ -42,31 +42,31 @@ def test_a_push_names_the_refs_it_changes_and_what_its_client_understands() -> N
 
 
 def test_a_flush_alone_is_a_push_of_nothing() -> None:
-    assert opened(b"0000").updates == ()
+    assert parse(b"0000").updates == ()
 
 
 def test_shallow_lines_may_come_first() -> None:
     body = pkt_line(b"shallow " + NEW) + update() + b"0000"
-    assert [one.name for one in opened(body).updates] == ["refs/heads/main"]
+    assert [command.name for command in parse(body).updates] == ["refs/heads/main"]
 
 
 def test_sha256_names_are_understood() -> None:
     body = pkt_line(b"0" * 64 + b" " + b"b" * 64 + b" refs/heads/main") + b"0000"
-    assert opened(body).updates == (RefUpdate("refs/heads/main", deletes=False),)
+    assert parse(body).updates == (RefUpdate("refs/heads/main", deletes=False),)
 
 
 @given(st.lists(st.integers(1, 50), max_size=30))
 def test_pieces_of_any_size_make_the_same_opening(sizes: list[int]) -> None:
     body = update(rest=CAPABILITIES) + update(b"refs/heads/other") + b"0000"
     parser = OpeningParser()
-    found = None
+    opening = None
     at = 0
     for size in [*sizes, len(body)]:
         piece, at = body[at : at + size], at + size
-        if found is None and piece:
-            found = parser.feed(piece)
-    assert found is not None
-    assert found.updates == opened(body).updates
+        if opening is None and piece:
+            opening = parser.feed(piece)
+    assert opening is not None
+    assert opening.updates == parse(body).updates
 
 
 @given(st.integers(0, 200))
@@ -125,7 +125,7 @@ def test_a_giant_list_of_refs_is_refused_before_it_is_held() -> None:
 
 
 def test_a_refusal_is_told_in_the_words_of_git() -> None:
-    opening = opened(update(rest=CAPABILITIES) + update(b"refs/heads/mine") + b"0000")
+    opening = parse(update(rest=CAPABILITIES) + update(b"refs/heads/mine") + b"0000")
     report = rejection_report(opening, {"refs/heads/main": "not yours"})
     assert report is not None
     assert b"\x01" in report
@@ -135,18 +135,18 @@ def test_a_refusal_is_told_in_the_words_of_git() -> None:
 
 
 def test_a_client_without_a_sideband_gets_the_plain_report() -> None:
-    opening = opened(update(rest=b"\x00report-status") + b"0000")
+    opening = parse(update(rest=b"\x00report-status") + b"0000")
     expected = pkt_line(b"unpack ok\n") + pkt_line(b"ng refs/heads/main no\n") + b"0000"
     assert rejection_report(opening, {"refs/heads/main": "no"}) == expected
 
 
 def test_a_client_that_reads_no_report_gets_none() -> None:
-    assert rejection_report(opened(update() + b"0000"), {"refs/heads/main": "no"}) is None
+    assert rejection_report(parse(update() + b"0000"), {"refs/heads/main": "no"}) is None
 
 
 def test_a_long_report_is_cut_into_lines_a_client_accepts() -> None:
     lines = [update(b"refs/heads/%05d" % number) for number in range(5_000)]
-    opening = opened(update(rest=CAPABILITIES) + b"".join(lines) + b"0000")
+    opening = parse(update(rest=CAPABILITIES) + b"".join(lines) + b"0000")
     report = rejection_report(opening, {})
     assert report is not None
     at, unwrapped = 0, b""

@@ -1,4 +1,4 @@
-"""What a sign-in remembers while somebody is at the provider, and for how long."""
+"""The state of a pending sign-in: its cookie, contents and lifetime."""
 
 import base64
 import logging
@@ -27,7 +27,7 @@ def keys(tmp_path):
     return SealingKeys([], tmp_path / "encryption.key")
 
 
-def refused(keys, cookie, issuer=ISSUER, now=NOW) -> None:
+def assert_refused(keys, cookie, issuer=ISSUER, now=NOW) -> None:
     with pytest.raises(Problem) as problem:
         open_pending(keys, cookie, issuer, now)
     assert problem.value.code == "sign_in_failed"
@@ -38,40 +38,42 @@ def test_what_is_sealed_comes_back_for_ten_minutes(keys):
     pending = new_pending("/jobs?page=2", "inv_token", NOW)
     cookie = seal_pending(keys, pending, ISSUER)
     assert open_pending(keys, cookie, ISSUER, NOW + MAX_AGE_MS) == pending
-    refused(keys, cookie, now=NOW + MAX_AGE_MS + 1)
+    assert_refused(keys, cookie, now=NOW + MAX_AGE_MS + 1)
 
 
 def test_a_cookie_is_of_one_provider_and_of_one_service(keys, tmp_path):
     cookie = seal_pending(keys, new_pending("/", None, NOW), ISSUER)
-    refused(keys, cookie, issuer="https://other.example.com")
-    refused(SealingKeys([], tmp_path / "another.key"), cookie)
+    assert_refused(keys, cookie, issuer="https://other.example.com")
+    assert_refused(SealingKeys([], tmp_path / "another.key"), cookie)
 
 
-def test_nothing_else_that_is_sealed_here_is_taken_for_a_sign_in(keys):
+def test_other_sealed_values_are_not_accepted_as_a_sign_in(keys):
     sealed = keys.seal('{"state": "s"}', "secret", ISSUER).data
-    refused(keys, base64.urlsafe_b64encode(sealed).decode())
+    assert_refused(keys, base64.urlsafe_b64encode(sealed).decode())
 
 
 @pytest.mark.parametrize(
     "cookie", ["", "=", "x", "A" * 40, "A" * 10_000, "🙂", "\ud800", "a b", "AAAA\n", "%00"]
 )
-def test_a_cookie_that_is_none_of_ours_is_refused(keys, cookie):
-    refused(keys, cookie)
+def test_an_unknown_cookie_is_refused(keys, cookie):
+    assert_refused(keys, cookie)
 
 
 def test_a_changed_cookie_is_refused(keys):
     cookie = seal_pending(keys, new_pending("/", None, NOW), ISSUER)
     for place in range(0, len(cookie), 7):
         changed = "A" if cookie[place] != "A" else "B"
-        refused(keys, cookie[:place] + changed + cookie[place + 1 :])
+        assert_refused(keys, cookie[:place] + changed + cookie[place + 1 :])
 
 
-def test_every_sign_in_has_secrets_of_its_own():
+def test_every_sign_in_has_its_own_secrets():
     pairs = [new_pending("/", None, NOW) for _ in range(3)]
-    assert len({secret for one in pairs for secret in (one.state, one.nonce, one.verifier)}) == 9
+    assert (
+        len({secret for pair in pairs for secret in (pair.state, pair.nonce, pair.verifier)}) == 9
+    )
 
 
-def test_a_place_that_no_cookie_can_hold_is_forgotten(keys):
+def test_an_invalid_or_too_long_return_path_is_dropped(keys):
     for place in ("/" + "x" * 1_500, "/\r\nSet-Cookie: a=b", "/\ud800", "/" + "🙂" * 400):
         assert new_pending(place, None, NOW).next == "/"
     fullest = new_pending("/" + '"' * 748, '"' * 249, NOW)
@@ -79,7 +81,7 @@ def test_a_place_that_no_cookie_can_hold_is_forgotten(keys):
     assert len(seal_pending(keys, fullest, ISSUER)) <= MAX_COOKIE_CHARACTERS
 
 
-def test_an_invitation_that_cannot_be_one_is_refused():
+def test_an_invalid_invitation_is_refused():
     for invitation in ("x" * 501, "a\nb", "\ud800"):
         with pytest.raises(Problem) as problem:
             new_pending("/", invitation, NOW)

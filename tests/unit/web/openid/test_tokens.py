@@ -1,4 +1,4 @@
-"""Which ID tokens are believed, and what of a person is taken from them."""
+"""Which ID tokens are accepted, and which claims identify the user."""
 
 import base64
 import functools
@@ -24,14 +24,14 @@ EXPECTED = Expected(
     client_id="us",
     nonce="n",
     access_token="at",
-    # Also what nobody may declare.
+    # Also algorithms that are never accepted.
     algorithms=("none", "HS256", "RS256", "ES256"),
     now_seconds=NOW,
 )
 CLAIMS = {"iss": ISSUER, "sub": "1", "aud": "us", "exp": NOW + 60, "iat": NOW, "nonce": "n"}
 
 
-def signed(key=EC, alg="ES256", kid="ec", without=(), **changed) -> str:
+def sign(key=EC, alg="ES256", kid="ec", without=(), **changed) -> str:
     claims = {name: value for name, value in (CLAIMS | changed).items() if name not in without}
     header = {"alg": alg} if kid is None else {"alg": alg, "kid": kid}
     return jwt.encode(header, claims, key, registry=JWSRegistry(algorithms=[alg]))
@@ -46,15 +46,15 @@ def with_rsa():
     return (PUBLISHED[0], rsa().as_dict(private=False))
 
 
-def refused(token: str, keys=PUBLISHED, expected=EXPECTED) -> None:
+def assert_refused(token: str, keys=PUBLISHED, expected=EXPECTED) -> None:
     with pytest.raises(Problem) as problem:
         verify_claims(token, keys, expected)
     assert problem.value.code == "sign_in_failed"
 
 
-def test_a_good_token_is_believed():
-    assert verify_claims(signed(), PUBLISHED, EXPECTED) == CLAIMS
-    assert verify_claims(signed(rsa(), "RS256", "rsa"), with_rsa(), EXPECTED) == CLAIMS
+def test_a_valid_token_is_accepted():
+    assert verify_claims(sign(), PUBLISHED, EXPECTED) == CLAIMS
+    assert verify_claims(sign(rsa(), "RS256", "rsa"), with_rsa(), EXPECTED) == CLAIMS
 
 
 @pytest.mark.parametrize(
@@ -88,48 +88,48 @@ def test_a_good_token_is_believed():
     ],
     ids=str,
 )
-def test_a_token_that_says_something_wrong_is_refused(changed):
-    refused(signed(**changed))
+def test_a_token_with_a_wrong_claim_is_refused(changed):
+    assert_refused(sign(**changed))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_token_that_leaves_something_out_is_refused(claim):
-    refused(signed(without=(claim,)))
+def test_a_token_without_a_required_claim_is_refused(claim):
+    assert_refused(sign(without=(claim,)))
 
 
 def test_clocks_may_differ_a_little():
-    verify_claims(signed(exp=NOW - 59, iat=NOW + 59), PUBLISHED, EXPECTED)
+    verify_claims(sign(exp=NOW - 59, iat=NOW + 59), PUBLISHED, EXPECTED)
 
 
 def test_a_token_for_several_is_ours_if_it_says_so():
-    verify_claims(signed(aud=["us", "others"], azp="us"), PUBLISHED, EXPECTED)
+    verify_claims(sign(aud=["us", "others"], azp="us"), PUBLISHED, EXPECTED)
 
 
 @pytest.mark.filterwarnings("ignore:JWS algorithm")
 def test_a_token_without_a_signature_is_refused_even_if_the_provider_declares_that():
     parts = [_b64(json.dumps(part)) for part in ({"alg": "none"}, CLAIMS)]
-    refused(".".join([*parts, ""]))
-    refused(".".join([*parts, signed().rpartition(".")[2]]))
+    assert_refused(".".join([*parts, ""]))
+    assert_refused(".".join([*parts, sign().rpartition(".")[2]]))
 
 
 def with_digest(key: bytes, kid: str) -> str:
     """By hand: no library signs with a public key any more."""
     header = _b64(json.dumps({"alg": "HS256", "kid": kid}))
-    told = f"{header}.{_b64(json.dumps(CLAIMS))}"
-    return f"{told}.{_b64(hmac.digest(key, told.encode(), 'sha256'))}"
+    signing_input = f"{header}.{_b64(json.dumps(CLAIMS))}"
+    return f"{signing_input}.{_b64(hmac.digest(key, signing_input.encode(), 'sha256'))}"
 
 
-def test_a_token_signed_with_what_others_know_is_refused():
+def test_a_token_signed_with_a_public_value_is_refused():
     public = rsa().as_pem(private=False)
     published = json.dumps(rsa().as_dict(private=False)).encode()
     for known in (SECRET.encode(), public, published):
-        refused(with_digest(known, "rsa"), with_rsa())
+        assert_refused(with_digest(known, "rsa"), with_rsa())
     symmetric = {"kty": "oct", "kid": "o", "k": _b64(SECRET)}
-    refused(with_digest(SECRET.encode(), "o"), (*PUBLISHED, symmetric))
+    assert_refused(with_digest(SECRET.encode(), "o"), (*PUBLISHED, symmetric))
 
 
 def test_an_algorithm_that_the_provider_does_not_declare_is_refused():
-    refused(signed(rsa(), "PS256", "rsa"), with_rsa())
+    assert_refused(sign(rsa(), "PS256", "rsa"), with_rsa())
     only_bad = Expected(
         issuer=ISSUER,
         client_id="us",
@@ -138,13 +138,13 @@ def test_an_algorithm_that_the_provider_does_not_declare_is_refused():
         algorithms=("none", "HS256"),
         now_seconds=NOW,
     )
-    refused(signed(), expected=only_bad)
+    assert_refused(sign(), expected=only_bad)
 
 
 def test_a_changed_token_is_refused():
-    header, claims, signature = signed().split(".")
-    refused(f"{header}.{_b64(json.dumps(CLAIMS | {'sub': '2'}))}.{signature}")
-    refused(f"{header}.{claims}.{signature[:-4]}AAAA")
+    header, claims, signature = sign().split(".")
+    assert_refused(f"{header}.{_b64(json.dumps(CLAIMS | {'sub': '2'}))}.{signature}")
+    assert_refused(f"{header}.{claims}.{signature[:-4]}AAAA")
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_a_changed_token_is_refused():
 )
 def test_a_key_that_is_not_published_may_be_published_by_now(kid, keys):
     with pytest.raises(UnknownKey):
-        verify_claims(signed(kid=kid), keys, EXPECTED)
+        verify_claims(sign(kid=kid), keys, EXPECTED)
 
 
 def test_without_a_key_id_the_only_key_of_its_kind_counts():
-    verify_claims(signed(kid=None), PUBLISHED, EXPECTED)
+    verify_claims(sign(kid=None), PUBLISHED, EXPECTED)
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_without_a_key_id_the_only_key_of_its_kind_counts():
     ids=lambda key: str(key)[:60],
 )
 def test_a_broken_key_is_refused(key):
-    refused(signed(), [key])
+    assert_refused(sign(), [key])
 
 
 def test_a_broken_key_beside_a_good_one_does_not_matter():
-    verify_claims(signed(), ({"kty": "EC"}, {}, {"kid": ["ec"]}, *PUBLISHED), EXPECTED)
+    verify_claims(sign(), ({"kty": "EC"}, {}, {"kid": ["ec"]}, *PUBLISHED), EXPECTED)
 
 
 def _b64(data: str | bytes) -> str:
@@ -218,13 +218,13 @@ def with_header(header: str) -> str:
     ids=lambda token: ascii(token[:40]),
 )
 def test_garbage_is_refused(token):
-    refused(token)
+    assert_refused(token)
 
 
 PERSON = {"sub": "1", "email": "ada@example.com", "email_verified": True, "name": "Ada"}
 
 
-def test_a_person_is_taken_from_the_token():
+def test_the_identity_is_read_from_the_token():
     identity = identity_of(ISSUER, PERSON, {})
     assert (identity.issuer, identity.subject, identity.name) == (ISSUER, "1", "Ada")
     assert (identity.email, identity.email_verified) == ("ada@example.com", True)
@@ -238,11 +238,11 @@ def test_the_address_and_whether_it_is_verified_come_from_one_source():
 
 
 @pytest.mark.parametrize(
-    ("said", "verified"),
+    ("claim", "verified"),
     [(True, True), ("true", True), (None, False), ("false", False), (["true"], False), ({}, False)],
 )
-def test_only_a_clear_word_makes_an_address_verified(said, verified):
-    assert identity_of(ISSUER, {**PERSON, "email_verified": said}, {}).email_verified is verified
+def test_only_true_marks_an_email_as_verified(claim, verified):
+    assert identity_of(ISSUER, {**PERSON, "email_verified": claim}, {}).email_verified is verified
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_only_a_clear_word_makes_an_address_verified(said, verified):
     ],
     ids=lambda claims: str(claims)[:60],
 )
-def test_a_subject_that_cannot_be_kept_is_refused(claims):
+def test_an_invalid_subject_is_refused(claims):
     with pytest.raises(Problem) as problem:
         identity_of(ISSUER, claims, {})
     assert problem.value.code == "sign_in_failed"
@@ -270,12 +270,12 @@ def test_a_subject_that_cannot_be_kept_is_refused(claims):
     ],
     ids=lambda email: str(email)[:40],
 )
-def test_what_is_no_address_counts_as_none_and_is_never_verified(email):
+def test_an_invalid_email_is_ignored_and_never_verified(email):
     identity = identity_of(ISSUER, {**PERSON, "email": email}, {})
     assert (identity.email, identity.email_verified) == ("", False)
 
 
-def test_userinfo_about_another_person_is_refused():
+def test_userinfo_about_another_subject_is_refused():
     with pytest.raises(Problem):
         identity_of(ISSUER, {"sub": "1"}, {"sub": "2", "email": "eve@example.com"})
     with pytest.raises(Problem):
