@@ -6,6 +6,7 @@ start itself run the installed program.
 
 import array
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -27,6 +28,7 @@ import typer.main
 
 _COMMAND_SECONDS = 60
 _HEADER_BYTES = 8
+_PR_SET_PDEATHSIG = 1
 # Everything that an administrative command or a service imports.
 _PRELOADED = (
     "agentjobs.app.services",
@@ -190,6 +192,8 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
 
     code = 1
     try:
+        # The process ends with its server, and so with the tests, however they end.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if request["leads_group"]:
             os.setpgid(0, 0)
         for number, stream in enumerate(streams):
