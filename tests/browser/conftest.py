@@ -1,4 +1,4 @@
-"""One service and one browser for the suite; every test has a browser window of its own."""
+"""One service and one browser for the suite; every test has its own browser window."""
 
 import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -30,12 +30,12 @@ OpenPage = Callable[..., Coroutine[Any, Any, Page]]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The browser lives as long as the suite, so its event loop does, too."""
+    """The browser and its event loop live as long as the suite."""
     item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 async def join(page: Page, name: str) -> None:
-    """From an invitation's page on."""
+    """Fill in the form of an invitation."""
     await page.get_by_label("Your name").fill(name)
     await page.get_by_label("Password", exact=True).fill(PASSWORD)
     await page.get_by_label("Confirm password").fill(PASSWORD)
@@ -44,18 +44,20 @@ async def join(page: Page, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserTestService]:
-    with run_browser_service(tmp_path_factory.mktemp("service")) as opened:
-        yield opened
+    with run_browser_service(tmp_path_factory.mktemp("service")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
 def samples(service: BrowserTestService) -> Iterator[SampleData]:
-    """Made once and only looked at; stories change what is theirs."""
-    with receiver(lambda one: 500 if one.event == "job.failed" else 204) as receiving:
-        made = create_samples(service, receiving)
-        yield made
-        service.api.http.post(f"/jobs/{made.running}/cancel")
-        service.api.wait_status(made.running, "cancelled")
+    """Created once and only read; tests that change data create their own."""
+    with receiver(
+        lambda request: 500 if request.event == "job.failed" else 204
+    ) as webhook_receiver:
+        data = create_samples(service, webhook_receiver)
+        yield data
+        service.api.http.post(f"/jobs/{data.running}/cancel")
+        service.api.wait_status(data.running, "cancelled")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -64,14 +66,14 @@ async def browser() -> AsyncIterator[Browser]:
     program = shutil.which("chromium")
     assert program, "the browser is missing: scripts/system-packages chromium"
     async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
-        yield launched
-        await launched.close()
+        chromium = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        yield chromium
+        await chromium.close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def admin_state(browser: Browser, service: BrowserTestService) -> Any:
-    """The cookies of Grace, an administrator who took up her invitation."""
+    """The cookies of Grace, an administrator who accepted her invitation."""
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(service.invitation)
@@ -84,24 +86,24 @@ async def admin_state(browser: Browser, service: BrowserTestService) -> Any:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_page(browser: Browser, service: BrowserTestService) -> AsyncIterator[OpenPage]:
-    """A window of somebody who is not signed in, or of whom `storage_state` says. Whatever the
-    browser finds wrong in it fails the test, unless it contains one of `excused`."""
-    opened = []
+    """A window without a session, or with the session in `storage_state`. Errors that the browser
+    reports fail the test, unless they contain one of `expected_errors`."""
+    windows = []
 
-    async def open_one(
-        *, origins: tuple[str, ...] = (), excused: tuple[str, ...] = (), **options: Any
+    async def open_page(
+        *, origins: tuple[str, ...] = (), expected_errors: tuple[str, ...] = (), **options: Any
     ) -> Page:
         context = await browser.new_context(base_url=service.url, **options)
         context.set_default_timeout(_TIMEOUT_MS)
         await context.add_init_script(COUNT_SHIFTS)
-        monitor = PageMonitor(frozenset({service.url, *origins}), excused)
+        monitor = PageMonitor(frozenset({service.url, *origins}), expected_errors)
         monitor.attach(context)
-        opened.append((context, monitor))
+        windows.append((context, monitor))
         return await context.new_page()
 
-    yield open_one
+    yield open_page
     problems = []
-    for context, monitor in opened:
+    for context, monitor in windows:
         await context.close()
         problems += monitor.problems()
     assert problems == [], service.errors()

@@ -22,7 +22,7 @@ _TITLES = (
     "Remove the old checkout",
     "Fix the flaky cart test",
 )
-_AGENTS = ("price-fixer", "note-taker", "patient")
+_AGENTS = ("price-fixer", "note-taker", "waiting")
 _COLUMNS = {
     "jobs": "id organization_id repo_id repo agent ticket_id config_override status created_at"
     " queued_at started_at completed_at branch error_code error_message usage prompt created_by"
@@ -81,5 +81,5 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
 
 def _id(prefix: str, at: int, chance: random.Random) -> str:
     """With the time in front, as all are."""
-    made = first_id_at(prefix, at)
-    return made[: -len("0" * 12)] + f"{chance.randrange(10**12):012}"
+    first_id = first_id_at(prefix, at)
+    return first_id[: -len("0" * 12)] + f"{chance.randrange(10**12):012}"

@@ -1,6 +1,6 @@
-"""Eyes on a page: whatever a browser finds wrong with it, and what a person would.
+"""Checks of a page: errors that the browser reports, accessibility and layout.
 
-axe-core is the judge of accessibility; `make test` fetches it into `.npm-tests`.
+axe-core checks accessibility; `make test` fetches it into `.npm-tests`.
 """
 
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ from tests.support.openid_provider import NPM_TESTS
 
 AXE = NPM_TESTS / "node_modules" / "axe-core" / "axe.min.js"
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# The others do not look at colours.
-_RULES_OF_COLOURS = ["color-contrast", "link-in-text-block"]
-_JUDGE = """async (runOnly) => {
+# The only rules that depend on colours.
+_COLOUR_RULES = ["color-contrast", "link-in-text-block"]
+_RUN_AXE = """async (runOnly) => {
   const { violations } = await axe.run({ runOnly, resultTypes: ["violations"] });
   return violations.flatMap(({ id, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} ${failureSummary}`));
 }"""
-# A page that moved under somebody's finger says so here.
+# Sums up layout shifts that no input caused.
 COUNT_SHIFTS = """
 globalThis.shifted = 0;
 new PerformanceObserver((list) => {
   for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) shifted += value;
 }).observe({ type: "layout-shift", buffered: true });
 """
-MOST_SHIFT = 0.02
-# As wide as 1280 px leave beside a scrollbar, too.
+MAX_LAYOUT_SHIFT = 0.02
+# 1264 px remain of 1280 px beside a scrollbar.
 WIDTHS = (360, 1264, 2560)
 
 
@@ -39,11 +39,11 @@ _CUT_TABLES = """() => [...document.querySelectorAll(".table")]
 
 @dataclass
 class PageMonitor:
-    """What went wrong in a context, as sentences. `excused` is what a test brings about itself."""
+    """The errors in a browser context. `expected_errors` are texts of errors that a test causes."""
 
     origins: frozenset[str]
-    excused: tuple[str, ...] = ()
-    seen: list[str] = field(default_factory=list)
+    expected_errors: tuple[str, ...] = ()
+    errors: list[str] = field(default_factory=list)
 
     def attach(self, context: BrowserContext) -> None:
         context.on("console", self._on_console)
@@ -53,7 +53,11 @@ class PageMonitor:
         context.on("response", self._on_response)
 
     def problems(self) -> list[str]:
-        return [each for each in self.seen if not any(word in each for word in self.excused)]
+        return [
+            error
+            for error in self.errors
+            if not any(text in error for text in self.expected_errors)
+        ]
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -62,44 +66,44 @@ class PageMonitor:
     def _on_request(self, request: Request) -> None:
         route = urlsplit(request.url)
         if route.scheme != "data" and f"{route.scheme}://{route.netloc}" not in self.origins:
-            self._add(f"request to elsewhere: {request.url}")
+            self._add(f"request to another origin: {request.url}")
 
     def _on_request_failed(self, request: Request) -> None:
-        # Leaving a page ends its streams and whatever it was still loading.
+        # Leaving a page aborts its streams and pending requests.
         if request.failure != "net::ERR_ABORTED":
             self._add(f"failed request: {request.url} {request.failure}")
 
     def _on_response(self, response: Response) -> None:
         if response.status >= 500:
-            self._add(f"answer {response.status}: {response.url}")
+            self._add(f"response {response.status}: {response.url}")
 
     def _add(self, problem: str) -> None:
-        self.seen.append(problem)
+        self.errors.append(problem)
 
 
 async def accessibility_faults(page: Page) -> list[str]:
-    """In both colour schemes. By evaluation: the policy of the pages lets no foreign script in,
-    and that is not lifted."""
+    """In both colour schemes. The script is evaluated because the pages' content security policy
+    blocks other scripts."""
     await page.evaluate(_axe())
-    found: list[str] = await page.evaluate(_JUDGE, _TAGS)
+    faults: list[str] = await page.evaluate(_RUN_AXE, _TAGS)
     await page.emulate_media(color_scheme="dark")
-    dark = await page.evaluate(_JUDGE, {"type": "rule", "values": _RULES_OF_COLOURS})
+    dark = await page.evaluate(_RUN_AXE, {"type": "rule", "values": _COLOUR_RULES})
     await page.emulate_media(color_scheme="light")
-    return found + [f"in the dark {fault}" for fault in dark]
+    return faults + [f"in the dark scheme: {fault}" for fault in dark]
 
 
 async def overflowing_widths(page: Page) -> list[str]:
-    """Where one would have to scroll sideways to read the page."""
+    """Widths at which the page needs horizontal scrolling or cuts off a table."""
     size: Any = page.viewport_size
-    found = []
+    faults = []
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 800})
         needed = await page.evaluate("document.documentElement.scrollWidth")
         if needed > width:
-            found.append(f"needs {needed} px where there are {width}")
-        found += [f"cuts {table} off at {width} px" for table in await page.evaluate(_CUT_TABLES)]
+            faults.append(f"needs {needed} px where there are {width}")
+        faults += [f"cuts {table} off at {width} px" for table in await page.evaluate(_CUT_TABLES)]
     await page.set_viewport_size(size)
-    return found
+    return faults
 
 
 async def layout_shift(page: Page) -> float:

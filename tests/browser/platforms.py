@@ -1,6 +1,6 @@
-"""A platform, a repository and a pull request of it, and trackers: written straight into the store.
+"""A platform with a repository and a pull request, and a tracker, written directly to the store.
 
-Nobody listens where the platform is said to be, and nobody is sent there by itself.
+Nothing listens at the platform's URL.
 """
 
 import sqlite3
@@ -13,23 +13,26 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import Settings
 
-# Groups in groups, as GitLab has them.
+# Nested groups, as on GitLab.
 PLATFORM_REPO = "group/team/warehouse"
 # Loopback, which the service refuses to reach.
 _URL = "https://127.0.0.1:9"
 
 
 def write_platform(data_dir: Path) -> tuple[str, str]:
-    """The identifiers of the connection and of a tracker."""
+    """Returns the IDs of the connection and of the tracker."""
     keys = SealingKeys.load(Settings(data_dir=str(data_dir)))
     with closing(sqlite3.connect(data_dir / "agentjobs.db", timeout=30)) as database, database:
         (organization_id,) = database.execute("SELECT organization_id FROM repos").fetchone()
         connection_id, tracker_id, repo_id = new_id("fcn"), new_id("trk"), new_id("repo")
         token = keys.seal("token", "forge", organization_id, connection_id)
         hook = keys.seal("secret", "forge-hook", organization_id, connection_id)
-        owned: dict[str, Any] = {"organization_id": organization_id, "created_at": now_ms()}
+        shared_columns: dict[str, Any] = {
+            "organization_id": organization_id,
+            "created_at": now_ms(),
+        }
         connection = {
-            **owned,
+            **shared_columns,
             "id": connection_id,
             "platform": "gitlab",
             "kind": "token",
@@ -46,7 +49,7 @@ def write_platform(data_dir: Path) -> tuple[str, str]:
         }
         _insert(database, "forge_connections", connection)
         repo = {
-            **owned,
+            **shared_columns,
             "id": repo_id,
             "full_name": PLATFORM_REPO,
             "platform": "gitlab",
@@ -77,7 +80,7 @@ def write_platform(data_dir: Path) -> tuple[str, str]:
         _insert(database, "pulls", pull)
         tracker = {"id": tracker_id, "kind": "jira", "name": "jira", "error": "It is closed."}
         jira = {"url": "https://jira.example.com", "checked_at": now_ms(), "sealed": b""}
-        _insert(database, "trackers", {**owned, **tracker, **jira})
+        _insert(database, "trackers", {**shared_columns, **tracker, **jira})
     return connection_id, tracker_id
 
 

@@ -1,4 +1,4 @@
-"""Something of everything, so that every page has something to show."""
+"""Sample data for every page."""
 
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -19,7 +19,7 @@ _FINDINGS = 3
 
 @dataclass(frozen=True)
 class SampleData:
-    """Identifiers of what there is."""
+    """IDs of the sample data."""
 
     completed: str
     failed: str
@@ -33,8 +33,8 @@ class SampleData:
     tracker: str
 
     def address_of(self, path: str) -> str:
-        """Of a place of the dashboard, with what stands in for its names."""
-        # Names of repositories have a kind of their own in addresses.
+        """The URL of a dashboard route, with its placeholders filled in."""
+        # Repository names have their own converter in routes.
         address = path.replace("{full_name:repo}", REPO).format(
             job_id=self.completed,
             id=self._id_in(path),
@@ -42,7 +42,7 @@ class SampleData:
             number=self.pull,
             advisory_id=ADVISORY,
         )
-        # A few are enough to look at.
+        # A short list is enough.
         if path == "/jobs":
             address += f"?ticket={TICKET}"
         if path.endswith("/graph"):
@@ -58,12 +58,12 @@ class SampleData:
             "/settings/forges/": self.connection,
             "/settings/trackers/": self.tracker,
         }
-        return next((one for begin, one in ids.items() if path.startswith(begin)), "")
+        return next((identifier for begin, identifier in ids.items() if path.startswith(begin)), "")
 
 
-def create_samples(service: BrowserTestService, receiving: Receiver) -> SampleData:
+def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> SampleData:
     admin, api = service.service.admin, service.api
-    added = msgspec.json.decode(admin("webhooks", "add", receiving.url, "--json"))
+    added = msgspec.json.decode(admin("webhooks", "add", webhook_receiver.url, "--json"))
     running = api.create(REPO, "talker", config_override={"title": "Talk about the shop"})
     failed = api.create(REPO, "crash", config_override={"title": "Find out why it crashes"})
     completed = api.create(
@@ -72,18 +72,20 @@ def create_samples(service: BrowserTestService, receiving: Receiver) -> SampleDa
     pull = api.wait_status(completed, "completed")
     api.wait_status(failed, "failed")
     api.wait_status(running, "running")
-    wait_until(lambda: receiving.events_of(failed).count("job.failed") == _TRIES, "the last try")
-    wait_until(lambda: service.findings() >= _FINDINGS, "packages that are known to be vulnerable")
+    wait_until(
+        lambda: webhook_receiver.events_of(failed).count("job.failed") == _TRIES, "the last try"
+    )
+    wait_until(lambda: service.findings() >= _FINDINGS, "vulnerable packages")
     connection, tracker = write_platform(service.service.data_dir)
     branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
-    (branch,) = (each for each in branches if "price-fixer" in each)
+    (branch,) = (name for name in branches if "price-fixer" in name)
     return SampleData(
         completed=completed,
         failed=failed,
         running=running,
         pull=str(pull["pr_number"]),
         endpoint=added["id"],
-        delivery=wait_until(lambda: _failed_delivery(service, failed), "a delivery that failed"),
+        delivery=wait_until(lambda: _failed_delivery(service, failed), "a failed delivery"),
         base=service.git("merge-base", "main", branch),
         head=service.git("rev-parse", branch),
         connection=connection,

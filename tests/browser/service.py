@@ -1,4 +1,4 @@
-"""The service that the browser suite looks at: its agents, its repository and what is in it.
+"""The service under test in the browser suite: its agents and its repository.
 
 Knows nothing of browsers.
 """
@@ -16,11 +16,11 @@ from tests.support.paths import DATA
 from tests.support.service import Api, Service, git, sample_repository, wait_until
 
 REPO = "acme/shop"
-# Of requests, among the records of the tests.
+# An advisory for requests in the recorded data.
 ADVISORY = "GHSA-j8r2-6x86-q33q"
 GRACE = "grace@example.com"
 PASSWORD = "a long password of the tests"
-# A receiver that fails shows it at once: the second try is the last one.
+# The second attempt is the last, so that a failing receiver shows quickly.
 SETTINGS = r'''
 webhook_retry_seconds = [0.1]
 
@@ -45,15 +45,15 @@ printf 'Round prices instead of cutting them\\n\\nA total of 9.99 became 9.' > "
 """]
 
 [[agents]]
-id = "patient"
-name = "Patient"
+id = "waiting"
+name = "Waiting"
 command = ["sh", "-c", """
 printf '\\033[32mgreen\\033[0m line of the beginning\\n'
 touch waiting
 until [ -e go ]; do sleep 0.05; done
 rm go waiting
 printf '\\033[31mred\\033[0m line of the end\\n'
-echo 'patience = True' >> shop/prices.py
+echo 'rounded = True' >> shop/prices.py
 """]
 
 [[agents]]
@@ -62,7 +62,7 @@ name = "Note taker"
 command = ["sh", "-c", """
 echo 'taking a note'
 echo "- noted in $(date +%s%N)" >> NOTES.md
-printf 'Take a note\\n\\nSomebody should read it.' > "$AGENTJOBS_REPORT"
+printf 'Take a note\\n\\nPlease read it.' > "$AGENTJOBS_REPORT"
 """]
 
 [[agents]]
@@ -109,12 +109,12 @@ def total_of(items: list[dict[str, float]]) -> float:
 """,
 }
 _RECORDS = DATA / "advisory_records"
-# No registry is asked: what the records say has to do.
-_NOWHERE = "https://127.0.0.1:9"
+# No registry is used: the advisory records suffice.
+_UNREACHABLE_URL = "https://127.0.0.1:9"
 _ADVISORIES = {
     "AGENTJOBS_ADVISORIES_SOURCE": str(_RECORDS),
-    "AGENTJOBS_REGISTRY_PYPI_URL": _NOWHERE,
-    "AGENTJOBS_REGISTRY_NPM_URL": _NOWHERE,
+    "AGENTJOBS_REGISTRY_PYPI_URL": _UNREACHABLE_URL,
+    "AGENTJOBS_REGISTRY_NPM_URL": _UNREACHABLE_URL,
 }
 
 
@@ -132,14 +132,14 @@ class BrowserTestService:
         return self.service.root_url
 
     def release_waiting_agent(self) -> None:
-        """Its tree is the one thing of it that can be touched from outside."""
+        """The working tree is the only part of the agent's sandbox that a test can change."""
         trees = self.service.data_dir / "workspaces" / "sessions"
-        found = wait_until(lambda: list(trees.glob("*/*/tree/waiting")), "an agent that waits")
-        for marker in found:
+        markers = wait_until(lambda: list(trees.glob("*/*/tree/waiting")), "a waiting agent")
+        for marker in markers:
             marker.with_name("go").touch()
 
     def is_settled(self) -> bool:
-        """Whether nothing that was pushed waits to be read or held against advisories."""
+        """Whether all pushed commits are indexed and scanned."""
         database = self.service.data_dir / "agentjobs.db"
         with closing(sqlite3.connect(database)) as connection:
             waiting = "SELECT COUNT(*) FROM repos WHERE index_due_at > 0 OR scan_due_at > 0"
@@ -147,24 +147,24 @@ class BrowserTestService:
         return count == 0
 
     def findings(self) -> int:
-        """How many vulnerable packages are known by now."""
+        """The number of findings so far."""
         database = self.service.data_dir / "agentjobs.db"
         with closing(sqlite3.connect(database)) as connection:
             (count,) = connection.execute("SELECT COUNT(*) FROM findings").fetchone()
         return int(count)
 
     def git(self, *arguments: str) -> str:
-        """In the repository that the service keeps: what is really there."""
+        """Run git in the service's repository."""
         (repository,) = (self.service.data_dir / "git").glob("repo_*.git")
         return git(repository, *arguments).strip()
 
     def errors(self) -> str:
-        """What the service itself had to say about failures."""
-        said = self.service.log().splitlines()
-        return "\n".join(line for line in said if '"level":"error"' in line)
+        """Errors in the service's log."""
+        lines = self.service.log().splitlines()
+        return "\n".join(line for line in lines if '"level":"error"' in line)
 
     def commit_subjects(self) -> str:
-        """Of the commits of the default branch, the newest first."""
+        """The commit subjects of the default branch, newest first."""
         return self.git("log", "--format=%s", "main")
 
 
@@ -198,7 +198,7 @@ def _add_sample_data(service: Service, provider: Provider, directory: Path) -> B
     link = service.process.stdout.readline().strip()
     service.connect(sample_repository(directory / "shop", FILES), REPO)
     write_history(service.data_dir / "agentjobs.db")
-    # The command line does not know which port was free.
+    # The command line does not know the service's port.
     invitation = service.admin("users", "invite", GRACE, "--role", "admin").strip()
     invitation = service.root_url + invitation[invitation.index("/invitation") :]
     api = service.client(service.key("--name", "CI"))

@@ -1,4 +1,4 @@
-"""Who comes in, and who has to leave."""
+"""Invitations, sign-in and removal of members."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.support.openid_provider import ADA
 MEMBER = "linus@example.com"
 
 
-async def test_somebody_invited_loses_what_they_may_at_once(
+async def test_role_changes_and_removal_of_a_member_take_effect_immediately(
     admin: Page, open_page: OpenPage, service: BrowserTestService
 ) -> None:
     await admin.goto("/settings/members")
@@ -20,8 +20,8 @@ async def test_somebody_invited_loses_what_they_may_at_once(
     await admin.get_by_role("button", name="Create invitation link").click()
     link = await admin.get_by_label("Invitation link").inner_text()
 
-    # A stream that is refused is told on the console; that is what this is about.
-    other = await open_page(excused=("EventSource", "/stream", "403", "401"))
+    # The browser logs refused streams, which this test causes.
+    other = await open_page(expected_errors=("EventSource", "/stream", "403", "401"))
     await other.goto(link)
     await join(other, "Linus")
     await expect(other.get_by_role("navigation", name="Main")).to_contain_text("Settings")
@@ -45,16 +45,18 @@ async def test_somebody_invited_loses_what_they_may_at_once(
     await expect(other).to_have_url(re.compile("/sign-in"))
 
 
-async def test_the_organizations_provider_lets_somebody_in(
+async def test_a_user_signs_in_with_the_organizations_provider(
     open_page: OpenPage, service: BrowserTestService
 ) -> None:
-    page = await open_page(origins=(service.provider.issuer,), excused=("favicon.ico", "404"))
+    page = await open_page(
+        origins=(service.provider.issuer,), expected_errors=("favicon.ico", "404")
+    )
     await page.goto("/jobs")
     await page.get_by_role("link", name="Continue with Example Id").click()
     await page.get_by_label("E-mail").fill(ADA["email"])
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(f"{service.url}/jobs")
     await expect(page.locator(".menu .who")).to_have_text("Ada")
-    # Who joins this way may look, and is shown nothing else.
+    # Users who join this way are viewers.
     await expect(page.get_by_role("link", name="Settings")).to_have_count(0)
     await expect(page.get_by_role("link", name="New job")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What holds for each page there is, in both colour schemes."""
+"""Checks of every page, in both colour schemes."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from playwright.async_api import Page
 from agentjobs.web.dashboard.routes import ROUTES
 from tests.browser.conftest import OpenPage
 from tests.browser.page_checks import (
-    MOST_SHIFT,
+    MAX_LAYOUT_SHIFT,
     accessibility_faults,
     layout_shift,
     overflowing_widths,
@@ -18,22 +18,22 @@ from tests.browser.sample_data import SampleData
 from tests.browser.service import REPO, BrowserTestService
 from tests.support.service import wait_until
 
-# No pages: streams, plain text, and ways to other places.
-_NO_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/callback")
-# A browser tells the status of a page that says no.
+# Streams, plain text and redirects.
+_NOT_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/callback")
+# The browser logs the status of an error page.
 _REFUSALS = ("status of 400", "status of 404", "status of 422")
-# What fades from one colour to another has neither in between.
+# Without transitions, whose intermediate colours would fail the contrast check.
 _STILL: Any = {"color_scheme": "light", "reduced_motion": "reduce"}
 _FOR_GUESTS = ("/sign-in", "/invitation")
 
 
 def pages_of(samples: SampleData) -> list[str]:
-    """From the dashboard's own list, so that a new page is looked at without further ado."""
+    """All pages in the dashboard's routes, so that new pages are checked automatically."""
     paths = [route.path for route in ROUTES if route.method == "GET"]
-    pages = [path for path in paths if not path.endswith(_NO_PAGES) and path not in _FOR_GUESTS]
+    pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in _FOR_GUESTS]
     return [
         *(samples.address_of(path) for path in pages),
-        # The same pages with something else to show.
+        # The same pages with other content.
         f"/jobs/{samples.failed}",
         f"/jobs/{samples.running}",
         "/jobs?q=nothing+is+called+this",
@@ -51,36 +51,36 @@ def pages_of(samples: SampleData) -> list[str]:
     ]
 
 
-async def faults_of(page: Page, address: str) -> list[str]:
-    answer = await page.goto(address)
-    assert answer is not None
-    found = await accessibility_faults(page)
+async def check_page(page: Page, address: str) -> list[str]:
+    response = await page.goto(address)
+    assert response is not None
+    faults = await accessibility_faults(page)
     shift = await layout_shift(page)
-    if shift >= MOST_SHIFT:
-        found.append(f"moved by {shift:.3f} while it was loaded")
-    found += await overflowing_widths(page)
-    return [f"{address}: {fault}" for fault in found]
+    if shift >= MAX_LAYOUT_SHIFT:
+        faults.append(f"moved by {shift:.3f} while it was loaded")
+    faults += await overflowing_widths(page)
+    return [f"{address}: {fault}" for fault in faults]
 
 
-# Some thirty pages: on a machine that is busy with other things that takes a while.
+# Some thirty pages take a while on a busy machine.
 @pytest.mark.timeout(300)
-async def test_every_page_is_accessible_and_stays_in_its_frame(
+async def test_every_page_is_accessible_and_does_not_overflow(
     open_page: OpenPage, admin_state: Any, samples: SampleData, service: BrowserTestService
 ) -> None:
-    # What a story before this one pushed is shown while it is read, and moves the rest.
+    # Indexing after another test's push changes the layout.
     wait_until(service.is_settled, "the index and the scan")
-    page = await open_page(storage_state=admin_state, excused=_REFUSALS, **_STILL)
-    found = []
+    page = await open_page(storage_state=admin_state, expected_errors=_REFUSALS, **_STILL)
+    faults = []
     for address in pages_of(samples):
-        found += await faults_of(page, address)
-    assert found == []
+        faults += await check_page(page, address)
+    assert faults == []
 
 
-async def test_so_are_the_pages_of_those_who_are_not_signed_in(
+async def test_pages_for_signed_out_users_are_accessible_and_do_not_overflow(
     open_page: OpenPage, service: BrowserTestService
 ) -> None:
-    page = await open_page(excused=_REFUSALS, **_STILL)
-    found = []
+    page = await open_page(expected_errors=_REFUSALS, **_STILL)
+    faults = []
     for address in (*_FOR_GUESTS, "/sign-in?token=used"):
-        found += await faults_of(page, address)
-    assert found == []
+        faults += await check_page(page, address)
+    assert faults == []

@@ -25,7 +25,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     await expect(page).to_have_url(f"{service.url}/")
     await expect(page.get_by_role("navigation", name="Main")).to_be_visible()
 
-    await create_job(page, "patient", "Be patient")
+    await create_job(page, "waiting", "Wait for a signal")
     loaded = await page.evaluate("performance.timeOrigin")
     status = page.locator("#job-head .badge").first
     await expect(status).to_have_text("running")
@@ -40,7 +40,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     await page.get_by_role("link", name="Pull request #").click()
     await expect(page.locator(".badge").first).to_have_text("open")
     changes = page.get_by_role("region", name="Changes to shop/prices.py")
-    await expect(changes).to_contain_text("patience = True")
+    await expect(changes).to_contain_text("rounded = True")
     await expect(changes.locator("tr.added span").first).to_be_visible()
     title = (await page.get_by_role("heading", level=1).inner_text()).split(" #")[0]
 
@@ -50,7 +50,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     assert title in service.commit_subjects()
 
 
-async def test_all_of_it_works_without_javascript(
+async def test_a_pull_request_is_created_and_merged_without_javascript(
     open_page: OpenPage, service: BrowserTestService, admin_state: object
 ) -> None:
     page = await open_page(storage_state=admin_state, java_script_enabled=False)

@@ -1,4 +1,4 @@
-"""Everything can be done without a mouse, and one always sees where one is."""
+"""Keyboard operation: everything works without a mouse, and the focus is always visible."""
 
 import re
 
@@ -7,8 +7,8 @@ from playwright.async_api import Locator, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.service import GRACE, PASSWORD, REPO, BrowserTestService
 
-# More than any page has; a test that needs as many has lost its way.
-_MOST_STEPS = 60
+# More than any page has.
+_MAX_TAB_STEPS = 60
 _FOCUSED = """() => {
   const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
   const { width, height, left } = document.activeElement.getBoundingClientRect();
@@ -22,8 +22,8 @@ _FOCUSED = """() => {
 
 
 async def tab_to(page: Page, wanted: Locator) -> None:
-    """With the Tab key alone; every stop on the way shows that it has the focus."""
-    for _ in range(_MOST_STEPS):
+    """Press Tab until the element has the focus; every focused element must show it."""
+    for _ in range(_MAX_TAB_STEPS):
         await page.keyboard.press("Tab")
         focused = await page.evaluate(_FOCUSED)
         if focused["place"] == "BODY.":
@@ -32,7 +32,7 @@ async def tab_to(page: Page, wanted: Locator) -> None:
         assert focused["isInView"], focused
         if await wanted.evaluate("element => element === document.activeElement"):
             return
-    raise AssertionError(f"Tab never came to {wanted}")
+    raise AssertionError(f"Tab never reached {wanted}")
 
 
 async def test_a_job_is_created_with_the_keyboard_alone(

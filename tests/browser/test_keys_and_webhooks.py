@@ -1,4 +1,4 @@
-"""What an administrator sets up in the settings, and whether it really works then."""
+"""API keys and webhooks, from the settings pages to their effect."""
 
 import asyncio
 import re
@@ -29,34 +29,36 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     key = await page.evaluate("navigator.clipboard.readText()")
     assert key == await page.get_by_label("New key", exact=True).inner_text()
 
-    def answer() -> int:
+    def request_status() -> int:
         headers = {"Authorization": f"Bearer {key}"}
         return httpx.get(f"{service.url}/v1/agents", headers=headers).status_code
 
-    assert answer() == 200
+    assert request_status() == 200
     await page.goto("/settings/api-keys")
     assert key not in await page.content()
     row = page.get_by_role("row", name="CI of the shop")
     await row.get_by_text("Revoke…").click()
     await row.get_by_role("button", name="Revoke key").click()
     await expect(page.get_by_role("main").get_by_role("status")).to_contain_text("revoked")
-    wait_until(lambda: answer() == 401, "the key to be refused", seconds=1)
+    wait_until(lambda: request_status() == 401, "the key to be refused", seconds=1)
 
 
-async def test_a_failed_delivery_is_understood_and_sent_again(
+async def test_a_failed_delivery_is_explained_and_sent_again(
     admin: Page, service: BrowserTestService
 ) -> None:
-    with receiver(lambda _: 500) as receiving:
+    with receiver(lambda _: 500) as webhook_receiver:
         await admin.goto("/settings/webhooks")
-        await admin.get_by_label("Endpoint URL", exact=True).fill(receiving.url)
+        await admin.get_by_label("Endpoint URL", exact=True).fill(webhook_receiver.url)
         await admin.get_by_role("button", name="Add endpoint").click()
         secret = await admin.get_by_label("Webhook secret").inner_text()
 
         job = service.api.finish(REPO, "crash")
         await admin.goto(f"/settings/webhooks/delivery-log?job={job['job_id']}")
-        failed = admin.get_by_role("row").filter(has_text=receiving.url).filter(has_text="failed")
+        failed = (
+            admin.get_by_role("row").filter(has_text=webhook_receiver.url).filter(has_text="failed")
+        )
         first = failed.filter(has_text="job.queued")
-        await _shown_after_reloads(admin, first)
+        await _reload_until_shown(admin, first)
         await first.get_by_role("rowheader").get_by_role("link").click()
 
         attempt = admin.locator("details.card").first
@@ -66,28 +68,28 @@ async def test_a_failed_delivery_is_understood_and_sent_again(
         )
         await expect(admin.get_by_label("Body", exact=True)).to_contain_text(job["job_id"])
 
-        receiving.answer = lambda _: 204
-        before = len(receiving.received)
+        webhook_receiver.answer = lambda _: 204
+        before = len(webhook_receiver.received)
         await admin.get_by_role("button", name="Redeliver").click()
         await expect(admin.get_by_role("main").get_by_role("status")).to_contain_text(
             "Redelivery started"
         )
-        sent_again = receiving.wait_for(before + 1)[before]
+        sent_again = webhook_receiver.wait_for(before + 1)[before]
         event = verify_webhook(sent_again.body, dict(sent_again.headers), secret)
         assert event.job_id == job["job_id"]
-        await _shown_after_reloads(admin, admin.locator(".inline-facts .badge.delivered"))
+        await _reload_until_shown(admin, admin.locator(".inline-facts .badge.delivered"))
         await expect(admin.locator("details.card").first).to_contain_text("Response 204")
 
         await admin.goto("/settings/webhooks")
-        await admin.get_by_role("link", name=receiving.url).click()
+        await admin.get_by_role("link", name=webhook_receiver.url).click()
         assert secret not in await admin.content()
         await admin.get_by_text("Remove endpoint…").click()
         await admin.get_by_role("button", name="Remove endpoint", exact=True).click()
-        await expect(admin.get_by_role("link", name=receiving.url)).to_have_count(0)
+        await expect(admin.get_by_role("link", name=webhook_receiver.url)).to_have_count(0)
 
 
-async def _shown_after_reloads(page: Page, wanted: Any) -> None:
-    """The delivery log is not live: one looks again."""
+async def _reload_until_shown(page: Page, wanted: Any) -> None:
+    """Reload until the element exists: the delivery log is not live."""
     async with asyncio.timeout(20):
         while not await wanted.count():
             await page.reload()

@@ -1,4 +1,4 @@
-"""What only a browser that lays out pages can show: nothing is cut off or out of sight."""
+"""Layout: nothing is cut off or out of view."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def test_a_confirmation_in_a_table_is_shown_whole(
     # With something in every column.
     options = ("--name", "to be revoked", "--expires-days", "30", "--git-write")
     service.service.client(service.service.key(*options)).http.get("/agents")
-    # As wide as 1280 px leave beside a scrollbar.
+    # 1264 px remain of 1280 px beside a scrollbar.
     await admin.set_viewport_size({"width": 1264, "height": 1600})
     await admin.goto("/settings/api-keys")
     row = admin.get_by_role("row", name="to be revoked")
@@ -49,7 +49,7 @@ async def test_a_confirmation_in_a_table_is_shown_whole(
         }"""
     )
     assert shown
-    # Its width is not taken from the columns.
+    # The columns keep their width.
     assert await row.get_by_role("cell").first.bounding_box() == before
 
 
@@ -74,7 +74,7 @@ async def test_the_header_reaches_the_right_edge_of_a_short_page(admin: Page) ->
         ]"""
     )
     assert edges[0] == edges[1]
-    # A gutter is painted like the page, and would cut the header.
+    # A gutter has the page's background and would cut off the header.
     assert edges[2] == "auto"
 
 
@@ -101,10 +101,10 @@ async def test_cards_and_sections_of_a_page_keep_a_distance(
     page = await open_page(
         storage_state=admin_state,
         viewport={"width": 1264, "height": 800},
-        # The platform of the tests answers nobody.
-        excused=("status of 422",),
+        # The tests' platform is unreachable.
+        expected_errors=("status of 422",),
     )
-    found = []
+    close_pairs = []
     for address in (
         *("/account", "/repos", f"/repos/{REPO}", "/vulnerabilities", "/settings/api-keys"),
         *("/settings/webhooks", f"/settings/webhooks/{samples.endpoint}", "/settings/members"),
@@ -113,11 +113,11 @@ async def test_cards_and_sections_of_a_page_keep_a_distance(
         *("/settings/trackers", f"/settings/forges/{samples.connection}/repositories"),
     ):
         await page.goto(address)
-        found += [f"{address}: {pair}" for pair in await page.evaluate(_TOO_CLOSE)]
-    assert found == []
+        close_pairs += [f"{address}: {pair}" for pair in await page.evaluate(_TOO_CLOSE)]
+    assert close_pairs == []
 
 
-# Blocks one below the other, with less than 12 px between them.
+# Blocks with less than 12 px to the block below.
 _TOO_CLOSE = """() => {
   const blocks = [...document.querySelectorAll(
     "main .card, main .table, main .empty, main .tiles, main section, main form.filters")];
@@ -137,7 +137,7 @@ _TOO_CLOSE = """() => {
 }"""
 
 
-async def test_the_time_of_a_running_job_goes_on(
+async def test_the_elapsed_time_of_a_running_job_is_updated(
     open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
     page = await open_page(storage_state=admin_state)

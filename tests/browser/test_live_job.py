@@ -1,4 +1,4 @@
-"""A job that runs, as one watches it."""
+"""The page of a running job."""
 
 from playwright.async_api import Page, expect
 

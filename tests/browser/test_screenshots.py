@@ -1,7 +1,7 @@
-"""The pictures of the README, taken from what is really there.
+"""The screenshots in the README.
 
-They are written only where AGENTJOBS_TEST_SCREENSHOTS is set, as `make screenshots` does: a run of
-the tests changes nothing in the tree.
+They are written only if AGENTJOBS_TEST_SCREENSHOTS is set, as `make screenshots` does; other test
+runs do not change the checkout.
 """
 
 import os
@@ -17,25 +17,25 @@ from tests.support.paths import PROJECT
 
 _SIZE = (1280, 800)
 _IMAGES = PROJECT / "docs" / "images"
-# What is empty or cut off compresses to nothing; what is more than this does not belong in git.
-_LEAST_BYTES, _MOST_BYTES = 15_000, 400_000
+# Empty or cut-off screenshots are smaller; larger files do not belong in git.
+_MIN_BYTES, _MAX_BYTES = 15_000, 400_000
 
 
-async def picture(page: Page, address: str, name: str, scheme: Any) -> None:
+async def take_screenshot(page: Page, address: str, name: str, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.goto(address)
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
     image = await page.screenshot(animations="disabled", caret="hide")
     assert image.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", image[16:24]) == _SIZE
-    assert _LEAST_BYTES < len(image) < _MOST_BYTES, f"{name}: {len(image)} bytes"
+    assert _MIN_BYTES < len(image) < _MAX_BYTES, f"{name}: {len(image)} bytes"
     if os.environ.get("AGENTJOBS_TEST_SCREENSHOTS"):
         _IMAGES.mkdir(exist_ok=True)
         (_IMAGES / f"{name}-{scheme}.png").write_bytes(image)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_pictures_show_what_is_there(
+async def test_screenshots_are_complete(
     scheme: Any, open_page: OpenPage, admin_state: Any, samples: SampleData
 ) -> None:
     width, height = _SIZE
@@ -44,8 +44,8 @@ async def test_the_pictures_show_what_is_there(
         viewport={"width": width, "height": height},
         reduced_motion="reduce",
     )
-    await picture(page, "/?span=7d", "overview", scheme)
-    await picture(page, f"/jobs/{samples.completed}", "job", scheme)
-    await picture(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
+    await take_screenshot(page, "/?span=7d", "overview", scheme)
+    await take_screenshot(page, f"/jobs/{samples.completed}", "job", scheme)
+    await take_screenshot(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
     pull = samples.address_of("/{org}/{full_name:repo}/pulls/{number}")
-    await picture(page, f"{pull}#commits", "pull-request", scheme)
+    await take_screenshot(page, f"{pull}#commits", "pull-request", scheme)

@@ -115,8 +115,8 @@ def make_workspace(path: Path, owner: int | None) -> Path:
     return path
 
 
-def _git(directory: Path, *words: str) -> str:
+def _git(directory: Path, *arguments: str) -> str:
     trusting = ("-c", f"safe.directory={directory}")
     return subprocess.run(
-        ["git", *trusting, *words], cwd=directory, check=True, capture_output=True, text=True
+        ["git", *trusting, *arguments], cwd=directory, check=True, capture_output=True, text=True
     ).stdout

@@ -38,7 +38,7 @@ class Receiver:
     is_tls: bool = False
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
-    # Set at every connection and request, for tests that wait for the next one.
+    # Set at every connection and request, for tests that wait for the next.
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def url(self, host: str = "127.0.0.1") -> str:
@@ -150,7 +150,7 @@ def responds(status: int, headers: Mapping[str, str] | None = None, body: bytes 
 
 
 def in_sequence(*responses: bytes) -> Behaviour:
-    """One response per request over all connections; the last one for all that follow."""
+    """One response per request over all connections; the last response repeats."""
     remaining = itertools.chain(responses, itertools.repeat(responses[-1]))
 
     async def behave(connection: Connection) -> None:

@@ -76,7 +76,7 @@ class CommandLine:
     def started(self, *arguments: str) -> Iterator[preloaded_cli.ForkedProcess]:
         """A process that is stopped at the end, and killed if it does not stop."""
         with tempfile.NamedTemporaryFile("w", delete=False, dir=self.data_dir.parent) as log:
-            # A service can write any amount to a file; a pipe that nobody reads would block it.
+            # A service can write any amount to a file; a pipe without a reader would block it.
             process = preloaded_cli.start(arguments, self.environment, log)
         assert process.stdout is not None
         self._log_names[process.pid] = log.name

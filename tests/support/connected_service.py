@@ -71,10 +71,10 @@ class ConnectedService:
 
     def jobs(self, full_name: str) -> list[dict[str, Any]]:
         """The newest first."""
-        found: list[dict[str, Any]] = self.api.http.get(
+        entries: list[dict[str, Any]] = self.api.http.get(
             "/jobs", params={"repo": full_name, "limit": "100"}
         ).json()["jobs"]
-        return found
+        return entries
 
     def repo(self, full_name: str) -> dict[str, Any] | None:
         repos = self.api.http.get("/repos").json()["repos"]

@@ -81,10 +81,12 @@ class DeliveryHarness:
     async def claim_retries(self, *, now: int | None = None) -> list[ClaimedDelivery]:
         return await self._claim("retry", now, {})
 
-    async def record(self, *ended: tuple[ClaimedDelivery, Attempt]) -> list[DisabledEndpoint]:
+    async def record(self, *attempts: tuple[ClaimedDelivery, Attempt]) -> list[DisabledEndpoint]:
         finished = [
-            FinishedAttempt(delivery, one, decide_outcome(one, delivery.failures, RETRY_SECONDS))
-            for delivery, one in ended
+            FinishedAttempt(
+                delivery, attempt, decide_outcome(attempt, delivery.failures, RETRY_SECONDS)
+            )
+            for delivery, attempt in attempts
         ]
         return await self.db.transact(
             record, finished, owner=self.sender, disable_days=DISABLE_DAYS
@@ -113,7 +115,7 @@ class DeliveryHarness:
         moment = now_ms() if now is None else now
         how = LeaseTerms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
         claimed = await self.db.transact(claim, kind, self.slots, how, self.cursors[kind])
-        return [one for _, one in claimed.deliveries]
+        return [delivery for _, delivery in claimed.deliveries]
 
 
 async def _insert_organization(tx: Transaction, organization_id: str) -> None:

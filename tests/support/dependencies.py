@@ -64,7 +64,10 @@ async def store_index(
         warnings=(),
         dependencies_digest="",
         dependencies=tuple(dependencies),
-        purls=tuple(purl_of(one.ecosystem, one.name, one.version) for one in dependencies),
+        purls=tuple(
+            purl_of(dependency.ecosystem, dependency.name, dependency.version)
+            for dependency in dependencies
+        ),
         graph=pack_graph(graph or ModuleGraph()),
         configuration=None,
     )

@@ -1,7 +1,7 @@
-"""An event loop whose servers let go of their connections when it is closed.
+"""An event loop that closes its servers' connections when it is closed.
 
-Whoever connects in the last moment of a test is accepted, and nobody hears of it any more: the
-collector would find the socket much later, and blame another test for it.
+A server may accept a connection at the end of a test that nothing handles any more. The garbage
+collector would find its socket much later and report it in another test.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from asyncio.selector_events import BaseSelectorEventLoop
 
 class TidyLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
-        if not self.is_closed() and not self.is_running() and _let_go(self):
+        if not self.is_closed() and not self.is_running() and _abort_accepted(self):
             self.run_until_complete(asyncio.sleep(0))
         super().close()
 
@@ -19,9 +19,11 @@ class TidyLoops(asyncio.DefaultEventLoopPolicy):
     _loop_factory = TidyLoop
 
 
-def _let_go(loop: BaseSelectorEventLoop) -> bool:
-    """Only of what a server accepted: a client that nobody closed is a fault of its own."""
-    accepted = [one for one in loop._transports.values() if one._server is not None]
+def _abort_accepted(loop: BaseSelectorEventLoop) -> bool:
+    """Abort accepted connections only: a client connection left open is a bug in its test."""
+    accepted = [
+        transport for transport in loop._transports.values() if transport._server is not None
+    ]
     for transport in accepted:
         transport.abort()
     return bool(accepted)

@@ -72,15 +72,15 @@ async def serving(platform: Platform, place: Path) -> AsyncIterator[GitServer]:
 
 
 async def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Wait for something that nobody announces, such as the end of a process."""
+    """Wait for a condition without an event, such as the end of a process."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - there is no event for the end of a stranger
+        while not condition():  # noqa: ASYNC110 - there is no event for the end of another process
             await asyncio.sleep(0.01)
 
 
 def running_backends() -> list[int]:
     """The git processes that serve a request of this test process right now."""
-    found = []
+    pids = []
     for directory in Path("/proc").iterdir():
         if not directory.name.isdigit():
             continue
@@ -89,5 +89,5 @@ def running_backends() -> list[int]:
             parent = (directory / "stat").read_text().rpartition(")")[2].split()[1]
             is_ours = int(parent) == os.getpid()
             if is_ours and b"GIT_PROJECT_ROOT=" in environment:
-                found.append(int(directory.name))
-    return found
+                pids.append(int(directory.name))
+    return pids

@@ -1,4 +1,4 @@
-"""An OpenID provider that lies as it is told: tokens and answers that an honest one never makes."""
+"""An OpenID provider with invalid tokens and responses that tests configure."""
 
 import base64
 import ssl
@@ -21,7 +21,7 @@ USERINFO = {"sub": "1", "email": "ada@example.com", "email_verified": True, "nam
 
 @dataclass
 class HostileProvider:
-    """Honest until something is changed; `asked` has the path of every request."""
+    """Correct unless a test changes it; `asked` has the path of every request."""
 
     issuer: str = ""
     key: jwk.ECKey = field(default_factory=lambda: jwk.ECKey.generate_key("P-256", {"kid": "one"}))
@@ -29,16 +29,16 @@ class HostileProvider:
     claims: Json = field(default_factory=lambda: dict(USERINFO))
     userinfo: Json = field(default_factory=lambda: dict(USERINFO))
     sign: Callable[[Json], str] | None = None
-    """In place of an honest signature."""
+    """Replaces the correct signature."""
     answers: dict[str, Handler] = field(default_factory=dict)
-    """By path, in place of the honest answer."""
+    """Handlers by path that replace the correct ones."""
     asked: list[str] = field(default_factory=list)
     forms: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def callback(self, url: str) -> dict[str, str]:
-        """What the browser brings back, after somebody signed in without any question."""
+        """The callback parameters, as after a sign-in without any interaction."""
         query = dict(parse_qsl(urlsplit(url).query, strict_parsing=True))
         code = f"code-{len(self.codes)}"
         self.codes[code] = query
@@ -72,15 +72,18 @@ class HostileProvider:
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.forms.append(form)
-        begun = self.codes.pop(form["code"], {})
+        authorization = self.codes.pop(form["code"], {})
         challenge = create_s256_code_challenge(form["code_verifier"])
-        if (begun.get("code_challenge"), begun.get("code_challenge_method")) != (challenge, "S256"):
+        if (authorization.get("code_challenge"), authorization.get("code_challenge_method")) != (
+            challenge,
+            "S256",
+        ):
             return web.json_response({"error": "invalid_grant"}, status=400)
         now = int(time.time())
         claims = {
             "iss": self.issuer,
-            "aud": begun["client_id"],
-            "nonce": begun["nonce"],
+            "aud": authorization["client_id"],
+            "nonce": authorization["nonce"],
             "iat": now,
             "exp": now + 60,
         } | self.claims

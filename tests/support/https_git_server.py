@@ -1,4 +1,4 @@
-"""The tests' git server on HTTPS, with a certificate authority of its own; and one that hangs."""
+"""The tests' git server on HTTPS with its own certificate authority, and a server that hangs."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ HOSTS = ("127.0.0.1", "git.test")
 
 @dataclass(frozen=True)
 class HttpsOrigin:
-    """`origin` serves every bare repository under a directory, and can be told to misbehave."""
+    """`origin` serves every bare repository under a directory, and can misbehave."""
 
     origin: OriginServer
     authorities: Path
@@ -31,7 +31,7 @@ def https_origin(root: Path) -> Iterator[HttpsOrigin]:
     authority = trustme.CA()
     with origin_server(root) as origin:
         origin.socket = server_context(authority).wrap_socket(
-            # The handshake is made by the thread of the request, not by the one that accepts.
+            # The thread of the request performs the handshake, not the accepting thread.
             origin.socket,
             server_side=True,
             do_handshake_on_connect=False,
@@ -49,18 +49,18 @@ def server_context(authority: trustme.CA) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def silent_server() -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """Takes connections and says nothing; the event tells that somebody came."""
-    came = asyncio.Event()
-    leaving = asyncio.Event()
+    """Accepts connections and sends nothing; the event is set at the first connection."""
+    connected = asyncio.Event()
+    stopping = asyncio.Event()
 
     async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
-        await leaving.wait()
+        connected.set()
+        await stopping.wait()
         writer.close()
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     try:
-        yield server.sockets[0].getsockname()[1], came
+        yield server.sockets[0].getsockname()[1], connected
     finally:
-        leaving.set()
+        stopping.set()
         server.close()

@@ -24,7 +24,7 @@ from agentjobs.store.database import Database
 class MemoryRepositories:
     """`accepted` are the valid credentials; `fault` makes every request fail."""
 
-    seen: list[RemoteRepository] = field(default_factory=list)
+    available: list[RemoteRepository] = field(default_factory=list)
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
     account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
     fault: ForgeError | None = None
@@ -56,15 +56,15 @@ class MemoryPlatform(Platform):
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         self._request("repositories")
-        for one in self._table.seen:
-            yield one
+        for repository in self._table.available:
+            yield repository
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         self._request(f"repository {repo.full_name}")
-        for one in self._table.seen:
+        for repository in self._table.available:
             wanted = repo.external_id or repo.full_name.lower()
-            if wanted in (one.external_id, one.full_name.lower()):
-                return one
+            if wanted in (repository.external_id, repository.full_name.lower()):
+                return repository
         raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
 
     def _request(self, question: str) -> None:

@@ -1,4 +1,4 @@
-"""How the three model APIs put one answer on the wire, whole or streamed.
+"""Encodes an answer for the three model APIs, whole or streamed.
 
 Knows the shapes of OpenAI chat completions, OpenAI responses and Anthropic messages; knows nothing
 of sockets. An `Answer` says the same in all of them.
@@ -12,13 +12,13 @@ import msgspec
 
 Body = dict[str, Any]
 Event = tuple[str, Body | str]
-"""A name (empty where the protocol has none) and what stands behind `data:`."""
+"""A name (empty where the protocol has none) and the value of `data:`."""
 
 _CREATED = 1_760_000_000
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call of the client's tool: `arguments` for a function, `input` for a custom one."""
+    """A call of the client's tool: `arguments` for a function, `input` for a custom tool."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -59,9 +59,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def tokens_of(answer: Answer, asked: Body) -> Tokens:
     """The scripted usage, or about four bytes a token, within what the request allows."""
     limit = next((asked[key] for key in _MAXIMA if asked.get(key)), None)
-    said = answer.text + "".join(json.dumps(call.arguments) for call in answer.tool_calls)
+    output = answer.text + "".join(json.dumps(call.arguments) for call in answer.tool_calls)
     tokens = answer.usage or Tokens(
-        len(json.dumps(asked, ensure_ascii=False).encode()) // 4 + 1, len(said) // 4 + 1
+        len(json.dumps(asked, ensure_ascii=False).encode()) // 4 + 1, len(output) // 4 + 1
     )
     output = tokens.output if limit is None else min(tokens.output, limit)
     return Tokens(tokens.input, output * (asked.get("n") or 1), tokens.cached, tokens.cache_write)
@@ -91,8 +91,8 @@ def failure(path: str, status: int, message: str) -> Body:
 
 def _turn(asked: Body) -> int:
     """How long the conversation is: tool calls of different turns need different names."""
-    said = asked.get("messages") or asked.get("input") or ""
-    return len(said) if isinstance(said, list) else 1
+    messages = asked.get("messages") or asked.get("input") or ""
+    return len(messages) if isinstance(messages, list) else 1
 
 
 def _pieces(text: str, size: int = 12) -> Iterator[str]:
@@ -196,11 +196,20 @@ def _responses_items(answer: Answer, turn: int) -> list[Body]:
             }
         )
     for number, call in enumerate(answer.tool_calls):
-        one: Body = {"call_id": f"call_{turn}_{number}", "name": call.name, "status": "completed"}
+        shared: Body = {
+            "call_id": f"call_{turn}_{number}",
+            "name": call.name,
+            "status": "completed",
+        }
         if call.input is None:
-            said = json.dumps(call.arguments)
+            arguments = json.dumps(call.arguments)
             items.append(
-                {"id": f"fc_{turn}_{number}", "type": "function_call", "arguments": said, **one}
+                {
+                    "id": f"fc_{turn}_{number}",
+                    "type": "function_call",
+                    "arguments": arguments,
+                    **shared,
+                }
             )
         else:
             items.append(
@@ -208,7 +217,7 @@ def _responses_items(answer: Answer, turn: int) -> list[Body]:
                     "id": f"ctc_{turn}_{number}",
                     "type": "custom_tool_call",
                     "input": call.input,
-                    **one,
+                    **shared,
                 }
             )
     return items
@@ -347,9 +356,9 @@ def _block_events(index: int, block: Body) -> Iterator[Event]:
     empty = {**block, "text": ""} if is_text else {**block, "input": {}}
     yield "content_block_start", {"index": index, "content_block": empty}
     yield "ping", {}
-    said = block["text"] if is_text else json.dumps(block["input"])
+    text = block["text"] if is_text else json.dumps(block["input"])
     kind, field = ("text_delta", "text") if is_text else ("input_json_delta", "partial_json")
-    for piece in _pieces(said):
+    for piece in _pieces(text):
         yield "content_block_delta", {"index": index, "delta": {"type": kind, field: piece}}
     yield "content_block_stop", {"index": index}
 

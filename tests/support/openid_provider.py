@@ -1,6 +1,6 @@
-"""A certified OpenID provider in a process of its own, and a person who signs in there.
+"""A certified OpenID provider in its own process, and a user who signs in there.
 
-`tests/npm/provider.mjs` is the provider; `make test` fetches what it is made of into `.npm-tests`.
+`tests/npm/provider.mjs` is the provider; `make test` installs its packages into `.npm-tests`.
 """
 
 import json
@@ -47,9 +47,9 @@ def openid_provider(
     users: Sequence[Mapping[str, Any]] = (ADA,), clients: Sequence[Mapping[str, Any]] = (CLIENT,)
 ) -> Iterator[Provider]:
     """Clients are metadata of OpenID Connect; see provider.mjs for what users have."""
-    told = {"modules": str(NPM_TESTS), "clients": list(clients), "users": list(users)}
+    configuration = {"modules": str(NPM_TESTS), "clients": list(clients), "users": list(users)}
     process = subprocess.Popen(
-        ["node", str(PROJECT / "tests" / "npm" / "provider.mjs"), json.dumps(told)],
+        ["node", str(PROJECT / "tests" / "npm" / "provider.mjs"), json.dumps(configuration)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -63,7 +63,7 @@ def openid_provider(
 
 
 def sign_in_at(url: str, email: str) -> dict[str, str]:
-    """As a browser: from the address that `begin` gave to the parameters of the callback."""
+    """Sign in like a browser, from the URL of `begin` to the parameters of the callback."""
     return _walk(url, {"email": email})
 
 
@@ -88,7 +88,7 @@ def _walk(url: str, form: Mapping[str, str]) -> dict[str, str]:
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
-    """Its address; a provider that says nothing is ended, and so reading ends."""
+    """The provider's URL; a provider that prints nothing is terminated, which ends the read."""
     assert process.stdout is not None
     too_late = threading.Timer(_START_SECONDS, process.kill)
     too_late.start()

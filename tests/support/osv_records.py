@@ -42,30 +42,30 @@ def record(
 
 
 def packed(records: Iterable[Mapping[str, Any]], **others: bytes) -> bytes:
-    """As `all.zip` has them."""
+    """The records in the format of `all.zip`."""
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in records:
-            archive.writestr(f"{one['id']}.json", json.dumps(one))
+        for record in records:
+            archive.writestr(f"{record['id']}.json", json.dumps(record))
         for name, content in others.items():
             archive.writestr(name, content)
     return memory.getvalue()
 
 
 def changes(records: Iterable[Mapping[str, Any]]) -> str:
-    """As `modified_id.csv` has them."""
-    lines = sorted((f"{one['modified']},{one['id']}\n" for one in records), reverse=True)
+    """The records in the format of `modified_id.csv`."""
+    lines = sorted((f"{record['modified']},{record['id']}\n" for record in records), reverse=True)
     return "".join(lines)
 
 
 def write_bucket(place: Path, ecosystem: str, records: Iterable[Mapping[str, Any]]) -> None:
-    """The whole layout, and nothing of what was there before."""
+    """Write the whole layout and delete the previous files."""
     folder = place / ecosystem
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
     records = list(records)
-    for one in records:
-        (folder / f"{one['id']}.json").write_text(json.dumps(one))
+    for record in records:
+        (folder / f"{record['id']}.json").write_text(json.dumps(record))
     (folder / "modified_id.csv").write_text(changes(records))
     (folder / "all.zip").write_bytes(packed(records))

@@ -23,9 +23,9 @@ class Delivery:
 def delivery(
     platform: str, secret: str, event: str, repository: RepositoryRow, number: int
 ) -> Delivery:
-    """`event` is push, pull, comment, review or repository. Each is another delivery."""
-    made = _MAKERS[platform](secret, event, repository, number)
-    return Delivery({"Content-Type": "application/json", **made.headers}, made.body)
+    """`event` is push, pull, comment, review or repository. Each call returns a new delivery."""
+    signed = _MAKERS[platform](secret, event, repository, number)
+    return Delivery({"Content-Type": "application/json", **signed.headers}, signed.body)
 
 
 def _github(secret: str, event: str, repository: RepositoryRow, number: int) -> Delivery:
@@ -42,7 +42,7 @@ def _github(secret: str, event: str, repository: RepositoryRow, number: int) -> 
         "review": ("pull_request_review", {"action": "submitted", **_pull(number)}),
         "repository": ("repository", {"action": "edited"}),
     }[event]
-    body = _written({**more, "repository": _repository(repository), "sender": {"login": "ada"}})
+    body = _encode({**more, "repository": _repository(repository), "sender": {"login": "ada"}})
     headers = {
         "X-GitHub-Event": name,
         "X-GitHub-Delivery": str(uuid.uuid4()),
@@ -52,7 +52,7 @@ def _github(secret: str, event: str, repository: RepositoryRow, number: int) -> 
 
 
 def _gitlab(secret: str, event: str, repository: RepositoryRow, number: int) -> Delivery:
-    # What a review says is told as notes.
+    # GitLab sends reviews as notes.
     event = "comment" if event == "review" else event
     name, more = {
         "push": ("Push Hook", {"object_kind": "push", **_MOVED}),
@@ -71,7 +71,7 @@ def _gitlab(secret: str, event: str, repository: RepositoryRow, number: int) -> 
         "repository": ("System Hook", {"event_name": "project_update"}),
     }[event]
     project = {"id": repository.id, "path_with_namespace": repository.full_name}
-    body = _written({**more, "project_id": repository.id, "project": project})
+    body = _encode({**more, "project_id": repository.id, "project": project})
     headers = {
         "X-Gitlab-Event": name,
         "X-Gitlab-Token": secret,
@@ -92,7 +92,7 @@ def _gitea(secret: str, event: str, repository: RepositoryRow, number: int) -> D
         "review": ("pull_request_comment", {"action": "reviewed", **_pull(number)}),
         "repository": ("repository", {"action": "created"}),
     }[event]
-    body = _written({**more, "repository": _repository(repository), "sender": {"login": "ada"}})
+    body = _encode({**more, "repository": _repository(repository), "sender": {"login": "ada"}})
     signature = _signature(secret, body)
     headers = {
         "X-Gitea-Event": name,
@@ -118,7 +118,7 @@ def _repository(row: RepositoryRow) -> dict[str, Any]:
     return {"id": row.id, "full_name": row.full_name, "private": row.is_private}
 
 
-def _written(document: dict[str, Any]) -> bytes:
+def _encode(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 

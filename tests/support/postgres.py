@@ -1,4 +1,4 @@
-"""A private PostgreSQL cluster for the tests: thrown away at the end, never the machine's own."""
+"""A private PostgreSQL cluster for the tests, deleted at the end."""
 
 import os
 import pwd
@@ -47,7 +47,7 @@ END $$
 
 
 class PostgresCluster:
-    """Reached over loopback; runs as an ordinary user even when the tests run as root."""
+    """Listens on loopback; runs as an ordinary user even if the tests run as root."""
 
     def __init__(self) -> None:
         self.port = _free_port()
@@ -87,7 +87,7 @@ class PostgresCluster:
         _wait_until_ready(self._server)
 
     def stop(self) -> None:
-        """Cuts off whoever is connected, but keeps what is committed."""
+        """Close all connections, but keep committed data."""
         if self._server is not None:
             self._server.send_signal(signal.SIGINT)
             self._server.wait()
@@ -125,7 +125,7 @@ class PostgresCluster:
 
 
 class FreshDatabases:
-    """Empty databases with the current schema, one per test, emptied and used again.
+    """Empty databases with the current schema, one per test, emptied and reused.
 
     Emptying a database costs a fraction of creating and dropping one. A database whose schema a
     test changed is dropped.
@@ -156,9 +156,9 @@ class FreshDatabases:
 def _program(name: str) -> str:
     versions = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     newest = max(versions, key=lambda path: int(re.sub(r"\D", "", path.parts[-3])), default=None)
-    found = str(newest) if newest else shutil.which(name)
-    assert found, f"PostgreSQL's {name} is not installed: apt-get install postgresql"
-    return found
+    program = str(newest) if newest else shutil.which(name)
+    assert program, f"PostgreSQL's {name} is not installed: apt-get install postgresql"
+    return program
 
 
 def _owner() -> str | None:
@@ -188,15 +188,15 @@ def _free_port() -> int:
 
 def _wait_until_ready(server: subprocess.Popen[str]) -> None:
     ready = threading.Event()
-    said: list[str] = []
+    output: list[str] = []
 
     def follow() -> None:
         assert server.stderr is not None
         with server.stderr:
             for line in server.stderr:
-                said.append(line)
+                output.append(line)
                 if "ready to accept connections" in line:
                     ready.set()
 
     threading.Thread(target=follow, daemon=True).start()
-    assert ready.wait(_START_SECONDS), f"PostgreSQL did not start: {''.join(said)}"
+    assert ready.wait(_START_SECONDS), f"PostgreSQL did not start: {''.join(output)}"

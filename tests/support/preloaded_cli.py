@@ -1,4 +1,4 @@
-"""`agentjobs` in a process of its own, forked from a server that has imported it already.
+"""`agentjobs` in its own process, forked from a server that has already imported it.
 
 Importing takes most of the CPU time of a short command and half of a service's start. Tests of the
 start itself run the installed program.
@@ -50,7 +50,7 @@ get_command = cache(typer.main.get_command)
 
 
 class ForkedProcess:
-    """What tests use of `subprocess.Popen`, for a process that is not a child of this one."""
+    """The part of `subprocess.Popen` that tests use, for a process that is not a child."""
 
     def __init__(self, server: "_Server", pid: int, stdout: IO[str] | None) -> None:
         self.pid = pid
@@ -106,7 +106,7 @@ def run(
 def start(
     arguments: Sequence[str], environment: Mapping[str, str], stderr: IO[str]
 ) -> ForkedProcess:
-    """Start a service that leads a process group, as one started from a terminal does."""
+    """Start a service as the leader of a process group, like a shell does."""
     readable, writable = os.pipe()
     with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a descriptor, not a path
         server = _server()

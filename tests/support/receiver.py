@@ -1,4 +1,4 @@
-"""A receiver of webhooks on a real socket, in a thread: it keeps what came and answers as told."""
+"""A webhook receiver on a real socket, in a thread, that records requests."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class Received:
 class Receiver:
     port: int
     received: list[Received] = field(default_factory=list)
-    # The status to answer with; it may wait for as long as it likes.
+    # Returns the response status; it may block.
     answer: Callable[[Received], int] = lambda _: 204
 
     @property
@@ -53,7 +53,7 @@ class Receiver:
         return self.received[:count]
 
     def events_of(self, job_id: str) -> list[str]:
-        return [one.event for one in self.received if one.job_id == job_id]
+        return [request.event for request in self.received if request.job_id == job_id]
 
 
 @contextmanager
@@ -63,14 +63,14 @@ def receiver(answer: Callable[[Received], int] | None = None) -> Iterator[Receiv
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            one = Received(self.headers, body, self.client_address[1])
-            receiving.received.append(one)
-            self.send_response(receiving.answer(one))
+            request = Received(self.headers, body, self.client_address[1])
+            receiving.received.append(request)
+            self.send_response(receiving.answer(request))
             self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
-            """Silent: what came is in `received`."""
+            """Not logged: requests are in `received`."""
 
     server = _Server(("127.0.0.1", 0), Handler)
     receiving = Receiver(server.server_address[1])
@@ -92,4 +92,4 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: Any) -> None:
-        """A sender that was killed in the middle is what some tests are about."""
+        """Some tests kill the sender during a request."""

@@ -10,7 +10,7 @@ RECORDS = DATA / "advisory_records"
 
 @cache
 def every_advisory() -> tuple[Advisory, ...]:
-    """Without the one that is informational."""
+    """Without the informational advisory."""
     parsed = (parse_advisory(path.read_bytes()) for path in sorted(RECORDS.glob("*/*.json")))
     return tuple(advisory for advisory in parsed if advisory)
 

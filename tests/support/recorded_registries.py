@@ -40,12 +40,14 @@ def recorded(ecosystem: str, name: str) -> Published:
 
 
 def hashes_of(published: Published, version: str | None) -> tuple[str, ...]:
-    return next((one.hashes for one in published.versions if one.version == version), ())
+    return next(
+        (release.hashes for release in published.versions if release.version == version), ()
+    )
 
 
 @dataclass
 class RegistryServer:
-    """Each ecosystem's registry is below a directory of its own. `seen` has every request."""
+    """Each ecosystem's registry is below its own directory. `seen` has every request."""
 
     host: str
     seen: list[web.Request] = field(default_factory=list)

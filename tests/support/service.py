@@ -222,8 +222,8 @@ class Api:
     def wait_ready(self, full_name: str) -> dict[str, Any]:
         def ready() -> dict[str, Any] | None:
             repos: list[dict[str, Any]] = self.http.get("/repos").json()["repos"]
-            found = [repo for repo in repos if repo["full_name"] == full_name]
-            return found[0] if found and found[0]["index_status"] == "ready" else None
+            matching = [repo for repo in repos if repo["full_name"] == full_name]
+            return matching[0] if matching and matching[0]["index_status"] == "ready" else None
 
         answer: dict[str, Any] = wait_until(ready, f"{full_name} to be indexed")
         return answer

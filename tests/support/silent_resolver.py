@@ -1,4 +1,4 @@
-"""A resolver that answers no name until it is told to, as one behind a dead name server."""
+"""A resolver that blocks until it is released, as with an unreachable name server."""
 
 import threading
 from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ _ADDRESS_MASKS = {socket.AF_INET: 32, socket.AF_INET6: 128}
 def service_environment() -> dict[str, str]:
     """Recorded advisories, and registries at the addresses they resolve to on this machine."""
     settings = Settings(data_dir="unused")
-    hosts = {host for one in ("PyPI", "npm") for host in hosts_for(settings, one)}
+    hosts = {host for ecosystem in ("PyPI", "npm") for host in hosts_for(settings, ecosystem)}
     masks = {mask for host in hosts for mask in _masks(host.rpartition(":")[0])}
     return {
         "PATH": os.pathsep.join([str(POETRY), str(NODE_TOOLS), os.environ["PATH"]]),
@@ -35,8 +35,8 @@ def service_environment() -> dict[str, str]:
 
 
 def _masks(host: str) -> set[str]:
-    found = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
-    return {f"{address[0]}/{_ADDRESS_MASKS[family]}" for family, *_, address in found}
+    addresses = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+    return {f"{address[0]}/{_ADDRESS_MASKS[family]}" for family, *_, address in addresses}
 
 
 def write(directory: Path, files: dict[str, str]) -> Path:
@@ -81,7 +81,7 @@ def poetry_project(directory: Path) -> None:
     exact = f'{project}dependencies = ["requests (==2.30.0)"]\n'
     write(directory, {"pyproject.toml": exact})
     # Uses the fixer's launcher, which sets the index without changing files: a mirror may use
-    # another form of the index's protocol than Poetry expects of the public one.
+    # another form of the index's protocol than Poetry expects of the public index.
     launcher = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
     variables = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
     _run(directory, POETRY / "python", "-I", launcher, "lock", "--no-interaction", **variables)

@@ -1,4 +1,4 @@
-"""A small web server of the tests on HTTP and HTTPS, with a certificate authority of its own."""
+"""A small web server for tests on HTTP and HTTPS, with its own certificate authority."""
 
 import ssl
 from collections.abc import AsyncIterator

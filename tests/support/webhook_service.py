@@ -1,4 +1,4 @@
-"""A running service that is quick to try again, and the command line beside it."""
+"""A running service with short retry intervals, and its command line."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from tests.support.service import Api, Service, sample_repository, wait_until
 REPO = "acme/shop"
 RETRY_SECONDS = (0.1, 0.2, 0.3)
 QUICK = {"AGENTJOBS_WEBHOOK_RETRY_SECONDS": ",".join(map(str, RETRY_SECONDS))}
-# What machines have to share to send each other's deliveries, and to send to this one.
+# Settings that several machines share so that each can send any delivery to this machine.
 SHARED = {
     "AGENTJOBS_ENCRYPTION_KEY": base64.b64encode(b"a key of thirty-two bytes, as is").decode(),
     "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8",
@@ -61,7 +61,7 @@ class WebhookHarness:
 
 @contextmanager
 def running(service: Service) -> Iterator[Service]:
-    """Ended as an operator would end it, and in any case."""
+    """Stop the service as an operator would, and kill it after a failure."""
     service.start()
     assert service.process is not None
     try:
@@ -90,18 +90,22 @@ def deliveries(service: Service, *options: str) -> list[dict[str, Any]]:
 
 
 def settled(service: Service, *options: str) -> list[dict[str, Any]]:
-    """Once there are some, and none waits any more."""
+    """The deliveries, once there are some and none is pending."""
 
-    def look() -> list[dict[str, Any]] | None:
-        found = deliveries(service, *options)
-        return None if not found or any(one["status"] == "pending" for one in found) else found
+    def list_settled() -> list[dict[str, Any]] | None:
+        listed = deliveries(service, *options)
+        return (
+            None
+            if not listed or any(delivery["status"] == "pending" for delivery in listed)
+            else listed
+        )
 
-    answer: list[dict[str, Any]] = wait_until(look, f"deliveries {options} to be settled")
-    return answer
+    result: list[dict[str, Any]] = wait_until(list_settled, f"deliveries {options} to be settled")
+    return result
 
 
 def outcomes(delivery: Mapping[str, Any]) -> list[str | int]:
-    """Of each attempt its error class; of one that went well its status."""
+    """The error class of each attempt, or the status code of a successful attempt."""
     return [each["error_class"] or each["status_code"] for each in delivery["attempts"]]
 
 
@@ -114,7 +118,7 @@ def body_signature(secret: str, received: Received) -> str:
 def bad_receivers(
     behaviours: Mapping[str, tuple[Behaviour, SSLContext | None]],
 ) -> Iterator[dict[str, BadReceiver]]:
-    """All of them on an event loop in a thread, by name."""
+    """Serve all of them on an event loop in a thread, by name."""
     served: dict[str, BadReceiver] = {}
     is_up = threading.Event()
     end: list[Callable[[], object]] = []

@@ -99,7 +99,7 @@ async def test_a_credential_is_stored_sealed_and_opens_for_its_connection_alone(
             assert hook_secret.encode() not in kept
     assert TOKEN not in repr(connection)
 
-    # Neither another key nor another row opens it, nor the one secret in the place of the other.
+    # Neither another key nor another row opens it, and the two secrets are not interchangeable.
     assert await code_of(
         open_credential(database, sealing_keys(tmp_path / "x", b"o"), connection.id)
     ) == ("sealing_key_missing")
@@ -127,7 +127,10 @@ async def test_another_organization_finds_nothing_and_may_use_the_same_name(
     theirs, _ = await add_connection(database, keys, "other", a_token())
     assert theirs.name == connection.name
     assert await find_connection(database, "other", theirs.name) == theirs
-    assert {one.id for one in await list_all_connections(database)} == {connection.id, theirs.id}
+    assert {connection.id for connection in await list_all_connections(database)} == {
+        connection.id,
+        theirs.id,
+    }
 
 
 async def test_default_names_are_numbered_and_unique_until_removed(
@@ -147,7 +150,7 @@ async def test_default_names_are_numbered_and_unique_until_removed(
     await remove_connection(database, "acme", "github")
     again, _ = await add_connection(database, keys, "acme", a_token())
     assert (again.name, again.id != first.id) == ("github", True)
-    assert [one.name for one in await list_connections(database, "acme")] == [
+    assert [connection.name for connection in await list_connections(database, "acme")] == [
         *("gitea", "github", "github-2", "work")
     ]
 
@@ -158,8 +161,8 @@ async def test_a_new_credential_replaces_the_old_one_and_failed_syncs_are_retrie
     connection, hook_secret = await add_connection(database, keys, "acme", a_token())
     await record_check(database, connection.id, account="bot")
     await record_check(database, connection.id, error="Bad credentials.")
-    told = await find_connection(database, "acme", "github")
-    assert (told.account, told.error) == ("bot", "Bad credentials.")
+    stored = await find_connection(database, "acme", "github")
+    assert (stored.account, stored.error) == ("bot", "Bad credentials.")
     far = now_ms() + 3_600_000
     failing = await database.transact(_insert_repo, acme, connection.id, 1, far, "Bad credentials.")
     fine = await database.transact(_insert_repo, acme, connection.id, 2, far, None)
@@ -208,7 +211,7 @@ async def test_a_connection_in_use_is_not_removed_and_a_removed_one_keeps_no_sec
     (row,) = await database.fetch_all("SELECT sealed, hook_sealed, key_id FROM forge_connections")
     assert (bytes(row["sealed"]), bytes(row["hook_sealed"]), row["key_id"]) == (b"", b"", "")
     entries = await list_entries(database, acme, AuditFilter(), limit=9)
-    assert [(one.action, one.target) for one in entries][:2] == [
+    assert [(entry.action, entry.target) for entry in entries][:2] == [
         ("forge.removed", "github"),
         ("forge.connected", "github"),
     ]

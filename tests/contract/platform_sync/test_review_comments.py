@@ -16,15 +16,15 @@ COLUMNS = ("comment_seen", "line_comment_seen", "review_seen")
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[WorkspaceHarness]:
-    with workspace_harness(tmp_path) as house:
-        yield house
+def workspace(tmp_path: Path) -> Iterator[WorkspaceHarness]:
+    with workspace_harness(tmp_path) as workspace:
+        yield workspace
 
 
 @pytest.fixture
-async def env(database: Database, tmp_path: Path, house: WorkspaceHarness) -> SyncEnvironment:
+async def env(database: Database, tmp_path: Path, workspace: WorkspaceHarness) -> SyncEnvironment:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
-    env = await sync_environment(database, settings, house.remote)
+    env = await sync_environment(database, settings, workspace.remote)
     await env.connect()
     return env
 

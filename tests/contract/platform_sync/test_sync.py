@@ -22,15 +22,15 @@ from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[WorkspaceHarness]:
-    with workspace_harness(tmp_path) as house:
-        yield house
+def workspace(tmp_path: Path) -> Iterator[WorkspaceHarness]:
+    with workspace_harness(tmp_path) as workspace:
+        yield workspace
 
 
 @pytest.fixture
-async def env(database: Database, tmp_path: Path, house: WorkspaceHarness) -> SyncEnvironment:
+async def env(database: Database, tmp_path: Path, workspace: WorkspaceHarness) -> SyncEnvironment:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
-    env = await sync_environment(database, settings, house.remote)
+    env = await sync_environment(database, settings, workspace.remote)
     await env.connect()
     return env
 
@@ -40,10 +40,10 @@ def head_of(copy: str, branch: str) -> str:
 
 
 async def test_the_first_sync_fetches_a_copy_and_later_ones_what_is_new(
-    env: SyncEnvironment, house: WorkspaceHarness
+    env: SyncEnvironment, workspace: WorkspaceHarness
 ) -> None:
     row = await env.full_sync()
-    first = house.origin.head("main")
+    first = workspace.origin.head("main")
     copy = env.copy_path(row)
     assert (row["head_commit"], row["sync_error"], row["sync_failures"]) == (first, None, 0)
     assert head_of(copy, "main") == first
@@ -55,21 +55,21 @@ async def test_the_first_sync_fetches_a_copy_and_later_ones_what_is_new(
     await env.execute("UPDATE repos SET index_due_at = NULL")
     assert (await env.full_sync())["index_due_at"] is None
 
-    second = house.origin.commit({"new.py": b"import os\n"})
+    second = workspace.origin.commit({"new.py": b"import os\n"})
     row = await env.full_sync()
     assert (row["head_commit"], head_of(copy, "main")) == (second, second)
     assert row["index_due_at"] is not None
 
-    # Rewritten history replaces the old one.
-    run_git(house.origin.clone, "reset", "-q", "--hard", str(first))
-    rewritten = house.origin.commit({"other.py": b"import sys\n"})
+    # Rewritten history replaces the old history.
+    run_git(workspace.origin.clone, "reset", "-q", "--hard", str(first))
+    rewritten = workspace.origin.commit({"other.py": b"import sys\n"})
     row = await env.full_sync()
     assert (row["head_commit"], head_of(copy, "main")) == (rewritten, rewritten)
 
-    # A branch whose name conflicts with the old one.
-    house.origin.commit_as_is(branch="trunk")
-    run_git(house.origin.bare, "update-ref", "-d", "refs/heads/main")
-    nested = house.origin.commit_as_is(branch="main/next")
+    # A branch whose name conflicts with the old branch.
+    workspace.origin.commit_as_is(branch="trunk")
+    run_git(workspace.origin.bare, "update-ref", "-d", "refs/heads/main")
+    nested = workspace.origin.commit_as_is(branch="main/next")
     env.change_repo(default_branch="main/next")
     row = await env.full_sync()
     assert (row["default_branch"], row["head_commit"]) == ("main/next", nested)
@@ -136,7 +136,7 @@ async def test_a_missing_repository_shows_an_error_and_is_synced_less_and_less_o
 
 
 async def test_the_error_says_why_a_repository_cannot_be_used(
-    env: SyncEnvironment, house: WorkspaceHarness
+    env: SyncEnvironment, workspace: WorkspaceHarness
 ) -> None:
     env.change_repo(is_archived=True)
     assert "archived" in (await env.full_sync())["sync_error"]
@@ -152,10 +152,10 @@ async def test_the_error_says_why_a_repository_cannot_be_used(
     env.change_repo(default_branch="--upload-pack=x")
     assert "has an invalid name" in (await env.full_sync())["sync_error"]
     env.change_repo(default_branch="main")
-    house.server.required_authorization = "Basic secret"
+    workspace.server.required_authorization = "Basic secret"
     row = await env.full_sync()
     assert "acme/shop denies access" in row["sync_error"]
-    assert str(house.server.server_port) not in row["sync_error"]
+    assert str(workspace.server.server_port) not in row["sync_error"]
 
 
 async def test_repositories_of_a_revoked_credential_back_off_together(env: SyncEnvironment) -> None:
@@ -163,9 +163,7 @@ async def test_repositories_of_a_revoked_credential_back_off_together(env: SyncE
     await env.connect("acme/other")
     env.platform.faults["repository"] = ForgeError("Gitea refuses the token", "unauthorized")
     await env.full_sync()
-    assert (
-        env.platform.requests["repository"] == 2
-    )  # one of them was asked for to connect the other
+    assert env.platform.requests["repository"] == 2  # connecting one repository requested it once
     for external_id in (SHOP, "42"):
         row = await env.row(external_id)
         assert (row["sync_error"], row["sync_failures"]) == ("Gitea refuses the token", 1)
@@ -226,7 +224,7 @@ async def test_rows_of_pull_requests_follow_the_platform(env: SyncEnvironment) -
     env.change_pull(5, draft=False, state="closed")
     row = await env.full_sync()
     assert row["sync_error"] is None
-    # One that is not found once or twice is not closed: the platform may be wrong.
+    # A pull request that is not found once or twice is not closed: the platform may be wrong.
     assert [(await env.pull(4))["state"], (await env.full_sync())["sync_error"]] == ["open", None]
     assert [(await env.pull(4))["state"], (await env.full_sync())["sync_error"]] == ["open", None]
     first = await env.pull(1)
@@ -248,7 +246,7 @@ async def test_rows_of_pull_requests_follow_the_platform(env: SyncEnvironment) -
     await env.full_sync()
     assert await env.review_requests() == [2, 3, 4, 1]
 
-    # A closed one is read when an event names it, otherwise once an hour.
+    # A closed pull request is read when an event names it, otherwise once an hour.
     env.change_pull(3, state="open")
     env.change_pull(5, state="open")
     await env.full_sync()

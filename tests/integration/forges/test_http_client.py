@@ -72,8 +72,8 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with new_session(LOOPBACK) as made:
-        yield made
+    async with new_session(LOOPBACK) as client_session:
+        yield client_session
 
 
 @pytest.fixture

@@ -108,8 +108,11 @@ async def test_merging_creates_a_merge_commit_by_the_service(platform: Platform)
     assert pull.merge_commit == platform.head("main")
     parents = git_output("log", "-1", "--format=%P", "main", cwd=platform.git_dir).split()
     assert parents == [moved, pull.head_commit]
-    said = git_output("log", "-1", "--format=%an <%ae>|%cn|%s", "main", cwd=platform.git_dir)
-    assert said == "agentjobs <agentjobs@localhost>|agentjobs|Merge pull request #1: Fix the price"
+    commit_line = git_output("log", "-1", "--format=%an <%ae>|%cn|%s", "main", cwd=platform.git_dir)
+    assert (
+        commit_line
+        == "agentjobs <agentjobs@localhost>|agentjobs|Merge pull request #1: Fix the price"
+    )
     assert "PRICE = 3" in git_output("show", "main:src/shop.py", cwd=platform.git_dir)
     assert "moved on" in git_output("show", "main:other.txt", cwd=platform.git_dir)
 
@@ -179,15 +182,15 @@ async def test_marking_ready_runs_the_callback_once_in_the_same_transaction(
     platform: Platform,
 ) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
-    told: list[int] = []
+    numbers: list[int] = []
 
     async def tell(tx: Transaction, pull: Pull) -> None:
-        await tx.fetch_one("SELECT 1 AS one")
-        told.append(pull.number)
+        await tx.fetch_one("SELECT 1")
+        numbers.append(pull.number)
 
     for _ in range(2):
         await ready_pull(platform.db, *HERE, number, also=tell)
-    assert told == [number]
+    assert numbers == [number]
 
 
 async def test_a_closed_pull_request_stays_closed(platform: Platform) -> None:

@@ -76,19 +76,19 @@ def test_which_pull_requests_are_adopted() -> None:
 
 def test_reviewers_are_people_and_teams_of_the_owner_but_not_the_author() -> None:
     given = ("@Ann", "ann", "bob", "@Acme/core", "@other/core", "x@acme.test", "", "@me")
-    found = split_reviewers(given, owner="acme", author="Me")
-    assert found.people == ("ann", "bob")
-    assert found.teams == ("core",)
-    assert [("other/core" in note, "x@acme.test" in note) for note in found.notes] == [
+    reviewers = split_reviewers(given, owner="acme", author="Me")
+    assert reviewers.people == ("ann", "bob")
+    assert reviewers.teams == ("core",)
+    assert [("other/core" in note, "x@acme.test" in note) for note in reviewers.notes] == [
         (True, False),
         (False, True),
     ]
 
 
 def test_a_repository_of_size_zero_may_be_empty() -> None:
-    told = {"id": 7, "full_name": "acme/x", "default_branch": "main"}
-    assert Repository(**told, size=0).to_remote().default_branch == ""  # type: ignore[arg-type]
-    small = Repository(**told, size=0, pushed_at="2026-01-01T00:00:00Z")  # type: ignore[arg-type]
+    fields = {"id": 7, "full_name": "acme/x", "default_branch": "main"}
+    assert Repository(**fields, size=0).to_remote().default_branch == ""  # type: ignore[arg-type]
+    small = Repository(**fields, size=0, pushed_at="2026-01-01T00:00:00Z")  # type: ignore[arg-type]
     assert small.may_be_empty
     assert small.to_remote().default_branch == "main"
 

@@ -87,8 +87,8 @@ def test_a_literal_path_matches_before_a_placeholder() -> None:
 def test_the_faults_of_a_request_are_listed(
     query: list[tuple[str, str]], body: object, fault: str
 ) -> None:
-    (found,) = notes().request_faults(query, body)
-    assert fault in found
+    (message,) = notes().request_faults(query, body)
+    assert fault in message
 
 
 def test_valid_values_pass() -> None:

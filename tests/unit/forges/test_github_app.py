@@ -1,4 +1,4 @@
-"""A GitHub App's signature, its tokens over the hours, and the permissions it lacks."""
+"""A GitHub App's signature, the lifetime of its tokens, and its missing permissions."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def private_key() -> str:
 
 
 class Desk:
-    """Gives tokens for an hour, one after the other."""
+    """Issues tokens that are valid for an hour."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""What GitLab's answers mean, and how a text gets there without giving orders."""
+"""Parsing GitLab's responses, and escaping quick actions in texts."""
 
 import pytest
 
@@ -151,9 +151,9 @@ def test_titles_are_returned_without_the_draft_mark() -> None:
 
 
 def test_what_gitlab_dropped_is_noted() -> None:
-    wishes = PullExtras({5: "ada", 6: "bob"}, ("Security", "old"), ("A note.",))
-    made = merge_request(labels=["security"], reviewers=[User(5, "ada")])
-    assert wishes.notes_on(made) == (
+    extras = PullExtras({5: "ada", 6: "bob"}, ("Security", "old"), ("A note.",))
+    created = merge_request(labels=["security"], reviewers=[User(5, "ada")])
+    assert extras.notes_on(created) == (
         "A note.",
         "GitLab did not accept the label 'old'.",
         "GitLab did not accept 'bob' as a reviewer.",

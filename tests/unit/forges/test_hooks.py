@@ -1,4 +1,4 @@
-"""What platforms say by webhooks: who may say it, and what is made of it."""
+"""Webhooks from platforms: their signatures and the events they become."""
 
 import hashlib
 import hmac
@@ -23,13 +23,13 @@ PULL_7 = {"pull_request": {"number": 7}}
 PUSH = {"object_kind": "push", "ref": "refs/heads/main", "project_id": 5}
 MERGE_REQUEST = {"project": {"id": 5}, "object_attributes": {"id": 99, "iid": 7}}
 NOTE = {"project_id": 5, "project": {"id": 5}, "merge_request": {"iid": 7}}
-# GitHub publishes this example for who tests a receiver.
+# GitHub publishes this example for testing a receiver.
 GITHUB_SECRET = "It's a Secret to Everybody"
 GITHUB_BODY = b"Hello, World!"
 GITHUB_DIGEST = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
 
 
-def hint(platform: str, event: str, payload: object) -> HookEvent | None:
+def parse(platform: str, event: str, payload: object) -> HookEvent | None:
     return parse_event(platform, {EVENT_HEADERS[platform]: event}, json.dumps(payload).encode())
 
 
@@ -134,7 +134,7 @@ def test_a_payload_becomes_an_event(
     platform: str, event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
     repository = {"id": 5, "full_name": "acme/shop", "owner": {"login": "acme"}}
-    assert hint(platform, event, {"repository": repository, **payload}) == expected
+    assert parse(platform, event, {"repository": repository, **payload}) == expected
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_payload_becomes_an_event(
 def test_a_gitlab_payload_becomes_an_event(
     event: str, payload: dict[str, Any], expected: HookEvent | None
 ) -> None:
-    assert hint("gitlab", event, payload) == expected
+    assert parse("gitlab", event, payload) == expected
 
 
 _NUMBERS = st.integers() | st.floats() | st.booleans() | st.none() | st.text(max_size=5)
@@ -186,12 +186,12 @@ _EVENTS = st.sampled_from(
 def test_an_event_is_valid_or_none_whatever_types_a_payload_has(
     platform: str, event: str, payload: object
 ) -> None:
-    found = hint(platform, event, payload)
-    if found is None:
+    hook_event = parse(platform, event, payload)
+    if hook_event is None:
         return
-    assert found.external_id is None or 0 < int(found.external_id) < 2**63
-    assert found.number is None or 0 < found.number < 2**63
-    assert (found.kind in {"pull", "comment"}) == (found.number is not None)
+    assert hook_event.external_id is None or 0 < int(hook_event.external_id) < 2**63
+    assert hook_event.number is None or 0 < hook_event.number < 2**63
+    assert (hook_event.kind in {"pull", "comment"}) == (hook_event.number is not None)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -221,7 +221,7 @@ def test_a_delivery_id_comes_from_the_platform_or_from_the_body() -> None:
     assert delivery_id_of("github", {"x-github-delivery": "72d3162e"}, b"") == "72d3162e"
     assert delivery_id_of("gitlab", {"x-gitlab-event-uuid": "13792a34"}, b"") == "13792a34"
     assert delivery_id_of("gitea", {"x-forgejo-delivery": "f6266f16"}, b"") == "f6266f16"
-    made = f"sha256:{hashlib.sha256(b'one').hexdigest()}"
+    body_digest = f"sha256:{hashlib.sha256(b'one').hexdigest()}"
     for odd in ("", "x" * 500, "a b", "\u00e4"):
-        assert delivery_id_of("github", {"x-github-delivery": odd}, b"one") == made
-    assert delivery_id_of("github", {}, b"two") != made
+        assert delivery_id_of("github", {"x-github-delivery": odd}, b"one") == body_digest
+    assert delivery_id_of("github", {}, b"two") != body_digest

@@ -221,7 +221,7 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
     dashboard, table, connection
 ):
     place = f"{HERE}/{connection.id}/repositories"
-    table.seen += [
+    table.available += [
         RemoteRepository("72", "group/sub/project", "main"),
         RemoteRepository("73", f"acme/{PAYLOAD}", f"main{PAYLOAD}", is_archived=True),
         RemoteRepository("74", "acme/.github", ""),
@@ -248,7 +248,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     dashboard, table, connection
 ):
     admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
-    table.seen += [
+    table.available += [
         RemoteRepository("72", "group/sub/project", "main"),
         RemoteRepository("73", "acme/old", "main", is_archived=True),
     ]
@@ -276,7 +276,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
 
 async def test_all_that_can_be_are_connected_at_once(dashboard, table, connection):
     admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
-    table.seen += [RemoteRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
+    table.available += [RemoteRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
     page = await admin.open(place)
     assert "Showing the first 100 of 151" in page.text
     csrf = page.forms[-1].value("csrf")
