@@ -27,7 +27,7 @@ FIRST, SECOND = record("GHSA-1", "one"), record("GHSA-2", "two")
 
 @dataclass
 class Bucket:
-    """Serves `files` by path, with an ETag; `seen` has what was asked for so far."""
+    """Serves `files` by path, with an ETag, and records the requested paths."""
 
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -131,7 +131,7 @@ async def test_only_the_needed_part_of_a_change_list_is_read(
     await harness.sync()
     old = "".join(f"2020-01-01T00:00:00Z,GHSA-old-{number}\n" for number in range(20_000))
     harness.bucket.files["PyPI/modified_id.csv"] = (changes([FIRST, SECOND]) + old).encode()
-    # Whoever reads all of it fails.
+    # Reading the whole list fails.
     monkeypatch.setattr("agentjobs.advisories.sources.remote.MAX_LIST_BYTES", 200_000)
     assert (await harness.sync()).kind == "delta"
 
@@ -155,7 +155,7 @@ async def test_the_archive_is_used_if_single_records_are_missing(harness: FeedHa
 
 
 async def sync_damaged(harness: FeedHarness, damage: str) -> SourceError:
-    """The archive is changed, and served in a way that it should not be."""
+    """Damages the archive or its response and returns the error of the next sync."""
     bucket = harness.bucket
     del bucket.files["PyPI/modified_id.csv"]
     bucket.files["PyPI/all.zip"] = packed([SECOND, record("GHSA-3")])

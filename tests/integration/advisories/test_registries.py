@@ -115,7 +115,7 @@ async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
         first, second = (asyncio.create_task(asked.published("npm", "one")) for _ in range(2))
         await arrived.wait()
-        # Who began it gives up.
+        # The first caller gives up.
         first.cancel()
         may_answer.set()
         assert len((await second).versions) == 1
@@ -269,7 +269,7 @@ async def test_a_public_registry_lists_versions(
         results = await asyncio.get_running_loop().getaddrinfo(host, 443, type=socket.SOCK_STREAM)
     except OSError:
         pytest.skip(f"{host} cannot be looked up here")
-    # Wherever its name leads to: what may be dialled is the guard's own matter.
+    # Allow the resolved addresses; other tests cover the address policy.
     addresses = {address[0] for *_, address in results}
     masks = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
     certificates = os.environ.get("SSL_CERT_FILE", "")

@@ -1,4 +1,4 @@
-"""The administrative commands as an operator types them, beside no service at all."""
+"""The administrative commands, without a running service."""
 
 import resource
 import shutil
@@ -28,8 +28,8 @@ def repository(tmp_path):
 def test_organizations_are_created_listed_and_moved_to_another_plan(agentjobs):
     assert agentjobs("orgs", "create", "acme", "--plan", "pro").out == "acme\n"
     assert agentjobs("orgs", "set-plan", "acme", "free").exit_code == 0
-    found = agentjobs("orgs", "list", "--json").document["orgs"]
-    assert [(each["name"], each["plan"]) for each in found] == [
+    organizations = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [(organization["name"], organization["plan"]) for organization in organizations] == [
         ("acme", "free"),
         ("default", "enterprise"),
     ]
@@ -54,8 +54,8 @@ def test_a_severity_from_which_jobs_start_is_set_for_a_repository_or_its_organiz
 
 
 def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
-    made = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
-    key = made.out.removesuffix("\n")
+    created = agentjobs("keys", "create", "--name", "ci", "--scope", "read", "--expires-days", "7")
+    key = created.out.removesuffix("\n")
     assert is_well_formed(key, API_KEY_PREFIX)
     listed = agentjobs("keys", "list", "--json")
     (record,) = listed.document["keys"]
@@ -70,7 +70,7 @@ def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         (b"orgs", b"create", b"caf\xe9"),
         (b"keys", b"create", b"--name", b"\xff"),
@@ -79,9 +79,13 @@ def test_a_key_is_alone_on_stdout_once_and_nowhere_in_the_store(agentjobs):
         (b"\x80",),
     ],
 )
-def test_words_that_are_not_utf_8_are_refused_as_such(agentjobs, words):
+def test_arguments_that_are_not_utf_8_are_refused(agentjobs, arguments):
     done = subprocess.run(
-        [*PROGRAM, *words], env=agentjobs.environment, capture_output=True, timeout=60, check=False
+        [*PROGRAM, *arguments],
+        env=agentjobs.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
     assert done.stderr.startswith(b"agentjobs: ")
@@ -137,8 +141,8 @@ def test_agents_of_the_settings_file_are_listed_beside_the_built_in_one(agentjob
     (agentjobs.data_dir / "agentjobs.toml").write_text(
         '[[agents]]\nid = "mine"\nname = "Mine"\ncommand = ["true"]\n'
     )
-    found = agentjobs("agents", "list", "--json").document["agents"]
-    assert [agent["id"] for agent in found] == ["cve-fixer", "lint-fixer", "mine"]
+    agents = agentjobs("agents", "list", "--json").document["agents"]
+    assert [agent["id"] for agent in agents] == ["cve-fixer", "lint-fixer", "mine"]
 
 
 def test_a_pull_request_that_is_not_there_is_one_line(agentjobs, repository):
@@ -196,13 +200,13 @@ def test_a_database_that_stays_locked_is_one_line_and_nothing_is_written(agentjo
     assert refused.err.count("\n") == 1
     holder.execute("ROLLBACK")
     holder.close()
-    found = agentjobs("orgs", "list", "--json").document["orgs"]
-    assert [each["name"] for each in found] == ["default"]
+    organizations = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert [organization["name"] for organization in organizations] == ["default"]
 
 
 @pytest.mark.parametrize(("first_use", "room_bytes"), [(False, 0), (True, 0), (True, 40_000)])
 def test_a_disk_that_is_full_is_one_line(agentjobs, first_use, room_bytes):
-    """With some room, a database is begun but its migration does not fit."""
+    """With some free space, the database is created but its migration does not fit."""
     if first_use:
         (agentjobs.data_dir / "agentjobs.db").unlink()
     process = start_on_a_full_disk(agentjobs, room_bytes, "orgs", "create", "acme")
@@ -214,8 +218,8 @@ def test_a_disk_that_is_full_is_one_line(agentjobs, first_use, room_bytes):
 
 
 def start_on_a_full_disk(agentjobs, room_bytes, *arguments):
-    """No file of the process may grow beyond that, which is what a full disk means to it."""
-    # It waits for the limit before it becomes the command.
+    """Limits the file size of the process to simulate a full disk."""
+    # The process waits until the limit is set, then executes the command.
     become = "import os, sys; sys.stdin.read(1); os.execv(sys.argv[1], sys.argv[1:])"
     process = subprocess.Popen(
         [sys.executable, "-c", become, *PROGRAM, *arguments],

@@ -51,10 +51,10 @@ def test_advisories_are_synchronized_shown_and_searched(configured, tmp_path):
     assert feed["next_at"] > feed["synced_at"]
     assert "PyPI\t2\tcurrent" in configured("advisories", "status").out
 
-    (found,) = configured("advisories", "search", "PYSEC-1", "--json").document["advisories"]
-    assert found["severity"] == "high"
-    assert found["severity_source"].endswith("of GHSA-1111")
-    assert found["packages"] == [
+    (advisory,) = configured("advisories", "search", "PYSEC-1", "--json").document["advisories"]
+    assert advisory["severity"] == "high"
+    assert advisory["severity_source"].endswith("of GHSA-1111")
+    assert advisory["packages"] == [
         {
             "ecosystem": "PyPI",
             "name": "requests",

@@ -1,4 +1,4 @@
-"""`agentjobs agents` as an operator types it: what there is, what is missing, what to do."""
+"""`agentjobs agents`: the configured agents, missing requirements and how to fix them."""
 
 import json
 import shutil
@@ -39,9 +39,9 @@ def test_the_doctor_names_what_an_agent_lacks_and_fails(agentjobs, claude):
     settings(agentjobs, f'[[agents]]\npreset = "claude-code"\nexecutable = "{claude}"\n')
     sick = agentjobs("agents", "doctor", "--json")
     assert sick.exit_code == 1
-    found = {each["id"]: each for each in json.loads(sick.out)["agents"]}
-    assert found["lint-fixer"]["ready"]
-    assert found["claude-code"] == {
+    agents = {each["id"]: each for each in json.loads(sick.out)["agents"]}
+    assert agents["lint-fixer"]["ready"]
+    assert agents["claude-code"] == {
         "id": "claude-code",
         "installed": True,
         "version": "2.1.197",
@@ -55,8 +55,8 @@ def test_the_doctor_names_what_an_agent_lacks_and_fails(agentjobs, claude):
 def test_with_program_and_key_the_doctor_is_content(agentjobs, claude):
     settings(agentjobs, f'[[agents]]\npreset = "claude-code"\nexecutable = "{claude}"\n')
     store_key(agentjobs)
-    found = agentjobs("agents", "doctor", "--json").document["agents"]
-    assert all(each["ready"] for each in found)
+    agents = agentjobs("agents", "doctor", "--json").document["agents"]
+    assert all(each["ready"] for each in agents)
 
 
 def test_a_key_counts_for_its_own_organization_only(agentjobs, claude):
@@ -89,10 +89,10 @@ def test_a_fault_in_a_presets_definition_is_told_with_its_line(agentjobs):
 
 def test_the_list_says_preset_and_model(agentjobs):
     settings(agentjobs, '[[agents]]\npreset = "aider"\nmodel = "sonnet"\n')
-    found = {each["id"]: each for each in agentjobs("agents", "list", "--json").document["agents"]}
-    assert found["aider"]["preset"] == "aider"
-    assert (found["aider"]["model_api"], found["aider"]["model"]) == ("anthropic", "sonnet")
-    assert found["lint-fixer"]["preset"] is None
+    agents = {each["id"]: each for each in agentjobs("agents", "list", "--json").document["agents"]}
+    assert agents["aider"]["preset"] == "aider"
+    assert (agents["aider"]["model_api"], agents["aider"]["model"]) == ("anthropic", "sonnet")
+    assert agents["lint-fixer"]["preset"] is None
 
 
 def test_a_key_that_does_not_open_here_is_not_present(agentjobs, claude):
@@ -101,6 +101,6 @@ def test_a_key_that_does_not_open_here_is_not_present(agentjobs, claude):
     (agentjobs.data_dir / "encryption.key").unlink()
     sick = agentjobs("agents", "doctor", "--json")
     assert sick.exit_code == 1
-    (found,) = [each for each in json.loads(sick.out)["agents"] if each["id"] == "claude-code"]
-    assert not found["key_present"]
-    assert "which this machine does not have" in found["to_do"]
+    (agent,) = [each for each in json.loads(sick.out)["agents"] if each["id"] == "claude-code"]
+    assert not agent["key_present"]
+    assert "which this machine does not have" in agent["to_do"]

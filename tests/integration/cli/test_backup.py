@@ -1,4 +1,4 @@
-"""Backups of a store: complete, restorable, and without the key that protects what is in it."""
+"""Backups are complete and restorable and do not contain the encryption key."""
 
 import shutil
 import subprocess
@@ -30,9 +30,9 @@ def test_a_backup_is_a_data_directory_that_works(tmp_path, agentjobs, repository
     (agentjobs.data_dir / "agentjobs.toml").write_text("queue_limit = 7\n")
     target = tmp_path / "backup"
 
-    made = agentjobs("backup", str(target))
-    assert (made.exit_code, made.out) == (0, f"{target}\n")
-    assert "encryption key" in made.err
+    backup = agentjobs("backup", str(target))
+    assert (backup.exit_code, backup.out) == (0, f"{target}\n")
+    assert "encryption key" in backup.err
 
     restored = CommandLineInside(capsys, target)
     (repo,) = restored("repos", "list", "--json").document["repos"]
@@ -180,7 +180,7 @@ async def test_a_copy_that_misses_an_object_is_refused(tmp_path, packed):
 
 
 def unpack(repository, packs):
-    """Every object becomes a file of its own."""
+    """Unpacks every object into its own file."""
     (repository / "objects" / "pack").rename(packs)
     command = ["git", "unpack-objects", "-q"]
     for pack in packs.glob("*.pack"):
@@ -199,11 +199,11 @@ def unpack(repository, packs):
 def test_a_password_is_on_no_command_line(
     tmp_path, postgres_url, postgres_cluster, monkeypatch, address
 ):
-    """The program that is run in the place of pg_dump tells what it was given, and goes on."""
+    """A wrapper records its arguments and password, then runs pg_dump."""
     spy = tmp_path / "pg_dump"
-    told = tmp_path / "told"
+    record = tmp_path / "told"
     spy.write_text(
-        f'#!/bin/sh\necho "$@" > {told}\necho "$PGPASSWORD" >> {told}\n'
+        f'#!/bin/sh\necho "$@" > {record}\necho "$PGPASSWORD" >> {record}\n'
         f'exec {store_backup._pg_dump()} "$@"\n'
     )
     spy.chmod(0o755)
@@ -212,7 +212,7 @@ def test_a_password_is_on_no_command_line(
 
     store_backup.copy_database(url, tmp_path)
 
-    arguments, password = told.read_text().splitlines()
+    arguments, password = record.read_text().splitlines()
     assert "hush" not in arguments
     assert password == "hush-hush"
     assert (tmp_path / POSTGRESQL_COPY).read_bytes().startswith(b"PGDMP")

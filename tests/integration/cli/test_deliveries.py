@@ -19,7 +19,7 @@ from tests.support.deliveries import DeliveryHarness, attempt
 from tests.support.receiver import receiver
 
 ESCAPE = "\x1b]0;owned\x07"
-# Everything that a terminal obeys, or that turns the order of a line round.
+# Control sequences and bidirectional overrides that a terminal interprets.
 ORDERS = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
 ORDERS += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 ORDERED = "".join(map(chr, ORDERS))
@@ -32,54 +32,54 @@ def agentjobs(tmp_path, sqlite_template, capsys):
     return CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
 
 
-class Past:
-    """What happened in the store before the command is typed."""
+class DeliveryHistory:
+    """Creates deliveries in the store before a command runs."""
 
     def __init__(self, agentjobs):
         self._url = f"sqlite:///{agentjobs.data_dir / 'agentjobs.db'}"
 
-    def run(self, happen):
-        return asyncio.run(self._run(happen))
+    def run(self, operation):
+        return asyncio.run(self._run(operation))
 
-    async def _run(self, happen):
+    async def _run(self, operation):
         db = await open_database(self._url, migrate=False)
         try:
-            return await happen(db, DeliveryHarness(db))
+            return await operation(db, DeliveryHarness(db))
         finally:
             await db.close()
 
     def endpoint(self, org="acme"):
-        async def happen(db, harness):
+        async def operation(db, harness):
             plans = Plans(Settings(data_dir="").plans)
-            made = await create_organization(db, plans, org, "pro")
-            return made.id, await harness.endpoint(made.id)
+            organization = await create_organization(db, plans, org, "pro")
+            return organization.id, await harness.endpoint(organization.id)
 
-        return self.run(happen)
+        return self.run(operation)
 
     def events(self, organization_id, *answers):
-        """A delivery for each of these last attempts."""
+        """Creates one delivery for each final attempt."""
 
-        async def happen(_db, harness):
+        async def operation(_db, harness):
             ids = []
             for answer in answers:
                 await harness.event(organization_id, new_id("job"))
-                (one,) = await harness.claim()
-                ids.append(one.id)
-                await harness.record((replace(one, failures=3), answer))
+                (delivery,) = await harness.claim()
+                ids.append(delivery.id)
+                await harness.record((replace(delivery, failures=3), answer))
             return ids
 
-        return self.run(happen)
+        return self.run(operation)
 
     def change(self, endpoint_id, **columns):
-        async def happen(_db, harness):
+        async def operation(_db, harness):
             await harness.change_endpoint(endpoint_id, **columns)
 
-        self.run(happen)
+        self.run(operation)
 
 
 @pytest.fixture
-def past(agentjobs):
-    return Past(agentjobs)
+def history(agentjobs):
+    return DeliveryHistory(agentjobs)
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def ids(answer):
     return [delivery["id"] for delivery in answer.document]
 
 
-def test_the_log_is_an_array_with_every_attempt(past, log):
-    organization, endpoint = past.endpoint()
-    (bad, good) = past.events(organization, attempt(500), attempt(200))
+def test_the_log_is_an_array_with_every_attempt(history, log):
+    organization, endpoint = history.endpoint()
+    (bad, good) = history.events(organization, attempt(500), attempt(200))
     newest, oldest = log().document
     assert (newest["id"], oldest["id"]) == (good, bad)
     assert oldest["endpoint"] == endpoint
@@ -101,9 +101,9 @@ def test_the_log_is_an_array_with_every_attempt(past, log):
     assert (oldest["event"], oldest["status"]) == ("job.queued", "failed")
     assert oldest["job_id"].startswith("job_")
     assert oldest["next_attempt_at"] is None
-    (made,) = oldest["attempts"]
-    assert made.pop("at").endswith("Z")
-    assert made == {
+    (first_attempt,) = oldest["attempts"]
+    assert first_attempt.pop("at").endswith("Z")
+    assert first_attempt == {
         "status_code": 500,
         "error_class": "http_status",
         "error": "it did not go well",
@@ -118,9 +118,9 @@ def test_an_empty_log_is_an_empty_array(agentjobs):
     assert (shown.exit_code, shown.out.count("\n"), shown.err) == (0, 1, "")
 
 
-def test_filters_select_deliveries(past, log):
-    organization, endpoint = past.endpoint()
-    bad, good = past.events(organization, attempt(500), attempt(200))
+def test_filters_select_deliveries(history, log):
+    organization, endpoint = history.endpoint()
+    bad, good = history.events(organization, attempt(500), attempt(200))
     job = log("--status", "failed").document[0]["job_id"]
     assert ids(log("--status", "delivered")) == [good]
     assert ids(log("--status", "pending")) == []
@@ -133,33 +133,33 @@ def test_filters_select_deliveries(past, log):
         assert ids(log("--since", later)) == []
 
 
-def test_a_page_shows_how_to_get_the_next_one(past, log):
-    organization, _ = past.endpoint()
-    made = past.events(organization, *(attempt(200) for _ in range(3)))
+def test_a_page_shows_how_to_get_the_next_one(history, log):
+    organization, _ = history.endpoint()
+    delivery_ids = history.events(organization, *(attempt(200) for _ in range(3)))
     first = log("--limit", "2")
-    assert ids(first) == made[:0:-1]
-    assert f"--before {made[1]}" in first.err
-    second = log("--limit", "2", "--before", made[1])
-    assert (ids(second), second.err) == ([made[0]], "")
+    assert ids(first) == delivery_ids[:0:-1]
+    assert f"--before {delivery_ids[1]}" in first.err
+    second = log("--limit", "2", "--before", delivery_ids[1])
+    assert (ids(second), second.err) == ([delivery_ids[0]], "")
 
 
-def test_another_organization_has_another_log(past, log, agentjobs):
-    organization, endpoint = past.endpoint()
-    (made,) = past.events(organization, attempt(500))
+def test_another_organization_has_another_log(history, log, agentjobs):
+    organization, endpoint = history.endpoint()
+    (delivery_id,) = history.events(organization, attempt(500))
     assert agentjobs("webhooks", "deliveries", "--json").document == []
-    for words in (
-        ("show", made),
-        ("redeliver", made),
+    for arguments in (
+        ("show", delivery_id),
+        ("redeliver", delivery_id),
         ("deliveries", "--endpoint", endpoint),
         ("redeliver", "--failed-since", "1h", "--endpoint", endpoint),
     ):
-        refused = agentjobs("webhooks", *words)
+        refused = agentjobs("webhooks", *arguments)
         assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
         assert "The organization 'default' has no" in refused.err
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("deliveries", "--status", "lost"),
         ("deliveries", "--since", "yesterday"),
@@ -176,30 +176,33 @@ def test_another_organization_has_another_log(past, log, agentjobs):
         ("redeliver", "--failed-since", "soon"),
     ],
 )
-def test_invalid_options_are_one_line_errors(agentjobs, words):
-    refused = agentjobs("webhooks", *words)
+def test_invalid_options_are_one_line_errors(agentjobs, arguments):
+    refused = agentjobs("webhooks", *arguments)
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.startswith("agentjobs: ")
     assert refused.err.count("\n") == 1
 
 
-def test_one_delivery_is_shown_with_request_and_response(past, agentjobs):
-    organization, _ = past.endpoint()
+def test_one_delivery_is_shown_with_request_and_response(history, agentjobs):
+    organization, _ = history.endpoint()
     answered = replace(
         attempt(500, headers=[("X-Odd", f"a{ESCAPE}b"), ("Set-Cookie", "a"), ("Set-Cookie", "b")]),
         response_body=b"<h1>no</h1>",
     )
     binary = replace(attempt(500), response_body=b"\xff\xfe")
-    text_id, binary_id = past.events(organization, answered, binary)
+    text_id, binary_id = history.events(organization, answered, binary)
 
     document = agentjobs("webhooks", "show", text_id, "--org", "acme", "--json").document
     assert json.loads(document["request_body"])["event"] == "job.queued"
     assert document["request_body_base64"] is None
     assert (document["event_id"][:4], document["sequence"]) == ("evt_", 1)
-    (made,) = document["attempts"]
-    assert made["request_headers"] == [["Host", "receiver.example"]]
-    assert made["response_headers"][1:] == [["Set-Cookie", "a"], ["Set-Cookie", "b"]]
-    assert (made["response_body"], made["error"]) == ("<h1>no</h1>", "it did not go well")
+    (logged_attempt,) = document["attempts"]
+    assert logged_attempt["request_headers"] == [["Host", "receiver.example"]]
+    assert logged_attempt["response_headers"][1:] == [["Set-Cookie", "a"], ["Set-Cookie", "b"]]
+    assert (logged_attempt["response_body"], logged_attempt["error"]) == (
+        "<h1>no</h1>",
+        "it did not go well",
+    )
 
     shown = agentjobs("webhooks", "show", text_id, "--org", "acme").out
     for text in ("job.queued (failed)", '"event":"job.queued"', "status 500", "<h1>no</h1>"):
@@ -207,37 +210,40 @@ def test_one_delivery_is_shown_with_request_and_response(past, agentjobs):
     assert "http_status: it did not go well" in shown
     assert r"X-Odd: a\x1b]0;owned\x07b" in shown
 
-    (made,) = agentjobs("webhooks", "show", binary_id, "--org", "acme", "--json").document[
-        "attempts"
-    ]
-    assert (made["response_body"], made["response_body_base64"]) == (None, "//4=")
+    (logged_attempt,) = agentjobs(
+        "webhooks", "show", binary_id, "--org", "acme", "--json"
+    ).document["attempts"]
+    assert (logged_attempt["response_body"], logged_attempt["response_body_base64"]) == (
+        None,
+        "//4=",
+    )
     assert "2 bytes of binary data" in agentjobs(
         "webhooks", "show", binary_id, "--org", "acme"
     ).out  # fmt: skip
 
 
-def test_no_control_sequence_of_a_response_reaches_a_terminal(past, agentjobs):
-    organization, _ = past.endpoint()
+def test_no_control_sequence_of_a_response_reaches_a_terminal(history, agentjobs):
+    organization, _ = history.endpoint()
     body = f"first\n\tsecond{ORDERED}end"
     answered = replace(
         attempt(500, headers=[("X-Odd", f"a{ORDERED}b")]),
         response_body=body.encode(),
         error=f"it said {ORDERED}",
     )
-    (made,) = past.events(organization, answered)
-    out = agentjobs("webhooks", "show", made, "--org", "acme").out
+    (delivery_id,) = history.events(organization, answered)
+    out = agentjobs("webhooks", "show", delivery_id, "--org", "acme").out
     assert not set(ORDERED) & set(out)
     escaped = "".join(repr(each)[1:-1] for each in ORDERED)
     for text in (f"first\n\tsecond{escaped}end", f"X-Odd: a{escaped}b", f"it said {escaped}"):
         assert text in out
-    document = agentjobs("webhooks", "show", made, "--org", "acme", "--json").document
+    document = agentjobs("webhooks", "show", delivery_id, "--org", "acme", "--json").document
     assert document["attempts"][0]["response_body"] == body
 
 
-def test_a_terminal_shows_a_table(past, agentjobs):
-    organization, _ = past.endpoint()
+def test_a_terminal_shows_a_table(history, agentjobs):
+    organization, _ = history.endpoint()
     never = attempt(None, error="dns")
-    past.events(organization, attempt(500), never)
+    history.events(organization, attempt(500), never)
     lines = agentjobs("webhooks", "deliveries", "--org", "acme").out.splitlines()
     assert lines[0].startswith("id\tcreated\tevent\tjob\tendpoint\tstatus")
     assert [line.split("\t")[5:8] for line in lines[1:]] == [
@@ -246,40 +252,40 @@ def test_a_terminal_shows_a_table(past, agentjobs):
     ]
 
 
-def test_one_delivery_is_redelivered_unless_its_endpoint_is_closed(past, agentjobs, log):
-    organization, endpoint = past.endpoint()
-    one, other = past.events(organization, attempt(500), attempt(200))
-    done = agentjobs("webhooks", "redeliver", one, "--org", "acme")
-    assert (done.exit_code, done.out) == (0, f"{one}\n")
-    assert f"`agentjobs webhooks show {one} --org acme`" in done.err
-    again = agentjobs("webhooks", "redeliver", other, "--org", "acme", "--json")
-    assert again.document == {"id": other, "status": "pending"}
+def test_one_delivery_is_redelivered_unless_its_endpoint_is_closed(history, agentjobs, log):
+    organization, endpoint = history.endpoint()
+    first_id, second_id = history.events(organization, attempt(500), attempt(200))
+    done = agentjobs("webhooks", "redeliver", first_id, "--org", "acme")
+    assert (done.exit_code, done.out) == (0, f"{first_id}\n")
+    assert f"`agentjobs webhooks show {first_id} --org acme`" in done.err
+    again = agentjobs("webhooks", "redeliver", second_id, "--org", "acme", "--json")
+    assert again.document == {"id": second_id, "status": "pending"}
     for delivery in log("--status", "pending").document:
         assert delivery["next_attempt_at"] is not None
-    past.change(endpoint, disabled_at=now_ms(), disabled_reason="gone")
-    refused = agentjobs("webhooks", "redeliver", one, "--org", "acme")
+    history.change(endpoint, disabled_at=now_ms(), disabled_reason="gone")
+    refused = agentjobs("webhooks", "redeliver", first_id, "--org", "acme")
     assert refused.exit_code == 2
     assert f"`agentjobs webhooks enable {endpoint} --org acme`" in refused.err
 
 
-def test_all_deliveries_that_failed_since_a_time_are_redelivered(past, agentjobs, log):
-    organization, endpoint = past.endpoint()
+def test_all_deliveries_that_failed_since_a_time_are_redelivered(history, agentjobs, log):
+    organization, endpoint = history.endpoint()
     long_ago = attempt(500, at=now_ms() - 7_200_000)
-    old, *recent = past.events(organization, long_ago, attempt(500), attempt(500), attempt(200))
+    old, *recent = history.events(organization, long_ago, attempt(500), attempt(500), attempt(200))
     done = agentjobs("webhooks", "redeliver", "--failed-since", "1h", "--org", "acme")
     assert (done.exit_code, done.out) == (0, "2\n")
     assert ids(log("--status", "pending")) == recent[1::-1]
-    past.change(endpoint, disabled_at=now_ms(), disabled_reason="by_hand")
-    words = ("webhooks", "redeliver", "--failed-since", "7d", "--org", "acme")
-    left = agentjobs(*words)
+    history.change(endpoint, disabled_at=now_ms(), disabled_reason="by_hand")
+    arguments = ("webhooks", "redeliver", "--failed-since", "7d", "--org", "acme")
+    left = agentjobs(*arguments)
     assert left.out == "0\n"
     assert "1 were skipped" in left.err
     assert "`agentjobs webhooks list --org acme`" in left.err
-    assert agentjobs(*words, "--json").document == {"redelivered": 0, "skipped": 1}
+    assert agentjobs(*arguments, "--json").document == {"redelivered": 0, "skipped": 1}
     assert ids(log("--status", "failed")) == [old]
 
 
-def test_a_running_service_sends_redeliveries(agentjobs, past):
+def test_a_running_service_sends_redeliveries(agentjobs, history):
     answers = iter([500])
     with receiver(lambda _: next(answers, 204)) as there:
         agentjobs("webhooks", "add", there.url)
@@ -297,7 +303,7 @@ def test_a_running_service_sends_redeliveries(agentjobs, past):
                 row = await db.fetch_one("SELECT id FROM organizations")
                 await harness.event(row["id"], new_id("job"))
 
-            past.run(queue)
+            history.run(queue)
             there.wait_for(2)
             delivered = ("webhooks", "deliveries", "--status", "delivered", "--json")
             until(lambda: len(agentjobs(*delivered).document) == 1)

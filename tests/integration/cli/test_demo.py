@@ -1,4 +1,4 @@
-"""The demo, as `make demo` runs it where there is no terminal."""
+"""`make demo` without a terminal."""
 
 import os
 import pty
@@ -37,16 +37,16 @@ def demo(place: Path, **options) -> "subprocess.Popen[str]":
 
 
 def services_in(place: Path) -> list[str]:
-    """The command lines of processes that work below `place`."""
-    found = []
+    """Returns the command lines of processes that run below `place`."""
+    commands = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = process.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
         if str(place) in command:
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands
 
 
 def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(place):
@@ -56,8 +56,8 @@ def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(plac
     assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", out)
     assert "diff --git a/shop/cart.py b/shop/cart.py" in out
     assert "-import os, sys" in out
-    told = re.findall(r"^  (\S+) +dlv_\w+  signature valid$", out, re.MULTILINE)
-    assert told == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
+    events = re.findall(r"^  (\S+) +dlv_\w+  signature valid$", out, re.MULTILINE)
+    assert events == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
     assert err == ""
     assert services_in(place) == []
     assert list(place.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`agentjobs doctor` on machines that are well, and on some that are not."""
+"""`agentjobs doctor` on healthy and unhealthy machines."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ def agentjobs(tmp_path: Path) -> CommandLine:
 
 
 def findings(answer: Answer) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(answer.out)["findings"]
-    return found
+    parsed: list[dict[str, Any]] = json.loads(answer.out)["findings"]
+    return parsed
 
 
 def problems(answer: Answer) -> str:
@@ -36,9 +36,9 @@ def test_a_machine_that_is_well_gets_a_clean_bill(agentjobs: CommandLine) -> Non
 
 
 def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) -> None:
-    told = agentjobs("doctor").out
-    assert "limits are enforced by" in told
-    assert "system calls: filter for" in told
+    output = agentjobs("doctor").out
+    assert "limits are enforced by" in output
+    assert "system calls: filter for" in output
     assert not (agentjobs.data_dir / "agentjobs.db").exists()
 
 

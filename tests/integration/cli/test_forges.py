@@ -31,17 +31,17 @@ SERVERS: dict[str, type[ContractServer]] = {
 
 
 class Operator:
-    """Types commands while the platform's server runs in the same loop."""
+    """Runs commands in a thread while the platform's server runs in the event loop."""
 
     def __init__(self, command_line: CommandLineInside) -> None:
         self.command_line = command_line
-        self.everything_said = ""
+        self.output = ""
 
     async def __call__(self, *arguments: str, typed: str = "") -> Answer:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
             answer = await asyncio.to_thread(self.command_line, "forges", *arguments)
-        self.everything_said += answer.out + answer.err
+        self.output += answer.out + answer.err
         return answer
 
 
@@ -100,8 +100,8 @@ async def test_a_platform_is_connected_looked_at_and_removed(
         assert (await forges("check", kind)).out == f"{server.state.account}\n"
 
         seen = {
-            one["full_name"]: one
-            for one in (await forges("repos", kind, "--json")).document["repos"]
+            repo["full_name"]: repo
+            for repo in (await forges("repos", kind, "--json")).document["repos"]
         }
         assert seen["acme/shop"]["problem"] is None
         assert "archived" in seen["acme/old"]["problem"]
@@ -109,7 +109,7 @@ async def test_a_platform_is_connected_looked_at_and_removed(
         assert (some.exit_code, some.out) == (1, "acme/shop\n")
         assert "acme/none is not connected" in some.err
         every = (await forges("connect", kind, "--all", "--json")).document["repos"]
-        assert {one["full_name"]: (one["problem"] or {}).get("code") for one in every} == {
+        assert {repo["full_name"]: (repo["problem"] or {}).get("code") for repo in every} == {
             "acme/shop": "repo_connected",
             "acme/.github": None,
             "acme/old": "repo_not_connectable",
@@ -121,10 +121,10 @@ async def test_a_platform_is_connected_looked_at_and_removed(
             done = await asyncio.to_thread(forges.command_line, "repos", "disconnect", name)
             assert done.exit_code == 0, done.err
         assert (await forges("remove", kind)).out == f"{kind}\n"
-        # What is secret was said once, or never.
-        assert forges.everything_said.count(hook_secret) == 1
-        assert server.token not in forges.everything_said
-        assert "wrong-token-1" not in forges.everything_said
+        # Each secret is printed at most once.
+        assert forges.output.count(hook_secret) == 1
+        assert server.token not in forges.output
+        assert "wrong-token-1" not in forges.output
 
 
 async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
@@ -144,9 +144,9 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         assert listed["error"]
         settings = load(forges.command_line.settings)
         db = await open_database(settings.effective_database_url, migrate=False)
-        ((subject, state, words),) = await check_forges(settings, db)
+        ((subject, state, message),) = await check_forges(settings, db)
         assert (subject, state) == ("forges", "problem")
-        assert server.url in words
+        assert server.url in message
         refused = await forges("rotate-token", "gitea", typed="worse")
         assert refused.exit_code == 2
         replaced = await forges("rotate-token", "gitea", typed="a-newer-token\n")
@@ -155,7 +155,7 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         ((_, state, _),) = await check_forges(settings, db)
         assert state == "ok"
         await db.close()
-        assert "a-newer-token" not in forges.everything_said
+        assert "a-newer-token" not in forges.output
 
 
 async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
@@ -180,7 +180,7 @@ async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
         assert "Pull requests" in lacking
         assert added.document["kind"] == "app"
         assert (await forges("check", "app")).exit_code == 1
-        assert server.app.private_key.splitlines()[1] not in forges.everything_said
+        assert server.app.private_key.splitlines()[1] not in forges.output
 
 
 async def test_what_cannot_be_asked_is_refused_in_a_line_that_says_what_to_do(
@@ -190,7 +190,7 @@ async def test_what_cannot_be_asked_is_refused_in_a_line_that_says_what_to_do(
         forges = operator_at(server)
         plain_http = server.url.replace("https", "http")
         closed = Operator(forges.command_line.with_settings(AGENTJOBS_EGRESS_ALLOW=""))
-        for who, arguments, typed, said in (
+        for operator, arguments, typed, message in (
             (forges, ("add", "bitbucket"), "x", "github, gitlab, gitea"),
             (forges, ("add", "gitea"), "x", "--url"),
             (forges, ("add", "gitlab", "--url", server.url), "", "token is empty"),
@@ -216,9 +216,9 @@ async def test_what_cannot_be_asked_is_refused_in_a_line_that_says_what_to_do(
             (forges, ("connect", "gitlab", "a/b"), "", "forges list"),
             (forges, ("show", "gitlab"), "", "forges list"),
         ):
-            refused = await who(*arguments, typed=typed)
+            refused = await operator(*arguments, typed=typed)
             assert (refused.exit_code, refused.out) == (2, ""), arguments
-            assert said in refused.err
+            assert message in refused.err
             assert "unexpected" not in refused.err
             assert server.token not in refused.err
         assert server.calls == []
@@ -246,10 +246,10 @@ async def test_a_connection_whose_secret_nobody_could_read_is_taken_back(
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await adding.communicate(server.token.encode())
+        _, stderr = await adding.communicate(server.token.encode())
         assert adding.returncode == 2
-        assert "removed again" in said.decode()
-        assert server.token not in said.decode()
+        assert "removed again" in stderr.decode()
+        assert server.token not in stderr.decode()
         assert (await forges("list", "--json")).document == {"forges": []}
 
 
@@ -267,13 +267,13 @@ async def test_the_doctor_looks_at_trackers_too(
                 kind="jira", name=name, url=jira.url, token=token, flavour="data-center"
             )
             await add_tracker(db, SealingKeys.load(settings), "default", new)
-        found = await check_forges(settings, db)
-        assert [(subject, state) for subject, state, _ in found] == [
+        findings = await check_forges(settings, db)
+        assert [(subject, state) for subject, state, _ in findings] == [
             ("trackers", "ok"),
             ("trackers", "problem"),
         ]
         other = load({**forges.command_line.settings, "AGENTJOBS_ENCRYPTION_KEY": "ab" * 32})
         (settings.data_path / "encryption.key").unlink()
         locked = await check_forges(other, db)
-        assert all("is locked" in words for _, _, words in locked)
+        assert all("is locked" in message for _, _, message in locked)
         await db.close()

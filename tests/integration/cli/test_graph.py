@@ -62,7 +62,7 @@ def test_the_graph_is_written_in_each_format(indexed, tmp_path):
     assert COMMIT in written.err
     sbom = json.loads(place.read_text())
     assert sbom["specVersion"] == "1.6"
-    assert [one["id"] for one in sbom["vulnerabilities"]] == ["GHSA-1"]
+    assert [vulnerability["id"] for vulnerability in sbom["vulnerabilities"]] == ["GHSA-1"]
 
 
 def test_what_cannot_be_shown_is_said_in_a_line(agentjobs, tmp_path):

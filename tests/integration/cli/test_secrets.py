@@ -23,7 +23,7 @@ def agentjobs(tmp_path, sqlite_template, capsys):
 
 @pytest.fixture
 def given(agentjobs, monkeypatch):
-    """The command with this on its standard input."""
+    """Runs a command with the given standard input."""
 
     def run(data: bytes, *arguments: str):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -104,8 +104,8 @@ def test_a_backup_leaves_the_key_out(agentjobs, given, tmp_path):
 
 
 def test_a_budget_is_set_shown_and_lifted(agentjobs):
-    made = agentjobs("orgs", "set-budget", "default", "--per-day", "25", "--per-job", "0.1")
-    assert (made.exit_code, made.out) == (0, "default\n")
+    budget = agentjobs("orgs", "set-budget", "default", "--per-day", "25", "--per-job", "0.1")
+    assert (budget.exit_code, budget.out) == (0, "default\n")
     (org,) = agentjobs("orgs", "list", "--json").document["orgs"]
     assert (org["daily_budget_usd"], org["job_budget_usd"]) == (25, 0.1)
     assert "25.00\t0.10" in agentjobs("orgs", "list").out
@@ -124,5 +124,5 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1024)
     except OSError:
-        # How Linux tells that the other side of a terminal is closed.
+        # Linux reports the closed end of a terminal this way.
         return b""

@@ -37,7 +37,7 @@ def agentjobs(
 
 @pytest.fixture
 def run(agentjobs: CommandLineInside, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Beside the loop that serves; `typed` is on standard input."""
+    """Runs a command in a thread; `typed` is its standard input."""
 
     async def command(*arguments: str, typed: str = "") -> Answer:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
@@ -71,7 +71,7 @@ async def test_a_tracker_is_added_listed_changed_and_removed(
     edited = await run("edit", "jira", "--no-link-back", "--json")
     assert edited.document["link_back"] is False
 
-    # The token was revoked on Jira, and then replaced here.
+    # The token is revoked on Jira and then replaced here.
     old, jira.token = jira.token, "another-token"
     assert (await run("check", "jira")).exit_code == 2
     assert "does not accept" in (await run("list")).out

@@ -32,7 +32,7 @@ def agentjobs(tmp_path, sqlite_template, capsys):
 
 @pytest.fixture
 def given(agentjobs, monkeypatch):
-    """The command with this on its standard input."""
+    """Runs a command with the given standard input."""
 
     def run(data: bytes, *arguments: str):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
@@ -43,9 +43,9 @@ def given(agentjobs, monkeypatch):
 
 def rows(agentjobs, sql: str) -> list[tuple]:
     with sqlite3.connect(agentjobs.data_dir / "agentjobs.db") as connection:
-        found = connection.execute(sql).fetchall()
+        records = connection.execute(sql).fetchall()
     connection.close()
-    return found
+    return records
 
 
 def test_people_are_added_listed_changed_and_removed(agentjobs):
@@ -59,9 +59,9 @@ def test_people_are_added_listed_changed_and_removed(agentjobs):
     bob = agentjobs("users", "add", "bob@example.com", "--role", "viewer", "--json").document
     assert bob["existed"] is False
 
-    found = agentjobs("users", "list", "--json").document["users"]
-    assert [each["email"] for each in found] == ["ada@example.com", "bob@example.com"]
-    assert (found[0]["name"], found[0]["has_password"]) == ("Ada", False)
+    users = agentjobs("users", "list", "--json").document["users"]
+    assert [user["email"] for user in users] == ["ada@example.com", "bob@example.com"]
+    assert (users[0]["name"], users[0]["has_password"]) == ("Ada", False)
     only = agentjobs("users", "list", "--org", "acme", "--json").document["users"]
     assert [each["email"] for each in only] == ["ada@example.com"]
     assert "acme (member), default (admin)" in agentjobs("users", "list").out
@@ -76,8 +76,8 @@ def test_people_are_added_listed_changed_and_removed(agentjobs):
     assert logged == [("operator",)]
 
 
-def test_who_has_an_account_already_is_said_to(agentjobs):
-    """Whoever made it before knows a way in."""
+def test_adding_an_existing_account_prints_a_warning(agentjobs):
+    """The creator of the account may know its password."""
     agentjobs("orgs", "create", "acme")
     new = agentjobs("users", "add", "Ada@example.com")
     assert "already had an account" not in new.err
@@ -88,7 +88,7 @@ def test_who_has_an_account_already_is_said_to(agentjobs):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("add", "no address"),
         ("add", "ada@example.com", "--role", "owner"),
@@ -101,8 +101,8 @@ def test_who_has_an_account_already_is_said_to(agentjobs):
         ("sign-in-link", "bob@example.com"),
     ],
 )
-def test_invalid_options_are_one_line_errors(agentjobs, words):
-    refused = agentjobs("users", *words)
+def test_invalid_options_are_one_line_errors(agentjobs, arguments):
+    refused = agentjobs("users", *arguments)
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err.count("\n") == 1
 
@@ -119,12 +119,12 @@ def test_a_password_comes_from_standard_input_and_is_never_shown(agentjobs, give
         assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
-def test_an_invitation_is_a_link_alone_on_stdout(agentjobs):
-    made = agentjobs("users", "invite", "ada@example.com", "--role", "viewer")
-    link, token = made.out.removesuffix("\n"), made.out.strip().rpartition("=")[2]
+def test_an_invitation_is_a_createdalone_on_stdout(agentjobs):
+    invitation = agentjobs("users", "invite", "ada@example.com", "--role", "viewer")
+    link, token = invitation.out.removesuffix("\n"), invitation.out.strip().rpartition("=")[2]
     assert link == f"{PUBLIC_URL}/invitation?token={token}"
     assert is_well_formed(token, INVITATION_PREFIX)
-    assert "7 days" in made.err
+    assert "7 days" in invitation.err
     again = agentjobs("users", "invite", "ada@example.com", "--json").document
     assert (again["email"], again["role"], again["organization"]) == (
         "ada@example.com",
@@ -134,13 +134,13 @@ def test_an_invitation_is_a_link_alone_on_stdout(agentjobs):
     assert again["link"] != link
 
 
-def test_a_sign_in_link_is_alone_on_stdout(agentjobs):
+def test_a_sign_in_createdis_alone_on_stdout(agentjobs):
     agentjobs("users", "add", "ada@example.com")
-    made = agentjobs("users", "sign-in-link", "ADA@example.com")
-    token = made.out.strip().rpartition("=")[2]
-    assert made.out == f"{PUBLIC_URL}/sign-in?token={token}\n"
+    created = agentjobs("users", "sign-in-link", "ADA@example.com")
+    token = created.out.strip().rpartition("=")[2]
+    assert created.out == f"{PUBLIC_URL}/sign-in?token={token}\n"
     assert is_well_formed(token, LINK_PREFIX)
-    assert "once, within 10 minutes" in made.err
+    assert "once, within 10 minutes" in created.err
     assert token.encode() not in (agentjobs.data_dir / "agentjobs.db").read_bytes()
     document = agentjobs("users", "sign-in-link", "ada@example.com", "--json").document
     assert document["link"].startswith(f"{PUBLIC_URL}/sign-in?token=ajl_")
@@ -153,7 +153,7 @@ def test_a_sign_in_link_is_alone_on_stdout(agentjobs):
         ("sign-in-link", "SELECT hash FROM sign_in_links"),
     ],
 )
-def test_a_link_that_could_not_be_shown_is_taken_back(agentjobs, verb, left_open):
+def test_a_createdthat_could_not_be_shown_is_taken_back(agentjobs, verb, left_open):
     agentjobs("users", "add", "ada@example.com")
     email = {"invite": "bob@example.com", "sign-in-link": "ada@example.com"}[verb]
     with Path("/dev/full").open("w") as full:

@@ -19,7 +19,7 @@ from agentjobs.webhooks.signing import body_signature
 from tests.support.cli_process import PROGRAM, CommandLine, CommandLineInside
 from tests.support.receiver import receiver
 
-# An address that needs no lookup, and nobody is ever sent to.
+# An address that needs no lookup and never receives a request.
 URL = "https://93.184.215.14/hook"
 
 
@@ -75,7 +75,7 @@ def test_json_contains_the_secret_and_all_fields_of_the_endpoint(agentjobs, list
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("http://93.184.215.14/", "AGENTJOBS_WEBHOOKS_ALLOW"),
         ("https://10.0.0.1/", "AGENTJOBS_WEBHOOKS_ALLOW"),
@@ -85,10 +85,10 @@ def test_json_contains_the_secret_and_all_fields_of_the_endpoint(agentjobs, list
         ("https://a:b@93.184.215.14/", "password"),
     ],
 )
-def test_a_blocked_url_is_a_one_line_error_and_nothing_is_stored(agentjobs, listed, url, words):
+def test_a_blocked_url_is_a_one_line_error_and_nothing_is_stored(agentjobs, listed, url, message):
     refused = agentjobs("webhooks", "add", url)
     assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert words in refused.err
+    assert message in refused.err
     assert listed() == []
 
 
@@ -124,8 +124,8 @@ def test_a_secret_is_rotated_and_promoted(agentjobs, listed):
 
 
 @pytest.fixture
-def unheard(agentjobs):
-    """What a command that can write to nobody says on stderr; it fails in one line."""
+def run_with_full_stdout(agentjobs):
+    """Runs a command whose stdout is full or closed; returns its one-line error."""
 
     def run(*arguments, closed=False):
         command = [*PROGRAM, *arguments]
@@ -151,32 +151,36 @@ def unheard(agentjobs):
 @pytest.mark.parametrize("options", [(), ("--json",)])
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_endpoint_whose_secret_could_not_be_printed_is_removed_again(
-    agentjobs, listed, unheard, options, closed
+    agentjobs, listed, run_with_full_stdout, options, closed
 ):
     agentjobs("webhooks", "add", URL + "/other")
-    fault = unheard("webhooks", "add", URL, *options, closed=closed)
+    fault = run_with_full_stdout("webhooks", "add", URL, *options, closed=closed)
     assert "The secret could not be printed" in fault
     assert "was removed again" in fault
     assert [endpoint["url"] for endpoint in listed()] == [URL + "/other"]
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_new_secret_that_could_not_be_printed_stays_pending(agentjobs, listed, unheard, options):
+def test_a_new_secret_that_could_not_be_printed_stays_pending(
+    agentjobs, listed, run_with_full_stdout, options
+):
     agentjobs("webhooks", "add", URL)
-    fault = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "7", *options)
+    fault = run_with_full_stdout("webhooks", "rotate-secret", URL, "--overlap-hours", "7", *options)
     (endpoint,) = listed()
     assert "No space left on device" in fault
     assert f"only signing secret at {endpoint['promote_at']}" in fault
     again = fault.partition("Create another: agentjobs ")[2].split()
     assert again[-1] == "7"
     assert agentjobs(*again).out.startswith("whsec_")
-    run_concurrently = unheard("webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options)
+    run_concurrently = run_with_full_stdout(
+        "webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options
+    )
     assert "only signing secret now" in run_concurrently
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_an_api_key_that_could_not_be_printed_is_revoked(agentjobs, unheard, options):
-    fault = unheard("keys", "create", *options)
+def test_an_api_key_that_could_not_be_printed_is_revoked(agentjobs, run_with_full_stdout, options):
+    fault = run_with_full_stdout("keys", "create", *options)
     assert "was revoked; create another" in fault
     (key,) = agentjobs("keys", "list", "--json").document["keys"]
     assert key["id"] in fault
@@ -223,7 +227,7 @@ def test_editing_an_endpoint_keeps_the_other_values(agentjobs, listed):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ((), "--url, --events and --description"),
         (("--url", "https://10.0.0.1/"), "AGENTJOBS_WEBHOOKS_ALLOW"),
@@ -232,12 +236,14 @@ def test_editing_an_endpoint_keeps_the_other_values(agentjobs, listed):
         (("--description", "two\nlines"), "one line"),
     ],
 )
-def test_an_invalid_edit_is_a_one_line_error_and_changes_nothing(agentjobs, listed, options, words):
+def test_an_invalid_edit_is_a_one_line_error_and_changes_nothing(
+    agentjobs, listed, options, message
+):
     agentjobs("webhooks", "add", URL)
     before = listed()
     refused = agentjobs("webhooks", "edit", URL, *options)
     assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
-    assert words in refused.err
+    assert message in refused.err
     assert listed() == before
 
 
@@ -249,8 +255,10 @@ def test_the_audit_log_names_the_user_of_a_command(agentjobs, monkeypatch, sudo_
     monkeypatch.setenv("SUDO_USER", sudo_user)
     agentjobs("webhooks", "add", URL)
     with closing(sqlite3.connect(agentjobs.data_dir / "agentjobs.db")) as store:
-        told = store.execute("SELECT action, actor_kind, actor, address FROM audit_log ORDER BY id")
-        assert told.fetchall() == [
+        records = store.execute(
+            "SELECT action, actor_kind, actor, address FROM audit_log ORDER BY id"
+        )
+        assert records.fetchall() == [
             ("organization.created", "service", "agentjobs", ""),
             ("webhook.added", "operator", name, socket.gethostname()),
         ]

@@ -1,4 +1,4 @@
-"""WebhookClient that are used again, and those that must not be."""
+"""Connections that may be reused, and connections that must not be."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,12 +12,12 @@ from tests.support.delivery_attempts import BODY, LOOPS, Run, send, webhook_clie
 
 OK = response(200, body=b"ok")
 
-# After such an answer the next request needs a connection of its own.
-LAST_WORDS = {
+# After one of these responses the next request needs a new connection.
+FINAL_RESPONSES = {
     "the end announced": response(200, {"Connection": "close"}),
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
-    "words behind the end": OK + b"more",
-    "a second answer": OK + response(500),
+    "data after the end": OK + b"more",
+    "a second response": OK + response(500),
     "a body where none may be": b"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\nbody",
     "a longer body than is read": response(200, body=b"x" * 20_000),
     "a malformed body": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
@@ -25,12 +25,12 @@ LAST_WORDS = {
 
 
 @pytest.mark.parametrize("run", LOOPS)
-@pytest.mark.parametrize("said", LAST_WORDS.values(), ids=LAST_WORDS)
-def test_a_connection_is_not_reused_after_a_final_response(run: Run, said: bytes) -> None:
+@pytest.mark.parametrize("response_bytes", FINAL_RESPONSES.values(), ids=FINAL_RESPONSES)
+def test_a_connection_is_not_reused_after_a_final_response(run: Run, response_bytes: bytes) -> None:
     async def check() -> None:
-        async with receiver(in_sequence(said)) as served, webhook_client() as client:
-            made = [await send(client, served.url()) for _ in range(3)]
-            assert [one.error for one in made] == [None] * 3
+        async with receiver(in_sequence(response_bytes)) as served, webhook_client() as client:
+            attempts = [await send(client, served.url()) for _ in range(3)]
+            assert [attempt.error for attempt in attempts] == [None] * 3
             assert served.connections == 3
 
     run(check())
@@ -38,12 +38,14 @@ def test_a_connection_is_not_reused_after_a_final_response(run: Run, said: bytes
 
 @pytest.mark.parametrize("run", LOOPS)
 def test_a_protocol_switch_is_not_followed(run: Run) -> None:
-    said = b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything"
+    response_bytes = b"HTTP/1.1 101 Now\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nanything"
 
     async def check() -> None:
-        async with receiver(in_sequence(said)) as served, webhook_client() as client:
-            made = [await send(client, served.url()) for _ in range(2)]
-            assert {(one.error_class, one.status_code) for one in made} == {("http_status", 101)}
+        async with receiver(in_sequence(response_bytes)) as served, webhook_client() as client:
+            attempts = [await send(client, served.url()) for _ in range(2)]
+            assert {(attempt.error_class, attempt.status_code) for attempt in attempts} == {
+                ("http_status", 101)
+            }
             assert served.connections == 2
 
     run(check())
@@ -51,15 +53,17 @@ def test_a_protocol_switch_is_not_followed(run: Run) -> None:
 
 @pytest.mark.parametrize("run", LOOPS)
 def test_a_connection_is_reused_after_a_chunked_response(run: Run) -> None:
-    said = (
+    response_bytes = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Trailer: x\r\n\r\n"
     )
 
     async def check() -> None:
-        async with receiver(in_sequence(said)) as served, webhook_client() as client:
-            made = [await send(client, served.url()) for _ in range(3)]
-            assert {one.response_body for one in made} == {b"ok"}
-            assert {one.response_headers for one in made} == {(("Transfer-Encoding", "chunked"),)}
+        async with receiver(in_sequence(response_bytes)) as served, webhook_client() as client:
+            attempts = [await send(client, served.url()) for _ in range(3)]
+            assert {attempt.response_body for attempt in attempts} == {b"ok"}
+            assert {attempt.response_headers for attempt in attempts} == {
+                (("Transfer-Encoding", "chunked"),)
+            }
             assert served.connections == 1
 
     run(check())
@@ -114,9 +118,9 @@ async def test_data_before_the_request_is_not_a_response() -> None:
         await connection.until_closed()
 
     async with receiver(behave) as served, webhook_client() as client:
-        made = [await send(client, served.url()) for _ in range(20)]
-    # Whoever is quicker: it may as well come right behind the request.
-    assert {one.error_class for one in made} <= {None, "protocol"}
+        attempts = [await send(client, served.url()) for _ in range(20)]
+    # A race: the data may also arrive just after the request.
+    assert {attempt.error_class for attempt in attempts} <= {None, "protocol"}
     assert served.connections == 20
 
 
@@ -205,7 +209,7 @@ def test_an_attempt_cancelled_after_the_response_head_is_kept(run: Run) -> None:
         ):
             waiting = asyncio.create_task(send(client, half.url()))
             await head_was_sent.wait()
-            # What came before this answer was read before it, too.
+            # Data that arrived before this response has been read as well.
             assert (await send(client, good.url(), "good")).succeeded
             waiting.cancel()
             attempt = await waiting

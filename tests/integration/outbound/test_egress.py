@@ -1,4 +1,4 @@
-"""The allow-list proxy against clients and servers that behave in every way they can."""
+"""The allow-list proxy with well-behaved and misbehaving clients and servers."""
 
 import asyncio
 import contextlib
@@ -42,8 +42,8 @@ def lookup(host: str) -> Sequence[str]:
 
 
 @dataclass
-class Way:
-    """An Egress on a port of the machine, and the server behind it."""
+class ProxyHarness:
+    """An Egress on a local port, and the server behind it."""
 
     egress: Egress
     proxy_port: int
@@ -54,7 +54,7 @@ class Way:
         return await asyncio.open_connection("127.0.0.1", self.proxy_port)
 
     async def say(self, request: bytes) -> bytes:
-        """All that comes back until the proxy hangs up."""
+        """Returns everything the proxy sends until it closes the connection."""
         reader, writer = await self.connect()
         writer.write(request)
         answer = await asyncio.wait_for(reader.read(), 20)
@@ -73,7 +73,9 @@ class Way:
 
 
 @asynccontextmanager
-async def way_to(handler: Handler, *patterns: str, lookup: Lookup = lookup) -> AsyncIterator[Way]:
+async def proxy_for(
+    handler: Handler, *patterns: str, lookup: Lookup = lookup
+) -> AsyncIterator[ProxyHarness]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await handler(reader, writer)
@@ -82,21 +84,21 @@ async def way_to(handler: Handler, *patterns: str, lookup: Lookup = lookup) -> A
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     refused: list[str] = []
-    made = Egress(
+    egress = Egress(
         [f"ok.test:{port}", *patterns],
         AllowList.parse(["127.0.0.0/8"]),
         refused.append,
         lookup=lookup,
     )
     loop = asyncio.get_running_loop()
-    door = await loop.create_server(made.ports[PROXY_PORT], "127.0.0.1", 0)
+    listener = await loop.create_server(egress.ports[PROXY_PORT], "127.0.0.1", 0)
     try:
-        yield Way(made, door.sockets[0].getsockname()[1], port, refused)
+        yield ProxyHarness(egress, listener.sockets[0].getsockname()[1], port, refused)
     finally:
-        door.close()
+        listener.close()
         server.close()
-        await made.close()
-        # The other ends learn of it in the loop's next rounds.
+        await egress.close()
+        # The peers see the close in the next iterations of the event loop.
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -106,9 +108,9 @@ async def _hang_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter)
 
 
 async def _echo_at_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says something only once the client has said all."""
-    heard = await reader.read()
-    writer.write(b"heard " + heard)
+    """Responds only after the client has sent everything."""
+    received = await reader.read()
+    writer.write(b"received " + received)
     await writer.drain()
 
 
@@ -128,11 +130,11 @@ async def _flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop) -> None:
     async def check() -> None:
-        async with way_to(_echo_at_the_end) as way:
-            reader, writer = await way.tunnel()
+        async with proxy_for(_echo_at_the_end) as harness:
+            reader, writer = await harness.tunnel()
             writer.write(b"x" * 300_000)
             writer.write_eof()
-            assert await reader.read() == b"heard " + b"x" * 300_000
+            assert await reader.read() == b"received " + b"x" * 300_000
             writer.close()
 
     on_loop(check())
@@ -140,11 +142,11 @@ def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop
 
 def test_bytes_sent_right_after_connect_are_not_lost(on_loop: OnLoop) -> None:
     async def check() -> None:
-        async with way_to(_echo_at_the_end) as way:
-            reader, writer = await way.connect()
-            writer.write(b"CONNECT ok.test:%d HTTP/1.1\r\n\r\nearly" % way.server_port)
+        async with proxy_for(_echo_at_the_end) as harness:
+            reader, writer = await harness.connect()
+            writer.write(b"CONNECT ok.test:%d HTTP/1.1\r\n\r\nearly" % harness.server_port)
             writer.write_eof()
-            assert (await reader.read()).endswith(b"\r\n\r\nheard early")
+            assert (await reader.read()).endswith(b"\r\n\r\nreceived early")
             writer.close()
 
     on_loop(check())
@@ -166,8 +168,8 @@ def test_a_client_that_does_not_read_slows_the_server_down(on_loop: OnLoop) -> N
                     held_back.set()
                     taken.cancel()
 
-        async with way_to(send) as way:
-            _, writer = await way.tunnel()
+        async with proxy_for(send) as harness:
+            _, writer = await harness.tunnel()
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             await asyncio.wait_for(held_back.wait(), 20)
             assert sum(sent) < 64 * 1024 * 1024
@@ -178,17 +180,17 @@ def test_a_client_that_does_not_read_slows_the_server_down(on_loop: OnLoop) -> N
 
 def test_closing_aborts_connections_and_refuses_new_ones(on_loop: OnLoop) -> None:
     async def check() -> None:
-        async with way_to(_flood) as way:
-            tunnels = [await way.tunnel() for _ in range(20)]
-            idle = await way.connect()
-            await asyncio.wait_for(way.egress.close(), 5)
+        async with proxy_for(_flood) as harness:
+            tunnels = [await harness.tunnel() for _ in range(20)]
+            idle = await harness.connect()
+            await asyncio.wait_for(harness.egress.close(), 5)
             for reader, writer in (*tunnels, idle):
                 with contextlib.suppress(ConnectionError):
                     while await asyncio.wait_for(reader.read(1 << 20), 5):
                         pass
                 writer.close()
             with contextlib.suppress(ConnectionError):
-                assert await way.say(way.get()) == b""
+                assert await harness.say(harness.get()) == b""
 
     on_loop(check())
 
@@ -197,9 +199,9 @@ def test_a_plain_request_is_forwarded_without_hop_by_hop_headers(
     on_loop: OnLoop,
 ) -> None:
     async def check() -> None:
-        async with way_to(_repeat_head) as way:
-            answer = await way.say(
-                way.get(
+        async with proxy_for(_repeat_head) as harness:
+            answer = await harness.say(
+                harness.get(
                     "Host: other.test",
                     "Proxy-Authorization: Basic c2VjcmV0",
                     "Proxy-Connection: keep-alive",
@@ -213,7 +215,7 @@ def test_a_plain_request_is_forwarded_without_hop_by_hop_headers(
             assert head.split(b"\r\n")[::2] == [b"HTTP/1.1 200 OK", b"Connection: close"]
             assert body.decode().split("\r\n")[:-2] == [
                 "GET /a?b=c HTTP/1.1",
-                f"Host: ok.test:{way.server_port}",
+                f"Host: ok.test:{harness.server_port}",
                 "Accept: */*",
                 "Connection: close",
             ]
@@ -230,9 +232,9 @@ def test_an_interim_response_precedes_the_final_one(on_loop: OnLoop) -> None:
         await writer.drain()
 
     async def check() -> None:
-        async with way_to(ask_first) as way:
-            reader, writer = await way.connect()
-            writer.write(way.get("Expect: 100-continue", "Content-Length: 4"))
+        async with proxy_for(ask_first) as harness:
+            reader, writer = await harness.connect()
+            writer.write(harness.get("Expect: 100-continue", "Content-Length: 4"))
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b"body")
             assert await reader.read() == b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
@@ -268,8 +270,8 @@ def test_every_refused_request_gets_a_response(
     on_loop: OnLoop, request_bytes: bytes, status: int
 ) -> None:
     async def check() -> None:
-        async with way_to(_hang_up, "nowhere.test", "closed.test", "empty.test") as way:
-            head, _, body = (await way.say(request_bytes)).partition(b"\r\n\r\n")
+        async with proxy_for(_hang_up, "nowhere.test", "closed.test", "empty.test") as harness:
+            head, _, body = (await harness.say(request_bytes)).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 %d " % status), head
             assert body.startswith(b"agentjobs: ")
 
@@ -286,22 +288,22 @@ def test_a_server_that_does_not_speak_http_is_a_bad_gateway(on_loop: OnLoop, ans
         await writer.drain()
 
     async def check() -> None:
-        async with way_to(speak) as way:
-            assert (await way.say(way.get())).startswith(b"HTTP/1.1 502 ")
+        async with proxy_for(speak) as harness:
+            assert (await harness.say(harness.get())).startswith(b"HTTP/1.1 502 ")
 
     on_loop(check())
 
 
 def test_a_client_that_leaves_silently_leaves_nothing_behind(on_loop: OnLoop) -> None:
     async def check() -> None:
-        async with way_to(_flood) as way:
-            for said in (b"", b"CONN", way.get()[:-2]):
-                _, writer = await way.connect()
-                writer.write(said)
+        async with proxy_for(_flood) as harness:
+            for request_start in (b"", b"CONN", harness.get()[:-2]):
+                _, writer = await harness.connect()
+                writer.write(request_start)
                 writer.close()
-            _, writer = await way.tunnel()
+            _, writer = await harness.tunnel()
             writer.transport.abort()
-            await eventually(lambda: not way.egress._connections)
+            await eventually(lambda: not harness.egress._connections)
 
     on_loop(check())
 
@@ -310,8 +312,8 @@ def test_a_slow_request_head_times_out(on_loop: OnLoop, monkeypatch: pytest.Monk
     monkeypatch.setattr(proxy, "HEAD_SECONDS", 0.05)
 
     async def check() -> None:
-        async with way_to(_hang_up) as way:
-            assert (await way.say(b"GET http://ok")).startswith(b"HTTP/1.1 408 ")
+        async with proxy_for(_hang_up) as harness:
+            assert (await harness.say(b"GET http://ok")).startswith(b"HTTP/1.1 408 ")
 
     on_loop(check())
 
@@ -321,10 +323,12 @@ def test_a_silent_host_times_out(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatc
 
     async def check() -> None:
         with silent_names() as names:
-            async with way_to(_hang_up, "silent.test", lookup=names.lookup) as way:
-                answer = await way.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
+            async with proxy_for(_hang_up, "silent.test", lookup=names.lookup) as harness:
+                answer = await harness.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 504 ")
-                assert way.refused == ["silent.test:443 could not be reached: connection timed out"]
+                assert harness.refused == [
+                    "silent.test:443 could not be reached: connection timed out"
+                ]
 
     on_loop(check())
 
@@ -333,11 +337,13 @@ def test_silent_addresses_do_not_delay_the_one_that_responds(on_loop: OnLoop) ->
     addresses = [f"127.0.0.{number}" for number in range(11, 15)]
 
     async def check() -> None:
-        async with way_to(_echo_at_the_end, lookup=lambda _: [*addresses, "127.0.0.1"]) as way:
+        async with proxy_for(
+            _echo_at_the_end, lookup=lambda _: [*addresses, "127.0.0.1"]
+        ) as harness:
             with contextlib.ExitStack() as stack:
                 for address in addresses:
-                    stack.enter_context(_silent_listener(address, way.server_port))
-                _, writer = await way.tunnel()
+                    stack.enter_context(_silent_listener(address, harness.server_port))
+                _, writer = await harness.tunnel()
                 writer.close()
 
     on_loop(check())
@@ -345,7 +351,7 @@ def test_silent_addresses_do_not_delay_the_one_that_responds(on_loop: OnLoop) ->
 
 @contextlib.contextmanager
 def _silent_listener(address: str, port: int) -> Iterator[None]:
-    """Its queue is full, so the kernel drops further attempts to connect."""
+    """Fills the accept queue, so the kernel drops further connection attempts."""
     with socket.create_server((address, port), backlog=0), contextlib.ExitStack() as stack:
         for _ in range(3):
             client = stack.enter_context(socket.socket())
@@ -358,8 +364,8 @@ def test_lookups_without_a_response_do_not_block_other_jobs(on_loop: OnLoop) -> 
     async def check() -> None:
         with silent_names() as names:
             async with (
-                way_to(_hang_up, "*.silent.test", lookup=names.lookup) as slow,
-                way_to(_echo_at_the_end) as good,
+                proxy_for(_hang_up, "*.silent.test", lookup=names.lookup) as slow,
+                proxy_for(_echo_at_the_end) as good,
                 asyncio.timeout(30),
             ):
                 opened = [(await slow.connect())[1] for _ in range(3 * MAX_JOB_LOOKUPS)]
@@ -380,16 +386,16 @@ def test_connections_are_limited_and_the_limit_reported_once(
     monkeypatch.setattr(egress, "MAX_CONNECTIONS", 3)
 
     async def check() -> None:
-        async with way_to(_echo_at_the_end) as way:
-            held = [await way.tunnel() for _ in range(3)]
+        async with proxy_for(_echo_at_the_end) as harness:
+            held = [await harness.tunnel() for _ in range(3)]
             for _ in range(2):
                 with contextlib.suppress(ConnectionError):
-                    assert await way.say(way.get()) == b""
-            assert way.refused == ["more than 3 connections at once are refused"]
+                    assert await harness.say(harness.get()) == b""
+            assert harness.refused == ["more than 3 connections at once are refused"]
             for _, writer in held:
                 writer.close()
-            await eventually(lambda: not way.egress._connections)
-            _, writer = await way.tunnel()
+            await eventually(lambda: not harness.egress._connections)
+            _, writer = await harness.tunnel()
             writer.close()
 
     on_loop(check())
@@ -401,10 +407,10 @@ def test_each_refusal_is_reported_once_and_only_so_many(
     monkeypatch.setattr(policy, "MAX_REPORTS", 2)
 
     async def check() -> None:
-        async with way_to(_hang_up) as way:
+        async with proxy_for(_hang_up) as harness:
             for host in (b"a", b"a", b"A", b"b", b"c", b"d"):
-                await way.say(b"CONNECT %b.evil:443 HTTP/1.1\r\n\r\n" % host)
-            assert way.refused == [
+                await harness.say(b"CONNECT %b.evil:443 HTTP/1.1\r\n\r\n" % host)
+            assert harness.refused == [
                 "a.evil:443 is not in this agent's network list",
                 "b.evil:443 is not in this agent's network list",
                 "further refused connections are not logged",
@@ -415,29 +421,29 @@ def test_each_refusal_is_reported_once_and_only_so_many(
 
 def test_a_refusal_reaches_a_client_that_is_still_sending(on_loop: OnLoop) -> None:
     async def check() -> None:
-        async with way_to(_hang_up) as way:
+        async with proxy_for(_hang_up) as harness:
             request = b"POST http://evil.test/ HTTP/1.1\r\nContent-Length: 900000\r\n\r\n"
-            assert b" 403 " in await way.say(request + bytes(900_000))
+            assert b" 403 " in await harness.say(request + bytes(900_000))
 
     on_loop(check())
 
 
 async def test_without_patterns_there_are_no_ports() -> None:
-    made = Egress([], AllowList(), lambda _reason: None)
-    assert (made.ports, made.hosts, made.environment) == ({}, {}, {})
-    await made.close()
+    egress = Egress([], AllowList(), lambda _reason: None)
+    assert (egress.ports, egress.hosts, egress.environment) == ({}, {}, {})
+    await egress.close()
 
 
 async def test_every_host_named_in_full_has_an_address_and_ports() -> None:
-    made = Egress(
+    egress = Egress(
         ["a.test", "b.test:8443", "A.test:22", "*.c.test:1", "192.0.2.1:2", "d.test:8462"],
         AllowList(),
         lambda _reason: None,
         reserved_ports=(8462,),
     )
-    assert made.hosts == {"a.test": "127.88.0.1", "b.test": "127.88.0.2", "d.test": "127.88.0.3"}
-    assert sorted(made.ports) == [22, 80, 443, PROXY_PORT, 8443]
-    assert made.environment["https_proxy"] == "http://{address}"
+    assert egress.hosts == {"a.test": "127.88.0.1", "b.test": "127.88.0.2", "d.test": "127.88.0.3"}
+    assert sorted(egress.ports) == [22, 80, 443, PROXY_PORT, 8443]
+    assert egress.environment["https_proxy"] == "http://{address}"
 
 
 async def test_a_bad_pattern_is_refused() -> None:

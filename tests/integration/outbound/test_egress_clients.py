@@ -1,4 +1,4 @@
-"""Programs people use, in a real sandbox, on their way to a real server through the allow-list."""
+"""Common clients in a real sandbox reach a real server through the allow-list."""
 
 import subprocess
 import sys
@@ -25,14 +25,14 @@ LIBRARIES = Path(httpx.__file__).parents[1]
 
 
 def lookup(host: str) -> list[str]:
-    """Every name there is leads to this machine, except for the cloud's."""
+    """Resolves every name to this machine, except the cloud metadata host."""
     return ["169.254.169.254"] if host == "metadata.test" else ["127.0.0.1"]
 
 
 @dataclass
-class World:
+class EgressHarness:
     server: WebServer
-    room: SandboxHarness
+    sandbox: SandboxHarness
     egress: Egress
     refused: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class World:
             "NODE_EXTRA_CA_CERTS": certificates,
             "PYTHONPATH": str(LIBRARIES),
         }
-        return await self.room.run(
+        return await self.sandbox.run(
             *argv,
             environment=environment,
             ports=ports,
@@ -76,7 +76,7 @@ class World:
 
 
 @asynccontextmanager
-async def world_with(tmp_path: Path, *patterns: str) -> AsyncIterator[World]:
+async def egress_harness(tmp_path: Path, *patterns: str) -> AsyncIterator[EgressHarness]:
     files = tmp_path / "files"
     files.mkdir()
     async with web_server(*NAMES, files=files) as server:
@@ -86,35 +86,35 @@ async def world_with(tmp_path: Path, *patterns: str) -> AsyncIterator[World]:
         egress = Egress(
             [*hosts, *patterns], AllowList.parse(["127.0.0.1/32"]), refused.append, lookup=lookup
         )
-        room = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
-        server.write_authority(room.workspace / "authority.pem")
-        yield World(server, room, egress, refused)
+        sandbox = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+        server.write_authority(sandbox.workspace / "authority.pem")
+        yield EgressHarness(server, sandbox, egress, refused)
         await egress.close()
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with world_with(tmp_path, "metadata.test", "*.metadata.test") as world:
-        yield world
+async def harness(tmp_path: Path) -> AsyncIterator[EgressHarness]:
+    async with egress_harness(tmp_path, "metadata.test", "*.metadata.test") as harness:
+        yield harness
 
 
-async def test_curl_fetches_over_http_and_https(world: World) -> None:
-    answers = await world.shell("curl -fsS $HTTP/hello $HTTPS/hello $WILD/hello")
+async def test_curl_fetches_over_http_and_https(harness: EgressHarness) -> None:
+    answers = await harness.shell("curl -fsS $HTTP/hello $HTTPS/hello $WILD/hello")
     assert [answer.split(":")[0] for answer in answers] == [
         f"hello {HOST}",
         f"hello {HOST}",
         "hello deep.wild.test",
     ]
-    assert world.refused == []
+    assert harness.refused == []
 
 
-async def test_curl_without_a_proxy_reaches_hosts_named_in_full(world: World) -> None:
-    answers = await world.shell("curl --noproxy '*' -fsS $HTTP/hello $HTTPS/hello")
+async def test_curl_without_a_proxy_reaches_hosts_named_in_full(harness: EgressHarness) -> None:
+    answers = await harness.shell("curl --noproxy '*' -fsS $HTTP/hello $HTTPS/hello")
     assert [answer.split(":")[0] for answer in answers] == [f"hello {HOST}"] * 2
 
 
-async def test_curl_sends_bodies_whole_with_and_without_a_proxy(world: World) -> None:
-    answers = await world.shell(
+async def test_curl_sends_bodies_whole_with_and_without_a_proxy(harness: EgressHarness) -> None:
+    answers = await harness.shell(
         "head -c 5000000 /dev/zero > big;"
         "for way in '' '--noproxy *'; do set -f; for url in $HTTP $HTTPS; do"
         " curl $way -fsS --data-binary @big $url/count;"
@@ -124,23 +124,25 @@ async def test_curl_sends_bodies_whole_with_and_without_a_proxy(world: World) ->
     assert answers == ["5000000 bytes"] * 8
 
 
-async def test_a_client_that_reuses_its_connection_gets_every_response(world: World) -> None:
-    answers = await world.shell(
+async def test_a_client_that_reuses_its_connection_gets_every_response(
+    harness: EgressHarness,
+) -> None:
+    answers = await harness.shell(
         "curl -fsS $HTTP/hello $HTTP/chunks $HTTP/hello $HTTP/hello | wc -l"
     )
     assert answers == ["103"]
 
 
-async def test_large_responses_arrive_whole(world: World) -> None:
-    answers = await world.shell(
+async def test_large_responses_arrive_whole(harness: EgressHarness) -> None:
+    answers = await harness.shell(
         "for url in $HTTP $HTTPS; do curl -fsS $url/big?mib=20 | wc -c; done"
     )
     assert answers == [str(20 * 1024 * 1024)] * 2
 
 
-async def test_git_clones_over_http_and_https(world: World) -> None:
-    _repository(world.server.files)
-    answers = await world.shell(
+async def test_git_clones_over_http_and_https(harness: EgressHarness) -> None:
+    _repository(harness.server.files)
+    answers = await harness.shell(
         "git clone -q $HTTP/files/shop.git one && git clone -q $HTTPS/files/shop.git two &&"
         "env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY"
         " git clone -q $HTTPS/files/shop.git three && cat one/a two/a three/a"
@@ -148,8 +150,8 @@ async def test_git_clones_over_http_and_https(world: World) -> None:
     assert answers == ["content"] * 3
 
 
-async def test_pythons_own_client_fetches_over_http_and_https(world: World) -> None:
-    answers = await world.python(
+async def test_pythons_own_client_fetches_over_http_and_https(harness: EgressHarness) -> None:
+    answers = await harness.python(
         "import os, urllib.request\n"
         "for name in ('HTTP', 'HTTPS', 'WILD'):\n"
         "    print(urllib.request.urlopen(os.environ[name] + '/hello').read().decode().strip())\n"
@@ -159,8 +161,8 @@ async def test_pythons_own_client_fetches_over_http_and_https(world: World) -> N
     assert len(answers) == 4
 
 
-async def test_httpx_fetches_over_http_and_https(world: World) -> None:
-    answers = await world.python(
+async def test_httpx_fetches_over_http_and_https(harness: EgressHarness) -> None:
+    answers = await harness.python(
         "import httpx, os, ssl\n"
         "trusted = ssl.create_default_context()\n"
         "for environment in (True, False):\n"
@@ -172,8 +174,8 @@ async def test_httpx_fetches_over_http_and_https(world: World) -> None:
     assert len(answers) == 8
 
 
-async def test_nodes_fetch_and_https_work_without_proxy_support(world: World) -> None:
-    (world.room.workspace / "client.js").write_text(
+async def test_nodes_fetch_and_https_work_without_proxy_support(harness: EgressHarness) -> None:
+    (harness.sandbox.workspace / "client.js").write_text(
         "const https = require('https');\n"
         "const {HTTP, HTTPS} = process.env;\n"
         "(async () => {\n"
@@ -182,15 +184,15 @@ async def test_nodes_fetch_and_https_work_without_proxy_support(world: World) ->
         "  https.get(HTTPS + '/hello', answer => answer.pipe(process.stdout));\n"
         "})();\n"
     )
-    (world.room.workspace / "client.js").chmod(0o644)
-    answers = await world.shell("node client.js")
+    (harness.sandbox.workspace / "client.js").chmod(0o644)
+    answers = await harness.shell("node client.js")
     assert [answer.split(":")[0] for answer in answers] == [f"hello {HOST}"] * 5
 
 
 async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
-    world: World,
+    harness: EgressHarness,
 ) -> None:
-    answers = await world.shell(
+    answers = await harness.shell(
         "curl -sS http://evil.test/; curl -s -o /dev/null -w '%{http_code}\\n' http://evil.test/;"
         "curl -sS https://evil.test/ 2>&1 | tail -1; curl -sS http://evil.test:8080/;"
         f"curl -sS http://{HOST}/"
@@ -202,13 +204,13 @@ async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
         "agentjobs: evil.test:8080 is not in this agent's network list",
         f"agentjobs: {HOST}:80 is not in this agent's network list",
     ]
-    assert world.refused == [
+    assert harness.refused == [
         "evil.test:80 is not in this agent's network list",
         "evil.test:443 is not in this agent's network list",
         "evil.test:8080 is not in this agent's network list",
         f"{HOST}:80 is not in this agent's network list",
     ]
-    assert world.server.seen == []
+    assert harness.server.seen == []
 
 
 @pytest.mark.parametrize(
@@ -218,50 +220,52 @@ async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
         *("169.254.169.254", "10.0.0.1"),
     ],
 )
-async def test_no_spelling_of_an_address_bypasses_the_policy(world: World, target: str) -> None:
-    port = world.server.http_port
-    answers = await world.python(
+async def test_no_spelling_of_an_address_bypasses_the_policy(
+    harness: EgressHarness, target: str
+) -> None:
+    port = harness.server.http_port
+    answers = await harness.python(
         "import os, socket\n"
         f"with socket.create_connection(('127.0.0.1', {PROXY_PORT})) as s:\n"
         f"    s.sendall(b'GET http://{target}:{port}/hello HTTP/1.1\\r\\n\\r\\n')\n"
         "    print(s.makefile().readline())\n"
     )
     assert answers[0].split()[1] in {"400", "403"}
-    assert world.server.seen == []
+    assert harness.server.seen == []
 
 
 async def test_a_permitted_name_that_resolves_to_the_metadata_address_is_blocked(
-    world: World,
+    harness: EgressHarness,
 ) -> None:
-    answers = await world.shell(
+    answers = await harness.shell(
         "curl -sS http://metadata.test/latest/;"
         "curl -sS --noproxy '*' http://metadata.test/latest/ 2>&1 || true"
     )
     assert answers[0].startswith("agentjobs: metadata.test:80 is blocked: metadata.test: ")
     assert "AGENTJOBS_EGRESS_ALLOW" in answers[0]
     assert "(52)" in answers[1] or "(56)" in answers[1]
-    assert len(world.refused) == 1
+    assert len(harness.refused) == 1
 
 
 async def test_without_a_sandbox_the_proxy_is_found_on_the_machine(
-    world: World, tmp_path: Path
+    harness: EgressHarness, tmp_path: Path
 ) -> None:
     (tmp_path / "none").mkdir()
-    world.room = SandboxHarness(ProcessSandbox(), tmp_path / "none")
-    answers = await world.shell("curl -fsS $HTTP/hello; curl -sS http://evil.test/")
+    harness.sandbox = SandboxHarness(ProcessSandbox(), tmp_path / "none")
+    answers = await harness.shell("curl -fsS $HTTP/hello; curl -sS http://evil.test/")
     assert answers[0].startswith(f"hello {HOST}")
     assert answers[1] == "agentjobs: evil.test:80 is not in this agent's network list"
 
 
-async def test_the_sandbox_has_no_other_network_access(world: World) -> None:
-    answers = await world.shell(
-        f"for target in 127.0.0.1:{world.server.http_port} 1.1.1.1:80 169.254.169.254:80; do"
+async def test_the_sandbox_has_no_other_network_access(harness: EgressHarness) -> None:
+    answers = await harness.shell(
+        f"for target in 127.0.0.1:{harness.server.http_port} 1.1.1.1:80 169.254.169.254:80; do"
         " curl --noproxy '*' -s -o /dev/null --max-time 5 http://$target/; echo $?; done"
     )
-    # The port exists inside, but on the loopback's own address it stands for no host.
+    # The port is open inside the sandbox, but 127.0.0.1 is not the address of any host.
     assert answers[0] in {"52", "56"}
     assert answers[1:] == ["7", "7"]
-    assert world.server.seen == []
+    assert harness.server.seen == []
 
 
 def _repository(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The service's own HTTP sessions dial only addresses they may."""
+"""The service's HTTP sessions connect only to permitted addresses."""
 
 import asyncio
 import subprocess

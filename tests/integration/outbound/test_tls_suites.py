@@ -1,4 +1,4 @@
-"""Which key exchanges the service's own HTTP sessions agree to, with servers that offer them."""
+"""The key exchanges that the service's HTTP sessions accept."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.support.bad_receivers import Authority, receiver, responds
 from tests.support.delivery_attempts import send, webhook_client
 
 LOOPBACK = AllowList.parse(["127.0.0.1/32"])
-# The group ffdhe2048. The refusal comes before any group is seen, so a quick one will do.
+# The group ffdhe2048. The client refuses before it sees the group, so a small group is enough.
 GROUP = """\
 -----BEGIN DH PARAMETERS-----
 MIIBCAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
@@ -74,7 +74,7 @@ async def test_a_server_that_only_offers_dhe_is_refused(servers: Servers) -> Non
             await session.post(url)
         async with webhook_client(authority=servers.authority) as client:
             assert (await send(client, url)).error_class == "tls"
-        # It is a server that others would talk to.
+        # Other clients accept this server.
         default = ssl.create_default_context(cafile=servers.trusted)
         async with session.post(url, ssl=default) as answer:
             assert answer.status == 204

@@ -24,7 +24,7 @@ from tests.support.delivery_attempts import (
     webhook_client,
 )
 
-# What is sent, and what is kept
+# Requests and stored responses
 
 
 async def test_an_attempt_keeps_the_exact_request_and_response() -> None:
@@ -116,21 +116,21 @@ async def test_at_most_sixteen_kib_of_headers_are_logged() -> None:
     assert [name for name, _ in attempt.response_headers] == ["X-Long-0", "X-Long-1"]
 
 
-# WebhookClient
+# Connections
 
 
 async def test_a_connection_is_reused_and_its_address_logged() -> None:
     async with receiver(responds(200, body=b"x" * 5_000)) as served, webhook_client() as client:
-        made = [await send(client, served.url()) for _ in range(5)]
-        assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
+        results = [await send(client, served.url()) for _ in range(5)]
+        assert {attempt.address for attempt in results} == {f"127.0.0.1:{served.port}"}
         assert (served.connections, len(served.requests)) == (1, 5)
 
 
 async def test_a_response_that_is_not_read_whole_only_costs_the_connection() -> None:
     body = b"x" * 100_000
     async with receiver(responds(200, body=body)) as served, webhook_client() as client:
-        made = [await send(client, served.url()) for _ in range(2)]
-    assert [one.response_body for one in made] == [body[:16_384]] * 2
+        results = [await send(client, served.url()) for _ in range(2)]
+    assert [attempt.response_body for attempt in results] == [body[:16_384]] * 2
     assert served.connections == 2
 
 
@@ -146,7 +146,7 @@ async def test_the_longest_idle_connections_are_closed(monkeypatch: pytest.Monke
     async with receiver(responds(200)) as served, webhook_client() as client:
         for endpoint in ("a", "b", "a", "c", "a", "b"):
             assert (await send(client, served.url(), endpoint)).succeeded
-        # Only b was closed for c, and c for b.
+        # Only b was closed to open c, and c to open b.
         assert served.connections == 4
 
 
@@ -174,11 +174,11 @@ async def test_a_connection_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch
 
 async def test_an_endpoint_can_change_its_url() -> None:
     async with (
-        receiver(responds(200)) as one,
-        receiver(responds(201)) as other,
+        receiver(responds(200)) as first,
+        receiver(responds(201)) as second,
         webhook_client() as client,
     ):
-        seen = [(await send(client, it.url())).status_code for it in (one, other, one)]
+        seen = [(await send(client, target.url())).status_code for target in (first, second, first)]
     assert seen == [200, 201, 200]
 
 
@@ -194,7 +194,7 @@ async def test_a_cancelled_attempt_leaves_no_connection() -> None:
 # Bad receivers, on both event loops
 
 CUT_OFF: dict[str, tuple[Behaviour, str]] = {
-    # Who is faster: the reset, or the look at the connection that was just made.
+    # A race between the reset and the check of the new connection.
     "reset at once": (bad.resets_at_once, "protocol or connect"),
     "reset after the request's head": (bad.resets_after_request_head, "protocol"),
     "reset after the request": (bad.resets_after_request, "protocol"),
@@ -236,7 +236,7 @@ def test_a_cut_connection_or_invalid_http_fails(
 ENDLESS: dict[str, Behaviour] = {
     "endless body": bad.endless_body,
     "endless answers": bad.endless_responses,
-    "endless words between chunks": bad.endless_chunk_extension,
+    "an endless chunk extension": bad.endless_chunk_extension,
 }
 
 
@@ -245,7 +245,7 @@ ENDLESS: dict[str, Behaviour] = {
 def test_only_the_beginning_of_a_long_response_is_read(
     run: Run, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Its length ends it, not its time.
+    # The length limit applies, not the time limit.
     monkeypatch.setattr(attempts, "BODY_SECONDS", 90)
 
     async def check() -> None:
@@ -276,7 +276,7 @@ def test_a_late_response_head_fails(run: Run, behaviour: Behaviour) -> None:
         assert attempt.error_class == "timeout"
         assert attempt.error == "no response headers within 0.4 seconds"
         assert attempt.address == f"127.0.0.1:{served.port}"
-        # uvloop keeps whole milliseconds, and counts from the one that is passing.
+        # uvloop counts whole milliseconds and includes the current one.
         assert attempt.duration_ms >= 398
         assert len(served.requests) == 1
 
@@ -299,7 +299,7 @@ def test_a_late_body_is_not_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch)
 def test_endless_trailers_end_the_attempt(run: Run) -> None:
     async def check() -> None:
         attempt, _ = await one_attempt(bad.endless_trailers)
-        # Read together with the head, they are part of what cannot be read.
+        # Trailers read together with the head are a protocol error.
         assert attempt.error_class in (None, "protocol"), attempt
 
     run(check())
@@ -343,7 +343,7 @@ async def test_a_flood_of_interim_responses_does_not_delay_other_receivers() -> 
     ):
         floods = [asyncio.create_task(send(client, flood.url(), "flood")) for _ in range(8)]
         assert (await send(client, good.url(), "good")).succeeded
-        assert {(await one).error_class for one in floods} == {"protocol"}
+        assert {(await task).error_class for task in floods} == {"protocol"}
 
 
 async def test_a_silent_endpoint_does_not_delay_others() -> None:
@@ -356,8 +356,8 @@ async def test_a_silent_endpoint_does_not_delay_others() -> None:
         await silent.until(lambda it: len(it.requests) == 50)
         for _ in range(20):
             assert (await send(client, good.url(), "good")).succeeded
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()
         await asyncio.wait(waiting)
 
 

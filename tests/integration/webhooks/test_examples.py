@@ -1,4 +1,4 @@
-"""The receivers of docs/webhooks.md, taken from the page as they stand and run."""
+"""Runs the example receivers of docs/webhooks.md."""
 
 import os
 import re
@@ -34,9 +34,9 @@ RECEIVERS = {
 
 
 def example(heading: str) -> str:
-    found = re.search(rf"^### {heading}\n.*?^```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    assert found, f"no example below the heading {heading}"
-    return found[1]
+    match = re.search(rf"^### {heading}\n.*?^```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert match, f"no example below the heading {heading}"
+    return match[1]
 
 
 def signed(event_id: str = "evt_1", secret: str = SECRET, body: bytes = BODY) -> dict[str, str]:
@@ -87,9 +87,9 @@ def running(language: str, place: Path, secret: str) -> Iterator[Receiver]:
     with process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline().strip()
-            assert said.startswith("listening on http://"), (place / "log").read_text()
-            yield Receiver(process, said.removeprefix("listening on "))
+            line = process.stdout.readline().strip()
+            assert line.startswith("listening on http://"), (place / "log").read_text()
+            yield Receiver(process, line.removeprefix("listening on "))
         finally:
             process.terminate()
 
@@ -127,7 +127,7 @@ def test_a_receiver_rejects_invalid_signatures(receiver):
     assert receiver.status_for(BODY, {**headers, "X-Service-Signature-256": "sha256=00"}) == 401
     assert receiver.status_for(BODY, {**bare, "X-Service-Signature-256": ""}) == 401
     assert receiver.status_for(BODY, bare) == 401
-    # It still stands, and has done nothing.
+    # The receiver still runs and has processed nothing.
     assert receiver.status_for(BODY, signed("evt_last")) == 204
     assert receiver.next_line() == PRINTED
 
@@ -138,7 +138,7 @@ def test_a_receiver_rejects_oversized_bodies(receiver, length):
     connection.putrequest("POST", "/")
     connection.putheader("Content-Length", length)
     connection.endheaders()
-    # Node's own parser has its answer to a number that long.
+    # Node's HTTP parser rejects a number of this length itself.
     assert connection.getresponse().status in (413, 400)
     connection.close()
 

@@ -55,13 +55,13 @@ class SenderHarness:
             for number in range(jobs):
                 await self.deliveries.event("org_a", f"job_{number:03}", sequence)
 
-    async def settled(self) -> dict[str, int]:
-        """How many ended how, once none waits any more."""
+    async def wait_until_settled(self) -> dict[str, int]:
+        """Waits until no delivery is pending and returns the count of each status."""
         while True:
-            found = (await self.deliveries.statuses()).values()
-            if "pending" not in found:
-                return dict(Counter(found))
-            await asyncio.sleep(0.01)  # between two looks
+            statuses = (await self.deliveries.statuses()).values()
+            if "pending" not in statuses:
+                return dict(Counter(statuses))
+            await asyncio.sleep(0.01)  # polling interval
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ async def harness(database: Database, tmp_path: Path) -> SenderHarness:
 
 @pytest.fixture
 def receiving() -> Iterator[Receiver]:
-    with receiver() as one:
-        yield one
+    with receiver() as server:
+        yield server
 
 
 @asynccontextmanager
 async def sending(
-    harness: SenderHarness, db: Database | None = None, *, in_a_hurry: bool = False
+    harness: SenderHarness, db: Database | None = None, *, drain_immediately: bool = False
 ) -> AsyncIterator[None]:
     client = WebhookClient.from_settings(harness.settings, AllowList.parse(["127.0.0.0/8"]))
     sending = Sender(db or harness.db, SecretOpener(harness.keys), client, harness.settings)
@@ -91,7 +91,7 @@ async def sending(
             task.cancel()
         await asyncio.wait(running)
         hurry = asyncio.Event()
-        if in_a_hurry:
+        if drain_immediately:
             hurry.set()
         await sending.drain(5, hurry)
         await client.close()
@@ -104,16 +104,16 @@ async def test_the_stored_bytes_arrive_with_both_signatures(
     await harness.events(jobs=1)
 
     async with sending(harness):
-        assert await harness.settled() == {"delivered": 1}
+        assert await harness.wait_until_settled() == {"delivered": 1}
 
-    (one,) = receiving.received
+    (request,) = receiving.received
     stored = await harness.db.fetch_one("SELECT id, body FROM events")
     assert stored is not None
-    assert one.body == bytes(stored["body"])
-    digest = hmac.new(secret.encode(), one.body, hashlib.sha256).hexdigest()
-    assert one.headers["X-Service-Signature-256"] == f"sha256={digest}"
-    assert one.headers["webhook-id"] == stored["id"]
-    assert Webhook(secret).verify(one.body, dict(one.headers.items())) == one.payload
+    assert request.body == bytes(stored["body"])
+    digest = hmac.new(secret.encode(), request.body, hashlib.sha256).hexdigest()
+    assert request.headers["X-Service-Signature-256"] == f"sha256={digest}"
+    assert request.headers["webhook-id"] == stored["id"]
+    assert Webhook(secret).verify(request.body, dict(request.headers.items())) == request.payload
 
 
 async def test_a_sender_wakes_up_for_a_new_delivery_and_reuses_its_connection(
@@ -124,9 +124,9 @@ async def test_a_sender_wakes_up_for_a_new_delivery_and_reuses_its_connection(
         for number in range(3):
             await harness.deliveries.event("org_a", f"job_{number}")
             await until(lambda: len(receiving.received) == number + 1)  # noqa: B023
-            await harness.settled()
+            await harness.wait_until_settled()
 
-    assert len({one.client_port for one in receiving.received}) == 1
+    assert len({request.client_port for request in receiving.received}) == 1
 
 
 async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
@@ -134,9 +134,9 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
 ) -> None:
     waits = Counter[str]()
 
-    def answer(one: Received) -> int:
-        waits[one.job_id] += 1
-        threading.Event().wait(0.02 if waits[one.job_id] == 1 else 0)
+    def answer(request: Received) -> int:
+        waits[request.job_id] += 1
+        threading.Event().wait(0.02 if waits[request.job_id] == 1 else 0)
         return 200
 
     receiving.answer = answer
@@ -144,11 +144,11 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
     await harness.events(jobs=6, each=5)
 
     async with sending(harness):
-        assert await harness.settled() == {"delivered": 30}
+        assert await harness.wait_until_settled() == {"delivered": 30}
 
     for number in range(6):
         job_id = f"job_{number:03}"
-        sequences = [one.sequence for one in receiving.received if one.job_id == job_id]
+        sequences = [request.sequence for request in receiving.received if request.job_id == job_id]
         assert sequences == [1, 2, 3, 4, 5]
 
 
@@ -160,12 +160,12 @@ async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
     await harness.events(jobs=1)
 
     async with sending(harness):
-        assert await harness.settled() == {"delivered": 1}
+        assert await harness.wait_until_settled() == {"delivered": 1}
 
     assert len(receiving.received) == 4
-    assert len({one.headers["webhook-id"] for one in receiving.received}) == 1
-    assert len({one.headers["X-Service-Delivery"] for one in receiving.received}) == 1
-    assert len({one.body for one in receiving.received}) == 1
+    assert len({request.headers["webhook-id"] for request in receiving.received}) == 1
+    assert len({request.headers["X-Service-Delivery"] for request in receiving.received}) == 1
+    assert len({request.body for request in receiving.received}) == 1
 
 
 async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_time(
@@ -176,7 +176,7 @@ async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_
     await harness.events(jobs=2)
 
     async with sending(harness):
-        assert await harness.settled() == {"failed": 2}
+        assert await harness.wait_until_settled() == {"failed": 2}
 
     logged = await harness.db.fetch_all("SELECT * FROM delivery_attempts")
     assert len(receiving.received) == len(logged) == 8
@@ -187,10 +187,10 @@ async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_
 async def test_a_hanging_receiver_does_not_delay_others(
     harness: SenderHarness, receiving: Receiver
 ) -> None:
-    let_go = threading.Event()
+    release = threading.Event()
 
     def hang(_: Received) -> int:
-        let_go.wait(20)
+        release.wait(20)
         return 200
 
     with receiver(hang) as dead:
@@ -200,7 +200,7 @@ async def test_a_hanging_receiver_does_not_delay_others(
         async with sending(harness):
             await until(lambda: len(receiving.received) == 40)
             assert len(dead.received) <= harness.settings.webhook_endpoint_concurrency
-            let_go.set()
+            release.set()
 
 
 async def test_several_senders_send_each_delivery_once(
@@ -216,10 +216,10 @@ async def test_several_senders_send_each_delivery_once(
         sending(harness, second),
         sending(harness, third),
     ):
-        assert await harness.settled() == {"delivered": 100}
+        assert await harness.wait_until_settled() == {"delivered": 100}
 
     assert len(receiving.received) == 100
-    assert len({one.headers["webhook-id"] for one in receiving.received}) == 100
+    assert len({request.headers["webhook-id"] for request in receiving.received}) == 100
 
 
 async def test_deliveries_of_a_dead_sender_are_sent_again_with_the_same_id(
@@ -231,10 +231,10 @@ async def test_deliveries_of_a_dead_sender_are_sent_again_with_the_same_id(
     await harness.deliveries.expire_leases()
 
     async with sending(harness):
-        assert await harness.settled() == {"delivered": 1}
+        assert await harness.wait_until_settled() == {"delivered": 1}
 
-    (one,) = receiving.received
-    assert one.headers["webhook-id"] == lost.event_id
+    (request,) = receiving.received
+    assert request.headers["webhook-id"] == lost.event_id
 
 
 async def test_deliveries_leased_by_a_live_sender_are_left_alone(
@@ -257,31 +257,33 @@ async def test_a_delivery_whose_secret_cannot_be_opened_is_left_to_another_machi
     await harness.endpoint(receiving.url)
     other_data = tmp_path / "other"
     other_data.mkdir()
-    stranger = SenderHarness(harness.db, load(QUICK, data_dir=str(other_data)), harness.deliveries)
+    other_machine = SenderHarness(
+        harness.db, load(QUICK, data_dir=str(other_data)), harness.deliveries
+    )
     await harness.events(jobs=1)
-    async with sending(stranger):
+    async with sending(other_machine):
         await until(lambda: "is locked" in caplog.text)
     assert set((await harness.deliveries.statuses()).values()) == {"pending"}
 
     async with sending(harness):
-        assert await harness.settled() == {"delivered": 1}
+        assert await harness.wait_until_settled() == {"delivered": 1}
 
 
 async def test_a_drained_sender_releases_unfinished_deliveries(
     harness: SenderHarness, receiving: Receiver
 ) -> None:
-    let_go = threading.Event()
+    release = threading.Event()
 
     def hang(_: Received) -> int:
-        let_go.wait(20)
+        release.wait(20)
         return 200
 
     receiving.answer = hang
     endpoint, _ = await harness.endpoint(receiving.url)
     await harness.events(jobs=1)
-    async with sending(harness, in_a_hurry=True):
+    async with sending(harness, drain_immediately=True):
         await until(lambda: len(receiving.received) == 1)
-    let_go.set()
+    release.set()
 
     (row,) = await harness.db.fetch_all("SELECT * FROM deliveries")
     assert (row["endpoint_id"], row["lease_owner"]) == (endpoint, None)
@@ -294,11 +296,11 @@ async def test_many_retries_do_not_wait_for_one_poll_per_batch(
     await harness.endpoint(receiving.url)
     await harness.events(jobs=40)
     async with sending(harness):
-        await harness.settled()
+        await harness.wait_until_settled()
 
     await harness.db.transact(_make_all_due)
     async with sending(harness):
-        # With one look a second at four of them it would take ten.
+        # At one poll per second and four deliveries per poll this would take ten seconds.
         await until(lambda: len(receiving.received) == 80, within_seconds=5)
 
 
@@ -318,10 +320,10 @@ async def test_a_sender_does_not_expire_its_own_late_leases(
     async with sending(harness):
         await until(lambda: len(receiving.received) == 3)
         await harness.deliveries.expire_leases()
-        # The upkeep has had its turn, and left what is in hand.
+        # The upkeep ran and kept the leases of deliveries in progress.
         await until_upkeep(harness)
         answered.set()
-        assert await harness.settled() == {"delivered": 3}
+        assert await harness.wait_until_settled() == {"delivered": 3}
 
     assert len(receiving.received) == 3
 
@@ -332,8 +334,8 @@ async def test_a_cancelled_claim_leaves_no_lease(
     await harness.endpoint(receiving.url)
     for number in range(20):
         await harness.deliveries.event("org_a", f"job_{number}")
-        async with sending(harness, in_a_hurry=True):
-            # Somewhere in the first turn, on SQLite between its claim and its end.
+        async with sending(harness, drain_immediately=True):
+            # Cancel during the first iteration; on SQLite, between the claim and its end.
             await asyncio.sleep(0)
 
     rows = await harness.db.fetch_all("SELECT 1 FROM deliveries WHERE lease_owner IS NOT NULL")
@@ -341,7 +343,7 @@ async def test_a_cancelled_claim_leaves_no_lease(
 
 
 class CountingDatabase:
-    """The store, and how often each kind of transaction was asked for."""
+    """A store that counts the transactions of each kind."""
 
     def __init__(self, real: Database) -> None:
         self._real = real
@@ -358,10 +360,10 @@ class CountingDatabase:
 async def test_deliveries_claimed_before_a_long_suspension_are_not_sent(
     harness: SenderHarness, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that slept longer than its leases last: others may have sent it meanwhile."""
+    """While the machine was suspended its leases expired, and another sender may have sent them."""
     slept = 0
 
-    class Sleepy(CountingDatabase):
+    class SuspendedDatabase(CountingDatabase):
         async def transact(self, work: Any, /, *args: Any, **kwargs: Any) -> Any:
             nonlocal slept
             result = await super().transact(work, *args, **kwargs)
@@ -374,22 +376,22 @@ async def test_deliveries_claimed_before_a_long_suspension_are_not_sent(
     await harness.endpoint(receiving.url)
     await harness.events(jobs=3)
 
-    async with sending(harness, Sleepy(harness.db)):  # type: ignore[arg-type]
-        assert await harness.settled() == {"delivered": 3}
+    async with sending(harness, SuspendedDatabase(harness.db)):  # type: ignore[arg-type]
+        assert await harness.wait_until_settled() == {"delivered": 3}
 
     assert len(receiving.received) == 3
     rows = await harness.db.fetch_all("SELECT fence FROM deliveries")
-    # Claimed, given back, and claimed again.
+    # Claimed, released and claimed again.
     assert [row["fence"] for row in rows] == [2, 2, 2]
 
 
 async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
     harness: SenderHarness, receiving: Receiver
 ) -> None:
-    let_go = threading.Event()
+    release = threading.Event()
 
     def hang(_: Received) -> int:
-        let_go.wait(30)
+        release.wait(30)
         return 200
 
     receiving.answer = hang
@@ -401,20 +403,20 @@ async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
         await harness.endpoint(receiving.url)
     await harness.events(jobs=2)
     counting = CountingDatabase(harness.db)
-    async with sending(harness, counting, in_a_hurry=True):  # type: ignore[arg-type]
+    async with sending(harness, counting, drain_immediately=True):  # type: ignore[arg-type]
         await until(lambda: len(receiving.received) == 3)
         before = counting.counts.copy()
         await until(lambda: counting.counts["_expire_leases"] >= before["_expire_leases"] + 2)
-        turns = counting.counts["_claim"] - before["_claim"]
-    let_go.set()
+        claims = counting.counts["_claim"] - before["_claim"]
+    release.set()
 
-    # About four seconds: a look at each poll, and none that follows another at once.
-    assert turns < 20
+    # In about four seconds: one claim per poll, and none immediately after another.
+    assert claims < 20
 
 
 async def until_upkeep(harness: SenderHarness) -> None:
-    """A lease of somebody else that ran out is cleared by the next upkeep."""
-    await harness.db.transact(_lend_marker)
+    """Waits until the upkeep clears an expired lease of another sender."""
+    await harness.db.transact(_insert_leased_marker)
 
     async def is_cleared() -> bool:
         row = await harness.db.fetch_one(
@@ -432,7 +434,7 @@ async def _make_all_due(tx: Transaction) -> None:
     await tx.execute("UPDATE deliveries SET status = 'pending', due_at = 0, failures = 0")
 
 
-async def _lend_marker(tx: Transaction) -> None:
+async def _insert_leased_marker(tx: Transaction) -> None:
     await tx.execute(
         "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
         " event, status, due_at, created_at, lease_owner, lease_expires_at)"

@@ -1,4 +1,4 @@
-"""Which receivers an attempt reaches: certificates, names, what may not be dialled, a proxy."""
+"""The receivers an attempt may reach: certificates, names, blocked addresses and proxies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -45,9 +45,9 @@ def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Aut
             receiver(responds(200), tls) as served,
             webhook_client(authority=authority) as client,
         ):
-            made = [await send(client, served.url()) for _ in range(3)]
-            assert [one.error for one in made] == [None] * 3
-            assert {one.address for one in made} == {f"127.0.0.1:{served.port}"}
+            attempts = [await send(client, served.url()) for _ in range(3)]
+            assert [attempt.error for attempt in attempts] == [None] * 3
+            assert {attempt.address for attempt in attempts} == {f"127.0.0.1:{served.port}"}
             assert served.connections == 1
 
     run(check())
@@ -55,7 +55,7 @@ def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Aut
 
 @pytest.mark.parametrize("run", LOOPS)
 @pytest.mark.parametrize(
-    ("certificate", "words"),
+    ("certificate", "message"),
     [
         (lambda it: it.untrusted("127.0.0.1"), "unable to get local issuer"),
         (lambda it: it.certificate("other.test"), "IP address mismatch"),
@@ -64,7 +64,7 @@ def test_a_receiver_with_a_valid_certificate_is_reached(run: Run, authority: Aut
     ids=["self-signed", "wrong name", "expired"],
 )
 def test_an_invalid_certificate_is_not_accepted(
-    run: Run, authority: Authority, certificate: Callable[[Authority], Any], words: str
+    run: Run, authority: Authority, certificate: Callable[[Authority], Any], message: str
 ) -> None:
     async def check() -> None:
         async with (
@@ -73,7 +73,7 @@ def test_an_invalid_certificate_is_not_accepted(
         ):
             attempt = await send(client, served.url())
             assert attempt.error_class == "tls"
-            assert words in (attempt.error or "")
+            assert message in (attempt.error or "")
             assert attempt.address == f"127.0.0.1:{served.port}"
             assert served.requests == []
 
@@ -165,8 +165,8 @@ async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoin
             ]
             good = await send(client, served.url("good.test"), "good")
             assert good.succeeded, good
-            for one in waiting:
-                attempt = await one
+            for task in waiting:
+                attempt = await task
                 assert attempt.error_class == "dns"
                 assert attempt.error == "the host name was not resolved within 1.5 seconds"
             assert len(names.asked) <= 20
@@ -196,7 +196,7 @@ async def test_the_permitted_address_of_a_name_is_dialled() -> None:
     assert attempt.succeeded
 
 
-# What may not be dialled
+# Blocked addresses
 
 ODD_HOSTS = [
     *("127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "0x7f000001", "0", "0x7f.1."),
@@ -239,7 +239,7 @@ async def test_http_only_reaches_listed_addresses() -> None:
             )
 
 
-# By a proxy
+# Proxies
 
 
 @asynccontextmanager
@@ -285,10 +285,10 @@ def test_https_uses_the_proxy_which_resolves_names(run: Run, authority: Authorit
                 NOTHING, authority=authority, proxy=f"http://u:secret@127.0.0.1:{proxy.port}"
             ) as client,
         ):
-            made = [await send(client, "https://hooks.test/hook") for _ in range(2)]
-        assert [one.error for one in made] == [None, None]
-        assert {one.address for one in made} == {f"127.0.0.1:{proxy.port}"}
-        assert "Proxy-Authorization" not in str(made)
+            attempts = [await send(client, "https://hooks.test/hook") for _ in range(2)]
+        assert [attempt.error for attempt in attempts] == [None, None]
+        assert {attempt.address for attempt in attempts} == {f"127.0.0.1:{proxy.port}"}
+        assert "Proxy-Authorization" not in str(attempts)
         [tunnel] = proxy.requests
         assert tunnel.head.startswith(b"CONNECT hooks.test:443 HTTP/1.1\r\n")
         assert "proxy-authorization" in tunnel.headers

@@ -16,7 +16,7 @@ def test_records_of_two_databases_make_one_group() -> None:
         ("GHSA-6757-jp84-gxfx", ("CVE-2020-1747", "PYSEC-2020-96")),
         ("GHSA-8q59-q68h-6hv4", ("CVE-2020-14343", "PYSEC-2021-142")),
     ]
-    assert [one.id for one in groups[0].members] == ["GHSA-6757-jp84-gxfx", "PYSEC-2020-96"]
+    assert [member.id for member in groups[0].members] == ["GHSA-6757-jp84-gxfx", "PYSEC-2020-96"]
 
 
 def test_a_third_record_connects_two_that_share_no_name() -> None:
@@ -27,7 +27,7 @@ def test_a_third_record_connects_two_that_share_no_name() -> None:
         (group,) = group_advisories(order)
         assert (group.id, group.aliases) == ("A-1", ("B-1", "C-1", "CVE-1", "CVE-2"))
     (group,) = group_advisories([second, first], [between])
-    assert [one.id for one in group.members] == ["A-1", "C-1"]
+    assert [member.id for member in group.members] == ["A-1", "C-1"]
 
 
 def test_an_alias_may_be_the_id_of_another() -> None:

@@ -11,7 +11,7 @@ SPRING = "org.springframework:spring-beans"
 JWT = "github.com/dgrijalva/jwt-go"
 YAML_FIX = "v3.0.0-20220521103104-8f96da9f5d5e"
 
-# A package, versions that some advisory is about, and versions that none is about.
+# A package, its affected versions and its unaffected versions.
 REAL_CASES = [
     ("PyPI", "requests", "2.3.0 2.30.0", "2.2.1 2.31.0 2.31.0.post1"),
     ("PyPI", "urllib3", "0.2 1.26.0 1.26.16 2.0.0 2.0.5", "1.26.17 1.26.18 2.0.6 2.1.0"),
@@ -43,7 +43,9 @@ def test_real_advisories_match_the_affected_versions(
     ecosystem: str, name: str, hit: str, spared: str
 ) -> None:
     def is_hit(version: str) -> bool:
-        return any(affects(one, ecosystem, name, version) for one in about(ecosystem, name))
+        return any(
+            affects(advisory, ecosystem, name, version) for advisory in about(ecosystem, name)
+        )
 
     assert [version for version in hit.split() if not is_hit(version)] == []
     assert [version for version in spared.split() if is_hit(version)] == []
@@ -59,7 +61,7 @@ def test_a_fixed_version_may_have_another_vulnerability() -> None:
 
 
 @pytest.mark.parametrize(
-    ("advisory", "ecosystem", "name", "versions", "words"),
+    ("advisory", "ecosystem", "name", "versions", "description"),
     [
         (
             "PYSEC-2023-192",
@@ -81,10 +83,10 @@ def test_a_fixed_version_may_have_another_vulnerability() -> None:
     ],
 )
 def test_fixes_and_ranges_are_sorted(
-    advisory: str, ecosystem: str, name: str, versions: tuple[str, ...], words: str
+    advisory: str, ecosystem: str, name: str, versions: tuple[str, ...], description: str
 ) -> None:
     assert fixed_versions(recorded(advisory), ecosystem, name) == versions
-    assert describe_affected(recorded(advisory), ecosystem, name) == words
+    assert describe_affected(recorded(advisory), ecosystem, name) == description
 
 
 def npm(*ranges: str, versions: tuple[str, ...] = ()) -> Advisory:
@@ -135,13 +137,13 @@ def test_an_advisory_affects_only_its_packages() -> None:
 
 def test_each_advisory_of_a_package_is_listed_once() -> None:
     asked_for = {("npm", "minimist"), ("npm", "lodash.trim")}
-    found = by_package(every_advisory(), asked_for)
-    assert found.keys() == asked_for
-    assert [one.id for one in found["npm", "minimist"]] == [
+    advisories = by_package(every_advisory(), asked_for)
+    assert advisories.keys() == asked_for
+    assert [advisory.id for advisory in advisories["npm", "minimist"]] == [
         "GHSA-vh95-rmgr-6w4m",
         "GHSA-xvch-5gv4-984h",
     ]
-    assert [one.id for one in found["npm", "lodash.trim"]] == ["GHSA-29mw-wpgm-hmr9"]
+    assert [advisory.id for advisory in advisories["npm", "lodash.trim"]] == ["GHSA-29mw-wpgm-hmr9"]
 
 
 def test_listed_versions_follow_ranges() -> None:

@@ -31,7 +31,7 @@ def one_affected(**changes: Any) -> Affected | None:
 
 
 def test_a_record_is_reduced_to_the_fields_for_matching() -> None:
-    found = parse_advisory(
+    advisory = parse_advisory(
         json.dumps(
             record(
                 aliases=["CVE-1", "X-1", "not an <identifier>"],
@@ -46,31 +46,31 @@ def test_a_record_is_reduced_to_the_fields_for_matching() -> None:
             )
         ).encode()
     )
-    assert found is not None
-    assert (found.id, found.aliases, found.names) == ("X-1", ("CVE-1",), {"X-1", "CVE-1"})
-    assert (found.summary, found.label) == ("A fault somewhere", "HIGH")
-    assert found.ratings == (Rating("CVSS_V3", "CVSS:3.1/…"),)
-    assert found.url == "https://osv.dev/vulnerability/X-1"
+    assert advisory is not None
+    assert (advisory.id, advisory.aliases, advisory.names) == ("X-1", ("CVE-1",), {"X-1", "CVE-1"})
+    assert (advisory.summary, advisory.label) == ("A fault somewhere", "HIGH")
+    assert advisory.ratings == (Rating("CVSS_V3", "CVSS:3.1/…"),)
+    assert advisory.url == "https://osv.dev/vulnerability/X-1"
     events = (Event("introduced", "1.0"), Event("fixed", "2.0"))
-    assert found.affected == (
+    assert advisory.affected == (
         Affected("PyPI", "some-thing", (AffectedRange("ECOSYSTEM", events),)),
     )
 
 
 def test_the_first_line_of_the_details_replaces_a_missing_summary() -> None:
-    found = parse_advisory(record(details="\n" + "words " * 100 + "\nmore"))
-    assert found is not None
-    assert found.summary.startswith("words words")
-    assert found.summary.endswith("…")
-    assert len(found.summary) == 300
+    advisory = parse_advisory(record(details="\n" + "words " * 100 + "\nmore"))
+    assert advisory is not None
+    assert advisory.summary.startswith("words words")
+    assert advisory.summary.endswith("…")
+    assert len(advisory.summary) == 300
 
 
 def test_a_rating_may_belong_to_the_package() -> None:
     severity = [{"type": "CVSS_V4", "score": "CVSS:4.0/…"}]
     affected = {"package": {"ecosystem": "npm", "name": "a"}, "ranges": [RANGE]}
-    found = parse_advisory(record(affected=[{**affected, "severity": severity}]))
-    assert found is not None
-    assert found.ratings == (Rating("CVSS_V4", "CVSS:4.0/…"),)
+    advisory = parse_advisory(record(affected=[{**affected, "severity": severity}]))
+    assert advisory is not None
+    assert advisory.ratings == (Rating("CVSS_V4", "CVSS:4.0/…"),)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_an_invalid_record_is_rejected_with_the_reason(bad: Any, reason: str) ->
 
 def test_another_registry_of_an_ecosystem_has_the_same_rules() -> None:
     package = {"ecosystem": "Packagist:https://packages.example/8", "name": "Drupal/Core"}
-    found = one_affected(package=package)
-    assert found is not None
-    assert (found.ecosystem, found.name) == ("Packagist", "drupal/core")
+    affected = one_affected(package=package)
+    assert affected is not None
+    assert (affected.ecosystem, affected.name) == ("Packagist", "drupal/core")
 
 
 @pytest.mark.parametrize(
@@ -137,23 +137,23 @@ def test_another_registry_of_an_ecosystem_has_the_same_rules() -> None:
     ],
 )
 def test_githubs_end_of_a_range_is_used(last_known: object, event: Event | None) -> None:
-    found = one_affected(database_specific={"last_known_affected_version_range": last_known})
-    assert found is not None
-    extra = found.ranges[0].events[2:]
+    affected = one_affected(database_specific={"last_known_affected_version_range": last_known})
+    assert affected is not None
+    extra = affected.ranges[0].events[2:]
     assert extra == ((event,) if event else ())
 
 
 def test_an_unlimited_limit_is_ignored() -> None:
     events = [{"introduced": "0"}, {"limit": "*"}]
-    found = one_affected(ranges=[{"type": "SEMVER", "events": events}])
-    assert found is not None
-    assert found.ranges[0].events == (Event("introduced", "0"),)
+    affected = one_affected(ranges=[{"type": "SEMVER", "events": events}])
+    assert affected is not None
+    assert affected.ranges[0].events == (Event("introduced", "0"),)
 
 
 def test_of_listed_versions_only_those_outside_the_ranges_are_kept() -> None:
-    found = one_affected(versions=["1.0.0", "1.9.9", "2.0.0", "0.1.0", "nightly"])
-    assert found is not None
-    assert found.versions == ("2.0.0", "0.1.0", "nightly")
+    affected = one_affected(versions=["1.0.0", "1.9.9", "2.0.0", "0.1.0", "nightly"])
+    assert affected is not None
+    assert affected.versions == ("2.0.0", "0.1.0", "nightly")
 
 
 @pytest.mark.parametrize(

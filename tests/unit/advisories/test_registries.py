@@ -14,7 +14,7 @@ from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 from tests.support.recorded_registries import ANSWERS, recorded
 
-# Of each recorded answer: how many versions, how many of them withdrawn, and one of them.
+# Of each recorded response: the number of versions, of withdrawn versions, and an example.
 FACTS = {
     ("PyPI", "requests"): (17, 2, "2.31.0"),
     ("PyPI", "urllib3"): (34, 2, "1.26.17"),
@@ -74,20 +74,23 @@ NO_LISTS = [
 
 @pytest.mark.parametrize("package", ANSWERS, ids=" ".join)
 def test_a_recorded_response_is_parsed(package: tuple[str, str]) -> None:
-    found = recorded(*package).versions
-    withdrawn = sum(one.yanked for one in found)
+    releases = recorded(*package).versions
+    withdrawn = sum(release.yanked for release in releases)
     count, withdrawn_count, one_of_them = FACTS[package]
-    assert (len(found), withdrawn) == (count, withdrawn_count)
-    assert one_of_them in {one.version for one in found}
+    assert (len(releases), withdrawn) == (count, withdrawn_count)
+    assert one_of_them in {release.version for release in releases}
 
 
 def test_pypi_lists_hashes_and_yanked_versions() -> None:
-    found = {one.version: one for one in recorded("PyPI", "requests").versions}
-    assert found["2.31.0"].hashes == (
+    releases = {release.version: release for release in recorded("PyPI", "requests").versions}
+    assert releases["2.31.0"].hashes == (
         "sha256:58cd2187c01e70e6e26505bca751777aa9f2ee0b7f4300988b709f44e013003f",
         "sha256:942c5a758f98d790eaed1a29cb6eefc7ffb0d1cf7af05c3d2791656dbd6ad1e1",
     )
-    assert [version for version, one in found.items() if one.yanked] == ["2.32.0", "2.32.1"]
+    assert [version for version, release in releases.items() if release.yanked] == [
+        "2.32.0",
+        "2.32.1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +122,12 @@ def test_a_pypi_version_is_yanked_only_if_all_of_its_files_are() -> None:
         {"filename": "a-2.0-py3-none-any.whl", "hashes": {"sha256": "no hash"}, "yanked": False},
     ]
     page = json.dumps({"files": files}).encode()
-    found = parse_response("PyPI", "a", "application/vnd.pypi.simple.v1+json; charset=utf-8", page)
-    assert [(one.version, one.yanked, one.hashes) for one in found.versions] == [
+    package_versions = parse_response(
+        "PyPI", "a", "application/vnd.pypi.simple.v1+json; charset=utf-8", page
+    )
+    assert [
+        (release.version, release.yanked, release.hashes) for release in package_versions.versions
+    ] == [
         ("1.0", True, ()),
         ("2.0", False, ()),
     ]
@@ -129,14 +136,14 @@ def test_a_pypi_version_is_yanked_only_if_all_of_its_files_are() -> None:
 def test_a_page_with_unterminated_quotes_or_tags_is_parsed() -> None:
     good = b"<A HREF='a-1.0.tar.gz?x=1#md5=0' >a</A>"
     for bad in (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000):
-        found = parse_response("PyPI", "a", "text/html", good + bad)
-        assert [one.version for one in found.versions] == ["1.0"]
+        package_versions = parse_response("PyPI", "a", "text/html", good + bad)
+        assert [release.version for release in package_versions.versions] == ["1.0"]
 
 
 def test_a_deprecated_npm_version_is_not_withdrawn() -> None:
     body = b'{"versions": {"1.0.0": {"deprecated": "use 2"}, "2.0.0": {}}}'
-    found = parse_response("npm", "a", "application/json", body)
-    assert [(one.version, one.yanked) for one in found.versions] == [
+    package_versions = parse_response("npm", "a", "application/json", body)
+    assert [(release.version, release.yanked) for release in package_versions.versions] == [
         ("1.0.0", False),
         ("2.0.0", False),
     ]
@@ -146,14 +153,16 @@ def test_platforms_of_a_gem_count_only_if_it_has_nothing_else() -> None:
     java = {"number": "1.3", "platform": "java"}
     plain = {"number": "1.2", "platform": "ruby"}
     for entries, expected in (([java, java, plain], ["1.2"]), ([java], ["1.3"])):
-        found = parse_response("RubyGems", "a", "application/json", json.dumps(entries).encode())
-        assert [one.version for one in found.versions] == expected
+        package_versions = parse_response(
+            "RubyGems", "a", "application/json", json.dumps(entries).encode()
+        )
+        assert [release.version for release in package_versions.versions] == expected
 
 
 def test_invalid_versions_are_left_out() -> None:
     body = "\n".join(("v1.0.0", "v", "v1 $(id)", "v" + "9" * 300, "v1.0/../2.0", "latest"))
-    found = parse_response("Go", "a", "text/plain", body.encode())
-    assert [one.version for one in found.versions] == ["1.0.0"]
+    package_versions = parse_response("Go", "a", "text/plain", body.encode())
+    assert [release.version for release in package_versions.versions] == ["1.0.0"]
 
 
 @pytest.mark.parametrize(("ecosystem", "body"), NO_LISTS, ids=range(len(NO_LISTS)))

@@ -40,23 +40,23 @@ DEPENDENCIES = [
 ]
 
 
-def found(*faults: Finding) -> list[FindingView]:
-    """As they are read back, the first the worst."""
+def make_findings(*faults: Finding) -> list[FindingView]:
+    """Returns findings as the store does, worst first."""
     return [
         FindingView(
-            id=f"fnd_{at}",
+            id=f"fnd_{number}",
             repo_id=SUBJECT.repo_id,
             repo=SUBJECT.full_name,
-            fix_version=None if one.score is None else "9",
+            fix_version=None if fault.score is None else "9",
             fix_reason="no version is free of it",
             first_seen_at=0,
-            **{name: getattr(one, name) for name in Finding.__struct_fields__},
+            **{name: getattr(fault, name) for name in Finding.__struct_fields__},
         )
-        for at, one in enumerate(faults)
+        for number, fault in enumerate(faults)
     ]
 
 
-FINDINGS = found(
+FINDINGS = make_findings(
     fault(REQUESTS, "GHSA-1", "critical", 9.8),
     fault(URLLIB3, "GHSA-1", "high", 7.5),
     fault(STRANGE, HOSTILE),
@@ -98,12 +98,12 @@ def test_a_package_of_several_manifests_is_one_component(
 ) -> None:
     components = document["components"]
     assert len(components) == len(DEPENDENCIES) - 1
-    assert len({one["bom-ref"] for one in components}) == len(components)
+    assert len({component["bom-ref"] for component in components}) == len(components)
     requests = components[0]
     assert (requests["purl"], requests["scope"]) == ("pkg:pypi/requests@2.30.0", "required")
-    places = [one["location"] for one in requests["evidence"]["occurrences"]]
+    places = [occurrence["location"] for occurrence in requests["evidence"]["occurrences"]]
     assert places == ["PyPI.lock", "docs/requirements.txt"]
-    by_name = {one["name"]: one for one in components}
+    by_name = {component["name"]: component for component in components}
     assert by_name["pytest"]["scope"] == "excluded"
     assert "version" not in by_name["left-pad"]
     assert by_name[HOSTILE]["version"] == HOSTILE
@@ -113,8 +113,10 @@ def test_a_package_of_several_manifests_is_one_component(
 def test_dependencies_start_at_the_repository(
     document: dict[str, Any],
 ) -> None:
-    asks_for = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
-    refs = {one["name"]: one["bom-ref"] for one in document["components"]}
+    asks_for = {
+        dependency["ref"]: dependency["dependsOn"] for dependency in document["dependencies"]
+    }
+    refs = {component["name"]: component["bom-ref"] for component in document["components"]}
     assert asks_for[refs["requests"]] == [refs["urllib3"]]
     assert asks_for[refs[HOSTILE]] == [refs["child"]]
     root = asks_for[SUBJECT.repo_id]
@@ -126,7 +128,9 @@ def test_dependencies_start_at_the_repository(
 def test_a_finding_is_one_vulnerability_with_rating_and_affected_packages(
     document: dict[str, Any],
 ) -> None:
-    vulnerabilities = {one["id"]: one for one in document["vulnerabilities"]}
+    vulnerabilities = {
+        vulnerability["id"]: vulnerability for vulnerability in document["vulnerabilities"]
+    }
     assert list(vulnerabilities) == sorted(["GHSA-1", "GHSA-2", HOSTILE])
     first = vulnerabilities["GHSA-1"]
     assert first["source"] == {"name": "OSV", "url": "https://advisories.example/GHSA-1"}
@@ -140,7 +144,7 @@ def test_a_finding_is_one_vulnerability_with_rating_and_affected_packages(
     ]
     refs = ["pkg:pypi/requests@2.30.0", "pkg:pypi/urllib3@1.26.0"]
     assert first["affects"] == [{"ref": ref} for ref in refs]
-    assert [one["id"] for one in first["references"]] == ["CVE-of-GHSA-1"]
+    assert [reference["id"] for reference in first["references"]] == ["CVE-of-GHSA-1"]
     assert first["recommendation"].startswith("Upgrade requests 2.30.0 to 9.")
     unrated = vulnerabilities["GHSA-2"]
     assert unrated["ratings"][0]["severity"] == "unknown"

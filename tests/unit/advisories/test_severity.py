@@ -16,37 +16,61 @@ NONE = Rating("CVSS_V3", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:N/I:N/A:N")  # 0.0
 BROKEN = Rating("CVSS_V4", "CVSS:4.0/AV:N")
 
 
-def said(id: str, *ratings: Rating, label: str | None = None) -> Advisory:
+def make_advisory(id: str, *ratings: Rating, label: str | None = None) -> Advisory:
     return Advisory(id, "", (), ratings=ratings, label=label)
 
 
 @pytest.mark.parametrize(
     ("own", "relatives", "expected"),
     [
-        (said("A", V2, V3, V4, label="LOW"), [], ("critical", 9.3, "CVSS 4.0 of A")),
-        (said("A", V2, V3, BROKEN, label="LOW"), [], ("medium", 6.1, "CVSS 3.1 of A")),
-        (said("A", V3, V30), [], ("high", 7.5, "CVSS 3.0 of A")),
-        (said("A", V2, BROKEN, label="MODERATE"), [said("B", V4)], ("medium", None, "label of A")),
-        (said("A", label="Important"), [], ("high", None, "label of A")),
-        (said("A", NONE), [], ("unknown", None, "no database rates it")),
-        (said("A", V2), [said("B", V3), said("C", V4)], ("critical", 9.3, "CVSS 4.0 of C")),
-        (said("A", V2), [said("B", V3, label="LOW")], ("medium", 6.1, "CVSS 3.1 of B")),
-        (said("A"), [said("B", V3), said("C", V30)], ("high", 7.5, "CVSS 3.0 of C")),
+        (make_advisory("A", V2, V3, V4, label="LOW"), [], ("critical", 9.3, "CVSS 4.0 of A")),
+        (make_advisory("A", V2, V3, BROKEN, label="LOW"), [], ("medium", 6.1, "CVSS 3.1 of A")),
+        (make_advisory("A", V3, V30), [], ("high", 7.5, "CVSS 3.0 of A")),
         (
-            said("A"),
-            [said("B", label="low"), said("C", label="HIGH")],
+            make_advisory("A", V2, BROKEN, label="MODERATE"),
+            [make_advisory("B", V4)],
+            ("medium", None, "label of A"),
+        ),
+        (make_advisory("A", label="Important"), [], ("high", None, "label of A")),
+        (make_advisory("A", NONE), [], ("unknown", None, "no database rates it")),
+        (
+            make_advisory("A", V2),
+            [make_advisory("B", V3), make_advisory("C", V4)],
+            ("critical", 9.3, "CVSS 4.0 of C"),
+        ),
+        (
+            make_advisory("A", V2),
+            [make_advisory("B", V3, label="LOW")],
+            ("medium", 6.1, "CVSS 3.1 of B"),
+        ),
+        (
+            make_advisory("A"),
+            [make_advisory("B", V3), make_advisory("C", V30)],
+            ("high", 7.5, "CVSS 3.0 of C"),
+        ),
+        (
+            make_advisory("A"),
+            [make_advisory("B", label="low"), make_advisory("C", label="HIGH")],
             ("high", None, "label of C"),
         ),
-        (said("A", V2), [said("A", V4), said("B", V2)], ("medium", 5.0, "CVSS 2.0 of A")),
-        (said("A", label="whatever"), [said("B", V2)], ("medium", 5.0, "CVSS 2.0 of B")),
-        (said("A", BROKEN, Rating("CVSS_V3", "7.5")), [said("B")], UNKNOWN),
+        (
+            make_advisory("A", V2),
+            [make_advisory("A", V4), make_advisory("B", V2)],
+            ("medium", 5.0, "CVSS 2.0 of A"),
+        ),
+        (
+            make_advisory("A", label="whatever"),
+            [make_advisory("B", V2)],
+            ("medium", 5.0, "CVSS 2.0 of B"),
+        ),
+        (make_advisory("A", BROKEN, Rating("CVSS_V3", "7.5")), [make_advisory("B")], UNKNOWN),
     ],
 )
 def test_the_severity_with_the_highest_precedence_is_used(
     own: Advisory, relatives: list[Advisory], expected: tuple[str, float | None, str] | Severity
 ) -> None:
-    found = severity_of(own, relatives)
-    assert expected in (found, (found.level, found.score, found.source))
+    severity = severity_of(own, relatives)
+    assert expected in (severity, (severity.level, severity.score, severity.source))
 
 
 def test_the_python_databases_record_of_requests_is_rated_through_its_alias() -> None:
@@ -74,4 +98,4 @@ def test_a_level_meets_thresholds_up_to_itself_and_unknown_meets_none() -> None:
 )
 def test_an_invalid_vector_is_ignored(rating: Rating, junk: str, position: int) -> None:
     vector = rating.vector[:position] + junk + rating.vector[position + 2 :]
-    assert severity_of(said("A", Rating(rating.kind, vector))).level in LEVELS
+    assert severity_of(make_advisory("A", Rating(rating.kind, vector))).level in LEVELS

@@ -59,7 +59,7 @@ def packed_with(method: int) -> zipfile.ZipInfo:
 
 
 def encrypted(data: bytes) -> bytes:
-    """The flag alone, in both places where it stands."""
+    """Sets only the encryption flag, in both headers."""
     data = data.replace(b"PK\x03\x04\x14\x00\x00\x00", b"PK\x03\x04\x14\x00\x01\x00")
     return data.replace(
         b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00"
@@ -98,10 +98,10 @@ def test_an_unsafe_entry_is_left_out_with_a_reason(data: bytes, reason: str) -> 
 
 
 def test_other_records_of_an_archive_with_unsafe_entries_are_read() -> None:
-    found = items_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
-    assert [item.path for item in found] == ["GHSA-aaaa.json", "../x.json"]
-    assert isinstance(found[0], Record)
-    assert json.loads(found[0].content) == ONE
+    parsed_items = items_of(packed([ONE], **{"../x.json": b"{}", "README.md": b"hello"}))
+    assert [item.path for item in parsed_items] == ["GHSA-aaaa.json", "../x.json"]
+    assert isinstance(parsed_items[0], Record)
+    assert json.loads(parsed_items[0].content) == ONE
 
 
 def a_huge_table() -> bytes:
@@ -177,12 +177,12 @@ def test_records_are_found_in_every_layout(make: Callable[[Path], Path], tmp_pat
     place = open_location(make(tmp_path), tmp_path)
     try:
         total, items = place.items("PyPI")
-        found = list(items)
+        parsed_items = list(items)
         assert total == 1
         assert place.revision("PyPI") == place.revision("PyPI")
     finally:
         place.close()
-    assert [json.loads(item.content) for item in found if isinstance(item, Record)] == [ONE]
+    assert [json.loads(item.content) for item in parsed_items if isinstance(item, Record)] == [ONE]
 
 
 @pytest.mark.parametrize("make", [a_bucket, plain_files, a_zip("npm/GHSA-aaaa.json")])
@@ -267,7 +267,7 @@ def test_a_batch_has_warnings_and_deleted_records() -> None:
     never_stored = record("GHSA-withdrawn", withdrawn=LATER)
     whole = [ONE, withdrawn, elsewhere, never_stored, record("GHSA-same")]
     items: list[FeedItem] = [
-        *(Record(f"{one['id']}.json", json.dumps(one).encode()) for one in whole),
+        *(Record(f"{entry['id']}.json", json.dumps(entry).encode()) for entry in whole),
         Record("PyPI/GHSA-broken.json", b"{" * 100_000),
         Record("nul.json", json.dumps(record("GHSA-\0")).encode()),
         Record("late.json", json.dumps(record("GHSA-late", modified="\0")).encode()),
@@ -278,11 +278,11 @@ def test_a_batch_has_warnings_and_deleted_records() -> None:
         "GHSA-same": StoredState(FIRST, "PyPI", is_current_format=True),
     }
     batch = parse.read(parse.read_heads(items), known, "PyPI")
-    assert [one.id for one in batch.changed] == ["GHSA-aaaa"]
+    assert [advisory.id for advisory in batch.changed] == ["GHSA-aaaa"]
     assert batch.gone == ("GHSA-gone",)
     assert batch.seen == {"GHSA-aaaa", "GHSA-same", "GHSA-broken", "GHSA-large", "nul", "late"}
     paths = ["GHSA-large.json", "PyPI/GHSA-broken.json", "nul.json", "late.json"]
-    assert [one.path for one in batch.warnings] == paths
+    assert [warning.path for warning in batch.warnings] == paths
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def advisory(ecosystem: str, fixed: str | None) -> Advisory:
     kind = "SEMVER" if ecosystem in {"npm", "Go", "crates.io"} else "ECOSYSTEM"
     ranges = [{"type": kind, "events": events}]
     affected = [{"package": {"ecosystem": ecosystem, "name": "a"}, "ranges": ranges}]
-    found = parse_advisory({"id": "TEST-1", "modified": "2020-01-01", "affected": affected})
-    assert found is not None
-    return found
+    parsed = parse_advisory({"id": "TEST-1", "modified": "2020-01-01", "affected": affected})
+    assert parsed is not None
+    return parsed
 
 
 def choose(ecosystem: str, current: str, fixed: str | None, versions: str) -> Choice:
@@ -132,11 +132,11 @@ def choose(ecosystem: str, current: str, fixed: str | None, versions: str) -> Ch
 @pytest.mark.parametrize(
     ("ecosystem", "current", "fixed", "versions", "expected"),
     [
-        # Prereleases only for those who have one.
+        # A prerelease is chosen only if the current version is one.
         ("npm", "1.0.0", "1.1.0", "1.0.0 1.2.0-rc.1 1.2.0", "1.2.0"),
         ("npm", "1.0.0-rc.1", "1.1.0", "1.2.0-rc.1 1.2.0", "1.2.0-rc.1"),
         ("npm", "1.0.0", "1.1.0", "1.2.0-rc.1", None),
-        # What was withdrawn is not chosen.
+        # A withdrawn version is not chosen.
         ("PyPI", "1.0", "1.1", "1.0 1.1* 1.2", "1.2"),
         ("PyPI", "1.0", "1.1", "1.0 1.1*", None),
         # Same major first, then the nearest; never down.
@@ -144,7 +144,7 @@ def choose(ecosystem: str, current: str, fixed: str | None, versions: str) -> Ch
         ("npm", "1.0.0", "1.5.0", "3.0.0 2.0.0 1.9.0 1.5.0", "1.5.0"),
         ("npm", "1.0.0", "2.0.0", "3.0.0 2.5.0 2.0.0 1.9.0", "2.0.0"),
         ("npm", "1.0.0", None, "1.0.0 1.1.0", None),
-        # What a registry has that is no version is passed over.
+        # Invalid versions of a registry are ignored.
         ("Maven", "1.0", "1.1", "LATEST 1.1", "1.1"),
         # A package for another Java is no replacement, unless there is no other.
         ("Maven", "31.0-jre", "32.0.0", "32.0.0-android 32.0.0-jre", "32.0.0-jre"),

@@ -11,7 +11,7 @@ from univers import versions as univers
 from agentjobs.advisories.versions import is_prerelease, major_of, version_key
 from agentjobs.settings.registries import ECOSYSTEMS
 
-# Each line in rising order; versions joined by = are the same one.
+# Each line in rising order; versions joined by = are equal.
 RISING = {
     "PyPI": "1.0.dev1 1.0a1 1.0b2 1.0rc1 1.0=1=v1.0.0=1.0+cpu 1.0.post1 1.0.1 1.9 1.10 1!0.1",
     "npm": "0.0.1 1.0.0-0 1.0.0-2 1.0.0-10 1.0.0-alpha 1.0.0-alpha.1 1.0.0-beta=1.0.0beta "
@@ -107,8 +107,8 @@ release = st.lists(st.sampled_from([0, 0, 1, 2, 10]), min_size=1, max_size=4).ma
 three = st.tuples(*[st.sampled_from([0, 1, 2, 10])] * 3).map(lambda n: ".".join(map(str, n)))
 
 
-def ending(*words: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(["", *words])
+def ending(*suffixes: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(["", *suffixes])
 
 
 semantic = st.builds(
@@ -150,9 +150,9 @@ def test_another_library_finds_the_same_order(ecosystem: str) -> None:
 
     @settings(max_examples=60)
     @given(strategy, strategy)
-    def agree(one: str, other: str) -> None:
-        ours = version_key(ecosystem, one) < version_key(ecosystem, other)
-        assert ours == (theirs(one) < theirs(other))
+    def agree(first: str, second: str) -> None:
+        ours = version_key(ecosystem, first) < version_key(ecosystem, second)
+        assert ours == (theirs(first) < theirs(second))
 
     agree()
 

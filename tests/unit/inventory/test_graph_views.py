@@ -28,7 +28,9 @@ HOSTILE = 'a"; } \\" \\\n\x1b[31m\x9b\u202e&amp;\\N end\\'
 
 
 def steps(neighbours: Neighbors) -> list[tuple[str, int, str]]:
-    return [(one.name, one.distance, one.through) for one in neighbours.shown]
+    return [
+        (neighbour.name, neighbour.distance, neighbour.through) for neighbour in neighbours.shown
+    ]
 
 
 def test_a_file_has_its_importers_and_imports() -> None:
@@ -37,7 +39,7 @@ def test_a_file_has_its_importers_and_imports() -> None:
     assert steps(near.importers) == [("cli.py", 1, "core.py"), ("shop.py", 1, "core.py")]
     assert steps(near.imported) == [("base.py", 1, "core.py")], "an import of itself says nothing"
     assert steps(near.externals) == [("os", 1, "core.py"), ("requests", 1, "core.py")]
-    assert all(one.external for one in near.externals.shown)
+    assert all(module.external for module in near.externals.shown)
 
 
 def test_distant_neighbors_are_found_by_the_shortest_path() -> None:
@@ -61,8 +63,14 @@ def test_an_external_has_the_files_that_import_it() -> None:
 
 
 def test_a_file_takes_precedence_over_an_external_of_the_same_name() -> None:
-    told = [find_neighborhood(GRAPH, "three.js", external=which) for which in (None, False, True)]
-    assert [one and one.external for one in told] == [False, False, True]
+    neighborhoods = [
+        find_neighborhood(GRAPH, "three.js", external=which) for which in (None, False, True)
+    ]
+    assert [neighborhood and neighborhood.external for neighborhood in neighborhoods] == [
+        False,
+        False,
+        True,
+    ]
     assert find_neighborhood(GRAPH, "os", external=False) is None
     assert find_neighborhood(GRAPH, "none.py") is None
 
@@ -82,8 +90,8 @@ def test_modules_are_ranked_by_their_number_of_importers() -> None:
     assert most_imported(GRAPH, 2) == [Module("base.py", False, 2), Module("core.py", False, 2)]
     assert most_imported(GRAPH, 9, external=True)[0] == Module("os", True, 3)
     assert most_imported(ModuleGraph(), 5) == []
-    found = [(one.name, one.external) for one in search_modules(GRAPH, " THREE")]
-    assert found == [("three.js", True), ("three.js", False)]
+    results = [(module.name, module.external) for module in search_modules(GRAPH, " THREE")]
+    assert results == [("three.js", True), ("three.js", False)]
     assert len(search_modules(GRAPH, "", limit=4)) == 4
 
 
@@ -146,14 +154,14 @@ def test_json_contains_everything_whatever_the_names() -> None:
     )
     text = "".join(json_pieces({"repo": "acme/shop"}, graph, views([package("npm", "x", None)])))
     assert "\x9b" not in text
-    found = json.loads(text)
-    assert found["repo"] == "acme/shop"
-    assert found["modules"] == {
+    document = json.loads(text)
+    assert document["repo"] == "acme/shop"
+    assert document["modules"] == {
         "files": [HOSTILE, "b.py"],
         "edges": [[0, 1]],
         "externals": ["os"],
         "external_edges": [[1, 0]],
     }
-    assert [one["name"] for one in found["dependencies"]] == ["x"]
+    assert [dependency["name"] for dependency in document["dependencies"]] == ["x"]
     empty = json.loads("".join(json_pieces({}, ModuleGraph(), [])))
     assert empty["dependencies"] == empty["modules"]["files"] == []

@@ -88,20 +88,20 @@ _ASKING = {
 
 
 def _manifests(paths: Collection[str]) -> Mapping[str, ParsedManifest]:
-    found = {}
+    manifests = {}
     for path in paths:
         ecosystem = "crates.io" if "Cargo" in path else _ECOSYSTEMS["." + path.rpartition(".")[2]]
-        found[path] = ParsedManifest(ecosystem, project="pkg")
-    return found
+        manifests[path] = ParsedManifest(ecosystem, project="pkg")
+    return manifests
 
 
 def _led(graph: FlatGraph, facts: Facts) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {path: set() for path in facts}
+    targets: dict[str, set[str]] = {path: set() for path in facts}
     for start, end in graph.edges.pairs:
-        found[graph.files[start]].add(graph.files[end])
+        targets[graph.files[start]].add(graph.files[end])
     for start, end in graph.external_edges.pairs:
-        found[graph.files[start]].add(f"[{graph.externals[end]}]")
-    return found
+        targets[graph.files[start]].add(f"[{graph.externals[end]}]")
+    return targets
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_imports_of_unaffected_sources_keep_their_targets(language, data) -> Non
     after = (before | came) - went
     graph = graph_of(facts, before, manifests, configs)
     staying = before & after
-    found = affected_sources(came | went, sorted(staying), manifests, configs, graph, len(facts))
-    left = {path: own for path, own in facts.items() if path in after and path not in found}
+    affected = affected_sources(came | went, sorted(staying), manifests, configs, graph, len(facts))
+    left = {path: own for path, own in facts.items() if path in after and path not in affected}
     was, now = _led(graph, facts), _led(graph_of(left, after, manifests, configs), left)
     assert {path: was[path] for path in left} == now
 

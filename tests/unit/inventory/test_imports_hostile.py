@@ -1,4 +1,4 @@
-"""Files made to be slow or large: read in time that grows as they do, kept in less room.
+"""Files designed to be slow or large take linear time and are stored in less space.
 
 A quadratic reader would take minutes for these and run into the suite's time limit.
 """
@@ -20,12 +20,12 @@ FOR_ONE = {
         "'import a' ",
         "from a import b\\\n",
         "; ",
-        # Strings that end nowhere, as each quote and each line's end is escaped.
+        # Unterminated strings: each quote and each line end is escaped.
         '\\"import\\\n',
         "\\'import \\",
         # To the list in parentheses the rest was a comment, to the code a string.
         "from a import ('#';",
-        # Lines that look like statements of their own, each joined to the one before.
+        # Continuation lines that look like separate statements.
         "\\\nimport a#",
     ],
     "JavaScript": [
@@ -33,7 +33,7 @@ FOR_ONE = {
         "import }\\'",
         '\\"require(',
         "import`${'\\",
-        # Regular expressions that end nowhere.
+        # Unterminated regular expressions.
         "import/[=",
         "(/require(/[",
     ],

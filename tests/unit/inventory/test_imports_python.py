@@ -16,14 +16,14 @@ def of_tree(source: bytes) -> set[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
-    found = set()
+    imported = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             names = ",".join(alias.name for alias in node.names)
-            found.add(f"{'.' * node.level}{node.module or ''}:{names}")
-    return found
+            imported.add(f"{'.' * node.level}{node.module or ''}:{names}")
+    return imported
 
 
 def imports(source: str) -> tuple[str, ...]:

@@ -9,21 +9,21 @@ from tests.support.graphs import graph_of
 Names = dict[str, list[str]]
 
 
-def leads(
+def resolve_targets(
     files: Names,
     others: tuple[str, ...] = (),
     manifests: dict[str, ParsedManifest] | None = None,
     configs: dict[str, bytes] | None = None,
 ) -> dict[str, list[str]]:
-    """For each file that imports something, where to; what is outside stands in brackets."""
+    """Returns the targets of each importing file; external targets are in brackets."""
     facts = {path: ParsedModule(tuple(names)) for path, names in files.items()}
     graph = graph_of(facts, {*files, *others}, manifests or {}, configs or {})
-    found: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for start, end in graph.edges.pairs:
-        found.setdefault(graph.files[start], []).append(graph.files[end])
+        targets.setdefault(graph.files[start], []).append(graph.files[end])
     for start, end in graph.external_edges.pairs:
-        found.setdefault(graph.files[start], []).append(f"[{graph.externals[end]}]")
-    return found
+        targets.setdefault(graph.files[start], []).append(f"[{graph.externals[end]}]")
+    return targets
 
 
 def project(ecosystem: str, name: str, **notes: str) -> ParsedManifest:
@@ -56,7 +56,7 @@ def project(ecosystem: str, name: str, **notes: str) -> ParsedManifest:
     ],
 )
 def test_python_names_resolve_to_modules(others, name, place):
-    assert leads({"main.py": [name]}, others).get("main.py", []) == place
+    assert resolve_targets({"main.py": [name]}, others).get("main.py", []) == place
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,16 @@ def test_python_resolves_names_from_the_directory_of_the_file(path, name, place)
     others = ("__init__", "a", "b", "json", "q/__init__", "q/c")
     tree = {f"src/p/{other}.py": [] for other in others} | {"scripts/json.py": []}
     tree |= {"tests/support.py": [], path: [name]}
-    assert leads(tree)[path] == [place]
+    assert resolve_targets(tree)[path] == [place]
 
 
 def test_python_finds_packages_of_every_project_in_the_repository():
     manifests = {"libs/one/pyproject.toml": project("PyPI", "one")}
     files = {"libs/one/one/__init__.py": [], "app/main.py": ["one", "two"], "libs/x/two.py": []}
-    assert leads(files, manifests=manifests)["app/main.py"] == ["libs/one/one/__init__.py", "[two]"]
+    assert resolve_targets(files, manifests=manifests)["app/main.py"] == [
+        "libs/one/one/__init__.py",
+        "[two]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +113,10 @@ def test_python_finds_packages_of_every_project_in_the_repository():
 )
 def test_javascript_names_resolve_to_files(name, place):
     others = ("b.ts", "c/index.tsx", "data.json", "style.css", "index.js")
-    found = leads(
+    targets = resolve_targets(
         {"web/a.ts": [name], "shared/d.mts": []}, tuple(f"web/{other}" for other in others)
     )
-    assert found["web/a.ts"] == [place]
+    assert targets["web/a.ts"] == [place]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_javascript_aliases_of_the_nearest_configuration_apply(name, place):
     }"""
     configs = {"tsconfig.base.json": base, "app/tsconfig.json": b'{"extends": "../tsconfig.base"}'}
     files = {"app/src/deep/a.ts": [name], "app/src/x.ts": [], "lib/start.ts": [], "gen/y.ts": []}
-    assert leads(files, configs=configs)["app/src/deep/a.ts"] == [place]
+    assert resolve_targets(files, configs=configs)["app/src/deep/a.ts"] == [place]
     assert all(is_config(path) for path in configs)
 
 
@@ -151,8 +154,8 @@ def test_javascript_aliases_of_the_nearest_configuration_apply(name, place):
     ],
 )
 def test_a_broken_configuration_has_no_aliases(config):
-    found = leads({"a.ts": ["b"]}, configs={"tsconfig.json": config})
-    assert found["a.ts"] == ["[b]"]
+    targets = resolve_targets({"a.ts": ["b"]}, configs={"tsconfig.json": config})
+    assert targets["a.ts"] == ["[b]"]
 
 
 def test_javascript_finds_packages_of_the_same_repository():
@@ -166,7 +169,7 @@ def test_javascript_finds_packages_of_the_same_repository():
         "packages/ui/src/button.tsx": [],
         "packages/core/start.js": [],
     }
-    assert leads(files, manifests=manifests)["app/a.js"] == [
+    assert resolve_targets(files, manifests=manifests)["app/a.js"] == [
         "packages/core/start.js",
         "packages/ui/src/button.tsx",
         "packages/ui/src/index.ts",
@@ -187,7 +190,7 @@ def test_go_names_resolve_to_the_first_file_of_a_package():
         "sub/s.go": ["x.example/m/v2/t"],
         "sub/t/t.go": [],
     }
-    assert leads(files, manifests=manifests) == {
+    assert resolve_targets(files, manifests=manifests) == {
         "main.go": ["a/b.go", "sub/s.go", "[fmt]", "[x.example/m/none]"],
         "a/a_test.go": ["main.go"],
         "sub/s.go": ["sub/t/t.go"],
@@ -196,7 +199,7 @@ def test_go_names_resolve_to_the_first_file_of_a_package():
 
 def test_relative_go_names_resolve_from_their_directory():
     files = {"a.go": ["./a"], "a/a.go": [], "b/a.go": ["./a"]}
-    assert leads(files) == {"a.go": ["a/a.go"], "b/a.go": ["[./a]"]}
+    assert resolve_targets(files) == {"a.go": ["a/a.go"], "b/a.go": ["[./a]"]}
 
 
 def test_java_names_resolve_to_the_nearest_class_of_that_name():
@@ -214,7 +217,7 @@ def test_java_names_resolve_to_the_nearest_class_of_that_name():
         "two/src/main/java/a/b/D.java": [],
         "two/src/main/java/z/Z.java": ["a.b.D", "a.b.E"],
     }
-    assert leads(files) == {
+    assert resolve_targets(files) == {
         "one/src/main/java/a/b/C.java": [
             "one/src/main/java/a/b/D.java",
             "one/src/main/java/a/b/E.java",
@@ -270,7 +273,7 @@ def test_rust_paths_resolve_to_modules(path, name, place):
     others = ("lib", "a", "a/d", "b/mod", "b/c")
     tree = {f"one/src/{other}.rs": [] for other in others}
     tree |= {"one/tests/common/mod.rs": [], "two/src/lib.rs": [], "two/src/e.rs": []}
-    assert leads(tree | {path: [name]}, manifests=manifests).get(path, []) == place
+    assert resolve_targets(tree | {path: [name]}, manifests=manifests).get(path, []) == place
 
 
 def test_files_are_sorted_and_edges_are_distinct():
@@ -289,7 +292,7 @@ def test_files_are_sorted_and_edges_are_distinct():
 
 def test_some_files_alone_resolve_as_among_all_files():
     files = {"src/p/__init__.py": [], "src/p/a.py": ["p.b", "os"], "src/p/b.py": [".a"]}
-    assert leads({"src/p/a.py": files["src/p/a.py"]}, tuple(files)) == {
+    assert resolve_targets({"src/p/a.py": files["src/p/a.py"]}, tuple(files)) == {
         "src/p/a.py": ["src/p/b.py", "[os]"]
     }
 
@@ -301,7 +304,7 @@ def test_deep_paths_are_resolved():
         f"{deep}a.ts": ["b", "./c"],
         f"{deep}a.rs": ["crate::b", "super::c"],
     }
-    assert {path.rpartition(".")[2] for path in leads(files)} == {"py", "ts"}
+    assert {path.rpartition(".")[2] for path in resolve_targets(files)} == {"py", "ts"}
 
 
 @pytest.mark.parametrize(("limit", "kept", "full"), [(3, 3, True), (5, 5, True), (7, 6, False)])

@@ -48,11 +48,11 @@ def asked(facts: ParsedManifest) -> dict[str, tuple[str, str | None, str]]:
 
 
 def graph(facts: ParsedManifest) -> dict[str, list[str]]:
-    """What each locked crate requires; what the repository's own ask for stands under no name."""
+    """Returns the requirements of each locked crate; those of the repository have no name."""
     names = [f"{package.name} {package.version}" for package in facts.packages]
-    found = {names[i]: [names[j] for j in p.requires] for i, p in enumerate(facts.packages)}
+    requirements = {names[i]: [names[j] for j in p.requires] for i, p in enumerate(facts.packages)}
     own = complete({"Cargo.lock": facts})["Cargo.lock"].roots
-    return found | {"": [names[place] for root in own for place in root.packages]}
+    return requirements | {"": [names[place] for root in own for place in root.packages]}
 
 
 def test_a_manifest_requires_crates_of_every_table_by_their_real_names():

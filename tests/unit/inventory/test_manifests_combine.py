@@ -142,8 +142,10 @@ def test_cycles_end_and_long_paths_are_shortened():
         Locked("p0", "1", (1,)),
         *(Locked(f"p{i}", "1", ((i + 1) % 99,)) for i in range(1, 99)),
     )
-    found = combine({"package-lock.json": _lock(*circle, roots=(Root("", (0,)),))}).dependencies
-    last = next(each for each in found if each.name == "p98")
+    dependencies = combine(
+        {"package-lock.json": _lock(*circle, roots=(Root("", (0,)),))}
+    ).dependencies
+    last = next(dependency for dependency in dependencies if dependency.name == "p98")
     assert (last.parents[0], last.parents[-1], len(last.parents)) == ("p0", "p97", 32)
 
 

@@ -50,26 +50,28 @@ def test_requirements_of_replaced_and_provided_names_are_resolved():
     facts = read_composer_lock(COMPOSER_LOCK)
     names = [package.name for package in facts.packages]
     assert facts.warnings == ()
-    found = {p.name: (p.version, p.scope, [names[i] for i in p.requires]) for p in facts.packages}
-    assert found == {
+    packages = {
+        p.name: (p.version, p.scope, [names[i] for i in p.requires]) for p in facts.packages
+    }
+    assert packages == {
         "laravel/framework": ("8.75.0", "runtime", ["monolog/monolog"]),
         "monolog/monolog": ("2.3.5", "runtime", []),
         "a/plugin": ("dev-main", "runtime", ["laravel/framework"]),
         "phpunit/phpunit": ("9.5.0", "dev", ["a/plugin", "phpunit/phpunit"]),
     }
-    # Who asks for them stands in composer.json.
+    # composer.json lists the direct requirements.
     assert facts.roots == ()
 
 
 def test_the_manifest_next_to_a_lock_file_has_the_direct_requirements():
     manifest = b'{"require": {"a/plugin": "*"}, "require-dev": {"phpunit/phpunit": "^9"}}'
-    found = combine(
+    dependencies = combine(
         {
             "composer.json": read_composer_json(manifest),
             "composer.lock": read_composer_lock(COMPOSER_LOCK),
         }
     ).dependencies
-    assert {(d.name, d.requirement, d.direct, d.scope, d.parents) for d in found} == {
+    assert {(d.name, d.requirement, d.direct, d.scope, d.parents) for d in dependencies} == {
         ("a/plugin", "*", True, "runtime", ()),
         ("phpunit/phpunit", "^9", True, "dev", ()),
         ("laravel/framework", "", False, "runtime", ("a/plugin",)),

@@ -35,7 +35,7 @@ tool golang.org/x/tools/cmd/stringer
 
 
 def locked(facts: ParsedManifest) -> dict[str, tuple[str, bool]]:
-    """Name: version, and whether the project asks for it itself."""
+    """Returns the version of each name and whether it is a direct requirement."""
     direct = {place for root in facts.roots for place in root.packages}
     return {p.name: (p.version, place in direct) for place, p in enumerate(facts.packages)}
 
@@ -68,8 +68,8 @@ def test_only_direct_modules_are_requirements():
 
 
 def test_the_file_is_its_own_lock_file():
-    found = combine({"api/go.mod": read_go_mod(GO_MOD)}).dependencies
-    assert {(d.name, d.direct, d.requirement, d.manifest) for d in found} == {
+    dependencies = combine({"api/go.mod": read_go_mod(GO_MOD)}).dependencies
+    assert {(d.name, d.direct, d.requirement, d.manifest) for d in dependencies} == {
         ("golang.org/x/text", True, "v0.3.7", "api/go.mod"),
         ("gopkg.in/yaml.v3", True, "v3.0.0-20210107192922-496545a6307b", "api/go.mod"),
         ("github.com/dgrijalva/jwt-go", True, "v3.2.0+incompatible", "api/go.mod"),

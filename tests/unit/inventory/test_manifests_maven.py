@@ -46,7 +46,7 @@ def asked(facts: ParsedManifest) -> dict[str, tuple[str | None, str]]:
 
 
 def completed(**poms: bytes) -> dict[str, dict[str, tuple[str | None, str]]]:
-    """What the pom of each directory asks for; `root` is the repository's own."""
+    """Returns the requirements of the pom in each directory; `root` is the top level."""
     facts = {
         "pom.xml" if directory == "root" else f"{directory}/pom.xml": read_pom(content)
         for directory, content in poms.items()
@@ -102,7 +102,7 @@ def test_namespace_prefixes_are_ignored():
 
 
 def test_properties_are_resolved_through_properties_and_parents():
-    found = completed(
+    requirements = completed(
         root=pom(
             "<properties><spring>5.3.17</spring><outer>${inner}</outer><inner>2.0</inner>"
             "<major>1</major></properties>",
@@ -122,7 +122,7 @@ def test_properties_are_resolved_through_properties_and_parents():
             parent("parent"),
         ),
     )
-    assert found == {
+    assert requirements == {
         "pom.xml": {},
         "web": {
             "a:own": ("3.0", "runtime"),
@@ -138,7 +138,7 @@ def test_properties_are_resolved_through_properties_and_parents():
 def test_managed_versions_come_from_parents_and_from_boms_of_the_repository():
     bom = dependency("com.example:bom", "1.0", "<type>pom</type><scope>import</scope>")
     outside = dependency("org.other:bom", "9", "<type>pom</type><scope>import</scope>")
-    found = completed(
+    requirements = completed(
         root=pom(
             managed(
                 dependency("a:managed", "1.1"),
@@ -171,8 +171,8 @@ def test_managed_versions_come_from_parents_and_from_boms_of_the_repository():
             parent("parent"),
         ),
     )
-    # What is managed stands with the pom that manages it: that is the one to edit.
-    assert found == {
+    # A managed version belongs to the pom that manages it, which is the file to edit.
+    assert requirements == {
         "pom.xml": {"a:managed": ("1.1", "runtime"), "a:junit": ("4", "dev")},
         "bom": {"a:from-bom": ("6.6", "runtime")},
         "one": {"a:nobody": (None, "runtime")},
@@ -193,21 +193,21 @@ def test_managed_versions_come_from_parents_and_from_boms_of_the_repository():
     ids=["by name", "file", "directory", "by name only", "outside", "another version"],
 )
 def test_a_parent_is_found_by_path_or_name_in_the_required_version(hint, version, expected):
-    found = completed(
+    requirements = completed(
         build=pom("<properties><v>5</v></properties>", "parent"),
         app=pom(dependencies(dependency("a:b", "${v}")), "app", parent("parent", hint, version)),
     )
-    assert found["app"] == {"a:b": (expected, "runtime")}
+    assert requirements["app"] == {"a:b": (expected, "runtime")}
 
 
 def test_cycles_of_parents_and_properties_end():
     circle = "<properties><x>${y}</x><y>${x}</y><z>${z}${z}${z}</z></properties>"
     uses = dependencies(*(dependency(f"a:{name}", f"${{{name}}}") for name in "xyz"))
-    found = completed(
+    requirements = completed(
         root=pom(circle, "a", parent("b", "<relativePath>b</relativePath>")),
         b=pom(uses, "b", parent("a")),
     )
-    assert found["b"] == {f"a:{name}": (None, "runtime") for name in "xyz"}
+    assert requirements["b"] == {f"a:{name}": (None, "runtime") for name in "xyz"}
 
 
 def test_an_undefined_property_in_a_name_is_a_warning():

@@ -297,7 +297,7 @@ snapshots:
 
 
 def _in_flow_form(text: str) -> str:
-    """The same in a form that no tool writes, so that the parser of all YAML has to read it."""
+    """Rewrites the file in flow style, which only the general YAML parser reads."""
     return text.replace("importers:", "settings: {autoInstallPeers: true}\n\nimporters:", 1)
 
 

@@ -1,4 +1,4 @@
-"""The deny table: which addresses the service never dials for anybody, and how one is permitted."""
+"""The deny table: the addresses the service never connects to, and how to permit them."""
 
 import ipaddress
 
@@ -111,8 +111,8 @@ def test_an_invalid_range_is_named(text: str) -> None:
 
 
 def test_only_permitted_addresses_of_a_name_remain() -> None:
-    found = ["10.0.0.1", "8.8.8.8", "::1"]
-    assert filter_permitted("x.test", found, NOTHING) == ["8.8.8.8"]
+    addresses = ["10.0.0.1", "8.8.8.8", "::1"]
+    assert filter_permitted("x.test", addresses, NOTHING) == ["8.8.8.8"]
     assert filter_permitted("x.test", [], NOTHING) == []
 
 

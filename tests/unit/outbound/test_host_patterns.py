@@ -1,4 +1,4 @@
-"""How an agent's definition names the hosts it may reach."""
+"""Host patterns of the egress policy in an agent definition."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_a_pattern_permits_nothing_else(text: str, host: str, port: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not a host"),
         ("a b", "not a host"),
@@ -74,7 +74,7 @@ def test_a_pattern_permits_nothing_else(text: str, host: str, port: int) -> None
         ("a.localhost:80", "own sandbox"),
     ],
 )
-def test_an_invalid_pattern_is_refused_with_a_suggestion(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words) as caught:
+def test_an_invalid_pattern_is_refused_with_a_suggestion(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
         parse_pattern(text)
     assert repr(text) in str(caught.value)

@@ -1,4 +1,4 @@
-"""The host of a URL: a name, a plain address, or something that pretends to be neither."""
+"""The host of a URL: a name, a plain address, or a disguised address."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Whose lookups may wait for whose, and how many threads they take."""
+"""Isolation of lookups and the number of threads they use."""
 
 import asyncio
 import threading
@@ -33,45 +33,45 @@ def prompt(_host: str) -> Sequence[str]:
     return ["192.0.2.1"]
 
 
-async def give_up_on(made: HostResolver, *hosts: str) -> None:
-    asking = [asyncio.create_task(made.resolve(host)) for host in hosts]
-    await asyncio.wait(asking, timeout=0.05)
-    for one in asking:
-        one.cancel()
-    await asyncio.wait(asking)
+async def give_up_on(resolver: HostResolver, *hosts: str) -> None:
+    tasks = [asyncio.create_task(resolver.resolve(host)) for host in hosts]
+    await asyncio.wait(tasks, timeout=0.05)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def test_an_abandoned_lookup_counts_until_its_thread_ends(
     silent: SilentNames,
 ) -> None:
-    made = lookups(silent.lookup)
-    await give_up_on(made, "a.test", "b.test")
-    await give_up_on(made, "c.test", "d.test")
+    resolver = lookups(silent.lookup)
+    await give_up_on(resolver, "a.test", "b.test")
+    await give_up_on(resolver, "c.test", "d.test")
     assert sorted(silent.asked) == ["a.test", "b.test"]
 
     silent.may_end.set()
     with pytest.raises(OSError, match="no such name"):
-        await made.resolve("e.test")
-    # Those that only waited are not looked up for nobody.
+        await resolver.resolve("e.test")
+    # Cancelled lookups that were still waiting do not run.
     assert sorted(silent.asked) == ["a.test", "b.test", "e.test"]
 
 
 async def test_a_waiting_lookup_starts_when_another_ends(silent: SilentNames) -> None:
-    made = lookups(silent.lookup)
+    resolver = lookups(silent.lookup)
     names = [f"{n}.test" for n in range(10)]
-    asking = [asyncio.create_task(made.resolve(name)) for name in names]
+    tasks = [asyncio.create_task(resolver.resolve(name)) for name in names]
     await until(lambda: len(silent.asked) == AT_ONCE)
 
     silent.may_end.set()
-    answers = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 30)
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
     assert [str(answer) for answer in answers] == ["no such name"] * 10
     assert sorted(silent.asked) == names
 
 
 async def test_two_lookups_of_one_name_share_a_thread(silent: SilentNames) -> None:
-    made = lookups(silent.lookup)
-    await give_up_on(made, "a.test", "a.test")
-    await give_up_on(made, "a.test")
+    resolver = lookups(silent.lookup)
+    await give_up_on(resolver, "a.test", "a.test")
+    await give_up_on(resolver, "a.test")
     assert silent.asked == ["a.test"]
 
 
@@ -114,22 +114,22 @@ async def test_an_address_needs_no_lookup(silent: SilentNames, address: str) -> 
 
 
 async def test_a_machine_without_threads_reports_it() -> None:
-    made = lookups(prompt, threads=1)
+    resolver = lookups(prompt, threads=1)
     before = threading.stack_size(2**46)
     try:
         with pytest.raises(OSError, match="cannot start another thread"):
-            await made.resolve("a.test")
+            await resolver.resolve("a.test")
     finally:
         threading.stack_size(before)
-    assert await made.resolve("a.test") == ["192.0.2.1"]
+    assert await resolver.resolve("a.test") == ["192.0.2.1"]
 
 
 def test_a_result_after_the_event_loop_closed_is_ignored(silent: SilentNames) -> None:
-    made: list[HostResolver] = []
+    resolvers: list[HostResolver] = []
 
     async def ask() -> None:
-        made.append(lookups(silent.lookup))
-        await give_up_on(made[0], "a.test")
+        resolvers.append(lookups(silent.lookup))
+        await give_up_on(resolvers[0], "a.test")
 
     asyncio.run(ask())
     silent.may_end.set()

@@ -74,7 +74,7 @@ def test_headers_and_reason_come_from_the_final_response(piece_bytes: int | None
 
 BEHIND = {
     "a second response": OK + b"Content-Length: 0\r\n\r\n",
-    "half a one": b"H",
+    "half a head": b"H",
     "something else": b"\0garbage",
 }
 
@@ -148,7 +148,7 @@ LONG = {
     "a body without a length": OK + b"\r\n" + b"x" * 100_000,
     "chunks": CHUNKED + (b"400\r\n" + b"x" * 0x400 + b"\r\n") * 100,
     "tiny chunks": CHUNKED + b"1\r\nx\r\n" * 100_000,
-    "words between chunks": CHUNKED + b"1;" + b"x" * 1_000_000,
+    "a chunk extension": CHUNKED + b"1;" + b"x" * 1_000_000,
     "trailers": CHUNKED + b"0\r\n" + b"X: y\r\n" * 100_000,
 }
 
