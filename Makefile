@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Tests start databases, git and sandboxes beside themselves, and many wait for a timeout.
-JOBS   ?= 3
+JOBS   ?= 4
 PYTEST_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=

@@ -157,8 +157,8 @@ class LivePlatform:
         self._do(lambda: self.server.next(fault))
         return fault
 
-    def well(self) -> None:
-        self._do(self.server.well)
+    def clear_faults(self) -> None:
+        self._do(self.server.clear_faults)
 
     # What is to be seen there
 

@@ -86,7 +86,7 @@ async def test_a_pull_request_of_a_platform_cannot_be_commented_on(
 async def test_comments_are_limited_even_if_they_come_concurrently(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comments, "MOST_COMMENTS", 3)
+    monkeypatch.setattr(comments, "MAX_COMMENTS", 3)
     adding = [add_comment(platform.db, *HERE, 1, f"{number}") for number in range(8)]
     results = await asyncio.gather(*adding, return_exceptions=True)
     problems = [one for one in results if isinstance(one, Problem)]
@@ -110,8 +110,8 @@ async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(
     await platform.db.transact(_fill, platform.organization.id)
     every = await list_pulls(platform.db, "acme")
     assert len(every) == 25
-    assert [pull.place for pull in every] == sorted(
-        (pull.place for pull in every), key=lambda place: (-place[0], place[1], -place[2])
+    assert [pull.cursor for pull in every] == sorted(
+        (pull.cursor for pull in every), key=lambda place: (-place[0], place[1], -place[2])
     )
     for options in ({}, {"state": "merged"}, {"full_name": "acme/r1"}):
         whole = await list_pulls(platform.db, "acme", **options)  # type: ignore[arg-type] # of those
@@ -120,7 +120,7 @@ async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(
         while page := await list_pulls(platform.db, "acme", limit=4, before=before, **options):  # type: ignore[arg-type] # likewise
             assert len(page) <= 4
             seen += page
-            before = page[-1].place
+            before = page[-1].cursor
         assert seen == whole
     assert {pull.state for pull in await list_pulls(platform.db, "acme", state="open")} == {"open"}
     assert len(await list_pulls(platform.db, "acme", state="merged")) == 8

@@ -65,7 +65,7 @@ async def test_a_long_list_of_files_does_not_block_other_requests(
         threads.append(threading.current_thread())
         return parse_entries(listing)
 
-    monkeypatch.setattr(diffs, "entries_of", noted)
+    monkeypatch.setattr(diffs, "parse_entries", noted)
     await diff_between(repository.git_dir, repository.base, head)
     await file_diff_between(repository.git_dir, repository.base, head, "small")
     # The list, and again with the numbers of large files; then for the one file.
