@@ -1,5 +1,6 @@
 """Untrusted Markdown: which HTML it produces, and that rendering takes linear time."""
 
+import gc
 import math
 import re
 import time
@@ -166,7 +167,15 @@ def test_hostile_text_takes_linear_time(hostile: str) -> None:
         render(text)
         return time.process_time() - started
 
-    assert seconds(MAX_RENDERED) < 16 * max(seconds(MAX_RENDERED // 8), 0.02)
+    def best(size: int) -> float:
+        return min(seconds(size) for _ in range(3))
+
+    # The collector's passes over everything that the test process holds are not the renderer's.
+    gc.disable()
+    try:
+        assert best(MAX_RENDERED // 2) < 16 * max(best(MAX_RENDERED // 16), 0.01)
+    finally:
+        gc.enable()
 
 
 def test_the_texts_of_a_page_share_a_time_and_what_comes_after_it_is_shown_as_written(
