@@ -12,7 +12,7 @@ from cve_fixer.model import CannotFix, Fix, Outcome
 class LockEditor(Protocol):
     """Applies fixes to one lock file."""
 
-    def move(self, wanted: Fix) -> Outcome: ...
+    def move(self, fix: Fix) -> Outcome: ...
 
     def write(self) -> None: ...
 
@@ -26,11 +26,11 @@ def fix_lock_file(fixes: list[Fix], open_editor: Callable[[Fix, Path], LockEdito
         except CannotFix as error:
             outcome.fail(fixes, str(error))
             return outcome
-        for wanted in fixes:
+        for fix in fixes:
             try:
-                outcome.add(editor.move(wanted))
+                outcome.add(editor.move(fix))
             except CannotFix as error:
-                outcome.fail([wanted], str(error))
+                outcome.fail([fix], str(error))
         if outcome.fixed:
             editor.write()
     return outcome
@@ -41,15 +41,15 @@ def fix_manifest_text(
 ) -> Outcome:
     """`allow_version` edits a manifest's text so that it allows a package's version."""
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            path = tree.resolve_file(root, wanted.manifest)
+            path = tree.resolve_file(root, fix.manifest)
             text = tree.read(path)
-            edited = allow_version(text, wanted.package, wanted.new)
+            edited = allow_version(text, fix.package, fix.new)
             if edited == text:
-                raise CannotFix(f"{wanted.manifest} does not pin `{wanted.package}`")
+                raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")
             tree.write(path, edited)
-            outcome.fixed.append(wanted)
+            outcome.fixed.append(fix)
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome

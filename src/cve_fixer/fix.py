@@ -12,7 +12,7 @@ from cve_fixer import report
 from cve_fixer.markdown import one_line
 from cve_fixer.model import Fix, Outcome, read_fixes
 
-# The first match counts. Each module has `fix(fixes, root) -> Outcome`.
+# The first match counts. Each module has `apply(fixes, root) -> Outcome`.
 FIXERS: tuple[tuple[str, str, str], ...] = (
     ("PyPI", "uv.lock", "python.uv_lock"),
     ("PyPI", "poetry.lock", "python.poetry_lock"),
@@ -79,7 +79,7 @@ def _fix_manifest(ecosystem: str, manifest: str, fixes: list[Fix], root: Path) -
         outcome.fail(fixes, f"this agent cannot edit files like {manifest} yet")
         return outcome
     try:
-        fixed: Outcome = importlib.import_module(f".{module}", __package__).fix(fixes, root)
+        fixed: Outcome = importlib.import_module(f".{module}", __package__).apply(fixes, root)
         return fixed
     except Exception as error:  # noqa: BLE001 - an error in one manifest must not affect the others
         outcome.fail(fixes, f"{manifest} could not be edited: {error!r}")

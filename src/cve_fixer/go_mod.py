@@ -19,34 +19,32 @@ _OPENING = re.compile(r"[ \t]*([a-z]+)[ \t]*\(")
 _REPLACE = r"^[ \t]*(?:replace[ \t]+)?{module}(?:[ \t]+v\S+)?[ \t]*=>[ \t]*(?P<target>\S+)"
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            path = tree.resolve_file(root, wanted.manifest)
-            tree.write(path, update_require(tree.read(path), wanted))
-            outcome.fixed.append(wanted)
-            outcome.changes += _remaining_steps(path, wanted)
+            path = tree.resolve_file(root, fix.manifest)
+            tree.write(path, update_require(tree.read(path), fix))
+            outcome.fixed.append(fix)
+            outcome.changes += _remaining_steps(path, fix)
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome
 
 
-def update_require(text: str, wanted: Fix) -> str:
-    replaced = re.search(_REPLACE.format(module=re.escape(wanted.package)), text, re.MULTILINE)
+def update_require(text: str, fix: Fix) -> str:
+    replaced = re.search(_REPLACE.format(module=re.escape(fix.package)), text, re.MULTILINE)
     if replaced:
         target = replaced["target"]
-        raise CannotFix(
-            f"{wanted.manifest} replaces {wanted.package} with {target}: change that instead"
-        )
-    edited = "".join(_edited_lines(text, wanted))
+        raise CannotFix(f"{fix.manifest} replaces {fix.package} with {target}: change that instead")
+    edited = "".join(_edited_lines(text, fix))
     if edited == text:
-        requirement = f"{wanted.package} {_add_v(wanted.old)}"
-        raise CannotFix(f"{wanted.manifest} has no line `require {requirement}`")
+        requirement = f"{fix.package} {_add_v(fix.old)}"
+        raise CannotFix(f"{fix.manifest} has no line `require {requirement}`")
     return edited
 
 
-def _edited_lines(text: str, wanted: Fix) -> Iterator[str]:
+def _edited_lines(text: str, fix: Fix) -> Iterator[str]:
     block = ""
     for line in text.splitlines(keepends=True):
         if opening := _OPENING.match(line):
@@ -55,22 +53,22 @@ def _edited_lines(text: str, wanted: Fix) -> Iterator[str]:
             block = ""
         match = _LINE.match(line)
         is_require = match is not None and (match["word"] or block == "require")
-        if match and is_require and _matches(match, wanted):
+        if match and is_require and _matches(match, fix):
             start, end = match.span("version")
-            line = line[:start] + _add_v(wanted.new) + line[end:]  # noqa: PLW2901 - yields the line, edited or not
+            line = line[:start] + _add_v(fix.new) + line[end:]  # noqa: PLW2901 - yields the line, edited or not
         yield line
 
 
-def _matches(match: re.Match[str], wanted: Fix) -> bool:
-    return match["module"] == wanted.package and _strip_version(match["version"]) == _strip_version(
-        wanted.old
+def _matches(match: re.Match[str], fix: Fix) -> bool:
+    return match["module"] == fix.package and _strip_version(match["version"]) == _strip_version(
+        fix.old
     )
 
 
-def _remaining_steps(path: Path, wanted: Fix) -> list[str]:
+def _remaining_steps(path: Path, fix: Fix) -> list[str]:
     if not path.with_name("go.sum").is_file():
         return []
-    missing = f"`go.sum` next to {code(wanted.manifest)} does not list the new version yet"
+    missing = f"`go.sum` next to {code(fix.manifest)} does not list the new version yet"
     return [f"{missing}: run `go mod tidy` on this branch before you merge."]
 
 

@@ -44,47 +44,47 @@ class _Dependency:
     span: tuple[int, int]
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            outcome.add(_fix(wanted, root))
+            outcome.add(_fix(fix, root))
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome
 
 
-def _fix(wanted: Fix, root: Path) -> Outcome:
-    poms = _load_with_parents(root, wanted.manifest)
+def _fix(fix: Fix, root: Path) -> Outcome:
+    poms = _load_with_parents(root, fix.manifest)
     before = {pom.path: pom.text for pom in poms}
-    changes = [change for pom in poms for change in _edit(pom, poms, wanted)]
+    changes = [change for pom in poms for change in _edit(pom, poms, fix)]
     edited = [pom for pom in poms if pom.text != before[pom.path]]
     if not edited:
         raise CannotFix(
-            f"neither {wanted.manifest} nor its parents in the repository set {wanted.package} to "
-            f"{wanted.old}"
+            f"neither {fix.manifest} nor its parents in the repository set {fix.package} to "
+            f"{fix.old}"
         )
     for pom in edited:
         tree.write(pom.path, pom.text)
     others = [pom.path.relative_to(root).as_posix() for pom in edited if pom is not poms[0]]
     changes += [f"The version is set in {code(name)}." for name in others]
-    return Outcome(fixed=[wanted], changes=changes)
+    return Outcome(fixed=[fix], changes=changes)
 
 
-def _edit(pom: Pom, poms: list[Pom], wanted: Fix) -> Iterator[str]:
+def _edit(pom: Pom, poms: list[Pom], fix: Fix) -> Iterator[str]:
     # From the end, so that earlier positions stay valid.
     for dependency in reversed(list(_dependencies(pom, poms))):
-        if f"{dependency.group}:{dependency.artifact}" != wanted.package:
+        if f"{dependency.group}:{dependency.artifact}" != fix.package:
             continue
         reference = _REFERENCE.fullmatch(dependency.version)
-        if dependency.version == wanted.old:
-            pom.replace(dependency.span, wanted.new)
-        elif reference and _value(reference[1], poms) == wanted.old:
-            yield from _edit_property(reference[1], dependency, pom, poms, wanted)
+        if dependency.version == fix.old:
+            pom.replace(dependency.span, fix.new)
+        elif reference and _value(reference[1], poms) == fix.old:
+            yield from _edit_property(reference[1], dependency, pom, poms, fix)
 
 
 def _edit_property(
-    name: str, dependency: _Dependency, pom: Pom, poms: list[Pom], wanted: Fix
+    name: str, dependency: _Dependency, pom: Pom, poms: list[Pom], fix: Fix
 ) -> Iterator[str]:
     """Edit the property if only one group uses it; otherwise the dependency gets a version."""
     groups = {
@@ -100,13 +100,13 @@ def _edit_property(
         for other in _dependencies(candidate, poms)
     )
     if groups != {dependency.group} or uses != dependency_uses:
-        pom.replace(dependency.span, wanted.new)
+        pom.replace(dependency.span, fix.new)
         shared = f"The property {code(name)} is used for more than {code(dependency.group)}"
         yield f"{shared}: the dependency now has its own version."
         return
     for candidate in poms:
         if span := _property_span(candidate, name):
-            candidate.replace(span, wanted.new)
+            candidate.replace(span, fix.new)
             group = code(dependency.group)
             yield f"The property {code(name)} has the new version, for all of {group}."
             return

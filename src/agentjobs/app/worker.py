@@ -45,7 +45,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
-            facts=CommitSummaryCache(),
+            commit_summaries=CommitSummaryCache(),
             keys=keys,
             prices=load_prices(settings),
             allowed=allowed_of(settings),

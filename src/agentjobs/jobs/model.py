@@ -169,7 +169,7 @@ class Cause(msgspec.Struct, frozen=True):
     ]
 
 
-class TicketFacts(msgspec.Struct, frozen=True):
+class TicketDetails(msgspec.Struct, frozen=True):
     """What the tracker returned for the job's ticket."""
 
     title: Annotated[str, doc("The title of the ticket.")]
@@ -221,7 +221,7 @@ class JobView(msgspec.Struct, frozen=True):
             ("open", "merged", "closed"),
         ),
     ] = None
-    ticket: Annotated[TicketFacts | None, doc("The ticket as last read from the tracker.")] = None
+    ticket: Annotated[TicketDetails | None, doc("The ticket as last read from the tracker.")] = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -266,8 +266,8 @@ def stored_cause(text: str | None) -> Cause | None:
     return None if text is None else msgspec.json.decode(text, type=Cause)
 
 
-def stored_ticket(text: str | None) -> TicketFacts | None:
-    return None if text is None else msgspec.json.decode(text, type=TicketFacts)
+def stored_ticket(text: str | None) -> TicketDetails | None:
+    return None if text is None else msgspec.json.decode(text, type=TicketDetails)
 
 
 def _job_error(code: str | None, message: str | None) -> JobError | None:

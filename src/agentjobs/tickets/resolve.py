@@ -26,7 +26,7 @@ class ConnectedPlatforms(Protocol):
         """Raises ForgeError."""
 
 
-class WantedTicket(msgspec.Struct, frozen=True, kw_only=True):
+class TicketQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`connection_id` is None for a repository of the platform `local`, which has no issues."""
 
     organization_id: str
@@ -61,7 +61,7 @@ class Tickets:
         self._session = session
         self._platforms = platforms
 
-    async def find(self, wanted: WantedTicket, retry_budget: RetryBudget) -> FoundTicket | None:
+    async def find(self, wanted: TicketQuery, retry_budget: RetryBudget) -> FoundTicket | None:
         """None if no tracker is configured for this repository.
 
         Raises TicketNotFound, or ForgeError if a tracker is unavailable.
@@ -122,7 +122,7 @@ class Tickets:
         return row is not None
 
     async def _find_in(
-        self, configured: ConfiguredTracker, wanted: WantedTicket, retry_budget: RetryBudget
+        self, configured: ConfiguredTracker, wanted: TicketQuery, retry_budget: RetryBudget
     ) -> Ticket | None:
         opened = await open_tracker(self._db, self._keys, configured.id)
         if opened is None:
@@ -169,13 +169,13 @@ def jira_tracker(
     return JiraTracker(tracker.url, tracker.account, token, session, retry_budget)
 
 
-def _accepts(tracker: ConfiguredTracker, wanted: WantedTicket) -> bool:
+def _accepts(tracker: ConfiguredTracker, wanted: TicketQuery) -> bool:
     if tracker.kind == "jira":
         return parse_key(wanted.ticket_id, tracker.url or "") is not None
     return parse_issue(wanted.ticket_id, wanted.full_name) is not None
 
 
-def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTicket) -> FoundTicket:
+def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, wanted: TicketQuery) -> FoundTicket:
     return FoundTicket(
         ticket=ticket,
         tracker_id=tracker.id,
@@ -187,7 +187,7 @@ def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, wanted: WantedTick
 
 
 def _not_found_message(
-    wanted: WantedTicket, reasons: list[str], trackers: Iterable[ConfiguredTracker]
+    wanted: TicketQuery, reasons: list[str], trackers: Iterable[ConfiguredTracker]
 ) -> str:
     name = repr(one_line(wanted.ticket_id, _MAX_ID_CHARACTERS))
     if reasons:

@@ -27,7 +27,7 @@ _OMITTED_KEYS = (
 Rule = tuple[tuple[str, ...], str]
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     """Without a lock file, the range in package.json decides."""
     return fix_manifest_text(fixes, root, allow_version)
 

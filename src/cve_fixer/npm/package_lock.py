@@ -40,7 +40,7 @@ class _State:
         return packages
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     return fix_lock_file(fixes, lambda first, copy: _Editor(first, root, copy))
 
 
@@ -59,39 +59,39 @@ class _Editor:
             raise CannotFix(f"there is no package.json next to {first.manifest}")
         self._before = self._now = _State(self._lock(lock, manifests), manifests)
 
-    def move(self, wanted: Fix) -> Outcome:
+    def move(self, fix: Fix) -> Outcome:
         packages = self._now.packages
-        copies = npm_tree.find_copies(packages, wanted.package)
-        paths = {path for path, entry in copies.items() if _is_movable(entry, wanted)}
+        copies = npm_tree.find_copies(packages, fix.package)
+        paths = {path for path, entry in copies.items() if _is_movable(entry, fix)}
         if not paths:
-            raise CannotFix(_why_nothing_changed(copies, wanted))
+            raise CannotFix(_why_nothing_changed(copies, fix))
         requirements = npm_tree.find_requirements(packages, copies)
-        resolved = self._resolve(requirements, paths, wanted)
-        outcome = Outcome(fixed=[wanted])
+        resolved = self._resolve(requirements, paths, fix)
+        outcome = Outcome(fixed=[fix])
         ours, theirs = _split_excluding(
             [requirement for requirement in requirements if requirement.resolved_path in paths],
-            wanted.new,
+            fix.new,
         )
-        manifests = self._raise_ranges(ours, wanted, outcome)
-        manifests, has_overrides = self._raise_overrides(manifests, wanted, outcome)
-        after = None if theirs and not has_overrides else self._verify(resolved, manifests, wanted)
+        manifests = self._raise_ranges(ours, fix, outcome)
+        manifests, has_overrides = self._raise_overrides(manifests, fix, outcome)
+        after = None if theirs and not has_overrides else self._verify(resolved, manifests, fix)
         if after is None and theirs:
-            manifests = self._add_overrides(manifests, theirs, wanted, outcome)
-            after = self._verify(resolved, manifests, wanted)
+            manifests = self._add_overrides(manifests, theirs, fix, outcome)
+            after = self._verify(resolved, manifests, fix)
         if after is None:
-            raise CannotFix(f"npm does not keep {wanted.package} at {wanted.new}")
+            raise CannotFix(f"npm does not keep {fix.package} at {fix.new}")
         outcome.changes += collateral_changes(
-            npm_tree.versions(packages), npm_tree.versions(after.packages), wanted.package
+            npm_tree.versions(packages), npm_tree.versions(after.packages), fix.package
         )
         self._now = after
         return outcome
 
-    def _resolve(self, requirements: list[Requirement], paths: set[str], wanted: Fix) -> Lock:
+    def _resolve(self, requirements: list[Requirement], paths: set[str], fix: Fix) -> Lock:
         """The lock file that npm writes if every requirement is exactly this version."""
         lock, manifests = deepcopy(self._now.lock), project.strip_manifests(self._now.manifests)
         for requirement in requirements:
             version = (
-                wanted.new
+                fix.new
                 if requirement.resolved_path in paths
                 else lock["packages"][requirement.resolved_path]["version"]
             )
@@ -101,7 +101,7 @@ class _Editor:
                 manifests[requirement.requirer][requirement.section][requirement.name] = pinned
         if "overrides" in manifests[""]:
             overrides = manifests[""]["overrides"]
-            manifests[""]["overrides"] = package_json.remove_rules(overrides, wanted.package)
+            manifests[""]["overrides"] = package_json.remove_rules(overrides, fix.package)
         resolved = self._project.lock(lock, manifests)
         for requirement in requirements:
             package = resolved["packages"].get(requirement.requirer, {})
@@ -110,21 +110,16 @@ class _Editor:
                 section[requirement.name] = requirement.spec
         return resolved
 
-    def _verify(self, lock: Lock, manifests: dict[str, str], wanted: Fix) -> _State | None:
+    def _verify(self, lock: Lock, manifests: dict[str, str], fix: Fix) -> _State | None:
         """None if npm, run with the real requirements, changes a copy back."""
         state = _State(self._lock(lock, manifests), manifests)
         expected, actual = (
-            {
-                entry.get("version")
-                for entry in npm_tree.find_copies(packages, wanted.package).values()
-            }
+            {entry.get("version") for entry in npm_tree.find_copies(packages, fix.package).values()}
             for packages in (lock["packages"], state.packages)
         )
-        return state if expected == actual and wanted.new in actual else None
+        return state if expected == actual and fix.new in actual else None
 
-    def _raise_ranges(
-        self, ours: list[Requirement], wanted: Fix, outcome: Outcome
-    ) -> dict[str, str]:
+    def _raise_ranges(self, ours: list[Requirement], fix: Fix, outcome: Outcome) -> dict[str, str]:
         manifests = dict(self._now.manifests)
         for requirement in ours:
             if requirement.requirer in manifests:
@@ -133,35 +128,35 @@ class _Editor:
                     code(self._project.name(requirement.requirer)),
                 )
                 manifests[requirement.requirer] = package_json.allow_version(
-                    text, requirement.name, wanted.new
+                    text, requirement.name, fix.new
                 )
-                outcome.changes.append(f"{place} excluded {wanted.new} and now allows it.")
+                outcome.changes.append(f"{place} excluded {fix.new} and now allows it.")
         return manifests
 
     def _raise_overrides(
-        self, manifests: dict[str, str], wanted: Fix, outcome: Outcome
+        self, manifests: dict[str, str], fix: Fix, outcome: Outcome
     ) -> tuple[dict[str, str], bool]:
         """Raise existing overrides that keep the old version."""
         text = manifests[""]
         rules = list(
-            package_json.override_rules(package_json.read(text).get("overrides"), wanted.package)
+            package_json.override_rules(package_json.read(text).get("overrides"), fix.package)
         )
         kept_back = [
             (path, spec)
             for path, spec in rules
-            if allows(spec, wanted.old) and allows(spec, wanted.new) is False
+            if allows(spec, fix.old) and allows(spec, fix.new) is False
         ]
         for path, spec in kept_back:
-            text = json_text.set_value(text, ("overrides", *path), raise_range(spec, wanted.new))
+            text = json_text.set_value(text, ("overrides", *path), raise_range(spec, fix.new))
         if kept_back:
             outcome.changes.append(
-                f"The override of {code(wanted.package)} in {code(self._project.name(''))} kept it "
-                f"at {wanted.old} and now allows {wanted.new}."
+                f"The override of {code(fix.package)} in {code(self._project.name(''))} kept it "
+                f"at {fix.old} and now allows {fix.new}."
             )
         return {**manifests, "": text}, bool(rules)
 
     def _add_overrides(
-        self, manifests: dict[str, str], theirs: list[Requirement], wanted: Fix, outcome: Outcome
+        self, manifests: dict[str, str], theirs: list[Requirement], fix: Fix, outcome: Outcome
     ) -> dict[str, str]:
         text, place = manifests[""], self._project.name("")
         requirements = {
@@ -169,9 +164,9 @@ class _Editor:
             for requirement in theirs
         }
         for (parent, name), requirement in sorted(requirements.items()):
-            version = pin_exactly(requirement.spec, wanted.new)
+            version = pin_exactly(requirement.spec, fix.new)
             text = package_json.add_override(text, parent, name, version)
-            _describe_override(outcome, parent, f"{code(name)} {wanted.new}", place)
+            _describe_override(outcome, parent, f"{code(name)} {fix.new}", place)
         return {**manifests, "": text}
 
     def _parent_name(self, requirement: Requirement) -> str:
@@ -211,14 +206,14 @@ def _format_of(lock: Lock) -> int:
     return int(lock_format)
 
 
-def _is_movable(entry: Mapping[str, Any], wanted: Fix) -> bool:
-    return entry.get("version") == wanted.old and not entry.get("inBundle")
+def _is_movable(entry: Mapping[str, Any], fix: Fix) -> bool:
+    return entry.get("version") == fix.old and not entry.get("inBundle")
 
 
-def _why_nothing_changed(copies: Mapping[str, Any], wanted: Fix) -> str:
-    if any(entry.get("version") == wanted.old for entry in copies.values()):
-        return f"{wanted.package} {wanted.old} is bundled inside another package"
-    return f"{wanted.manifest} does not contain {wanted.package} {wanted.old}"
+def _why_nothing_changed(copies: Mapping[str, Any], fix: Fix) -> str:
+    if any(entry.get("version") == fix.old for entry in copies.values()):
+        return f"{fix.package} {fix.old} is bundled inside another package"
+    return f"{fix.manifest} does not contain {fix.package} {fix.old}"
 
 
 def _split_excluding(

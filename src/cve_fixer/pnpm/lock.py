@@ -36,7 +36,7 @@ class _State:
         return Settings(self.workspace, self.manifests[""])
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     return fix_lock_file(fixes, lambda first, copy: _Editor(first, root, copy))
 
 
@@ -57,45 +57,45 @@ class _Editor:
         state = _State(lock, self._project.workspace_text(), manifests)
         self._before = self._now = replace(state, lock=self._lock(state))
 
-    def move(self, wanted: Fix) -> Outcome:
+    def move(self, fix: Fix) -> Outcome:
         now = self._now
-        directs = pnpm_text.directs(now.lock, wanted.package, wanted.old)
-        parents = pnpm_text.parents(now.lock, wanted.package, wanted.old)
-        if wanted.old not in pnpm_text.versions_of(now.lock, wanted.package):
-            raise CannotFix(f"{wanted.manifest} does not contain {wanted.package} {wanted.old}")
-        outcome = Outcome(fixed=[wanted])
-        resolved = self._resolve(directs, parents, wanted)
-        after = self._raise_ranges(replace(now, lock=resolved), directs, wanted, outcome)
-        after = self._add_overrides(after, parents, wanted, outcome)
-        self._now = self._verify(after, directs, wanted)
+        directs = pnpm_text.directs(now.lock, fix.package, fix.old)
+        parents = pnpm_text.parents(now.lock, fix.package, fix.old)
+        if fix.old not in pnpm_text.versions_of(now.lock, fix.package):
+            raise CannotFix(f"{fix.manifest} does not contain {fix.package} {fix.old}")
+        outcome = Outcome(fixed=[fix])
+        resolved = self._resolve(directs, parents, fix)
+        after = self._raise_ranges(replace(now, lock=resolved), directs, fix, outcome)
+        after = self._add_overrides(after, parents, fix, outcome)
+        self._now = self._verify(after, directs, fix)
         outcome.changes += collateral_changes(
-            pnpm_text.packages(now.lock), pnpm_text.packages(self._now.lock), wanted.package
+            pnpm_text.packages(now.lock), pnpm_text.packages(self._now.lock), fix.package
         )
         return outcome
 
-    def _resolve(self, directs: list[Direct], parents: list[Parent], wanted: Fix) -> str:
+    def _resolve(self, directs: list[Direct], parents: list[Parent], fix: Fix) -> str:
         """The lock file that pnpm writes if every requirement is exactly this version."""
         manifests = project.strip_manifests(self._now.manifests)
         for direct in directs:
             requirements = manifests[members([direct.importer])[0]]
             section, spec = package_json.requirements(requirements)[direct.name]
-            requirements[section][direct.name] = pin_exactly(spec, wanted.new)
+            requirements[section][direct.name] = pin_exactly(spec, fix.new)
         kept_back = pnpm_overrides.raise_keeping(
-            self._now.settings.overrides, wanted.package, wanted.old, wanted.new
+            self._now.settings.overrides, fix.package, fix.old, fix.new
         )
         rules = {
-            **dict.fromkeys(kept_back, wanted.new),
-            **{f"{parent.id}>{parent.name}": wanted.new for parent in parents},
+            **dict.fromkeys(kept_back, fix.new),
+            **{f"{parent.id}>{parent.name}": fix.new for parent in parents},
         }
         settings = self._settings_with(self._now, self._now.settings.overrides | rules)
         lock = self._project.lock(self._now.lock, settings, manifests)
-        versions = pnpm_text.versions_of(lock, wanted.package)
-        if wanted.old in versions or wanted.new not in versions:
-            raise CannotFix(f"pnpm did not move {wanted.package} to {wanted.new}")
+        versions = pnpm_text.versions_of(lock, fix.package)
+        if fix.old in versions or fix.new not in versions:
+            raise CannotFix(f"pnpm did not move {fix.package} to {fix.new}")
         return lock
 
     def _raise_ranges(
-        self, state: _State, directs: list[Direct], wanted: Fix, outcome: Outcome
+        self, state: _State, directs: list[Direct], fix: Fix, outcome: Outcome
     ) -> _State:
         manifests, lock, workspace = dict(state.manifests), state.lock, state.workspace
         edited: dict[str, None] = {}
@@ -103,41 +103,39 @@ class _Editor:
         for direct in directs:
             member = members([direct.importer])[0]
             text = manifests[member]
-            manifests[member] = package_json.allow_version(text, direct.name, wanted.new)
+            manifests[member] = package_json.allow_version(text, direct.name, fix.new)
             if manifests[member] != text:
                 edited[self._project.files.name(member)] = None
             if catalog := catalogs.catalog_of(direct.spec):
                 before = workspace
                 workspace, lock = catalogs.update_catalog(
-                    workspace, lock, known, catalog, direct.name, wanted.new
+                    workspace, lock, known, catalog, direct.name, fix.new
                 )
                 known = lock
                 if workspace != before:
                     edited[self._project.name(WORKSPACE)] = None
         outcome.changes += [
-            f"{code(name)} excluded {wanted.new} and now allows it." for name in edited
+            f"{code(name)} excluded {fix.new} and now allows it." for name in edited
         ]
         return replace(state, lock=lock, workspace=workspace, manifests=manifests)
 
     def _add_overrides(
-        self, state: _State, parents: list[Parent], wanted: Fix, outcome: Outcome
+        self, state: _State, parents: list[Parent], fix: Fix, outcome: Outcome
     ) -> _State:
         """Add overrides for packages that exclude the new version."""
         settings = state.settings
-        kept_back = pnpm_overrides.raise_keeping(
-            settings.overrides, wanted.package, wanted.old, wanted.new
-        )
+        kept_back = pnpm_overrides.raise_keeping(settings.overrides, fix.package, fix.old, fix.new)
         for key, spec in kept_back.items():
             settings = settings.add_override(key, spec)
             outcome.changes.append(
                 f"The override {code(key)} in {code(self._project.name(settings.place))} kept it "
-                f"at {wanted.old} and now allows {wanted.new}."
+                f"at {fix.old} and now allows {fix.new}."
             )
-        if not pnpm_overrides.has_global_rule(settings.overrides, wanted.package):
-            for parent in self._find_excluding(parents, wanted):
+        if not pnpm_overrides.has_global_rule(settings.overrides, fix.package):
+            for parent in self._find_excluding(parents, fix):
                 key = f"{self._parent_name(parent)}>{parent.name}"
-                settings = settings.add_override(key, wanted.new)
-                _describe_override(outcome, key, parent, wanted, self._project.name(settings.place))
+                settings = settings.add_override(key, fix.new)
+                _describe_override(outcome, key, parent, fix, self._project.name(settings.place))
         manifests = {**state.manifests, "": settings.manifest}
         return replace(state, workspace=settings.workspace, manifests=manifests)
 
@@ -146,16 +144,16 @@ class _Editor:
         is_alone = len(pnpm_text.versions_of(self._now.lock, parent.package)) < 2
         return parent.package if is_alone else parent.id
 
-    def _find_excluding(self, parents: list[Parent], wanted: Fix) -> list[Parent]:
+    def _find_excluding(self, parents: list[Parent], fix: Fix) -> list[Parent]:
         versions = {}
         for parent in parents:
             spec = self._project.ranges_of(parent.id).get(parent.name)
             # Packages from elsewhere have unknown requirements.
-            if spec is None or allows(spec, wanted.new) is False:
+            if spec is None or allows(spec, fix.new) is False:
                 versions[self._parent_name(parent), parent.name] = parent
         return [versions[key] for key in sorted(versions)]
 
-    def _verify(self, state: _State, directs: list[Direct], wanted: Fix) -> _State:
+    def _verify(self, state: _State, directs: list[Direct], fix: Fix) -> _State:
         """Check with pnpm that this is the lock file of the edited project."""
         specs = {
             (direct.importer, direct.name): package_json.requirements(
@@ -173,10 +171,10 @@ class _Editor:
         block = f"overrides:\n{rows}\n" if rows else ""
         lock = self._lock(replace(state, lock=pnpm_text.replace_block(lock, "overrides", block)))
         expected, versions = (
-            pnpm_text.versions_of(text, wanted.package) for text in (state.lock, lock)
+            pnpm_text.versions_of(text, fix.package) for text in (state.lock, lock)
         )
         if expected != versions:
-            raise CannotFix(f"pnpm does not keep {wanted.package} at {wanted.new}")
+            raise CannotFix(f"pnpm does not keep {fix.package} at {fix.new}")
         return replace(state, lock=lock)
 
     def _lock(self, state: _State) -> str:
@@ -202,8 +200,8 @@ class _Editor:
             self._project.write_workspace(self._now.workspace)
 
 
-def _describe_override(outcome: Outcome, key: str, parent: Parent, wanted: Fix, place: str) -> None:
-    version = f"{code(parent.name)} {wanted.new}"
+def _describe_override(outcome: Outcome, key: str, parent: Parent, fix: Fix, place: str) -> None:
+    version = f"{code(parent.name)} {fix.new}"
     outcome.changes.append(
         f"{code(parent.package)} excludes {version}, so the override {code(key)} in {code(place)} "
         "forces it: run the tests before you merge."

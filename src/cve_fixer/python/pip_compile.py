@@ -35,40 +35,38 @@ class Resolution:
     changes: tuple[str, ...] = ()
 
 
-def resolve_pins(before: str, after: str, source: str | None, wanted: Fix) -> Resolution:
+def resolve_pins(before: str, after: str, source: str | None, fix: Fix) -> Resolution:
     """The final text: `after` if its pins are consistent and complete, otherwise completed.
 
     `source` is the edited text from which a compiled file is generated.
     """
     try:
-        missing = _find_missing(after, wanted)
+        missing = _find_missing(after, fix)
     except CannotFix as conflict:
-        if not _is_resolvable(before, wanted):
-            note = f"The pins of {code(wanted.manifest)} could not be checked for conflicts."
+        if not _is_resolvable(before, fix):
+            note = f"The pins of {code(fix.manifest)} could not be checked for conflicts."
             return Resolution(after, (note,))
         if not _is_compilable(before, source):
-            excluded = f"{wanted.package} {wanted.new}"
+            excluded = f"{fix.package} {fix.new}"
             raise CannotFix(f"another pin excludes {excluded}: {conflict}") from None
-        return _recompile(before, source or "", wanted)
-    if not missing or not _was_complete(before, wanted):
+        return _recompile(before, source or "", fix)
+    if not missing or not _was_complete(before, fix):
         return Resolution(after)
     if _is_compilable(before, source):
-        return _recompile(before, source or "", wanted)
-    return _add_pins(missing, after, wanted)
+        return _recompile(before, source or "", fix)
+    return _add_pins(missing, after, fix)
 
 
-def _is_resolvable(text: str, wanted: Fix) -> bool:
+def _is_resolvable(text: str, fix: Fix) -> bool:
     try:
-        _resolve(text, wanted)
+        _resolve(text, fix)
     except CannotFix:
         return False
     return True
 
 
-def _was_complete(text: str, wanted: Fix) -> bool:
-    return (
-        _lists_everything(text) and _is_resolvable(text, wanted) and not _find_missing(text, wanted)
-    )
+def _was_complete(text: str, fix: Fix) -> bool:
+    return _lists_everything(text) and _is_resolvable(text, fix) and not _find_missing(text, fix)
 
 
 def _is_compilable(text: str, source: str | None) -> bool:
@@ -84,12 +82,12 @@ def pins(text: str) -> dict[str, str]:
     return {normalize(match["name"]): match["version"] for match in _PIN.finditer(text)}
 
 
-def _find_missing(text: str, wanted: Fix) -> list[str]:
+def _find_missing(text: str, fix: Fix) -> list[str]:
     """Packages that the pins require but do not include."""
-    return sorted(pins(_resolve(text, wanted)).keys() - pins(text).keys())
+    return sorted(pins(_resolve(text, fix)).keys() - pins(text).keys())
 
 
-def _resolve(text: str, wanted: Fix, *options: str) -> str:
+def _resolve(text: str, fix: Fix, *options: str) -> str:
     """The pins and their requirements, as uv writes them. Raises CannotFix on a conflict."""
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         directory = Path(name)
@@ -98,13 +96,13 @@ def _resolve(text: str, wanted: Fix, *options: str) -> str:
             for match in _PIN.finditer(text)
         )
         (directory / "pins.in").write_text("".join(lines), encoding="utf-8")
-        return _compile(directory, "pins.in", wanted, *_python(text), "--no-header", *options)
+        return _compile(directory, "pins.in", fix, *_python(text), "--no-header", *options)
 
 
-def _add_pins(missing: list[str], text: str, wanted: Fix) -> Resolution:
+def _add_pins(missing: list[str], text: str, fix: Fix) -> Resolution:
     """Insert the missing pins in alphabetical order, as in compiled files."""
     options = [name for name in _options_of(text) if name in _LAYOUT]
-    resolved = _resolve(text, wanted, *options)
+    resolved = _resolve(text, fix, *options)
     blocks = _blocks(resolved)
     for name in missing:
         following = (pin for pin in _PIN.finditer(text) if normalize(pin["name"]) > name)
@@ -112,7 +110,7 @@ def _add_pins(missing: list[str], text: str, wanted: Fix) -> Resolution:
         gap = "" if index == 0 or text[index - 1] == "\n" else "\n"
         text = text[:index] + with_line_endings_of(text, gap + blocks[name]) + text[index:]
     added = ", ".join(code(name) for name in missing)
-    note = f"{code(wanted.package)} requires {added}, so {code(wanted.manifest)} now pins that too."
+    note = f"{code(fix.package)} requires {added}, so {code(fix.manifest)} now pins that too."
     return Resolution(text, (note,))
 
 
@@ -124,7 +122,7 @@ def _blocks(text: str) -> dict[str, str]:
     return {name: text[match[index].start() : ends[index]] for index, name in enumerate(names)}
 
 
-def _recompile(before: str, source: str, wanted: Fix) -> Resolution:
+def _recompile(before: str, source: str, fix: Fix) -> Resolution:
     source_match = _SOURCE.search(before)
     source_name = (
         source_match[1] if source_match and _is_below(source_match[1]) else "requirements.in"
@@ -137,19 +135,19 @@ def _recompile(before: str, source: str, wanted: Fix) -> Resolution:
         output = directory / output_name
         output.write_text(before.replace("\r\n", "\n"), encoding="utf-8")
         _compile(
-            *(directory, source_name, wanted, "--output-file", output_name),
-            *("--upgrade-package", f"{wanted.package}=={wanted.new}", "--no-header"),
+            *(directory, source_name, fix, "--output-file", output_name),
+            *("--upgrade-package", f"{fix.package}=={fix.new}", "--no-header"),
             *_options_of(before),
         )
         body = output.read_text(encoding="utf-8")
     after = with_line_endings_of(before, _head(before) + body)
-    return Resolution(after, (_describe_changes(before, after, wanted),))
+    return Resolution(after, (_describe_changes(before, after, fix),))
 
 
-def _compile(directory: Path, source: str, wanted: Fix, *options: str) -> str:
+def _compile(directory: Path, source: str, fix: Fix, *options: str) -> str:
     return run_tool(
         *("uv", "pip", "compile", source, "--no-config", "--no-build"),
-        *("--default-index", wanted.registry, *options),
+        *("--default-index", fix.registry, *options),
         directory=directory,
         environment={"UV_PYTHON_DOWNLOADS": "never"},
     )
@@ -187,13 +185,11 @@ def _is_below(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-def _describe_changes(before: str, after: str, wanted: Fix) -> str:
+def _describe_changes(before: str, after: str, fix: Fix) -> str:
     old, new = pins(before), pins(after)
-    package = normalize(wanted.package)
-    if not is_same(new.get(package, ""), wanted.new):
-        raise CannotFix(
-            f"after recompiling, {wanted.manifest} does not have {package} {wanted.new}"
-        )
+    package = normalize(fix.package)
+    if not is_same(new.get(package, ""), fix.new):
+        raise CannotFix(f"after recompiling, {fix.manifest} does not have {package} {fix.new}")
     moved = [
         f"{code(name)} {escape(old.get(name, '(new)'))} → {escape(new.get(name, '(removed)'))}"
         for name in sorted(old.keys() | new.keys())
@@ -201,4 +197,4 @@ def _describe_changes(before: str, after: str, wanted: Fix) -> str:
     ]
     others = f"; also changed: {', '.join(moved)}" if moved else ""
     how = "was recompiled with `uv pip compile --upgrade-package`"
-    return f"{code(wanted.manifest)} {how}{others}."
+    return f"{code(fix.manifest)} {how}{others}."

@@ -19,46 +19,46 @@ _SOURCE = re.compile(
 )
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            outcome.add(_fix(wanted, root))
+            outcome.add(_fix(fix, root))
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome
 
 
-def _fix(wanted: Fix, root: Path) -> Outcome:
-    lock_path = tree.resolve_file(root, wanted.manifest)
+def _fix(fix: Fix, root: Path) -> Outcome:
+    lock_path = tree.resolve_file(root, fix.manifest)
     project_name = lock_path.with_name("pyproject.toml").relative_to(root).as_posix()
     project_path = tree.resolve_file(root, project_name)
     before, project = tree.read(lock_path), tree.read(project_path)
     if _format(before) < (2, 0):
-        raise CannotFix(f"{wanted.manifest} has a format older than Poetry 1.3: run `poetry lock`")
-    edited = pyproject.allow_version(project, wanted.package, wanted.new)
-    after = merge(before, _lock(root, lock_path, edited, wanted))
-    outcome = Outcome(fixed=[wanted])
-    outcome.changes += lock_blocks.describe_other_changes(before, after, normalize(wanted.package))
+        raise CannotFix(f"{fix.manifest} has a format older than Poetry 1.3: run `poetry lock`")
+    edited = pyproject.allow_version(project, fix.package, fix.new)
+    after = merge(before, _lock(root, lock_path, edited, fix))
+    outcome = Outcome(fixed=[fix])
+    outcome.changes += lock_blocks.describe_other_changes(before, after, normalize(fix.package))
     if edited != project:
         name = code(project_path.relative_to(root).as_posix())
-        outcome.changes.append(f"{name} excluded {escape(wanted.new)} and now allows it.")
+        outcome.changes.append(f"{name} excluded {escape(fix.new)} and now allows it.")
         tree.write(project_path, edited)
     tree.write(lock_path, tree.with_line_endings_of(before, after))
     return outcome
 
 
-def _lock(root: Path, lock_path: Path, project: str, wanted: Fix) -> str:
-    package = normalize(wanted.package)
+def _lock(root: Path, lock_path: Path, project: str, fix: Fix) -> str:
+    package = normalize(fix.package)
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         copy = Path(name).resolve() / "tree"
         tree.copy_files(root, [lock_path, *_local_pyprojects(lock_path)], copy)
         directory = (copy / lock_path.relative_to(root)).parent
         tree.write(directory / "pyproject.toml", project)
-        _run_poetry(directory, wanted)
+        _run_poetry(directory, fix)
         new = tree.read(directory / "poetry.lock")
-    if wanted.new not in lock_blocks.versions_of(new, package):
-        raise CannotFix(f"Poetry did not move {wanted.package} to {wanted.new}")
+    if fix.new not in lock_blocks.versions_of(new, package):
+        raise CannotFix(f"Poetry did not move {fix.package} to {fix.new}")
     return new
 
 
@@ -70,17 +70,17 @@ def _local_pyprojects(lock_path: Path) -> list[Path]:
     return [lock_path.parent / path / "pyproject.toml" for path in paths]
 
 
-def _run_poetry(directory: Path, wanted: Fix) -> None:
+def _run_poetry(directory: Path, fix: Fix) -> None:
     find_tool("poetry")
     run_tool(
         *("poetry", "update", "--lock", "--no-interaction", "--no-ansi", "--no-plugins"),
-        normalize(wanted.package),
+        normalize(fix.package),
         directory=directory,
         script=poetry_without_builds.__file__,
         environment={
-            poetry_without_builds.REGISTRY: wanted.registry,
-            poetry_without_builds.PACKAGE: normalize(wanted.package),
-            poetry_without_builds.VERSION: wanted.new,
+            poetry_without_builds.REGISTRY: fix.registry,
+            poetry_without_builds.PACKAGE: normalize(fix.package),
+            poetry_without_builds.VERSION: fix.new,
         },
     )
 

@@ -36,7 +36,7 @@ _VERSION_ENTRY = re.compile(
 _OVERRIDES = re.compile(r"^[ \t]*override-dependencies[ \t]*=[ \t]*\[", re.MULTILINE)
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     """Without a lock file, the pin in pyproject.toml decides."""
     return fix_manifest_text(fixes, root, allow_version)
 

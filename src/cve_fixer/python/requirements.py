@@ -24,70 +24,70 @@ _HASH = re.compile(r"--hash[= ][A-Za-z0-9]+:[A-Za-z0-9]+")
 _BEFORE_HASH = re.compile(r"[ \t]*(?:\\\r?\n[ \t]*)?$")
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            outcome.add(_fix(wanted, root))
+            outcome.add(_fix(fix, root))
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome
 
 
-def _fix(wanted: Fix, root: Path) -> Outcome:
-    path = tree.resolve_file(root, wanted.manifest)
+def _fix(fix: Fix, root: Path) -> Outcome:
+    path = tree.resolve_file(root, fix.manifest)
     text = tree.read(path)
-    edited = update_pin(text, wanted)
-    source, source_text = _source(path, wanted)
-    resolution = pip_compile.resolve_pins(text, edited, source_text, wanted)
+    edited = update_pin(text, fix)
+    source, source_text = _source(path, fix)
+    resolution = pip_compile.resolve_pins(text, edited, source_text, fix)
     tree.write(path, resolution.text)
     changes = list(resolution.changes)
     if source is not None and source_text is not None and source_text != tree.read(source):
         tree.write(source, source_text)
         name = code(source.relative_to(root).as_posix())
-        changes.append(f"{name} required an older version and now allows {escape(wanted.new)}.")
-    return Outcome(fixed=[wanted], changes=changes)
+        changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
+    return Outcome(fixed=[fix], changes=changes)
 
 
-def _source(path: Path, wanted: Fix) -> tuple[Path | None, str | None]:
+def _source(path: Path, fix: Fix) -> tuple[Path | None, str | None]:
     """The source of a compiled file, if it is next to it, and its edited text."""
     source = path.with_suffix(".in")
     if source == path or source.is_symlink() or not source.is_file():
         return None, None
-    return source, allow_version(tree.read(source), wanted.package, wanted.new)
+    return source, allow_version(tree.read(source), fix.package, fix.new)
 
 
-def update_pin(text: str, wanted: Fix) -> str:
+def update_pin(text: str, fix: Fix) -> str:
     is_pinned = False
 
     def update(line: str) -> str:
         nonlocal is_pinned
         pin = _PIN.match(line)
-        if not pin or normalize(pin["name"]) != normalize(wanted.package):
+        if not pin or normalize(pin["name"]) != normalize(fix.package):
             return line
-        if not is_same(pin["version"], wanted.old):
+        if not is_same(pin["version"], fix.old):
             return line
         is_pinned = True
         start, end = pin.span("version")
-        return replace_hashes(line[:start] + wanted.new + line[end:], wanted)
+        return replace_hashes(line[:start] + fix.new + line[end:], fix)
 
     edited = _map_logical_lines(text, update)
     if not is_pinned:
-        raise CannotFix(f"{wanted.manifest} has no line `{wanted.package}=={wanted.old}`")
+        raise CannotFix(f"{fix.manifest} has no line `{fix.package}=={fix.old}`")
     return edited
 
 
-def replace_hashes(line: str, wanted: Fix) -> str:
+def replace_hashes(line: str, fix: Fix) -> str:
     """Replace the hashes, in the same place and layout."""
     old = list(_HASH.finditer(line))
     if not old:
         return line
-    if not wanted.hashes:
-        raise CannotFix(f"the hashes of {wanted.package} {wanted.new} are not known")
+    if not fix.hashes:
+        raise CannotFix(f"the hashes of {fix.package} {fix.new} are not known")
     first, last = old[0], old[-1]
     before = _BEFORE_HASH.search(line, 0, first.start())
     gap = line[first.end() : old[1].start()] if len(old) > 1 else before[0] if before else " "
-    new = gap.join(f"--hash={digest}" for digest in sorted(wanted.hashes))
+    new = gap.join(f"--hash={digest}" for digest in sorted(fix.hashes))
     return line[: first.start()] + new + line[last.end() :]
 
 

@@ -28,50 +28,50 @@ from cve_fixer.run_tool import run_tool
 _NO_SOLUTION = "No solution found"
 
 
-def fix(fixes: list[Fix], root: Path) -> Outcome:
+def apply(fixes: list[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for wanted in fixes:
+    for fix in fixes:
         try:
-            outcome.add(_fix(wanted, root))
+            outcome.add(_fix(fix, root))
         except CannotFix as error:
-            outcome.fail([wanted], str(error))
+            outcome.fail([fix], str(error))
     return outcome
 
 
-def _fix(wanted: Fix, root: Path) -> Outcome:
-    lock_path = tree.resolve_file(root, wanted.manifest)
+def _fix(fix: Fix, root: Path) -> Outcome:
+    lock_path = tree.resolve_file(root, fix.manifest)
     before = tree.read(lock_path)
     project = lock_path.parent
-    edits = _constraints(project, before, wanted)
-    outcome = Outcome(fixed=[wanted])
-    version = escape(wanted.new)
+    edits = _constraints(project, before, fix)
+    outcome = Outcome(fixed=[fix])
+    version = escape(fix.new)
     outcome.changes += [
         f"{code(path.relative_to(root).as_posix())} excluded {version} and now allows it."
         for path in edits
     ]
     try:
-        after = _lock(root, lock_path, edits, wanted)
+        after = _lock(root, lock_path, edits, fix)
     except CannotFix as error:
         if _NO_SOLUTION not in str(error):
             raise
-        edits = _add_override(project, edits, wanted)
-        after = _lock(root, lock_path, edits, wanted)
-        _describe_override(outcome, wanted, (project / "pyproject.toml").relative_to(root))
-    outcome.changes += lock_blocks.describe_other_changes(before, after, normalize(wanted.package))
+        edits = _add_override(project, edits, fix)
+        after = _lock(root, lock_path, edits, fix)
+        _describe_override(outcome, fix, (project / "pyproject.toml").relative_to(root))
+    outcome.changes += lock_blocks.describe_other_changes(before, after, normalize(fix.package))
     for path, text in edits.items():
         tree.write(path, text)
     tree.write(lock_path, tree.with_line_endings_of(before, after))
     return outcome
 
 
-def _constraints(project: Path, lock: str, wanted: Fix) -> dict[Path, str]:
+def _constraints(project: Path, lock: str, fix: Fix) -> dict[Path, str]:
     """Edited texts of the members' pyproject.toml files that exclude the new version."""
     edits = {}
     for directory in _members(lock):
         path = (project / directory / "pyproject.toml").resolve()
         if path.is_file() and path.is_relative_to(project.resolve()):
             text = tree.read(path)
-            edited = pyproject.allow_version(text, wanted.package, wanted.new)
+            edited = pyproject.allow_version(text, fix.package, fix.new)
             if edited != text:
                 edits[project / path.relative_to(project.resolve())] = edited
     return edits
@@ -83,32 +83,32 @@ def _members(lock: str) -> list[str]:
     return sorted({".", *(source[kind] for source in sources for kind in kinds if kind in source)})
 
 
-def _add_override(project: Path, edits: dict[Path, str], wanted: Fix) -> dict[Path, str]:
+def _add_override(project: Path, edits: dict[Path, str], fix: Fix) -> dict[Path, str]:
     path = project / "pyproject.toml"
     if not path.is_file():
-        raise CannotFix(f"another package requires {wanted.package} and excludes {wanted.new}")
+        raise CannotFix(f"another package requires {fix.package} and excludes {fix.new}")
     # A range, so that the override does not block the next fix.
-    major = re.match(r"\d+", wanted.new)
+    major = re.match(r"\d+", fix.new)
     upper_bound = f",<{int(major[0]) + 1}" if major else ""
-    requirement = f"{wanted.package}>={wanted.new}{upper_bound}"
+    requirement = f"{fix.package}>={fix.new}{upper_bound}"
     text = edits.get(path) or tree.read(path)
     return {**edits, path: pyproject.add_override(text, requirement)}
 
 
-def _describe_override(outcome: Outcome, wanted: Fix, path: Path) -> None:
-    requirer = code(wanted.parents[-1]) if wanted.parents else "another package"
-    package, place = code(wanted.package), code(path.as_posix())
+def _describe_override(outcome: Outcome, fix: Fix, path: Path) -> None:
+    requirer = code(fix.parents[-1]) if fix.parents else "another package"
+    package, place = code(fix.package), code(path.as_posix())
     outcome.changes.append(
         f"{requirer} excludes this version of {package}, so {place} overrides it with uv's "
         "`override-dependencies`: run the tests before you merge."
     )
     outcome.undo.append(
-        f"Once {requirer} allows {escape(wanted.new)}, remove {package} from "
+        f"Once {requirer} allows {escape(fix.new)}, remove {package} from "
         f"`override-dependencies` in {place} and run `uv lock`."
     )
 
 
-def _lock(root: Path, lock_path: Path, edits: dict[Path, str], wanted: Fix) -> str:
+def _lock(root: Path, lock_path: Path, edits: dict[Path, str], fix: Fix) -> str:
     """The lock file that uv writes for the edited project, in the old one's style."""
     before = tree.read(lock_path).replace("\r\n", "\n")
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
@@ -121,17 +121,17 @@ def _lock(root: Path, lock_path: Path, edits: dict[Path, str], wanted: Fix) -> s
             make_static(path)
         directory = (copy / lock_path.relative_to(root)).parent
         has_known = add_known_metadata(directory / "pyproject.toml", before)
-        registry = _registry_of(before, wanted)
-        tree.write(directory / "uv.lock", _replace_registry(before, registry, wanted.registry))
-        run_uv = _Uv(directory, Path(name), wanted.registry)
-        run_uv("--upgrade-package", f"{wanted.package}=={wanted.new}")
-        new = _replace_registry(tree.read(directory / "uv.lock"), wanted.registry, registry)
+        registry = _registry_of(before, fix)
+        tree.write(directory / "uv.lock", _replace_registry(before, registry, fix.registry))
+        run_uv = _Uv(directory, Path(name), fix.registry)
+        run_uv("--upgrade-package", f"{fix.package}=={fix.new}")
+        new = _replace_registry(tree.read(directory / "uv.lock"), fix.registry, registry)
         new, known = remove_known_metadata(new) if has_known else (new, "")
-        if wanted.new not in lock_blocks.versions_of(new, normalize(wanted.package)):
-            raise CannotFix(f"uv did not move {wanted.package} to {wanted.new}")
+        if fix.new not in lock_blocks.versions_of(new, normalize(fix.package)):
+            raise CannotFix(f"uv did not move {fix.package} to {fix.new}")
         after = merge(before, new)
         candidate = add_static_versions(after, known)
-        tree.write(directory / "uv.lock", _replace_registry(candidate, registry, wanted.registry))
+        tree.write(directory / "uv.lock", _replace_registry(candidate, registry, fix.registry))
         with suppress(CannotFix):
             run_uv("--check")
             return after
@@ -192,13 +192,13 @@ def _relevant_head(head: str) -> Table:
     return relevant
 
 
-def _registry_of(lock: str, wanted: Fix) -> str:
+def _registry_of(lock: str, fix: Fix) -> str:
     """The registry of the package in the lock file, which may have another address."""
     for entry in lock_blocks.read_lock(lock).get("package", []):
         registry = entry.get("source", {}).get("registry")
-        if entry.get("name") == normalize(wanted.package) and isinstance(registry, str):
+        if entry.get("name") == normalize(fix.package) and isinstance(registry, str):
             return registry
-    return wanted.registry
+    return fix.registry
 
 
 def _replace_registry(lock: str, old_url: str, new_url: str) -> str:

@@ -16,7 +16,7 @@ from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound
-from agentjobs.tickets.resolve import Tickets, WantedTicket
+from agentjobs.tickets.resolve import TicketQuery, Tickets
 from agentjobs.tickets.trackers import (
     NewTracker,
     add_tracker,
@@ -85,8 +85,8 @@ def tickets(database: Database, keys: SealingKeys, platform: OnePlatform) -> Tic
     return Tickets(database, keys, None, platform)  # type: ignore[arg-type]
 
 
-def wanted(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> WantedTicket:
-    return WantedTicket(
+def wanted(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> TicketQuery:
+    return TicketQuery(
         organization_id=acme,
         ticket_id=ticket_id,
         full_name="acme/shop",

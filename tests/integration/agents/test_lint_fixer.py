@@ -33,7 +33,7 @@ class Fixing:
     async def run(self) -> tuple[SandboxReport, Report | None]:
         agent = build_catalog(Settings(data_dir=str(self.harness.private))).get("lint-fixer")
         assert agent is not None
-        facts = JobDetails(
+        details = JobDetails(
             job_id="job_1",
             repo="acme/web",
             agent=agent.id,
@@ -43,7 +43,7 @@ class Fixing:
         )
         task = prepare_run(
             agent,
-            facts,
+            details,
             workspace=self.tree,
             run_dir=self.run_dir,
             owner_uid=self.harness.sandbox.owner_uid(0),

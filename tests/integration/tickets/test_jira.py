@@ -19,7 +19,7 @@ from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.jira.tracker import JiraTracker
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound
-from agentjobs.tickets.resolve import Tickets, WantedTicket
+from agentjobs.tickets.resolve import TicketQuery, Tickets
 from agentjobs.tickets.trackers import NewTracker, add_tracker, find_tracker
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
@@ -218,7 +218,7 @@ async def test_the_trackers_of_an_organization_are_searched_in_order(
     }
     await add_tracker(db, keys, "acme", NewTracker(name="old", token="wrong-token", **shared))
     tickets = Tickets(db, keys, session, None)  # type: ignore[arg-type] # no platform is asked
-    wanted = WantedTicket(
+    wanted = TicketQuery(
         organization_id=organization.id, ticket_id="SHOP-17", full_name="acme/shop"
     )
     with pytest.raises(TicketNotFound, match="old: Jira does not accept"):

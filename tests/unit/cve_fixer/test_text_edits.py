@@ -48,7 +48,7 @@ def test_a_pseudo_version_is_replaced_and_go_sum_mentioned(tmp_path: Path) -> No
         *("Go", "go.mod", "gopkg.in/yaml.v3"),
         *("3.0.0-20210107192922-496545a6307b", "3.0.0-20220521103104-8f96da9f5d5e"),
     )
-    outcome = go_mod.fix([fix], tmp_path)
+    outcome = go_mod.apply([fix], tmp_path)
     assert outcome.fixed == [fix]
     assert "go mod tidy" in outcome.changes[0]
     text = "require gopkg.in/yaml.v3 v3.0.0-20220521103104-8f96da9f5d5e\n"
@@ -104,7 +104,7 @@ def test_a_maven_version_changes_where_it_is_set(
 ) -> None:
     path = tmp_path / "pom.xml"
     path.write_bytes(before.encode())
-    outcome = pom.fix([LOG4J], tmp_path)
+    outcome = pom.apply([LOG4J], tmp_path)
     assert len(outcome.fixed) == (after is not None)
     assert path.read_bytes().decode() == (before if after is None else after)
     assert len(outcome.failed) == (after is None)
@@ -116,7 +116,7 @@ def test_a_version_set_in_the_parent_changes_there(tmp_path: Path) -> None:
     (tmp_path / "child/pom.xml").write_text(project(dependency(REFERENCE), parent=parent))
     (tmp_path / "pom.xml").write_text(project(properties=PROPERTY).replace("17", "14"))
     fix = Fix("Maven", "child/pom.xml", LOG4J.package, LOG4J.old, LOG4J.new)
-    outcome = pom.fix([fix], tmp_path)
+    outcome = pom.apply([fix], tmp_path)
     assert outcome.fixed == [fix]
     assert "<log4j.version>2.17.1</log4j.version>" in (tmp_path / "pom.xml").read_text()
     assert REFERENCE in (tmp_path / "child/pom.xml").read_text()

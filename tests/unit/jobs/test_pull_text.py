@@ -1,7 +1,7 @@
 from typing import Any
 
 from agentjobs.agents.report import Report
-from agentjobs.jobs.model import TicketFacts
+from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.pull_text import commit_message, parse_commit_message, pull_body, pull_text
 from agentjobs.jobs.verification import Verification
@@ -76,7 +76,7 @@ def test_the_body_links_the_job_and_shows_its_cost() -> None:
 
 
 def test_a_ticket_gives_the_title_and_is_linked() -> None:
-    ticket = TicketFacts("Prices are wrong", "https://jira.example/browse/ABC-1", ("bug",))
+    ticket = TicketDetails("Prices are wrong", "https://jira.example/browse/ABC-1", ("bug",))
     text = pull_text(job("ABC-1"), "Fixer", None, ticket)
     assert text.title == "ABC-1: Prices are wrong"
     assert "Ticket: ABC-1 (https://jira.example/browse/ABC-1)" in text.body

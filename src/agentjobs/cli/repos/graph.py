@@ -105,12 +105,12 @@ def _as_json(index: Index) -> Iterator[str]:
     from agentjobs.advisories.dependency_advisories import dependency_document
     from agentjobs.inventory.graph.text import json_pieces
 
-    facts = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
+    header = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
     documents = (
         dependency_document(one, index.advisories.get(one.position, ()))
         for one in index.dependencies
     )
-    return json_pieces(facts, index.graph, documents)
+    return json_pieces(header, index.graph, documents)
 
 
 def _as_dot(index: Index) -> Iterator[str]:

@@ -126,33 +126,33 @@ def app_jwt(app_id: str, private_key: str, now: float) -> str:
     return f"{signed}.{_base64url(signature)}"
 
 
-def missing_permissions(granted: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """The permissions that are not granted at the wanted level."""
+def missing_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> tuple[str, ...]:
+    """The permissions that are not granted at the required level."""
     return tuple(
-        name for name, level in wanted.items() if _rank(granted.get(name, "none")) < _rank(level)
+        name for name, level in required.items() if _rank(granted.get(name, "none")) < _rank(level)
     )
 
 
 def permission_titles(
-    names: tuple[str, ...], wanted: Mapping[str, str] = WORK_PERMISSIONS
+    names: tuple[str, ...], required: Mapping[str, str] = WORK_PERMISSIONS
 ) -> tuple[str, ...]:
     """As GitHub's pages name them: "Pull requests: read and write"."""
-    return tuple(f"{_TITLES[name]}: {_LEVELS[wanted[name]]}" for name in names)
+    return tuple(f"{_TITLES[name]}: {_LEVELS[required[name]]}" for name in names)
 
 
-def reduce_permissions(granted: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The wanted permissions without the optional one. Raises ForgeError if others are missing."""
-    missing = missing_permissions(granted, wanted)
+def reduce_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> dict[str, str]:
+    """The required permissions without the optional one. Raises ForgeError if one is missing."""
+    missing = missing_permissions(granted, required)
     needed = tuple(name for name in missing if name != _OPTIONAL_PERMISSION)
     if needed:
-        titles = ", ".join(f"“{title}”" for title in permission_titles(needed, wanted))
+        titles = ", ".join(f"“{title}”" for title in permission_titles(needed, required))
         raise ForgeError(
             f"The GitHub App was not granted the permission {titles}; add it to the App and accept"
             " it in the installation.",
             "denied",
         )
     reduced = {
-        name: granted.get(name, "none") if name in missing else wanted[name] for name in wanted
+        name: granted.get(name, "none") if name in missing else required[name] for name in required
     }
     return {name: level for name, level in reduced.items() if level != "none"}
 

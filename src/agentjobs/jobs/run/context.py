@@ -36,7 +36,7 @@ class JobTools:
     forges: Mapping[str, Forge]
     platforms: Platforms
     tickets: Tickets
-    facts: CommitSummaryCache
+    commit_summaries: CommitSummaryCache
     keys: SealingKeys
     prices: Prices
     allowed: AllowList

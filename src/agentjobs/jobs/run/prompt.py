@@ -25,7 +25,7 @@ def prepare_task(
 ) -> SandboxTask:
     """`fixes` are for the agent `cve-fixer` only."""
     job, agent = run.job, plan.agent
-    facts = JobDetails(
+    details = JobDetails(
         job_id=job.id,
         repo=job.repo,
         agent=agent.id,
@@ -45,7 +45,7 @@ def prepare_task(
     )
     return prepare_run(
         agent,
-        facts,
+        details,
         workspace=checkout.tree,
         run_dir=run_dir_of(checkout),
         owner_uid=run.tools.sandbox.owner_uid(run.slot),

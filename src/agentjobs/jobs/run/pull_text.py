@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.agents.report import Report
 from agentjobs.git.process import git
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.model import TicketFacts
+from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.verification import Verification, describe
 from agentjobs.safe_text import ellipsize
@@ -31,7 +31,7 @@ class PullText(msgspec.Struct, frozen=True):
 
 
 def pull_text(
-    job: ClaimedJob, agent_name: str, report: Report | None, ticket: TicketFacts | None = None
+    job: ClaimedJob, agent_name: str, report: Report | None, ticket: TicketDetails | None = None
 ) -> PullText:
     """From the agent's report, or from the request where the agent wrote none."""
     override = job.config_override
@@ -93,7 +93,7 @@ def _trailers(job: ClaimedJob) -> str:
     return f"\n\nJob: {job.id}\nAgent: {job.agent}\n"
 
 
-def _ticket_reference(ticket_id: str, ticket: TicketFacts | None) -> str:
+def _ticket_reference(ticket_id: str, ticket: TicketDetails | None) -> str:
     """Without the ticket's title, which anyone may have written."""
     return ticket_id if ticket is None else f"{ticket_id} ({ticket.url})"
 

@@ -35,17 +35,17 @@ async def _run(run: RunContext) -> Completed:
     base = await fetch_base_commit(run, repo)
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
-        facts = await run.tools.facts.load(run.mirror, run.job.repo_id, base)
-        plan = _plan(run, agent, facts)
+        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, base)
+        plan = _plan(run, agent, summary)
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo)) is not None:
             return merged
-        return await _propose(run, repo, plan, base, facts)
+        return await _propose(run, repo, plan, base, summary)
 
 
 async def _propose(
-    run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, facts: CommitSummary
+    run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, summary: CommitSummary
 ) -> Completed:
     ticket = await find_ticket(run, repo)
     fix = await plan_cve_fix(run, base)
@@ -55,7 +55,7 @@ async def _propose(
     async with run.tools.workspaces.checkout(
         run.job.repo_id, base, owner_uid=owner_uid
     ) as checkout:
-        task = prepare_task(run, plan, checkout, facts, ticket, previous, fix.job_file_entry)
+        task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entry)
         report = await run_agent(run, plan, checkout, task)
         text = pull_text(run.job, plan.agent.name, report, facts_of(ticket))
         text = text.redact(run.log)
@@ -93,8 +93,8 @@ def _agent(run: RunContext) -> Agent:
     return agent
 
 
-def _plan(run: RunContext, agent: Agent, facts: CommitSummary) -> RunPlan:
-    configuration = facts.parse_configuration()
+def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
+    configuration = summary.parse_configuration()
     for warning in configuration.warnings:
         run.log.note(warning)
     return plan_run(run.job, agent, configuration)

@@ -5,7 +5,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.jobs.model import TicketFacts
+from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
@@ -13,7 +13,7 @@ from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound
-from agentjobs.tickets.resolve import FoundTicket, WantedTicket
+from agentjobs.tickets.resolve import FoundTicket, TicketQuery
 
 _FIND_SECONDS = 120.0
 _LINK_SECONDS = 10.0
@@ -28,7 +28,7 @@ async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
     # A follow-up continues a pull request that was made from the ticket.
     if job.ticket_id is None or job.follows is not None:
         return None
-    wanted = WantedTicket(
+    wanted = TicketQuery(
         organization_id=job.organization_id,
         ticket_id=job.ticket_id,
         full_name=repo.address.full_name,
@@ -65,19 +65,19 @@ async def link_ticket(
         run.log.note(f"the pull request could not be linked on its ticket: {error}")
 
 
-def facts_of(found: FoundTicket | None) -> TicketFacts | None:
+def facts_of(found: FoundTicket | None) -> TicketDetails | None:
     if found is None:
         return None
     ticket = found.ticket
-    return TicketFacts(ticket.title, ticket.url, ticket.labels)
+    return TicketDetails(ticket.title, ticket.url, ticket.labels)
 
 
-async def _store(tx: Transaction, job: ClaimedJob, facts: TicketFacts | None) -> None:
+async def _store(tx: Transaction, job: ClaimedJob, details: TicketDetails | None) -> None:
     await tx.execute(
         "UPDATE jobs SET ticket = :ticket WHERE id = :id AND fence = :fence",
         id=job.id,
         fence=job.fence,
-        ticket=msgspec.json.encode(facts).decode(),
+        ticket=msgspec.json.encode(details).decode(),
     )
     tx.announce(f"job:{job.id}")
 

@@ -88,7 +88,7 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
         "paths": _paths(operations),
         "components": {
             "schemas": _components(operations),
-            "headers": {name: _header(*facts) for name, facts in _HEADERS.items()},
+            "headers": {name: _header(*fields) for name, fields in _HEADERS.items()},
             "securitySchemes": {
                 "api_key": {
                     "type": "http",
