@@ -95,9 +95,8 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
 async def _missing_key_reason(admin: Admin, agent: "Agent", org: str) -> str | None:
     """None if the agent needs no key, or its key can be read."""
     from agentjobs.organizations.organizations import find_organization
-    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import open_secret
-    from agentjobs.problems import Problem
 
     owner = await find_organization(admin.db, org)
     if agent.model is None:
@@ -106,8 +105,8 @@ async def _missing_key_reason(admin: Admin, agent: "Agent", org: str) -> str | N
     try:
         if await open_secret(admin.db, keys, owner.id, name) is not None:
             return None
-    except Problem as problem:
-        return problem.message
+    except DecryptionFailed as failure:
+        return failure.reason
     return f"set its key: `agentjobs secrets set {name} --org {org}`"
 
 

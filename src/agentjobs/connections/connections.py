@@ -26,7 +26,6 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database, IntegrityError, Row
 
 __all__ = [
@@ -231,11 +230,7 @@ def _hook_seal_context(connection: Connection) -> tuple[str, ...]:
 def _open_sealed(
     keys: SealingKeys, connection: Connection, sealed: bytes, context: tuple[str, ...]
 ) -> str:
-    try:
-        return keys.open(bytes(sealed), *context)
-    except Problem as problem:
-        reason = f"The credential of {connection.name} is locked. {problem.message}"
-        raise Problem(problem.code, reason) from None
+    return keys.open_named(f"The credential of {connection.name}", bytes(sealed), *context)
 
 
 async def _row(db: Database, connection_id: str) -> Row | None:

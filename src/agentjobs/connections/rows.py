@@ -112,6 +112,5 @@ async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
         what = "1 repository is" if number == 1 else f"{number} repositories are"
         raise Problem(
             "forge_in_use",
-            f"{what} connected through {connection.name}; disconnect them first "
-            "with `agentjobs repos disconnect`.",
+            f"{what} connected through {connection.name}; disconnect them first.",
         )

@@ -58,7 +58,7 @@ def validate_name(name: str) -> str:
 def name_taken(name: str) -> Problem:
     return Problem(
         "name_taken",
-        f"A connection named {name!r} already exists; choose another name with --name.",
+        f"A connection named {name!r} already exists; choose another name.",
     )
 
 
@@ -97,7 +97,7 @@ def validate_installation(
     if platform != "github":
         raise _invalid_app("Only GitHub supports apps; connect this platform with a token.")
     if not app_id or not installation_id:
-        raise _invalid_app("A GitHub App needs both --app-id and --installation-id.")
+        raise _invalid_app("A GitHub App needs both an App ID and an installation ID.")
     if not _APP_ID.fullmatch(app_id):
         raise _invalid_app(
             f"{app_id!r} is not an App ID; the app's settings page shows it as a number."
@@ -116,11 +116,11 @@ def validate_credential(kind: str, credential: str) -> None:
         return
     if "-----BEGIN" in credential:
         raise _invalid_credential(
-            "This is a private key, not a token; to connect an app, use --app-id, "
-            "--installation-id and --private-key-file."
+            "This is a private key, not a token; to connect a GitHub App, enter its App ID, "
+            "installation ID and private key."
         )
     if not credential:
-        raise _invalid_credential("The token is empty; pass it on standard input.")
+        raise _invalid_credential("The token is empty.")
     if len(credential) > MAX_TOKEN_CHARACTERS or not _VISIBLE.fullmatch(credential):
         raise _invalid_credential(
             f"A token has at most {MAX_TOKEN_CHARACTERS} ASCII characters and no spaces; "
@@ -145,7 +145,7 @@ def _check_private_key(text: str) -> None:
 def _default_url(platform: str) -> str:
     url = PLATFORMS[platform]
     if url is None:
-        raise _invalid_url("Enter the address of the platform with --url; it has no default.")
+        raise _invalid_url("Enter the address of the platform, such as https://git.example.com.")
     return url
 
 

@@ -6,6 +6,7 @@ Owns the keys and the format of sealed values. Knows nothing about tables or wha
 import base64
 import binascii
 import hashlib
+import logging
 import os
 import secrets
 import stat
@@ -22,6 +23,8 @@ from agentjobs.settings import Settings
 
 KEY_FILE = "encryption.key"
 
+_log = logging.getLogger(__name__)
+
 _VERSION = b"\x01"
 _KEY_LENGTH = 32
 _ID_LENGTH = 4
@@ -33,6 +36,18 @@ _GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class Sealed(msgspec.Struct, frozen=True):
     data: bytes
     key_id: str
+
+
+class DecryptionFailed(Problem):
+    """A stored secret that this machine cannot decrypt.
+
+    `message` is for tenants; `reason`, which names the key and its file, is for the operator.
+    """
+
+    def __init__(self, name: str, cause: Problem) -> None:
+        failure = f"{name} cannot be decrypted."
+        super().__init__(cause.code, f"{failure} Replace it, or contact the operator.")
+        self.reason = f"{failure} {cause.message}"
 
 
 class SealingKeys:
@@ -73,6 +88,15 @@ class SealingKeys:
             return AESGCM(key).decrypt(nonce, body, _associated_data(header, context)).decode()
         except InvalidTag:
             raise _damaged_value() from None
+
+    def open_named(self, name: str, sealed: bytes, *context: str) -> str:
+        """`name` describes the value. Raises DecryptionFailed, and logs its reason."""
+        try:
+            return self.open(sealed, *context)
+        except Problem as problem:
+            failure = DecryptionFailed(name, problem)
+            _log.warning("%s", failure.reason)
+            raise failure from None
 
     def _key(self, key_id: bytes) -> bytes:
         key = self._configured.get(key_id) or self._read_file().get(key_id)

@@ -63,7 +63,7 @@ async def remove_secret(db: Database, organization: str, name: str) -> None:
 async def open_secret(
     db: Database, keys: SealingKeys, organization_id: str, name: str
 ) -> str | None:
-    """None if the secret does not exist. Raises Problem if this machine cannot decrypt it."""
+    """None if the secret does not exist. Raises DecryptionFailed."""
     row = await db.fetch_one(
         "SELECT sealed FROM secrets WHERE organization_id = :organization_id AND name = :name",
         organization_id=organization_id,
@@ -71,15 +71,13 @@ async def open_secret(
     )
     if row is None:
         return None
-    try:
-        return keys.open(bytes(row["sealed"]), *_context(organization_id, name))
-    except Problem as problem:
-        message = f"The secret {name} cannot be decrypted. {problem.message}"
-        raise Problem(problem.code, message) from None
+    return keys.open_named(
+        f"The secret {name}", bytes(row["sealed"]), *_context(organization_id, name)
+    )
 
 
 async def check_secrets(db: Database, keys: SealingKeys) -> int:
-    """The number of secrets in all organizations. Raises Problem if one cannot be decrypted."""
+    """The number of secrets in all organizations. Raises DecryptionFailed."""
     rows = await db.fetch_all("SELECT organization_id, name FROM secrets ORDER BY name")
     for row in rows:
         await open_secret(db, keys, row["organization_id"], row["name"])

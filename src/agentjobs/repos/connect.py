@@ -83,8 +83,8 @@ async def _check_name_is_free(db: Database, owner: Organization, full_name: str)
 def _name_taken(full_name: str) -> Problem:
     return Problem(
         "name_taken",
-        f"A repository named {full_name!r} is already connected; choose another name with --name, "
-        "or disconnect that one first.",
+        f"A repository named {full_name!r} is already connected; choose another name, or "
+        "disconnect that one first.",
     )
 
 

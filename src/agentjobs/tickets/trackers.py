@@ -141,8 +141,8 @@ def check_token(tracker: ConfiguredTracker, token: str) -> None:
     if tracker.kind == "issues":
         raise Problem(
             "invalid_credential",
-            "Issues are read through the connection to their platform; replace its token with "
-            "`agentjobs forges rotate-token`.",
+            "Issues are read through the connection to their platform; replace the token of that "
+            "connection.",
         )
     validate_credential("token", token)
 
@@ -185,11 +185,8 @@ async def open_tracker(
     tracker = tracker_from_row(row)
     if row["sealed"] is None:
         return tracker, ""
-    try:
-        return tracker, keys.open(bytes(row["sealed"]), *_seal_context(tracker))
-    except Problem as problem:
-        reason = f"The token of the tracker {tracker.name} is locked. {problem.message}"
-        raise Problem(problem.code, reason) from None
+    name = f"The token of the tracker {tracker.name}"
+    return tracker, keys.open_named(name, bytes(row["sealed"]), *_seal_context(tracker))
 
 
 def _name_taken(tracker: ConfiguredTracker) -> Problem:

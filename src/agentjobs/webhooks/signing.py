@@ -66,7 +66,7 @@ class SecretOpener:
         try:
             return self._keys.open(sealed, *_sealing_context(organization_id, endpoint_id))
         except Problem as problem:
-            reason = f"The secret of {endpoint_id} is locked. {problem.message}"
+            reason = f"The secret of {endpoint_id} cannot be decrypted. {problem.message}"
             raise Problem(problem.code, reason) from None
 
 

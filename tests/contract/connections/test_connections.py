@@ -264,7 +264,7 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
     connection, _ = await add_connection(database, keys, "acme", a_token())
     async with aiohttp.ClientSession() as session:
         strange = sealing_keys(tmp_path / "x", b"o")
-        with pytest.raises(ForgeError, match="AGENTJOBS_ENCRYPTION_KEY") as locked:
+        with pytest.raises(ForgeError, match="github cannot be decrypted") as locked:
             await table.platforms(database, strange, session).adapter_for(connection.id)
         await remove_connection(database, "acme", "github")
         with pytest.raises(ForgeError, match="no connection") as gone:

@@ -262,7 +262,7 @@ async def test_a_delivery_whose_secret_cannot_be_opened_is_left_to_another_machi
     )
     await harness.events(jobs=1)
     async with sending(other_machine):
-        await until(lambda: "is locked" in caplog.text)
+        await until(lambda: "cannot be decrypted" in caplog.text)
     assert set((await harness.deliveries.statuses()).values()) == {"pending"}
 
     async with sending(harness):

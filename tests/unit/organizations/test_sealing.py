@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.organizations.sealing import KEY_FILE, SealingKeys
+from agentjobs.organizations.sealing import KEY_FILE, DecryptionFailed, SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.settings import load
 
@@ -64,6 +64,19 @@ def test_the_first_key_seals_and_every_key_opens(tmp_path: Path) -> None:
         keys(tmp_path, FIRST).open(new.data, *HERE)
     assert code_of(problem) == "sealing_key_missing"
     assert new.key_id in problem.value.message
+
+
+def test_an_error_names_the_key_file_to_the_operator_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sealed = keys(tmp_path, FIRST).seal("value", *HERE).data
+    with pytest.raises(DecryptionFailed) as raised:
+        keys(tmp_path, SECOND).open_named("The secret NAME", sealed, *HERE)
+    assert raised.value.code == "sealing_key_missing"
+    assert raised.value.message.startswith("The secret NAME cannot be decrypted.")
+    assert KEY_FILE not in str(raised.value)
+    assert KEY_FILE in raised.value.reason
+    assert caplog.messages == [raised.value.reason]
 
 
 def test_the_first_seal_creates_the_key_file_and_opening_does_not(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_an_opened_secret_is_cached_and_a_failure_is_not(tmp_path):
     sealed = SealedSecrets(seal_secret(SealingKeys([], path), "org_1", "whk_1", "text").data)
     aside = path.rename(tmp_path / "aside")
     box = SecretOpener(SealingKeys([], path))
-    with pytest.raises(Problem, match="whk_1 is locked"):
+    with pytest.raises(Problem, match="whk_1 cannot be decrypted"):
         box.open("org_1", "whk_1", sealed, 0)
     aside.rename(path)
     assert box.open("org_1", "whk_1", sealed, 0) == Secrets("text")

@@ -157,12 +157,14 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
 
 
 async def _check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import check_secrets
     from agentjobs.problems import Problem
 
     try:
         number = await check_secrets(db, SealingKeys.load(settings))
+    except DecryptionFailed as failure:
+        return [("secrets", "problem", failure.reason)]
     except Problem as problem:
         return [("secrets", "problem", problem.message)]
     return [("secrets", "ok", f"{number} stored, all readable with the current key")]

@@ -54,16 +54,21 @@ async def _check_all(
 async def _check_forge(
     db: "Database", keys: "SealingKeys", platforms: "Platforms", connection: "Connection"
 ) -> Finding:
-    from agentjobs.connections.connections import open_hook_secret
+    from agentjobs.connections.connections import open_credential, open_hook_secret
     from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
+    from agentjobs.organizations.sealing import DecryptionFailed
     from agentjobs.problems import Problem
 
     name = f"{connection.name} at {connection.url}"
     try:
+        # First, because an adapter's error does not say which key is missing.
+        await open_credential(db, keys, connection.id)
+        await open_hook_secret(db, keys, connection.id)
         platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
         account = await platform.check()
-        await open_hook_secret(db, keys, connection.id)
+    except DecryptionFailed as failure:
+        return "forges", "problem", f"{name}: {failure.reason}"
     except (ForgeError, Problem) as error:
         return "forges", "problem", f"{name}: {error}"
     if account.missing:
@@ -89,6 +94,7 @@ async def _check_tracker(
 ) -> Finding:
     from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
+    from agentjobs.organizations.sealing import DecryptionFailed
     from agentjobs.problems import Problem
     from agentjobs.tickets.resolve import jira_tracker
     from agentjobs.tickets.trackers import open_tracker
@@ -99,6 +105,8 @@ async def _check_tracker(
         if opened is None:
             return "trackers", "note", f"{name} was just removed"
         account = await jira_tracker(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
+    except DecryptionFailed as failure:
+        return "trackers", "problem", f"{name}: {failure.reason}"
     except (ForgeError, Problem) as error:
         return "trackers", "problem", f"{name}: {error}"
     return "trackers", "ok", f"{name}: signed in as {account}"

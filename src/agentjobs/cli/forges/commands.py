@@ -67,10 +67,12 @@ def add_connection(
 
     The platform must accept the token. The secret for its webhooks is printed once.
     """
-    from agentjobs.connections.validate import validate_platform
+    from agentjobs.connections.validate import PLATFORMS, validate_platform
 
     is_app = _is_app(app_id, installation_id, private_key_file)
-    credential = read_credential(validate_platform(platform), private_key_file if is_app else None)
+    if not url and PLATFORMS[validate_platform(platform)] is None:
+        raise typer.BadParameter(f"{platform} has no default address; pass it with --url")
+    credential = read_credential(platform, private_key_file if is_app else None)
 
     async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys]":
         from agentjobs.connections.connections import NewConnection

@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
-from agentjobs.web.dashboard.connection_errors import trouble
 from agentjobs.web.dashboard.external_links import web_address
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
@@ -55,6 +54,5 @@ def _environment() -> Environment:
     environment.filters["visible"] = visible
     environment.filters["iso"] = iso_utc
     environment.filters["web_address"] = web_address
-    environment.filters["trouble"] = trouble
     environment.filters.update(FILTERS)
     return environment

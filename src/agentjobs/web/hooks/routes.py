@@ -4,7 +4,6 @@ Verifies the signature and stores the event. Nothing is started here.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 
 from starlette.requests import Request
@@ -20,6 +19,7 @@ from agentjobs.forges.hooks import (
     lacks_signature,
     parse_event,
 )
+from agentjobs.organizations.sealing import DecryptionFailed
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.problems import Problem
 from agentjobs.web.api.endpoint import Reply
@@ -33,7 +33,6 @@ MAX_HOOK_BYTES = 5 * 1024 * 1024
 _BODY_SECONDS = 60.0
 _CLOSING = {"Connection": "close"}
 _STATUSES = {"new": "accepted", "known": "known", "unconnected": "ignored"}
-_log = logging.getLogger(__name__)
 
 
 async def receive_hook(request: Request) -> Response:
@@ -76,8 +75,7 @@ async def _secret(context: WebContext, platform: str, connection_id: str) -> str
 async def _open(context: WebContext, connection_id: str) -> tuple[Connection, str] | None:
     try:
         return await open_hook_secret(context.db, context.keys, connection_id)
-    except Problem as problem:
-        _log.warning("a hook cannot be verified: %s", problem.message)
+    except DecryptionFailed:
         raise Problem(
             "unavailable", "This hook cannot be verified now; see the service's log."
         ) from None

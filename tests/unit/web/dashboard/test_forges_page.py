@@ -90,12 +90,12 @@ async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, t
         ({"url": "ftp://git.example.org"}, "must start with https://", "url"),
         ({"url": "https://me:it@git.example.org"}, "must not contain a credential", "url"),
         ({"name": "No Name"}, "is not a valid name", "name"),
-        ({"token": ""}, "Paste the token", "token"),
+        ({"token": ""}, "The token is empty", "token"),
         ({"token": "two words-secret"}, "no spaces; copy it again", "token"),
         ({"token": "wrong-secret"}, "Bad credentials", "token"),
         (
             {"token": "-----BEGIN-secret"},
-            "paste it into the private key field of the GitHub App",
+            "enter its App ID, installation ID and private key",
             "token",
         ),
         ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
@@ -213,7 +213,7 @@ async def test_a_credential_that_is_locked_is_told_without_names_of_files(dashbo
     page = await admin.send(await admin.open(f"{HERE}/{connection.id}"), "/check")
     assert page.status == 422
     for shown in (page, await admin.open(HERE)):
-        assert "The credential of gitea is locked and cannot be opened here." in shown.text
+        assert "The credential of gitea cannot be decrypted. Replace it, or contact" in shown.text
         assert "encryption.key" not in shown.text
 
 

@@ -53,7 +53,7 @@ async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
     assert again.status == 409
     assert "already configured" in again.text
     page = await admin.post(f"{HERE}/{found.id}/token", [("csrf", csrf), ("token", "x")])
-    assert "replace its token under Platforms" in page.text
+    assert "replace the token of that connection" in page.text
     page = await admin.post(f"{HERE}/{found.id}/check", [("csrf", csrf)])
     assert "Issues use the platform connections" in page.text
     page = await admin.send(page, "/remove")
@@ -83,7 +83,7 @@ async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
         ({"url": "https://jira.example.com"}, "needs no account", "account"),
         ({"flavour": "server"}, "Choose the kind of Jira", None),
         ({"name": "No Name"}, "is not a valid name", "name"),
-        ({"token": ""}, "Paste the token", "token"),
+        ({"token": ""}, "The token is empty", "token"),
         ({"token": "a-secret"}, "does not accept the token", "token"),
     ],
 )

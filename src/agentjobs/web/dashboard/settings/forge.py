@@ -21,7 +21,6 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import (
     PLATFORMS,
-    for_page,
     hook_address,
     not_found,
 )
@@ -44,9 +43,7 @@ async def check(request: PageRequest) -> Response:
         account = await _check(request, connection)
     except Problem as problem:
         # Read again, because the check stores its result.
-        return await detail_page(
-            request, await require_connection(request), problem=for_page(problem)
-        )
+        return await detail_page(request, await require_connection(request), problem=problem)
     return await detail_page(request, await require_connection(request), account=account)
 
 
@@ -66,9 +63,7 @@ async def replace(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await detail_page(
-            request, connection, problem=for_page(problem), opened="credential"
-        )
+        return await detail_page(request, connection, problem=problem, opened="credential")
     return await detail_page(request, replaced, account=account, is_replaced=True)
 
 
@@ -85,7 +80,7 @@ async def remove(request: PageRequest) -> Response:
     try:
         await remove_connection(request.db, request.organization, connection.id)
     except Problem as problem:
-        return await detail_page(request, connection, problem=for_page(problem))
+        return await detail_page(request, connection, problem=problem)
     banner = f"{connection.name} was removed. Revoke its credential on {connection.url}."
     return request.redirect(PATH, banner=banner)
 

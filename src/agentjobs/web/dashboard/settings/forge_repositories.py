@@ -15,7 +15,6 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge import PATH, require_connection
-from agentjobs.web.dashboard.settings.forge_text import for_page
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
@@ -59,7 +58,7 @@ async def connect(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem=for_page(problem), typed=request.form.raw("typed"))
+        return await _page(request, problem=problem, typed=request.form.raw("typed"))
     results = _results(found, is_all=not names)
     if not results.refused:
         banner = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
@@ -99,7 +98,7 @@ async def _page(
             raise problem
         seen = await _list_available(request, connection.id, connection.name)
     except Problem as error:
-        trouble = for_page(error)
+        trouble = error
     wanted = await asyncio.to_thread(_matching, seen, query)
     return await request.render(
         "settings/forge_repositories.html",

@@ -11,7 +11,7 @@ from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge import PATH, detail_page
-from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field, for_page
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
@@ -51,7 +51,7 @@ async def add(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, typed, for_page(problem), is_app=_is_app(request.form))
+        return await _page(request, typed, problem, is_app=_is_app(request.form))
     # Not a redirect, because only this response shows the secret.
     return await detail_page(
         request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account

@@ -10,7 +10,6 @@ from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_r
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge_text import for_page
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
@@ -72,7 +71,7 @@ async def add_jira(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, for_page(problem), typed)
+        return await _page(request, problem, typed)
     return request.redirect(
         PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
@@ -93,7 +92,7 @@ async def check(request: PageRequest) -> Response:
     except Problem as problem:
         if problem.code == "forge_unavailable":
             await trackers.record_check(request.db, tracker.id, problem.message)
-        return await _page(request, for_page(problem))
+        return await _page(request, problem)
     if known_as is None:
         banner = "Issues use the platform connections. See Platforms for their state."
         return request.redirect(PATH, banner=banner)
@@ -128,7 +127,7 @@ async def replace_token(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, for_page(problem), opened=tracker.id)
+        return await _page(request, problem, opened=tracker.id)
     banner = f"The new token of {known_as} is in use. Revoke the old one."
     return request.redirect(PATH, banner=banner)
 
