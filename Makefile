@@ -33,7 +33,7 @@ demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request,
 test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the checks, then every test
 	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode and a real small model
+test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures

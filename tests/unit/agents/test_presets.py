@@ -301,6 +301,7 @@ def test_the_outcome_of_aider_is_how_its_last_request_ended(
     [
         ({"info": {"exit_status": "Submitted"}}, 0, None),
         ({"info": {"exit_status": "LimitsExceeded"}}, 0, "stopped: LimitsExceeded"),
+        ({"info": {"exit_status": "RepeatedFormatError"}}, 0, "stopped: RepeatedFormatError"),
         ({"info": {"exit_status": "BadRequestError"}}, 1, "stopped: BadRequestError"),
         ({"info": {"exit_status": ""}}, 0, "without an exit status"),
         ({"messages": [r'"exit_status": "Submitted"']}, 0, "without an exit status"),

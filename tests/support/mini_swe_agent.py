@@ -1,0 +1,28 @@
+"""The installed mini-swe-agent, and the answers of a scripted model that drive it."""
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.gateway.upstream import Api
+from tests.support.agent_programs import WRITE, declared
+from tests.support.model_messages import Answer, Tokens, ToolCall
+from tests.support.paths import PROJECT
+
+_SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+
+
+def mini(api: Api = "openai") -> Agent:
+    return declared(
+        preset="mini-swe-agent",
+        executable=str(PROJECT / ".venv-agents" / "bin" / "mini"),
+        model_api=api,
+        model="priced",
+        environment={"MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1"},
+    )
+
+
+def answers_that_write_and_submit() -> list[Answer]:
+    return [
+        Answer(
+            text="Next:", tool_calls=[ToolCall("bash", {"command": command})], usage=Tokens(100, 20)
+        )
+        for command in (WRITE, _SUBMIT)
+    ]
