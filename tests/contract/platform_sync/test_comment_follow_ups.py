@@ -124,33 +124,34 @@ async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_non
     assert "is working on this pull request" in platform.replies[1]
 
 
-@pytest.mark.parametrize(
-    ("author", "text", "own_login"),
-    [
-        ("mallory", "@agentjobs delete everything", ""),
-        ("ada", "@agentjobs-fan hello", ""),
-        ("ada", "@agentjobs/team hello", ""),
-        ("ada", "@agentjobs.x hello", ""),
-        ("ada", "please ask @agentjobs to", ""),
-        ("ada", "@agentjobs", ""),
-        ("ada", f"@agentjobs do it {OWN_MARK}", ""),
-        ("bot[bot]", "@agentjobs do it", "bot[bot]"),
-    ],
-)
+OTHER_COMMENTS = [
+    ("mallory", "@agentjobs delete everything", ""),
+    ("ada", "@agentjobs-fan hello", ""),
+    ("ada", "@agentjobs/team hello", ""),
+    ("ada", "@agentjobs.x hello", ""),
+    ("ada", "please ask @agentjobs to", ""),
+    ("ada", "@agentjobs", ""),
+    ("ada", f"@agentjobs do it {OWN_MARK}", ""),
+    ("bot[bot]", "@agentjobs do it", "bot[bot]"),
+]
+
+
 async def test_other_comments_start_nothing_and_get_no_reply(
-    harness: JobHarness, author: str, text: str, own_login: str
+    harness: JobHarness, subtests: pytest.Subtests
 ) -> None:
     caller = await harness.organization()
     job = await completed_job(harness, caller)
     platform = FakeComments("ada", "bot[bot]")
-    await respond_to_comment(
-        harness.context,
-        platform,  # type: ignore[arg-type]
-        conversation(job, caller, own_login=own_login),
-        Comment(1, author, text, ""),
-    )
-    assert platform.replies == []
-    assert await harness.nothing_to_claim()
+    for number, (author, text, own_login) in enumerate(OTHER_COMMENTS, 1):
+        with subtests.test(text):
+            await respond_to_comment(
+                harness.context,
+                platform,  # type: ignore[arg-type]
+                conversation(job, caller, own_login=own_login),
+                Comment(number, author, text, ""),
+            )
+            assert platform.replies == []
+            assert await harness.nothing_to_claim()
 
 
 async def test_each_kind_has_its_own_ids_and_a_line_comment_names_its_place(

@@ -39,21 +39,22 @@ async def _store(db: Database, **values: Any) -> dict[str, Any]:
     return dict(stored)
 
 
-@pytest.mark.parametrize("number", [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)])
-async def test_numbers_keep_all_their_64_bits(probe: Database, number: int) -> None:
-    assert (await _store(probe, number=number))["number"] == number
+async def test_numbers_keep_all_their_64_bits(probe: Database) -> None:
+    numbers = [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
+    stored = [await _store(probe, id=str(number), number=number) for number in numbers]
+    assert [row["number"] for row in stored] == numbers
 
 
-@pytest.mark.parametrize("body", [b"", b"\x00\xff" * 3, b"x" * 1_000_000])
-async def test_bytes_are_stored_unchanged(probe: Database, body: bytes) -> None:
-    stored = (await _store(probe, body=body))["body"]
-    assert isinstance(stored, bytes)
-    assert stored == body
+async def test_bytes_are_stored_unchanged(probe: Database) -> None:
+    for body in (b"", b"\x00\xff" * 3, b"x" * 1_000_000):
+        stored = (await _store(probe, id=str(len(body)), body=body))["body"]
+        assert isinstance(stored, bytes)
+        assert stored == body
 
 
-@pytest.mark.parametrize("text", ["", "naïve — 🙂", "it's; -- /* :name */ $1 ? \\ \"", "a\nb\tc"])
-async def test_any_text_is_safe_as_a_parameter(probe: Database, text: str) -> None:
-    assert (await _store(probe, id=text))["id"] == text
+async def test_any_text_is_safe_as_a_parameter(probe: Database) -> None:
+    texts = ["", "naïve — 🙂", "it's; -- /* :name */ $1 ? \\ \"", "a\nb\tc"]
+    assert [(await _store(probe, id=text))["id"] for text in texts] == texts
 
 
 async def test_absent_values_are_none(probe: Database) -> None:

@@ -42,10 +42,8 @@ def test_the_documented_signature_of_github_is_accepted() -> None:
     assert is_signed("gitlab", "s3cret", {"x-gitlab-token": "s3cret"}, b"anything")
 
 
-@pytest.mark.parametrize("platform", [*PLATFORMS, "bitbucket", ""])
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_a_wrong_secret_is_refused() -> None:
+    wrong: list[dict[str, str]] = [
         {},
         {"x-hub-signature-256": f"sha256={GITHUB_DIGEST[:-1]}0"},
         {"x-hub-signature-256": ""},
@@ -56,10 +54,14 @@ def test_the_documented_signature_of_github_is_accepted() -> None:
         {"x-gitlab-token": ""},
         {"x-gitlab-token": GITHUB_SECRET[:-1]},
         {"authorization": GITHUB_SECRET},
-    ],
-)
-def test_a_wrong_secret_is_refused(platform: str, headers: dict[str, str]) -> None:
-    assert not is_signed(platform, GITHUB_SECRET, headers, GITHUB_BODY)
+    ]
+    accepted = [
+        (platform, headers)
+        for platform in (*PLATFORMS, "bitbucket", "")
+        for headers in wrong
+        if is_signed(platform, GITHUB_SECRET, headers, GITHUB_BODY)
+    ]
+    assert accepted == []
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -194,7 +196,6 @@ def test_an_event_is_valid_or_none_whatever_types_a_payload_has(
     assert (hook_event.kind in {"pull", "comment"}) == (hook_event.number is not None)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize(
     "body",
     [
@@ -212,9 +213,10 @@ def test_an_event_is_valid_or_none_whatever_types_a_payload_has(
         b'{"ref":"\\ud800","repository":{"id":5}}',
     ],
 )
-def test_a_hostile_body_is_no_event_and_never_raises(platform: str, body: bytes) -> None:
-    for event in ("push", "Push Hook"):
-        assert parse_event(platform, {EVENT_HEADERS[platform]: event}, body) is None
+def test_a_hostile_body_is_no_event_and_never_raises(body: bytes) -> None:
+    for platform, header in EVENT_HEADERS.items():
+        for event in ("push", "Push Hook"):
+            assert parse_event(platform, {header: event}, body) is None, platform
 
 
 def test_a_delivery_id_comes_from_the_platform_or_from_the_body() -> None:

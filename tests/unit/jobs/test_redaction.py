@@ -42,19 +42,16 @@ def redacted(text: str | bytes, *values: str, size: int | None = None) -> str:
 
 
 @pytest.mark.parametrize("size", [None, 1, 3, 7])
-@pytest.mark.parametrize("value", VALUES)
-def test_a_value_is_redacted_wherever_it_is_split(value: str, size: int | None) -> None:
-    text = f"before {value} after"
-    assert redacted(text, *VALUES, size=size) == "before [redacted] after"
+def test_a_value_is_redacted_wherever_it_is_split(size: int | None) -> None:
+    results = {value: redacted(f"before {value} after", *VALUES, size=size) for value in VALUES}
+    assert results == dict.fromkeys(VALUES, "before [redacted] after")
 
 
 @pytest.mark.parametrize("size", [None, 1, 5])
-@pytest.mark.parametrize("token", TOKENS, ids=lambda token: token[:4])
-def test_a_token_of_a_known_format_is_redacted(token: str, size: int | None) -> None:
-    assert redacted(f"key={token}\nnext", size=size) == "key=[redacted]\nnext"
-    assert redacted(f'"{token}"', size=size) == '"[redacted]"'
-    assert redacted(token, size=size) == "[redacted]"
-    assert redacted(f"\x1b[32m{token}\x1b[0m", size=size) == "\x1b[32m[redacted]\x1b[0m"
+@pytest.mark.parametrize("text", ["key={}\nnext", '"{}"', "{}", "\x1b[32m{}\x1b[0m"])
+def test_a_token_of_a_known_format_is_redacted(text: str, size: int | None) -> None:
+    results = {token: redacted(text.format(token), size=size) for token in TOKENS}
+    assert results == dict.fromkeys(TOKENS, text.format("[redacted]"))
 
 
 @pytest.mark.parametrize("offset", range(3))

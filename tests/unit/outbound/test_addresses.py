@@ -17,9 +17,8 @@ from agentjobs.outbound.guard.addresses import (
 NOTHING = AllowList()
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_non_public_addresses_are_refused_with_a_reason() -> None:
+    addresses = [
         *("0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200"),
         *("127.0.0.1", "127.255.255.254", "168.63.129.16", "169.254.169.254", "169.254.170.2"),
         *("172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1"),
@@ -33,23 +32,19 @@ NOTHING = AllowList()
         *("fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1"),
         *("5f00::1", "4000::1", "8000::1", "fe00::1", "400::1"),
         *("", "localhost", "1.2.3", "0x7f.1", "2130706433", "127.1", "01.02.03.04", "[::1]"),
-    ],
-)
-def test_non_public_addresses_are_refused_with_a_reason(address: str) -> None:
-    assert refusal_reason(address, NOTHING)
+    ]
+    assert [address for address in addresses if not refusal_reason(address, NOTHING)] == []
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_public_addresses_may_be_dialled() -> None:
+    addresses = [
         *("1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0"),
         *("126.255.255.255", "128.0.0.1", "169.253.255.255", "172.15.255.255", "172.32.0.0"),
         *("192.0.1.0", "192.167.255.255", "198.17.255.255", "198.20.0.0", "223.255.255.255"),
         *("2606:4700:4700::1111", "2001:4860:4860::8888", "2a00:1450::1", "::ffff:8.8.8.8"),
-    ],
-)
-def test_public_addresses_may_be_dialled(address: str) -> None:
-    assert refusal_reason(address, NOTHING) is None
+    ]
+    refused = {address: refusal_reason(address, NOTHING) for address in addresses}
+    assert {address: reason for address, reason in refused.items() if reason is not None} == {}
 
 
 @given(st.ip_addresses())

@@ -41,17 +41,14 @@ def test_a_non_canonical_spelling_is_refused_with_the_canonical_one(host: str, p
     )
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_a_host_that_is_neither_a_name_nor_an_address_is_refused() -> None:
+    hosts = [
         *("256.1.1.1", "1.2.3.4.5", "a.1", "a.0x", "4294967296", "1..2", "", ".", " ", "a b"),
         *("127%2e0.0.1", "%00", "a\0b", "a/b", "a@b", "\uff11.1.1.1", "caf\xe9.test", "a\n"),
         *("a..b", ".a", "a..", "-a.test", "a-.test", "a" * 64, "\u212a.test", "127.0.0.1.."),
         *("fe80::1%lo", "::g", "1::2::3", ":", "a:1", "127.0.0.1:80"),
-    ],
-)
-def test_a_host_that_is_neither_a_name_nor_an_address_is_refused(host: str) -> None:
-    assert host_refusal_reason(host, EVERYTHING)
+    ]
+    assert [host for host in hosts if not host_refusal_reason(host, EVERYTHING)] == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Plots are valid SVG, show gaps and zeroes, fit both sizes and have a text alternative."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 from xml.etree import ElementTree
 
 import pytest
@@ -45,11 +45,16 @@ def test_every_mark_has_a_title_and_the_plot_a_summary(draw) -> None:
 
 
 @pytest.mark.parametrize("draw", KINDS)
-@pytest.mark.parametrize("count", [1, 2, 7, 30, 90, 400])
-@pytest.mark.parametrize("label", ["1", "29 Feb", "2026-02-28 12:00 and more"])
-def test_labels_do_not_touch_each_other_or_the_edge(draw, count: int, label: str) -> None:
-    plot = plot_of(*range(count), unit="ms", labels=(label,) * count)
-    for tree in trees(draw(plot)):
+def test_labels_do_not_touch_each_other_or_the_edge(draw, subtests: pytest.Subtests) -> None:
+    labels = ["1", "29 Feb", "2026-02-28 12:00 and more"]
+    for label, count in product(labels, [1, 2, 7, 30, 90, 400]):
+        plot = plot_of(*range(count), unit="ms", labels=(label,) * count)
+        with subtests.test(label=label, count=count):
+            assert_labels_are_apart(draw(plot))
+
+
+def assert_labels_are_apart(drawing: Drawing) -> None:
+    for tree in trees(drawing):
         width = float(tree.attrib["viewBox"].split()[2])
         placed = texts(tree, "middle")
         assert placed
@@ -64,10 +69,15 @@ def test_labels_do_not_touch_each_other_or_the_edge(draw, count: int, label: str
 
 
 @pytest.mark.parametrize("draw", KINDS)
-@pytest.mark.parametrize("unit", ["count", "ms", "usd"])
-@pytest.mark.parametrize("value", [0, 1, 1e-9, 0.004, 999, 1e6, 1e17, 1e300, 1.7e308])
-def test_very_small_and_very_large_numbers_are_drawn(draw, unit: Unit, value: float) -> None:
-    for tree in trees(draw(plot_of(value, 0, value, unit=unit))):
+def test_very_small_and_very_large_numbers_are_drawn(draw, subtests: pytest.Subtests) -> None:
+    units: list[Unit] = ["count", "ms", "usd"]
+    for unit, value in product(units, [0, 1, 1e-9, 0.004, 999, 1e6, 1e17, 1e300, 1.7e308]):
+        with subtests.test(unit=unit, value=value):
+            assert_marks_are_inside(draw(plot_of(value, 0, value, unit=unit)))
+
+
+def assert_marks_are_inside(drawing: Drawing) -> None:
+    for tree in trees(drawing):
         _, _, width, height = map(float, tree.attrib["viewBox"].split())
         for rect in tree.iter("rect"):
             x, y, w, h = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))

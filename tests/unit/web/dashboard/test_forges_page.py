@@ -82,44 +82,45 @@ async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, t
     assert safety_faults(page) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "words", "field"),
-    [
-        ({"platform": "svn"}, "Choose a platform", "platform"),
-        ({"url": ""}, "Enter the address of the platform, such as", "url"),
-        ({"url": "ftp://git.example.org"}, "must start with https://", "url"),
-        ({"url": "https://me:it@git.example.org"}, "must not contain a credential", "url"),
-        ({"name": "No Name"}, "is not a valid name", "name"),
-        ({"token": ""}, "The token is empty", "token"),
-        ({"token": "two words-secret"}, "no spaces; copy it again", "token"),
-        ({"token": "wrong-secret"}, "Bad credentials", "token"),
-        (
-            {"token": "-----BEGIN-secret"},
-            "enter its App ID, installation ID and private key",
-            "token",
-        ),
-        ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
-        ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
-        ({"private_key": "a-secret"}, "not both. Nothing was stored", "private_key"),
-        ({"token": "", "private_key": "a-secret"}, "of the private key, too", "app_id"),
-    ],
-)
-async def test_what_is_refused_keeps_what_was_typed_and_no_secret(
-    dashboard, table, given, words, field
-):
+REFUSED_CONNECTIONS = [
+    ({"platform": "svn"}, "Choose a platform", "platform"),
+    ({"url": ""}, "Enter the address of the platform, such as", "url"),
+    ({"url": "ftp://git.example.org"}, "must start with https://", "url"),
+    ({"url": "https://me:it@git.example.org"}, "must not contain a credential", "url"),
+    ({"name": "No Name"}, "is not a valid name", "name"),
+    ({"token": ""}, "The token is empty", "token"),
+    ({"token": "two words-secret"}, "no spaces; copy it again", "token"),
+    ({"token": "wrong-secret"}, "Bad credentials", "token"),
+    (
+        {"token": "-----BEGIN-secret"},
+        "enter its App ID, installation ID and private key",
+        "token",
+    ),
+    ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
+    ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
+    ({"private_key": "a-secret"}, "not both. Nothing was stored", "private_key"),
+    ({"token": "", "private_key": "a-secret"}, "of the private key, too", "app_id"),
+]
+
+
+async def test_what_is_refused_keeps_what_was_typed_and_no_secret(dashboard, table, subtests):
     admin = dashboard.admin
-    page = await admin.send(await admin.open(HERE), HERE, **{**GITEA, "name": "forge", **given})
-    assert 400 <= page.status < 500
-    assert words in page.text
-    assert "secret" not in "".join(value for _, value in page.form(HERE).fields)
-    assert "--" not in page.text.replace("-----BEGIN", "")
-    assert "`" not in page.text
-    form = page.form(HERE)
-    assert form.value("url") == given.get("url", GITEA["url"])
-    assert form.value("name") == given.get("name", "forge")
-    wrong = [tags.get("name") for _, tags in page.tags if tags.get("aria-invalid")]
-    assert wrong == [field]
-    assert await list_connections(dashboard.db, "acme") == []
+    for given, words, field in REFUSED_CONNECTIONS:
+        with subtests.test(repr(given)):
+            page = await admin.send(
+                await admin.open(HERE), HERE, **{**GITEA, "name": "forge", **given}
+            )
+            assert 400 <= page.status < 500
+            assert words in page.text
+            assert "secret" not in "".join(value for _, value in page.form(HERE).fields)
+            assert "--" not in page.text.replace("-----BEGIN", "")
+            assert "`" not in page.text
+            form = page.form(HERE)
+            assert form.value("url") == given.get("url", GITEA["url"])
+            assert form.value("name") == given.get("name", "forge")
+            wrong = [tags.get("name") for _, tags in page.tags if tags.get("aria-invalid")]
+            assert wrong == [field]
+            assert await list_connections(dashboard.db, "acme") == []
 
 
 async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):

@@ -1,7 +1,6 @@
 """/jobs/new: a form that knows what can be asked for, and keeps what was typed."""
 
 import msgspec
-import pytest
 
 from tests.support.jobs import insert_repo
 from tests.support.users import write
@@ -55,36 +54,37 @@ async def test_what_is_left_empty_is_not_asked_for(dashboard):
     assert job["ticket_id"] is None
 
 
-@pytest.mark.parametrize(
-    ("field", "text", "words"),
-    [
-        ("timeout_seconds", "soon", "must be a whole number"),
-        ("timeout_seconds", "0", "must be at least 1"),
-        ("max_cost_usd", "a lot", "must be an amount"),
-        ("max_cost_usd", "nan", "must be greater than 0"),
-        ("max_cost_usd", "inf", "must be at most 1000000"),
-        ("more", "[1]", "must be a JSON object"),
-        ("more", "{", "must be a JSON object"),
-        ("more", "[" * 5_000, "must be a JSON object"),
-        ("base_branch", "a..b", "must be the name of a branch"),
-        ("title", "x" * 300, "must be at most 200 characters"),
-        ("ticket_id", "x" * 5_000, "255 characters"),
-        ("reviewers", ",".join("abcdefghijklmnopqrstuvwxyz"), "at most 20 items"),
-        ("repo", "acme/nowhere", "is not connected"),
-        ("repo", "other/shop", "is not connected"),
-        ("agent", "nobody", "agent"),
-    ],
-)
-async def test_a_refused_job_keeps_what_was_typed(dashboard, field, text, words):
-    typed = {"repo": "acme/shop", "agent": "fixer", "prompt": "A long text", field: text}
-    page = await new_job(dashboard, **typed)
-    assert page.status in {400, 422}
-    assert words in page.text
-    form = page.form("/jobs")
-    assert form.value("prompt") == "A long text"
-    if field not in {"repo", "agent"}:
-        assert form.value(field) == text
-    assert await asked(dashboard) is None
+REFUSED_FIELDS = [
+    ("timeout_seconds", "soon", "must be a whole number"),
+    ("timeout_seconds", "0", "must be at least 1"),
+    ("max_cost_usd", "a lot", "must be an amount"),
+    ("max_cost_usd", "nan", "must be greater than 0"),
+    ("max_cost_usd", "inf", "must be at most 1000000"),
+    ("more", "[1]", "must be a JSON object"),
+    ("more", "{", "must be a JSON object"),
+    ("more", "[" * 5_000, "must be a JSON object"),
+    ("base_branch", "a..b", "must be the name of a branch"),
+    ("title", "x" * 300, "must be at most 200 characters"),
+    ("ticket_id", "x" * 5_000, "255 characters"),
+    ("reviewers", ",".join("abcdefghijklmnopqrstuvwxyz"), "at most 20 items"),
+    ("repo", "acme/nowhere", "is not connected"),
+    ("repo", "other/shop", "is not connected"),
+    ("agent", "nobody", "agent"),
+]
+
+
+async def test_a_refused_job_keeps_what_was_typed(dashboard, subtests):
+    for field, text, words in REFUSED_FIELDS:
+        with subtests.test(f"{field}: {words}"):
+            typed = {"repo": "acme/shop", "agent": "fixer", "prompt": "A long text", field: text}
+            page = await new_job(dashboard, **typed)
+            assert page.status in {400, 422}
+            assert words in page.text
+            form = page.form("/jobs")
+            assert form.value("prompt") == "A long text"
+            if field not in {"repo", "agent"}:
+                assert form.value(field) == text
+            assert await asked(dashboard) is None
 
 
 async def test_the_form_is_filled_in_from_the_address(dashboard):
