@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
 
@@ -45,13 +46,7 @@ class _Dependency:
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
-    outcome = Outcome()
-    for fix in fixes:
-        try:
-            outcome.add(_fix(fix, root))
-        except CannotFix as error:
-            outcome.fail([fix], str(error))
-    return outcome
+    return fix_each(fixes, lambda fix: _fix(fix, root))
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from cve_fixer import lock_blocks, tree
+from cve_fixer.apply_fixes import fix_each
 from cve_fixer.lock_blocks import Table
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -20,13 +21,7 @@ _SOURCE = re.compile(
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
-    outcome = Outcome()
-    for fix in fixes:
-        try:
-            outcome.add(_fix(fix, root))
-        except CannotFix as error:
-            outcome.fail([fix], str(error))
-    return outcome
+    return fix_each(fixes, lambda fix: _fix(fix, root))
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:

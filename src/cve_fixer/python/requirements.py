@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile
@@ -25,13 +26,7 @@ _BEFORE_HASH = re.compile(r"[ \t]*(?:\\\r?\n[ \t]*)?$")
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
-    outcome = Outcome()
-    for fix in fixes:
-        try:
-            outcome.add(_fix(fix, root))
-        except CannotFix as error:
-            outcome.fail([fix], str(error))
-    return outcome
+    return fix_each(fixes, lambda fix: _fix(fix, root))
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
