@@ -3,6 +3,11 @@
 Pure functions; knows no platform.
 """
 
+import re
+from dataclasses import dataclass
+
+import msgspec
+
 from agentjobs.forges.protocol import PullRequestRequest
 from agentjobs.safe_text import replace_unstorable, single_line, truncate_bytes
 
@@ -12,6 +17,29 @@ MAX_TITLE_CHARACTERS = 255
 _MAX_PATH_CHARACTERS = 300
 _MAX_LINE = 10**9
 _TRUNCATED = "\n\n… (truncated)"
+
+
+@dataclass(frozen=True, slots=True)
+class DraftMark:
+    """What a title starts with if the pull request is a draft. `pattern` matches every spelling."""
+
+    prefix: str
+    pattern: re.Pattern[str]
+
+    def is_in(self, title: str) -> bool:
+        return self.pattern.match(title) is not None
+
+    def add(self, title: str) -> str:
+        return f"{self.prefix}{self.remove(title)}"[:MAX_TITLE_CHARACTERS].rstrip()
+
+    def remove(self, title: str) -> str:
+        match = self.pattern.match(title)
+        return title if match is None else title[match.end() :]
+
+    def title_of(self, request: PullRequestRequest) -> str:
+        """Only the request decides whether it is a draft, whatever title the agent wrote."""
+        plain = msgspec.structs.replace(request, title=self.remove(request.title))
+        return pull_title(plain, self.prefix if request.draft else "")
 
 
 def pull_title(request: PullRequestRequest, prefix: str = "") -> str:

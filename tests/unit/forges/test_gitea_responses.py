@@ -2,13 +2,10 @@ import msgspec
 import pytest
 
 from agentjobs.forges.gitea.responses import (
+    DRAFT_MARK,
     Access,
     Pull,
     Repository,
-    draft_title,
-    has_draft_mark,
-    title_for,
-    without_draft_mark,
 )
 from agentjobs.forges.protocol import PullRequestRequest
 
@@ -34,21 +31,21 @@ def pull(**fields: object) -> Pull:
 
 @pytest.mark.parametrize("title", ["WIP: x", "wip:x", "[WIP] x", "[wip]WIP: x", "  WIP:  x"])
 def test_the_marks_of_a_draft_are_known_however_they_are_written(title: str) -> None:
-    assert has_draft_mark(title)
-    assert without_draft_mark(title) == "x"
-    assert draft_title(title) == "WIP: x"
+    assert DRAFT_MARK.is_in(title)
+    assert DRAFT_MARK.remove(title) == "x"
+    assert DRAFT_MARK.add(title) == "WIP: x"
 
 
 def test_a_word_that_starts_like_a_mark_is_not_one() -> None:
-    assert without_draft_mark("Wipe the table") == "Wipe the table"
-    assert not has_draft_mark("A WIP: x")
+    assert DRAFT_MARK.remove("Wipe the table") == "Wipe the table"
+    assert not DRAFT_MARK.is_in("A WIP: x")
 
 
 def test_a_title_is_never_empty_and_never_too_long() -> None:
-    assert title_for(request(title="WIP:")) == "agentjobs/one"
-    assert title_for(request(title="WIP:", draft=True)) == "WIP: agentjobs/one"
-    assert len(title_for(request(title="ü" * 400, draft=True))) == 255
-    assert len(draft_title("x" * 255)) == 255
+    assert DRAFT_MARK.title_of(request(title="WIP:")) == "agentjobs/one"
+    assert DRAFT_MARK.title_of(request(title="WIP:", draft=True)) == "WIP: agentjobs/one"
+    assert len(DRAFT_MARK.title_of(request(title="ü" * 400, draft=True))) == 255
+    assert len(DRAFT_MARK.add("x" * 255)) == 255
 
 
 def test_drafts_of_older_versions_are_recognized_by_the_title() -> None:

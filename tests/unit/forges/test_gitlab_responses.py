@@ -4,15 +4,14 @@ import pytest
 
 from agentjobs.forges.gitlab.pulls import PullExtras, find_adoptable, normalize_reviewers
 from agentjobs.forges.gitlab.responses import (
+    DRAFT_MARK,
     Access,
     MergeRequest,
     Permissions,
     Project,
     User,
-    draft_title,
     escape_quick_actions,
     newest_of_branch,
-    title_for,
 )
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 
@@ -55,13 +54,13 @@ def merge_request(**fields: object) -> MergeRequest:
     ],
 )
 def test_only_the_request_says_whether_it_is_a_draft(title: str, draft: bool, sent: str) -> None:
-    assert title_for(request(title=title, draft=draft)) == sent
+    assert DRAFT_MARK.title_of(request(title=title, draft=draft)) == sent
 
 
 def test_a_title_fits_with_its_draft_mark() -> None:
-    assert len(title_for(request(title="x" * 400, draft=True))) == 255
-    assert draft_title("x" * 255) == f"Draft: {'x' * 248}"
-    assert draft_title("Draft: x") == "Draft: x"
+    assert len(DRAFT_MARK.title_of(request(title="x" * 400, draft=True))) == 255
+    assert DRAFT_MARK.add("x" * 255) == f"Draft: {'x' * 248}"
+    assert DRAFT_MARK.add("Draft: x") == "Draft: x"
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,11 @@ from typing import Literal, TypeVar
 
 from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.gitea.responses import (
+    DRAFT_MARK,
     MAX_BODY_BYTES,
     ONE_OR_MORE_REFERENCES,
     Pull,
     as_list,
-    draft_title,
-    has_draft_mark,
-    title_for,
 )
 from agentjobs.forges.http.client import (
     ApiError,
@@ -108,12 +106,12 @@ class Pulls:
         """Convert a follow-up's pull request back to a draft if requested; returns notes too."""
         if not request.draft or pull.is_draft:
             return pull, ()
-        if has_draft_mark(pull.title):
+        if DRAFT_MARK.is_in(pull.title):
             return pull, ("This Gitea does not treat “WIP:” as the mark of a draft.",)
         if not request.is_follow_up:
             return pull, ()
         path = f"{self._path}/{pull.number}"
-        body = {"title": draft_title(pull.title)}
+        body = {"title": DRAFT_MARK.add(pull.title)}
         try:
             return await self._api.send_as(Pull, "PATCH", path, body, needs=WRITE_REPOSITORY), ()
         except ForgeError as error:
@@ -123,7 +121,7 @@ class Pulls:
         body = {
             "head": request.head_branch,
             "base": request.base_branch,
-            "title": title_for(request),
+            "title": DRAFT_MARK.title_of(request),
             "body": pull_body(request, MAX_BODY_BYTES),
         }
         return await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)

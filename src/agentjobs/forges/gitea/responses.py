@@ -10,18 +10,16 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     Issue,
-    PullRequestRequest,
     PullState,
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, pull_title
+from agentjobs.forges.text import DraftMark
 
 # The column is larger, but a database behind a proxy may accept less.
 MAX_BODY_BYTES = 65_536
-_DRAFT = "WIP: "
 # The default marks; an operator may configure others.
-_DRAFT_MARKS = re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE)
+DRAFT_MARK = DraftMark("WIP: ", re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE))
 # Plausible years of a comment.
 _YEARS = range(2016, 3000)
 _WRITE_ROLES = frozenset({"write", "admin", "owner"})
@@ -94,11 +92,11 @@ class Pull(msgspec.Struct, frozen=True):
 
     @property
     def is_draft(self) -> bool:
-        return has_draft_mark(self.title) if self.draft is None else self.draft
+        return DRAFT_MARK.is_in(self.title) if self.draft is None else self.draft
 
     @property
     def plain_title(self) -> str:
-        return without_draft_mark(self.title) or self.title
+        return DRAFT_MARK.remove(self.title) or self.title
 
     @property
     def branch_pull(self) -> BranchPull:
@@ -191,22 +189,3 @@ class Access(msgspec.Struct, frozen=True):
     @property
     def may_write(self) -> bool:
         return self.permission in _WRITE_ROLES
-
-
-def title_for(request: PullRequestRequest) -> str:
-    """Only the request decides whether it is a draft, whatever title the agent wrote."""
-    plain = msgspec.structs.replace(request, title=without_draft_mark(request.title))
-    return pull_title(plain, _DRAFT if request.draft else "")
-
-
-def draft_title(title: str) -> str:
-    return f"{_DRAFT}{without_draft_mark(title)}"[:MAX_TITLE_CHARACTERS].rstrip()
-
-
-def has_draft_mark(title: str) -> bool:
-    return _DRAFT_MARKS.match(title) is not None
-
-
-def without_draft_mark(title: str) -> str:
-    match = _DRAFT_MARKS.match(title)
-    return title if match is None else title[match.end() :]

@@ -9,12 +9,11 @@ import msgspec
 
 from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.gitlab.responses import (
+    DRAFT_MARK,
     MergeRequest,
     User,
-    draft_title,
     escape_quick_actions,
     newest_of_branch,
-    title_for,
 )
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest
@@ -114,7 +113,7 @@ class MergeRequests:
         body = {
             "source_branch": request.head_branch,
             "target_branch": request.base_branch,
-            "title": title_for(request),
+            "title": DRAFT_MARK.title_of(request),
             "description": escape_quick_actions(request.body),
             **extras,
         }
@@ -125,7 +124,7 @@ class MergeRequests:
         if not becomes_draft or existing.draft:
             return _pull_request(existing, existing.draft)
         path = f"{self._path}/{existing.iid}"
-        body = {"title": draft_title(existing.title)}
+        body = {"title": DRAFT_MARK.add(existing.title)}
         try:
             changed = await self._api.send_as(MergeRequest, "PUT", path, body, needs=NEEDS)
         except ForgeError as error:

@@ -10,19 +10,19 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     Issue,
-    PullRequestRequest,
     PullState,
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, line_place, pull_title, truncate
+from agentjobs.forges.text import DraftMark, line_place, truncate
 
 # The lowest role that may push and open merge requests.
 DEVELOPER = 30
 # Half of what GitLab accepts: escaping makes a text longer.
 _MAX_TEXT_BYTES = 500_000
-_DRAFT = "Draft: "
-_DRAFT_MARKS = re.compile(r"\s*(?:(?:\[draft\]|\(draft\)|draft:)\s*)+", re.IGNORECASE)
+DRAFT_MARK = DraftMark(
+    "Draft: ", re.compile(r"\s*(?:(?:\[draft\]|\(draft\)|draft:)\s*)+", re.IGNORECASE)
+)
 _BOT_ACCOUNT = re.compile(r"(project|group)_\d+_bot|service_account_")
 # A line such as "/merge" is a quick action, which GitLab would run as the connection's account.
 _QUICK_ACTION = re.compile(r"^/(?=\w+(?:\s|$))", re.MULTILINE)
@@ -117,7 +117,7 @@ class MergeRequest(msgspec.Struct, frozen=True):
 
     @property
     def plain_title(self) -> str:
-        return without_draft_mark(self.title) or self.title
+        return DRAFT_MARK.remove(self.title) or self.title
 
     @property
     def branch_pull(self) -> BranchPull:
@@ -175,21 +175,6 @@ def newest_of_branch(merge_requests: list[MergeRequest]) -> MergeRequest | None:
     own = [merge_request for merge_request in merge_requests if merge_request.is_of_project]
     opened = (merge_request for merge_request in own if merge_request.pull_state == "open")
     return next(opened, own[0] if own else None)
-
-
-def title_for(request: PullRequestRequest) -> str:
-    """Only the request decides whether it is a draft, whatever title the agent wrote."""
-    plain = msgspec.structs.replace(request, title=without_draft_mark(request.title))
-    return pull_title(plain, _DRAFT if request.draft else "")
-
-
-def draft_title(title: str) -> str:
-    return f"{_DRAFT}{without_draft_mark(title)}"[:MAX_TITLE_CHARACTERS].rstrip()
-
-
-def without_draft_mark(title: str) -> str:
-    match = _DRAFT_MARKS.match(title)
-    return title if match is None else title[match.end() :]
 
 
 def escape_quick_actions(text: str) -> str:
