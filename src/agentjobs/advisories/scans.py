@@ -17,8 +17,9 @@ from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import advisories_for
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import SECOND_MS
+from agentjobs.inventory.dependencies import dependency_view
 from agentjobs.inventory.model import Dependency
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import DueColumn, Lease
 
 _DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
@@ -27,7 +28,6 @@ _BACKOFF_MS = 5 * 60 * SECOND_MS
 _RESCAN_MS = 15 * 60 * SECOND_MS
 _NAMES_AT_ONCE = 1_000
 _CHOICES_AT_ONCE = 8
-_decode_parents = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class VersionChooser(Protocol):
@@ -106,7 +106,7 @@ async def load_dependencies(db: Database, repo_id: str) -> list[Dependency]:
     rows = await db.fetch_all(
         "SELECT * FROM dependencies WHERE repo_id = :repo_id ORDER BY position", repo_id=repo_id
     )
-    return [_dependency(row) for row in rows]
+    return [dependency_view(row) for row in rows]
 
 
 async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> list[Advisory]:
@@ -200,17 +200,4 @@ async def _fail(tx: Transaction, repo_id: str, reason: str) -> None:
         id=repo_id,
         reason=reason.replace("\0", " ")[:2_000],
         due_at=await tx.clock_ms() + _BACKOFF_MS,
-    )
-
-
-def _dependency(row: Row) -> Dependency:
-    return Dependency(
-        ecosystem=row["ecosystem"],
-        name=row["name"],
-        version=row["version"],
-        requirement=row["requirement"],
-        direct=bool(row["direct"]),
-        scope=row["scope"],
-        manifest=row["manifest"],
-        parents=_decode_parents(row["parents"]),
     )

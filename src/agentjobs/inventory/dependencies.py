@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory.model import Scope
+from agentjobs.inventory.model import Dependency
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView, repo_view
 from agentjobs.store.database import Database, Row
@@ -24,18 +24,10 @@ _IS_VULNERABLE = (
 )
 
 
-class DependencyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that one manifest depends on; `parents` is the path from a direct dependency."""
+class DependencyView(Dependency, frozen=True, kw_only=True):
+    """A stored dependency; `position` is its place in the repository's list."""
 
     position: int
-    ecosystem: str
-    name: str
-    version: str | None
-    requirement: str
-    direct: bool
-    scope: Scope
-    manifest: str
-    parents: tuple[str, ...]
     purl: str
 
 
