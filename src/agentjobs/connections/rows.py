@@ -1,5 +1,7 @@
 """Rows of `forge_connections`; `health` has their status. Credentials are sealed bytes here."""
 
+import msgspec
+
 from agentjobs.clock import now_ms
 from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
@@ -29,21 +31,11 @@ async def insert(
         " created_at, updated_at) VALUES (:id, :organization_id, :platform, :kind, :name, :url,"
         " :app_id, :installation_id, :account, :checked_at, :sealed, :key_id, :hook_sealed,"
         " :hook_key_id, :created_at, :created_at)",
-        id=connection.id,
-        organization_id=connection.organization_id,
-        platform=connection.platform,
-        kind=connection.kind,
-        name=connection.name,
-        url=connection.url,
-        app_id=connection.app_id,
-        installation_id=connection.installation_id,
-        account=connection.account,
-        checked_at=connection.checked_at,
+        **msgspec.structs.asdict(connection),
         sealed=sealed.data,
         key_id=sealed.key_id,
         hook_sealed=hook.data,
         hook_key_id=hook.key_id,
-        created_at=connection.created_at,
     )
     await audit.write(tx, connection.organization_id, entry)
 

@@ -41,16 +41,9 @@ async def insert(
         "INSERT INTO trackers (id, organization_id, kind, name, url, account, sealed, key_id,"
         " link_back, created_at) VALUES (:id, :organization_id, :kind, :name, :url, :account,"
         " :sealed, :key_id, :link_back, :created_at)",
-        id=tracker.id,
-        organization_id=tracker.organization_id,
-        kind=tracker.kind,
-        name=tracker.name,
-        url=tracker.url,
-        account=tracker.account,
+        **msgspec.structs.asdict(tracker),
         sealed=None if sealed is None else sealed.data,
         key_id=None if sealed is None else sealed.key_id,
-        link_back=tracker.link_back,
-        created_at=tracker.created_at,
     )
     await audit.write(tx, tracker.organization_id, entry)
 
