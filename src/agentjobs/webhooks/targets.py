@@ -35,6 +35,14 @@ _INVALID_CHARACTER = (
 )
 
 
+class BlockedTarget(Problem):
+    """The URL's address is not allowed. `reason` has no advice for the operator."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__("blocked_address", message)
+        self.reason = reason
+
+
 async def check_target(
     url: str, allowed: AllowList, *, lookup: Lookup = system_lookup, has_proxy: bool = False
 ) -> str | None:
@@ -61,9 +69,8 @@ def _check_permitted(host: str, addresses: Sequence[str], allowed: AllowList) ->
     try:
         filter_permitted(host, addresses, allowed)
     except BlockedAddress as blocked:
-        raise Problem(
-            "blocked_address", f"{blocked}. Add it there and restart the service."
-        ) from None
+        message = f"{blocked}. Add it there and restart the service."
+        raise BlockedTarget(message, blocked.reason) from None
 
 
 def _check_listed(host: str, addresses: Iterable[str], allowed: AllowList) -> None:
@@ -74,12 +81,13 @@ def _check_listed(host: str, addresses: Iterable[str], allowed: AllowList) -> No
 
 
 def _https_required(reason: str, allowed: AllowList) -> Problem:
-    return Problem(
-        "blocked_address",
-        f"http is limited to the addresses in {allowed.setting}, and {reason}. Use https, or add "
-        "the address there and restart the service. (`agentjobs up` adds loopback automatically "
-        "while it listens on loopback, uses SQLite and has no public address.)",
+    limit = f"http is limited to the addresses in {allowed.setting}, and {reason}"
+    message = (
+        f"{limit}. Use https, or add the address there and restart the service. (`agentjobs up` "
+        "adds loopback automatically while it listens on loopback, uses SQLite and has no public "
+        "address.)"
     )
+    return BlockedTarget(message, limit)
 
 
 async def _resolve(host: str, lookup: Lookup) -> Sequence[str]:

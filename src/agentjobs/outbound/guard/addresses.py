@@ -88,7 +88,11 @@ class AllowList(msgspec.Struct, frozen=True):
 
 
 class BlockedAddress(OSError):
-    """The address may not be dialled; the message names the setting that would permit it."""
+    """The address may not be dialled; the message adds the setting that would permit it."""
+
+    def __init__(self, reason: str, setting: str) -> None:
+        super().__init__(f"{reason}; {setting} lists what may be reached")
+        self.reason = reason
 
 
 def refusal_reason(address: str, allowed: AllowList) -> str | None:
@@ -117,7 +121,7 @@ def filter_permitted(host: str, addresses: Sequence[str], allowed: AllowList) ->
     if refusals and not permitted:
         reason = next(iter(refusals.values()))
         name = "" if host in refusals else f"{host}: "
-        raise BlockedAddress(f"{name}{reason}; {allowed.setting} lists what may be reached")
+        raise BlockedAddress(f"{name}{reason}", allowed.setting)
     return permitted
 
 

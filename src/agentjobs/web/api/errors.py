@@ -89,8 +89,14 @@ def problem_of(error: Exception) -> Problem | None:
     return None
 
 
+class UnknownPathProblem(Problem):
+    """No route has this path."""
+
+
 def not_found() -> Problem:
-    return Problem("not_found", "There is nothing at this path; /v1/docs lists all endpoints.")
+    return UnknownPathProblem(
+        "not_found", "There is nothing at this path; /v1/docs lists all endpoints."
+    )
 
 
 def method_not_allowed(method: str, allow: str) -> Problem:

@@ -12,7 +12,7 @@ from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.sessions import Viewer, find_viewer
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreError
-from agentjobs.web.api.errors import headers_of, not_found, status_of
+from agentjobs.web.api.errors import UnknownPathProblem, headers_of, status_of
 from agentjobs.web.basic_auth import unauthorized
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, ZONE, cookie_name, read_cookie
@@ -60,7 +60,7 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "refused": problem,
         "elsewhere": problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
-        "message": _NO_PAGE if problem.message == not_found().message else problem.message,
+        "message": _NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
         "status": status,
         "request_id": request_id,
     }

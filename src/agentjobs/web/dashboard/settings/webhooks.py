@@ -8,7 +8,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks import endpoints
-from agentjobs.webhooks.allowed_addresses import SETTING as ALLOWANCE
+from agentjobs.webhooks.allowed_addresses import SETTING as ALLOW_SETTING
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
 from agentjobs.webhooks.events import EVENTS
@@ -16,6 +16,7 @@ from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.registration import add_endpoint, update_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
+from agentjobs.webhooks.targets import BlockedTarget
 
 PATH = "/settings/webhooks"
 
@@ -190,12 +191,10 @@ async def _detail_page(
 
 def _for_page(problem: Problem) -> Problem:
     """Replaces advice meant for the command line or the operator."""
-    if problem.code == "blocked_address":
-        # Keeps the reason and drops the advice after it.
-        reason = problem.message.partition(". ")[0].partition("; ")[0]
+    if isinstance(problem, BlockedTarget):
         message = (
-            f"{reason}. Use a public https address; the operator of the service can allow "
-            f"others with {ALLOWANCE}."
+            f"{problem.reason}. Use a public https address; the operator of the service can allow "
+            f"others with {ALLOW_SETTING}."
         )
         return Problem(problem.code, message)
     if problem.code == "too_many_endpoints":
