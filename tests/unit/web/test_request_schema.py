@@ -1,5 +1,6 @@
 """The OpenAPI document and the validation of requests accept and refuse the same values."""
 
+import re
 from functools import cache
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -117,7 +118,7 @@ def test_required_fields(missing: str) -> None:
 def test_a_query_parameter(query: type, parameter: dict[str, Any], value: str) -> None:
     schema = parameter["schema"]
     typed: Any = value
-    if schema["type"] == "integer" and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
+    if schema["type"] == "integer" and re.fullmatch("-?[0-9]+", value):
         typed = int(value)
     if schema["type"] == "boolean":
         typed = {"true": True, "false": False}.get(value, value)
