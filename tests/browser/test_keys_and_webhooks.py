@@ -77,7 +77,7 @@ async def test_a_failed_delivery_is_explained_and_sent_again(
         sent_again = webhook_receiver.wait_for(before + 1)[before]
         event = verify_webhook(sent_again.body, dict(sent_again.headers), secret)
         assert event.job_id == job["job_id"]
-        await _reload_until_shown(admin, admin.locator(".inline-facts .badge.delivered"))
+        await _reload_until_shown(admin, admin.locator(".status-line .badge.delivered"))
         await expect(admin.locator("details.card").first).to_contain_text("Response 204")
 
         await admin.goto("/settings/webhooks")

@@ -143,7 +143,7 @@ async def test_the_elapsed_time_of_a_running_job_is_updated(
     page = await open_page(storage_state=admin_state)
     await page.clock.install()
     await page.goto(f"/jobs/{samples.running}")
-    shown = page.locator("#job-facts [data-elapsed]")
+    shown = page.locator("#job-details [data-elapsed]")
     first = await shown.inner_text()
     await page.clock.fast_forward("02:00:00")
     await expect(shown).not_to_have_text(first)
@@ -157,7 +157,7 @@ async def test_pages_are_in_the_browsers_time_zone(
     await page.goto("/")
     await page.goto(f"/jobs/{samples.completed}")
     await expect(page.locator("footer")).to_contain_text("Times are in Asia/Tokyo.")
-    created = page.locator("#job-facts time").first
+    created = page.locator("#job-details time").first
     local = await created.evaluate(
         """(time) => new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" })
           .format(new Date(time.dateTime))"""

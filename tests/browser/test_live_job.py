@@ -22,7 +22,7 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await admin.wait_for_function(_IS_AT_ITS_END)
 
     await admin.get_by_role("searchbox", name="Search the log").fill("needle")
-    await expect(admin.locator("#log-found")).to_have_text("2 lines")
+    await expect(admin.locator("#log-match-count")).to_have_text("2 lines")
     await expect(log.locator(".hit")).to_have_count(2)
     await admin.get_by_role("button", name="Next match").click()
     await expect(log.locator(".hit.current")).to_have_text("needle one")

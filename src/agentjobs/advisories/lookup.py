@@ -29,11 +29,11 @@ class AffectedPackage(msgspec.Struct, frozen=True):
 
 
 class Vulnerability(msgspec.Struct, frozen=True):
-    """`left_out` is the number of packages that are not listed."""
+    """`omitted_packages` is the number of packages that are not listed."""
 
     group: AdvisoryGroup
     packages: tuple[AffectedPackage, ...]
-    left_out: int
+    omitted_packages: int
 
     @property
     def names(self) -> frozenset[str]:

@@ -36,7 +36,7 @@ class ConnectResult(msgspec.Struct, frozen=True):
 class AvailableRepository(msgspec.Struct, frozen=True):
     """`connected_as` is its name here if it is connected; `problem` is why it cannot be."""
 
-    seen: RemoteRepository
+    remote: RemoteRepository
     connected_as: str | None = None
     problem: str | None = None
 

@@ -13,10 +13,10 @@ _MAX_ROWS = 1_000
 
 
 class PackageNeighbors(msgspec.Struct, frozen=True):
-    """`itself` has its rows in every version and manifest; `manifests` require it directly. Names
-    are sorted and distinct."""
+    """The `package_rows` of the package have every version and manifest; `manifests` require it
+    directly. Names are sorted and distinct."""
 
-    itself: tuple[DependencyView, ...]
+    package_rows: tuple[DependencyView, ...]
     manifests: tuple[str, ...]
     dependents: tuple[str, ...]
     dependencies: tuple[DependencyView, ...]
@@ -37,7 +37,7 @@ async def find_package_neighbors(
     ending = await _rows(db, "d.parents LIKE :text ESCAPE '!'", repo_id, ecosystem, pattern)
     children = {row.name: row for row in reversed(ending) if row.parents[-1:] == (name,)}
     return PackageNeighbors(
-        itself=tuple(own),
+        package_rows=tuple(own),
         manifests=tuple(sorted({row.manifest for row in own if row.direct})),
         dependents=tuple(sorted({row.parents[-1] for row in own if row.parents})),
         dependencies=tuple(sorted(children.values(), key=lambda row: row.name)),

@@ -115,7 +115,7 @@ async def test_all_connectable_repositories_are_connected_and_others_have_a_reas
     assert len(await harness.names()) == 3
 
     listed = {
-        entry.seen.full_name: entry
+        entry.remote.full_name: entry
         for entry in await list_available(harness.db, harness.platforms, "acme", "gitlab")
     }
     assert listed["Acme/renamed"].connected_as == "Acme/shop"

@@ -89,9 +89,9 @@ def _result_document(result: "ConnectResult") -> dict[str, Any]:
 
 def _available_document(repo: "AvailableRepository") -> dict[str, Any]:
     return {
-        "full_name": repo.seen.full_name,
-        "external_id": repo.seen.external_id,
-        "default_branch": repo.seen.default_branch or None,
+        "full_name": repo.remote.full_name,
+        "external_id": repo.remote.external_id,
+        "default_branch": repo.remote.default_branch or None,
         "connected_as": repo.connected_as,
         "problem": repo.problem,
     }
@@ -99,4 +99,4 @@ def _available_document(repo: "AvailableRepository") -> dict[str, Any]:
 
 def _available_line(repo: "AvailableRepository") -> list[Any]:
     state = "connected" if repo.connected_as else repo.problem or "can be connected"
-    return [repo.seen.full_name, repo.seen.default_branch or None, state]
+    return [repo.remote.full_name, repo.remote.default_branch or None, state]

@@ -58,10 +58,10 @@ def kind(schema: Mapping[str, Any]) -> Markup:
     if "x-extensible-enum" in schema:
         return Markup("{}, or newer values").format(_codes(schema["x-extensible-enum"]))
     types = schema.get("type", "any")
-    words = types if isinstance(types, str) else " or ".join(types)
-    if words == "array":
+    names = types if isinstance(types, str) else " or ".join(types)
+    if names == "array":
         return Markup("array of {}").format(kind(schema.get("items", {})))
-    return escape(words)
+    return escape(names)
 
 
 def _codes(values: Iterable[str]) -> Markup:

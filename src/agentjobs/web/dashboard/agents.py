@@ -34,7 +34,7 @@ async def show(request: PageRequest) -> Response:
                     request.viewer.plan, agent.plan_required
                 ),
                 "ready_on": [worker for worker in workers if agent.id in worker.agents],
-                "why_not": _reasons(agent, workers, show_hosts=request.may("admin")),
+                "reasons": _reasons(agent, workers, show_hosts=request.may("admin")),
                 "record": records.get(agent.id),
             }
             for agent in agents

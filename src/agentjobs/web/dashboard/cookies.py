@@ -9,7 +9,7 @@ from starlette.responses import Response
 from agentjobs.settings import Settings
 
 SESSION = "session"
-BANNER = "said"
+BANNER = "banner"
 ZONE = "zone"
 OPENID = "openid"
 

@@ -51,14 +51,14 @@ async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
 
 
 def file_address_builder(
-    request: PageRequest, shown: DiffView, commits: CommitRange, place: str
+    request: PageRequest, view: DiffView, commits: CommitRange, path: str
 ) -> Callable[[int], str]:
     """Returns the address of a file by its index on the page."""
-    paths = {file.index: file.path for file in shown.files}
+    paths = {file.index: file.path for file in view.files}
 
     def address(index: int) -> str:
         query = {"path": paths[index], "base": commits.base, "head": commits.head}
-        return f"{prefix_of(request.settings)}{place}?{urlencode(query)}"
+        return f"{prefix_of(request.settings)}{path}?{urlencode(query)}"
 
     return address
 

@@ -57,14 +57,14 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "zone_cookie": cookie_name(context.settings, ZONE),
         **shown_zone(zone_named(read_cookie(request, context.settings, ZONE))),
         "prefix": prefix,
-        "refused": problem,
-        "elsewhere": problem if isinstance(problem, InOtherOrganization) else None,
+        "problem": problem,
+        "other_organizations": problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
         "message": _NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
         "status": status,
         "request_id": request_id,
     }
-    response = html_response(await render("refused.html", values), status)
+    response = html_response(await render("error.html", values), status)
     response.headers.update(headers_of(problem))
     return response
 
@@ -87,7 +87,7 @@ def _layout_values(request: Request, viewer: Viewer | None) -> dict[str, Any]:
         "csrf": form_token(viewer.csrf, new_nonce()) if viewer else "",
         "form_nonce": "",
         "may": partial(allows, viewer.role if viewer else ""),
-        "place": request.url.path,
+        "current_path": request.url.path,
         "notices": (),
-        "said": None,
+        "banner": None,
     }

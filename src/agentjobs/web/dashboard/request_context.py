@@ -75,7 +75,7 @@ class AnonymousRequest:
         status = status if problem is None else status_of(problem)
         banner = read_banner(self.http, self.settings)
         shared = await self._layout_values()
-        html = await render(template, {"problem": problem, "said": banner, **shared, **values})
+        html = await render(template, {"problem": problem, "banner": banner, **shared, **values})
         response = html_response(html, status)
         if problem is not None and problem.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(problem.retry_after_seconds)
@@ -106,7 +106,7 @@ class AnonymousRequest:
     def _base_values(self) -> dict[str, Any]:
         return {
             "prefix": prefix_of(self.settings),
-            "place": self.http.url.path,
+            "current_path": self.http.url.path,
             "viewer": None,
             "csrf": "",
             "form_nonce": "",

@@ -255,7 +255,7 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     ]
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     fields = [("csrf", csrf), ("repo", "group/sub/project"), ("repo", "acme/old")]
-    page = await admin.post(place, [*fields, ("typed", f"acme/ghost\n{PAYLOAD}")])
+    page = await admin.post(place, [*fields, ("names", f"acme/ghost\n{PAYLOAD}")])
     assert page.status == 200
     assert "Connected; fetching now: group/sub/project" in page.text
     assert "acme/old : It is archived" in page.text
@@ -298,7 +298,7 @@ async def test_a_platform_that_is_away_leaves_a_page_that_says_so(dashboard, tab
     assert "Gitea could not be reached" in page.text
     assert "Connect by name" in page.text
     assert "It sees no repository" not in page.text
-    refused = await dashboard.admin.send(page, "/repositories", typed="acme/app acme/web")
+    refused = await dashboard.admin.send(page, "/repositories", names="acme/app acme/web")
     assert refused.status == 503
     assert "acme/app : Gitea could not be reached" in refused.text
 

@@ -193,7 +193,7 @@ async def test_the_page_follows_a_job_to_its_end(sample_dashboard):
     await cancelling
     assert heard.events[-1][0] == "end"
     parts = heard.parts()
-    assert {"job-head", "job-facts", "job-events"} <= set(parts)
+    assert {"job-head", "job-details", "job-events"} <= set(parts)
     assert "cancelled" in parts["job-head"].text
     assert not parts["job-head"].forms
 

@@ -14,7 +14,7 @@ def described(page, name):
     field = fields[name]
     pointed = (field.get("aria-describedby") or "").split()
     assert all(each in fields for each in pointed), f"{name} points to nothing"
-    return field.get("aria-invalid"), f"{name}-fault" in pointed
+    return field.get("aria-invalid"), f"{name}-error" in pointed
 
 
 REFUSED_FIELDS = [

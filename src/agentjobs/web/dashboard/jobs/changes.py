@@ -20,11 +20,11 @@ from agentjobs.web.dashboard.text.diff_view import CommitRange
 
 async def show_all(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    facts = await load_details(request.context.jobs, request.organization_id, job_id)
-    ends = commit_range_of(facts)
+    details = await load_details(request.context.jobs, request.organization_id, job_id)
+    ends = commit_range_of(details)
     if ends is None:
         raise Problem("not_found", "This job has no changes to show.")
-    if not await _has_commits(request, facts, (ends.base, ends.head)):
+    if not await _has_commits(request, details, (ends.base, ends.head)):
         return await _link_to_platform(request, job_id)
     view = await load_diff(request, ends)
     lazy_url = file_address_builder(request, view, ends, f"/jobs/{job_id}/changes/file")
@@ -38,27 +38,27 @@ async def show_all(request: PageRequest) -> Response:
 
 async def show_one_file(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    facts = await load_details(request.context.jobs, request.organization_id, job_id)
-    ends = commit_range_of(facts)
-    if ends is not None and not await _has_commits(request, facts, (ends.base, ends.head)):
+    details = await load_details(request.context.jobs, request.organization_id, job_id)
+    ends = commit_range_of(details)
+    if ends is not None and not await _has_commits(request, details, (ends.base, ends.head)):
         raise Problem(
             "not_found", "View the changes of this job on the platform of its repository."
         )
-    return await show_file(request, facts.repo_id, f"/jobs/{job_id}")
+    return await show_file(request, details.repo_id, f"/jobs/{job_id}")
 
 
-def commit_range_of(facts: JobDetails) -> CommitRange | None:
+def commit_range_of(details: JobDetails) -> CommitRange | None:
     """The job's own commits, without later pushes to its branch."""
-    if not facts.base_commit or not facts.head_commit:
+    if not details.base_commit or not details.head_commit:
         return None
-    return CommitRange(facts.repo_id, facts.base_commit, facts.head_commit)
+    return CommitRange(details.repo_id, details.base_commit, details.head_commit)
 
 
-async def _has_commits(request: PageRequest, facts: JobDetails, commits: tuple[str, str]) -> bool:
+async def _has_commits(request: PageRequest, details: JobDetails, commits: tuple[str, str]) -> bool:
     """Whether the local copy has these commits. `local` repositories always do."""
-    if facts.platform == "local":
+    if details.platform == "local":
         return True
-    git_dir = git_path(request.settings.data_path, facts.repo_id)
+    git_dir = git_path(request.settings.data_path, details.repo_id)
     if not (git_dir / "HEAD").is_file():
         return False
     return all([await has_commit(git_dir, commit) for commit in commits])
@@ -67,8 +67,8 @@ async def _has_commits(request: PageRequest, facts: JobDetails, commits: tuple[s
 async def _link_to_platform(request: PageRequest, job_id: str) -> Response:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     if request.http.headers.get("x-part"):
-        return request.part(await request.fragment("changes/elsewhere_part.html", job=job))
-    return await request.render("changes/elsewhere.html", job=job, back=f"/jobs/{job_id}")
+        return request.part(await request.fragment("changes/on_platform_part.html", job=job))
+    return await request.render("changes/on_platform.html", job=job, back=f"/jobs/{job_id}")
 
 
 ROUTES: Routes = [

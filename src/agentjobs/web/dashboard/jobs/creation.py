@@ -35,13 +35,13 @@ _ADVANCED = _FIELDS[_FIELDS.index("title") :]
 
 
 async def show(request: PageRequest) -> Response:
-    typed = {name: request.query_param(name) for name in _FIELDS}
-    return await _page(request, typed)
+    form_values = {name: request.query_param(name) for name in _FIELDS}
+    return await _page(request, form_values)
 
 
 async def create(request: PageRequest) -> Response:
     form = request.form
-    typed = {name: form.raw(name) for name in _FIELDS}
+    form_values = {name: form.raw(name) for name in _FIELDS}
     try:
         body = _build_request(form)
         faults = request_faults(body, request.context.catalog)
@@ -51,7 +51,7 @@ async def create(request: PageRequest) -> Response:
             request.context.jobs, request.viewer.caller, create_job_request(body)
         )
     except Problem as problem:
-        return await _page(request, typed, for_page(problem))
+        return await _page(request, form_values, for_page(problem))
     return request.redirect(f"/jobs/{created.receipt.job_id}")
 
 
@@ -80,14 +80,14 @@ async def follow_up(request: PageRequest) -> Response:
             raise validation_failed(faults)
         created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     except Problem as problem:
-        shown = for_page(problem, {**LABELS, "prompt": "What should the agent do next?"})
-        return await show_job(request, shown, typed=prompt)
+        labelled = for_page(problem, {**LABELS, "prompt": "What should the agent do next?"})
+        return await show_job(request, labelled, prompt=prompt)
     banner = "Started a follow-up on the same pull request."
     return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
 
 
 async def _page(
-    request: PageRequest, typed: dict[str, str], problem: Problem | None = None
+    request: PageRequest, form_values: dict[str, str], problem: Problem | None = None
 ) -> Response:
     repos = await list_repos(request.db, request.organization_id)
     fleet = await request.context.jobs.fleet.state()
@@ -97,9 +97,12 @@ async def _page(
     return await request.render(
         "jobs/new.html",
         problem=problem,
-        typed={**typed, "agent": typed["agent"] or next(iter(runnable or allowed), "")},
-        faults=by_field(problem),
-        unfolded=any(typed[name].strip() for name in _ADVANCED),
+        form_values={
+            **form_values,
+            "agent": form_values["agent"] or next(iter(runnable or allowed), ""),
+        },
+        field_errors=by_field(problem),
+        shows_options=any(form_values[name].strip() for name in _ADVANCED),
         has_repos=bool(repos),
         repo_options=[
             (

@@ -22,44 +22,44 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
 # Each part has its own template.
-_PARTS = ("head", "facts", "events", "told", "follow_up", "changes")
+_PARTS = ("head", "details", "events", "prompt", "follow_up", "changes")
 _QUEUE_REASONS = {
     "plan_limit": "the plan's concurrent job limit is reached",
     "no_worker": "no running worker can run this agent; see Agents for the reason",
 }
 
 
-async def show(request: PageRequest, problem: Problem | None = None, typed: str = "") -> Response:
-    """`problem` and `typed` belong to a form with an error."""
+async def show(request: PageRequest, problem: Problem | None = None, prompt: str = "") -> Response:
+    """`problem` and `prompt` belong to a form with an error."""
     job_id = await require_job_id(request)
-    facts = await _load_values(request, job_id)
+    values = await _load_values(request, job_id)
     return await request.render(
         "jobs/detail.html",
         problem=problem,
-        **facts,
-        parts=with_digests(await _parts(request, facts, typed)),
+        **values,
+        parts=with_digests(await _parts(request, values, prompt)),
         # A live update must not replace what the user typed.
-        live=problem is None and not _is_settled(facts),
+        live=problem is None and not _is_settled(values),
         log=await log_tail(request.db, job_id),
     )
 
 
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    state = {"over": False}
+    state = {"settled": False}
 
     async def parts() -> Parts:
-        facts = await _load_values(request, job_id)
-        state["over"] = _is_settled(facts)
-        return await _parts(request, facts)
+        values = await _load_values(request, job_id)
+        state["settled"] = _is_settled(values)
+        return await _parts(request, values)
 
     topics = (f"job:{job_id}", activity_topic(request.organization_id))
-    return live_parts(request, topics, parts, is_over=lambda: state["over"])
+    return live_parts(request, topics, parts, is_over=lambda: state["settled"])
 
 
-async def _parts(request: PageRequest, facts: dict[str, Any], typed: str = "") -> Parts:
+async def _parts(request: PageRequest, values: dict[str, Any], prompt: str = "") -> Parts:
     return {
-        f"job-{name}": await request.fragment(f"jobs/{name}.html", typed=typed, **facts)
+        f"job-{name}": await request.fragment(f"jobs/{name}.html", prompt=prompt, **values)
         for name in _PARTS
     }
 
@@ -77,41 +77,45 @@ async def cancel(request: PageRequest) -> Response:
 
 async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
-    facts = await load_details(request.context.jobs, request.organization_id, job_id)
-    override = msgspec.json.encode(facts.config_override)
+    details = await load_details(request.context.jobs, request.organization_id, job_id)
+    override = msgspec.json.encode(details.config_override)
     return {
         "job": job,
         "now": now_ms(),
-        "facts": facts,
+        "details": details,
         "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
-        "why_no_follow_up": await _no_follow_up_reason(request, job, facts),
+        "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
         "settings_json": msgspec.json.format(override, indent=2).decode(),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
-        "asked": _summary(job, facts),
-        "has_diff": commit_range_of(facts) is not None,
+        "summary": _summary(job, details),
+        "has_diff": commit_range_of(details) is not None,
     }
 
 
-async def _no_follow_up_reason(request: PageRequest, job: JobView, facts: JobDetails) -> str | None:
+async def _no_follow_up_reason(
+    request: PageRequest, job: JobView, details: JobDetails
+) -> str | None:
     """None if a follow-up is possible; empty if the form should not be shown at all."""
-    if job.status != COMPLETED or job.pr_state is None or facts.current_repo is None:
+    if job.status != COMPLETED or job.pr_state is None or details.current_repo is None:
         return ""
     if job.pr_state != "open":
         return f"The pull request is {job.pr_state}, so you cannot start a follow-up."
-    other = await active_job_on(request.db, request.organization_id, facts.repo_id, facts.branch)
+    other = await active_job_on(
+        request.db, request.organization_id, details.repo_id, details.branch
+    )
     return None if other is None else "Another job is already running on this pull request."
 
 
-def _is_settled(facts: dict[str, Any]) -> bool:
+def _is_settled(values: dict[str, Any]) -> bool:
     """Whether nothing will change again. Deliveries continue after the job has finished."""
-    deliveries = (each for line in facts["events"] for each in line.deliveries)
-    return facts["is_final"] and all(each.status != "pending" for each in deliveries)
+    deliveries = (each for line in values["events"] for each in line.deliveries)
+    return values["is_final"] and all(each.status != "pending" for each in deliveries)
 
 
-def _summary(job: JobView, facts: JobDetails) -> str:
+def _summary(job: JobView, details: JobDetails) -> str:
     """A one-line summary of the job."""
-    override = facts.config_override
+    override = details.config_override
     text = override.get("title") or override.get("prompt")
     if isinstance(text, str) and text.strip():
         return text.strip().splitlines()[0][:200]

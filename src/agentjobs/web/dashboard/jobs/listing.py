@@ -25,9 +25,9 @@ _JOB_ID = re.compile("job_[0-9a-z]{26}")
 
 
 async def show(request: PageRequest) -> Response:
-    kept, problem = _read_filters(request), None
+    filters, problem = _read_filters(request), None
     try:
-        page = await _page(request, _filter(kept, request.zone))
+        page = await _page(request, _filter(filters, request.zone))
     except Problem as error:
         page, problem = JobPage([], None, None), error
     repos = await list_repos(request.db, request.organization_id)
@@ -36,9 +36,9 @@ async def show(request: PageRequest) -> Response:
         "jobs/list.html",
         problem=problem,
         page=page,
-        **_links(request, kept, page, is_live=problem is None),
-        kept=kept,
-        is_filtered=any(kept.values()),
+        **_links(request, filters, page, is_live=problem is None),
+        filters=filters,
+        is_filtered=any(filters.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
@@ -47,15 +47,15 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    kept = _read_filters(request)
+    filters = _read_filters(request)
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    job_filter = _filter(kept, request.zone)
+    job_filter = _filter(filters, request.zone)
 
     async def parts() -> Parts:
         page = await _page(request, job_filter)
-        links = _links(request, kept, page)
+        links = _links(request, filters, page)
         rows = await request.fragment(
-            "jobs/rows.html", page=page, is_filtered=any(kept.values()), **links
+            "jobs/rows.html", page=page, is_filtered=any(filters.values()), **links
         )
         return {"job-rows": rows}
 
@@ -73,17 +73,17 @@ async def _page(request: PageRequest, job_filter: JobFilter) -> JobPage:
     )
 
 
-def _filter(kept: dict[str, str], zone: tzinfo) -> JobFilter:
+def _filter(filters: dict[str, str], zone: tzinfo) -> JobFilter:
     """Raises Problem for an invalid date."""
-    since, until = between_days(kept["since"], kept["until"], zone)
+    since, until = between_days(filters["since"], filters["until"], zone)
     return JobFilter(
-        status=next((each for each in STATUSES if each == kept["status"]), None),
-        repo=kept["repo"] or None,
-        agent=kept["agent"] or None,
-        ticket=kept["ticket"] or None,
+        status=next((each for each in STATUSES if each == filters["status"]), None),
+        repo=filters["repo"] or None,
+        agent=filters["agent"] or None,
+        ticket=filters["ticket"] or None,
         since=since,
         until=until,
-        text=kept["q"] or None,
+        text=filters["q"] or None,
     )
 
 
@@ -92,16 +92,16 @@ def _read_filters(request: PageRequest) -> dict[str, str]:
 
 
 def _links(
-    request: PageRequest, kept: dict[str, str], page: JobPage, *, is_live: bool = True
+    request: PageRequest, filters: dict[str, str], page: JobPage, *, is_live: bool = True
 ) -> dict[str, Any]:
-    here = f"{prefix_of(request.settings)}/jobs"
-    given = {name: value for name, value in kept.items() if value}
+    page_url = f"{prefix_of(request.settings)}/jobs"
+    given = {name: value for name, value in filters.items() if value}
     before = request.query_param("before")
     return {
-        "older": _address(here, {**given, "before": page.next_before or ""}),
-        "newest": _address(here, given) if before else "",
+        "older": _address(page_url, {**given, "before": page.next_before or ""}),
+        "newest": _address(page_url, given) if before else "",
         # Only the first page is live.
-        "live": _address(f"{here}/stream", given) if is_live and not before else "",
+        "live": _address(f"{page_url}/stream", given) if is_live and not before else "",
         "now": now_ms(),
     }
 

@@ -31,12 +31,12 @@ _MAX_SEQUENCE_DIGITS = 15
 
 
 class LogTail(msgspec.Struct, frozen=True):
-    """The live part continues after chunk `after`. `is_whole` is False if lines are left out."""
+    """The live part continues after chunk `after`. `is_complete` is False if lines are left out."""
 
     html: Markup
     rest: Markup
     after: int
-    is_whole: bool
+    is_complete: bool
 
 
 async def log_tail(db: Database, job_id: str) -> LogTail:
@@ -47,17 +47,17 @@ async def log_tail(db: Database, job_id: str) -> LogTail:
 
 def _tail(chunks: Sequence[LogChunk]) -> LogTail:
     lines = AnsiLines()
-    text, is_whole = _newest(_text(chunks))
+    text, is_complete = _newest(_text(chunks))
     html = lines.feed(text)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
-    return LogTail(html, lines.rest(), last, is_whole and first == 1)
+    return LogTail(html, lines.rest(), last, is_complete and first == 1)
 
 
 def _newest(text: str) -> tuple[str, bool]:
     """The last lines, and whether they are all. Limits lines as well as length."""
     lines = text.rsplit("\n", _MAX_LINES)
-    is_whole = len(lines) <= _MAX_LINES
-    return (text if is_whole else "\n".join(lines[1:])), is_whole
+    is_complete = len(lines) <= _MAX_LINES
+    return (text if is_complete else "\n".join(lines[1:])), is_complete
 
 
 async def as_text(request: PageRequest) -> Response:

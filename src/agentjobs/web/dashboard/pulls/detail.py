@@ -43,7 +43,7 @@ async def comment(request: PageRequest) -> Response:
     try:
         await add_comment(request.db, request.organization, pull.repo, pull.number, body)
     except Problem as problem:
-        return await _page(request, pull, problem, typed=body)
+        return await _page(request, pull, problem, comment_body=body)
     return request.redirect(pull.path, banner="Your comment was added.")
 
 
@@ -98,11 +98,11 @@ async def _pull(request: PageRequest) -> Pull:
 
 
 async def _page(
-    request: PageRequest, pull: Pull, problem: Problem | None = None, typed: str = ""
+    request: PageRequest, pull: Pull, problem: Problem | None = None, comment_body: str = ""
 ) -> Response:
     jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
     if pull.url is not None:
-        return await request.render("pulls/elsewhere.html", problem=problem, pull=pull, jobs=jobs)
+        return await request.render("pulls/on_platform.html", problem=problem, pull=pull, jobs=jobs)
     comparison = await load_comparison(request, pull)
     all_comments = await list_comments(request.db, pull)
     comments = _newest(all_comments)
@@ -116,12 +116,12 @@ async def _page(
         comments=list(zip(comments, bodies, strict=True)),
         comment_count=len(all_comments),
         jobs=jobs,
-        proposal=comparison,
+        comparison=comparison,
         view=comparison.view,
         lazy_url=file_address_builder(
             request, comparison.view, comparison.ends, f"{pull.path}/file"
         ),
-        typed=typed,
+        comment_body=comment_body,
     )
 
 

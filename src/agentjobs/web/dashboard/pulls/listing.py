@@ -28,7 +28,7 @@ async def show_of_repo(request: PageRequest) -> Response:
     return await _page(request, full_name, f"/{request.organization}/{full_name}/pulls")
 
 
-async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
+async def _page(request: PageRequest, repo: str | None, page_path: str) -> Response:
     state = request.query_param("state") if request.query_param("state") in _STATES else None
     before = _decode_cursor(request.query_param("before"))
     try:
@@ -45,18 +45,20 @@ async def _page(request: PageRequest, repo: str | None, here: str) -> Response:
         "pulls/list.html",
         repo=repo,
         pulls=shown,
-        here=here,
+        page_path=page_path,
         state=state or "",
         states=_STATES,
-        older=_address(request, here, state, _encode_cursor(shown[-1].cursor)) if has_more else "",
-        newest=_address(request, here, state) if before else "",
+        older=_address(request, page_path, state, _encode_cursor(shown[-1].cursor))
+        if has_more
+        else "",
+        newest=_address(request, page_path, state) if before else "",
     )
 
 
-def _address(request: PageRequest, here: str, state: str | None, before: str = "") -> str:
+def _address(request: PageRequest, page_path: str, state: str | None, before: str = "") -> str:
     parameters: dict[str, Any] = {"state": state, "before": before}
     query = {name: value for name, value in parameters.items() if value}
-    return prefix_of(request.settings) + here + (f"?{urlencode(query)}" if query else "")
+    return prefix_of(request.settings) + page_path + (f"?{urlencode(query)}" if query else "")
 
 
 def _encode_cursor(cursor: PullCursor) -> str:

@@ -33,10 +33,10 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     def is_narrowed(self) -> bool:
         return any((self.q, self.ecosystem, self.kind, self.manifest, self.vulnerable))
 
-    def address(self, here: str, **changes: str) -> str:
+    def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
         query = urlencode({name: text for name, text in fields.items() if text})
-        return f"{here}?{query}" if query else here
+        return f"{page_url}?{query}" if query else page_url
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -53,25 +53,28 @@ class _Line(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     repo = await require_repo(request)
     query = _query(request)
-    here = f"{prefix_of(request.settings)}/repos/{repo.full_name}"
+    repo_url = f"{prefix_of(request.settings)}/repos/{repo.full_name}"
     rows = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
-    shown = rows[:_PER_PAGE]
-    known = await advisories_of(request.db, repo.id, shown)
+    page_rows = rows[:_PER_PAGE]
+    known = await advisories_of(request.db, repo.id, page_rows)
     counts = await count_dependencies(request.db, repo.id)
     has_more = len(rows) > _PER_PAGE
-    path = f"{here}/dependencies"
+    page_url = f"{repo_url}/dependencies"
     return await request.render(
         "repos/dependencies.html",
         repo=repo,
         query=query,
         counts=counts,
-        is_looked_for=await has_advisories(request),
-        lines=[_line(dependency, known.get(dependency.position, []), here) for dependency in shown],
+        is_scanned=await has_advisories(request),
+        lines=[
+            _line(dependency, known.get(dependency.position, []), repo_url)
+            for dependency in page_rows
+        ],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "transitive")],
-        next=query.address(path, after=str(shown[-1].position)) if has_more else "",
-        first=query.address(path, after="") if query.after else "",
-        any_manifest=query.address(path, manifest="", after=""),
+        next=query.address(page_url, after=str(page_rows[-1].position)) if has_more else "",
+        first=query.address(page_url, after="") if query.after else "",
+        all_manifests=query.address(page_url, manifest="", after=""),
     )
 
 
@@ -101,7 +104,7 @@ def _options(known: dict[str, int], selected: str) -> list[tuple[str, str]]:
     return [(name, name) for name in names]
 
 
-def _line(dependency: DependencyView, advisories: list[DependencyAdvisory], here: str) -> _Line:
+def _line(dependency: DependencyView, advisories: list[DependencyAdvisory], repo_url: str) -> _Line:
     """All findings of dependency package version share the same fix."""
     first = advisories[0] if advisories else None
     query = urlencode({"ecosystem": dependency.ecosystem, "package": dependency.name})
@@ -110,7 +113,7 @@ def _line(dependency: DependencyView, advisories: list[DependencyAdvisory], here
         advisories,
         first.fix_version if first else None,
         first.fix_reason if first else "",
-        f"{here}/graph?{query}",
+        f"{repo_url}/graph?{query}",
     )
 
 

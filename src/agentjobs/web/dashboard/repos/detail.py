@@ -53,10 +53,10 @@ async def stream(request: PageRequest) -> Response:
 
     async def parts() -> Parts:
         repo = await require_repo(request)
-        shown = {**await _index_values(request, repo), "sync": await _sync(request, repo)}
-        names = ("index", "packages", *([] if shown["sync"] is None else ["sync"]))
+        values = {**await _index_values(request, repo), "sync": await _sync(request, repo)}
+        names = ("index", "packages", *([] if values["sync"] is None else ["sync"]))
         return {
-            f"repo-{name}": await request.fragment(f"repos/{name}.html", **shown) for name in names
+            f"repo-{name}": await request.fragment(f"repos/{name}.html", **values) for name in names
         }
 
     return live_parts(request, ("index", "repos", "findings", "forges"), parts)
@@ -83,7 +83,7 @@ async def set_threshold(request: PageRequest) -> Response:
         level = request.form.text("level")
         await set_repo_threshold(request.db, request.organization, repo.full_name, level)
     except Problem as problem:
-        return await _page(request, repo, problem, opened="threshold")
+        return await _page(request, repo, problem, open_form="threshold")
     return request.redirect(
         f"/repos/{repo.full_name}", banner="Saved. Known vulnerabilities are checked again."
     )
@@ -94,7 +94,7 @@ async def _change_protection(request: PageRequest, change: Any, banner: str) -> 
     try:
         await change(request.db, request.organization, repo.full_name, request.form.text("pattern"))
     except Problem as problem:
-        return await _page(request, repo, problem, opened="protection")
+        return await _page(request, repo, problem, open_form="protection")
     return request.redirect(f"/repos/{repo.full_name}", banner=banner)
 
 
@@ -106,7 +106,7 @@ async def _index_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
         "languages": language_bar(summary.languages),
         "warnings": summary.warnings,
         "dependencies": await count_dependencies(request.db, repo.id),
-        "is_looked_for": await has_advisories(request),
+        "is_scanned": await has_advisories(request),
         "severities": await count_by_severity(request.db, request.organization_id, repo_id=repo.id),
     }
 
@@ -128,17 +128,17 @@ async def _configuration(
 
 
 async def _page(
-    request: PageRequest, repo: RepoView, problem: Problem | None = None, *, opened: str = ""
+    request: PageRequest, repo: RepoView, problem: Problem | None = None, *, open_form: str = ""
 ) -> Response:
-    """`opened` is the form with an error, which stays open."""
-    wanted = JobFilter(repo=repo.full_name)
-    jobs = await list_lines(request.db, request.organization_id, wanted, limit=_SHOWN)
+    """`open_form` is the form with an error, which stays open."""
+    job_filter = JobFilter(repo=repo.full_name)
+    jobs = await list_lines(request.db, request.organization_id, job_filter, limit=_SHOWN)
     thresholds = await load_thresholds(request.db, repo.id)
     sync = await _sync(request, repo)
     return await request.render(
         "repos/detail.html",
         problem=problem,
-        opened=opened,
+        open_form=open_form,
         **await _index_values(request, repo),
         thresholds=thresholds,
         threshold_options=repo_options(thresholds),

@@ -29,7 +29,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 
 _MAX_LISTED = 500
-_MOST_IMPORTED = 15
+_IMPORTED_SHOWN = 15
 _MAX_RESULTS = 50
 _MAX_NAME_LENGTH = 4_096
 
@@ -46,76 +46,78 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(request: PageRequest) -> Response:
     repo = await require_repo(request)
-    asked = _query(request)
-    if asked.package:
-        return await _package_page(request, repo, asked)
+    query = _query(request)
+    if query.package:
+        return await _package_page(request, repo, query)
     graph = await shared_cache().load(request.db, repo.id)
     if graph is None:
-        return await _page(request, repo, asked)
-    if asked.node or asked.external:
-        return await _module_page(request, repo, asked, graph)
-    if asked.q:
-        return await _results_page(request, repo, asked, graph)
-    return await _page(request, repo, asked, **await _overview(request, repo, graph))
+        return await _page(request, repo, query)
+    if query.node or query.external:
+        return await _module_page(request, repo, query, graph)
+    if query.q:
+        return await _results_page(request, repo, query, graph)
+    return await _page(request, repo, query, **await _overview(request, repo, graph))
 
 
 async def _module_page(
-    request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
+    request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
-    name, external = asked.node or asked.external, not asked.node
+    name, external = query.node or query.external, not query.node
     neighbors = await asyncio.to_thread(
         find_neighborhood, graph, name, external=external, limit=_MAX_LISTED
     )
     if neighbors is None:
         problem = Problem("not_found", "The indexed commit has no module with this name.")
         overview = await _overview(request, repo, graph)
-        return await _page(request, repo, asked, problem=problem, **overview)
+        return await _page(request, repo, query, problem=problem, **overview)
     view = await asyncio.to_thread(module_view, _path(request, repo), neighbors)
-    return await _page(request, repo, asked, view=view)
+    return await _page(request, repo, query, view=view)
 
 
-async def _package_page(request: PageRequest, repo: RepoView, asked: _Query) -> Response:
-    neighbors = await find_package_neighbors(request.db, repo.id, asked.ecosystem, asked.package)
+async def _package_page(request: PageRequest, repo: RepoView, query: _Query) -> Response:
+    neighbors = await find_package_neighbors(request.db, repo.id, query.ecosystem, query.package)
     if neighbors is None:
         problem = Problem("not_found", "The indexed commit does not depend on this package.")
-        return await _page(request, repo, asked, problem=problem)
-    rows = (*neighbors.itself, *neighbors.dependencies)
+        return await _page(request, repo, query, problem=problem)
+    rows = (*neighbors.package_rows, *neighbors.dependencies)
     known = await advisories_of(request.db, repo.id, rows)
-    vulnerable = frozenset(one.name for one in rows if one.position in known)
+    vulnerable = frozenset(dependency.name for dependency in rows if dependency.position in known)
     path = _path(request, repo)
     view = await asyncio.to_thread(
-        package_view, path, asked.ecosystem, asked.package, neighbors, vulnerable
+        package_view, path, query.ecosystem, query.package, neighbors, vulnerable
     )
-    itself = [(one, known.get(one.position, [])) for one in neighbors.itself]
-    return await _page(request, repo, asked, view=view, itself=itself[:_MAX_RESULTS])
+    package_rows = [
+        (dependency, known.get(dependency.position, [])) for dependency in neighbors.package_rows
+    ]
+    return await _page(request, repo, query, view=view, package_rows=package_rows[:_MAX_RESULTS])
 
 
 async def _results_page(
-    request: PageRequest, repo: RepoView, asked: _Query, graph: ModuleGraph
+    request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
     path = _path(request, repo)
-    modules = await asyncio.to_thread(search_modules, graph, asked.q, limit=_MAX_RESULTS)
-    packages = await list_dependencies(request.db, repo.id, search=asked.q, limit=10 * _MAX_RESULTS)
-    names = dict.fromkeys((one.ecosystem, one.name) for one in packages)
+    modules = await asyncio.to_thread(search_modules, graph, query.q, limit=_MAX_RESULTS)
+    packages = await list_dependencies(request.db, repo.id, search=query.q, limit=10 * _MAX_RESULTS)
+    names = dict.fromkeys((dependency.ecosystem, dependency.name) for dependency in packages)
     results = [
         *_modules(path, modules),
         *(Node(name, address_of_package(path, eco, name), note=eco) for eco, name in names),
     ]
-    return await _page(request, repo, asked, results=results[: 2 * _MAX_RESULTS])
+    return await _page(request, repo, query, results=results[: 2 * _MAX_RESULTS])
 
 
 async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) -> dict[str, Any]:
     """The most imported modules, as starting points."""
     path = _path(request, repo)
-    files = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED)
-    others = await asyncio.to_thread(most_imported, graph, _MOST_IMPORTED, external=True)
+    files = await asyncio.to_thread(most_imported, graph, _IMPORTED_SHOWN)
+    others = await asyncio.to_thread(most_imported, graph, _IMPORTED_SHOWN, external=True)
     return {
         "graph": {
             "files": len(graph.files),
             "edges": len(graph.edges),
             "externals": len(graph.externals),
         },
-        "most": [
+        "most_imported": [
             ("Most imported files", _modules(path, files)),
             ("Most imported external modules", _modules(path, others)),
         ],
@@ -125,15 +127,22 @@ async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) ->
 async def _page(
     request: PageRequest,
     repo: RepoView,
-    asked: _Query,
+    query: _Query,
     *,
     problem: Problem | None = None,
-    **shown: Any,
+    **template_values: Any,
 ) -> Response:
-    itself: list[tuple[DependencyView, list[DependencyAdvisory]]] = []
-    values = {"view": None, "results": None, "graph": None, "most": [], "itself": itself, **shown}
+    no_rows: list[tuple[DependencyView, list[DependencyAdvisory]]] = []
+    values = {
+        "view": None,
+        "results": None,
+        "graph": None,
+        "most_imported": [],
+        "package_rows": no_rows,
+        **template_values,
+    }
     return await request.render(
-        "repos/graph.html", problem=problem, repo=repo, asked=asked, **values
+        "repos/graph.html", problem=problem, repo=repo, query=query, **values
     )
 
 
@@ -152,12 +161,12 @@ def _path(request: PageRequest, repo: RepoView) -> str:
 def _modules(path: str, modules: list[Module]) -> list[Node]:
     return [
         Node(
-            one.name,
-            address_of_module(path, one.name, external=one.external),
-            "external" if one.external else "plain",
-            f"imported by {counted(one.importers, 'file')}",
+            module.name,
+            address_of_module(path, module.name, external=module.external),
+            "external" if module.external else "plain",
+            f"imported by {counted(module.importers, 'file')}",
         )
-        for one in modules
+        for module in modules
     ]
 
 

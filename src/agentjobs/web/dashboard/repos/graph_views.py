@@ -17,13 +17,13 @@ _RESERVED_EXTERNALS = 7
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """`total` includes neighbors that are not in `nodes`; `none` is shown if there are none."""
+    """`total` also counts neighbors that are not in `nodes`; `empty_text` replaces empty lists."""
 
     id: str
     title: str
     nodes: tuple[Node, ...]
     total: int
-    none: str
+    empty_text: str
 
     @property
     def more(self) -> int:
@@ -110,22 +110,22 @@ def package_view(
         centre=Node(
             name,
             kind="bad" if name in vulnerable else "plain",
-            note=_versions(neighbors.itself),
+            note=_versions(neighbors.package_rows),
         ),
         left=left[:_MAX_DRAWN],
         right=dependencies[:_MAX_DRAWN],
         more_left=max(len(left) - _MAX_DRAWN, 0),
         more_right=max(len(dependencies) - _MAX_DRAWN, 0),
-        more_left_href="#askers" if len(dependents) > len(manifests) else "#manifests",
-        more_right_href="#asked",
+        more_left_href="#dependents" if len(dependents) > len(manifests) else "#manifests",
+        more_right_href="#dependencies",
     )
     lists = (
         NodeList(
             "manifests", "Declared in", manifests, len(manifests), "Not declared in any manifest."
         ),
-        NodeList("askers", "Required by", dependents, len(dependents), "No other package."),
+        NodeList("dependents", "Required by", dependents, len(dependents), "No other package."),
         NodeList(
-            "asked",
+            "dependencies",
             "Requires",
             dependencies,
             len(dependencies),
@@ -169,4 +169,4 @@ def _package(
 
 
 def _versions(rows: Iterable[DependencyView]) -> str:
-    return ", ".join(dict.fromkeys(neighbor.version for neighbor in rows if neighbor.version))
+    return ", ".join(dict.fromkeys(row.version for row in rows if row.version))

@@ -36,17 +36,17 @@ async def stream(request: PageRequest) -> Response:
 async def connect(request: PageRequest) -> Response:
     """Tenants can connect https URLs only. Paths require the operator's command line."""
     form = request.form
-    typed = {name: form.text(name) for name in ("address", "name", "user")}
+    form_values = {name: form.text(name) for name in ("address", "name", "user")}
     try:
         await request.context.imports.start(
             await find_organization(request.db, request.organization),
-            typed["address"],
-            name=typed["name"] or None,
-            user=typed["user"],
+            form_values["address"],
+            name=form_values["name"] or None,
+            user=form_values["user"],
             token=form.text("token"),
         )
     except Problem as problem:
-        return await _page(request, _for_page(problem), **typed)
+        return await _page(request, _for_page(problem), **form_values)
     # No banner: the list shows progress and errors.
     return request.redirect(PATH)
 
@@ -63,13 +63,19 @@ async def dismiss_import(request: PageRequest) -> Response:
     return request.redirect(PATH)
 
 
-async def _page(request: PageRequest, problem: Problem | None = None, **typed: str) -> Response:
-    shown: dict[str, Any] = {"address": "", "name": "", "user": "", **typed}
+async def _page(
+    request: PageRequest, problem: Problem | None = None, **form_values: str
+) -> Response:
+    template_values: dict[str, Any] = {"address": "", "name": "", "user": "", **form_values}
     faults = dict.fromkeys(_FIELD_OF.values(), "")
     if problem and problem.code in _FIELD_OF:
         faults[_FIELD_OF[problem.code]] = problem.message
     return await request.render(
-        "repos/list.html", problem=problem, faults=faults, **await _rows(request), **shown
+        "repos/list.html",
+        problem=problem,
+        field_errors=faults,
+        **await _rows(request),
+        **template_values,
     )
 
 

@@ -25,7 +25,7 @@ _EXPIRIES = (
 )
 
 
-class _Typed(msgspec.Struct, frozen=True, kw_only=True):
+class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the form."""
 
     name: str = ""
@@ -42,29 +42,29 @@ class _Line(msgspec.Struct, frozen=True):
     state: str
 
     @property
-    def is_over(self) -> bool:
+    def is_inactive(self) -> bool:
         return self.state in {"expired", "revoked"}
 
 
 async def show(request: PageRequest) -> Response:
-    return await _page(request, _Typed())
+    return await _page(request, _FormValues())
 
 
 async def create(request: PageRequest) -> Response:
-    typed = _typed(request.form)
+    form_values = _form_values(request.form)
     try:
         created = await create_key(
             request.db,
             request.organization,
-            name=_name(typed),
-            scope=typed.scope,
-            git_write=typed.git_write,
-            expires_days=_days(typed, request.form),
+            name=_name(form_values),
+            scope=form_values.scope,
+            git_write=form_values.git_write,
+            expires_days=_days(form_values, request.form),
         )
     except Problem as problem:
-        return await _page(request, typed, problem=problem)
+        return await _page(request, form_values, problem=problem)
     # Not a redirect, because only this response shows the key.
-    return await _page(request, _Typed(), created=created)
+    return await _page(request, _FormValues(), created=created)
 
 
 async def revoke(request: PageRequest) -> Response:
@@ -82,7 +82,7 @@ async def revoke(request: PageRequest) -> Response:
 
 async def _page(
     request: PageRequest,
-    typed: _Typed,
+    form_values: _FormValues,
     *,
     created: CreatedKey | None = None,
     problem: Problem | None = None,
@@ -92,17 +92,17 @@ async def _page(
     return await request.render(
         "settings/api_keys.html",
         problem=problem,
-        typed=typed,
+        form_values=form_values,
         created=created,
         example=None if created is None else _example(request, created.key),
-        active=[line for line in lines if not line.is_over],
-        ended=[line for line in lines if line.is_over],
+        active=[line for line in lines if not line.is_inactive],
+        inactive=[line for line in lines if line.is_inactive],
         expiries=[(value, text, "") for value, text in _EXPIRIES],
     )
 
 
-def _typed(form: Form) -> _Typed:
-    return _Typed(
+def _form_values(form: Form) -> _FormValues:
+    return _FormValues(
         name=form.text("name"),
         scope=form.text("scope"),
         git_write=form.flag("git_write"),
@@ -111,21 +111,23 @@ def _typed(form: Form) -> _Typed:
     )
 
 
-def _name(typed: _Typed) -> str:
-    if not typed.name:
+def _name(form_values: _FormValues) -> str:
+    if not form_values.name:
         raise Problem(
             "invalid_name", "Enter a name that says who or what uses the key, such as CI."
         )
-    return typed.name
+    return form_values.name
 
 
-def _days(typed: _Typed, form: Form) -> int | None:
+def _days(form_values: _FormValues, form: Form) -> int | None:
     """None if the key never expires."""
-    if typed.expires == _NEVER:
+    if form_values.expires == _NEVER:
         return None
-    if typed.expires not in dict(_EXPIRIES):
+    if form_values.expires not in dict(_EXPIRIES):
         raise Problem("invalid_expiry", "Choose when the key expires.")
-    days = form.whole_number("days" if typed.expires == _CUSTOM else "expires", "Number of days")
+    days = form.whole_number(
+        "days" if form_values.expires == _CUSTOM else "expires", "Number of days"
+    )
     if days is None:
         raise Problem("invalid_expiry", "Enter the number of days after which the key expires.")
     return days

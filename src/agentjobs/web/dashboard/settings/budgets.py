@@ -25,8 +25,8 @@ _PATH = "/settings/budgets"
 _DAYS = 30
 
 
-class _Typed(msgspec.Struct, frozen=True):
-    """Amounts as typed, in US dollars; empty means no limit."""
+class _FormValues(msgspec.Struct, frozen=True):
+    """Amounts as entered, in US dollars; empty means no limit."""
 
     daily: str
     job: str
@@ -42,12 +42,14 @@ class _Today(msgspec.Struct, frozen=True):
 
 async def show(request: PageRequest) -> Response:
     budget = await find_budget(request.db, request.organization_id)
-    typed = _Typed(usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or "")
-    return await _page(request, budget, typed)
+    form_values = _FormValues(
+        usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or ""
+    )
+    return await _page(request, budget, form_values)
 
 
 async def change(request: PageRequest) -> Response:
-    typed = _Typed(request.form.text("daily"), request.form.text("job"))
+    form_values = _FormValues(request.form.text("daily"), request.form.text("job"))
     try:
         await set_budget(
             request.db,
@@ -57,7 +59,7 @@ async def change(request: PageRequest) -> Response:
         )
     except Problem as problem:
         budget = await find_budget(request.db, request.organization_id)
-        return await _page(request, budget, typed, problem=problem)
+        return await _page(request, budget, form_values, problem=problem)
     return request.redirect(
         _PATH, banner="Budgets saved. They apply to jobs that start from now on."
     )
@@ -71,7 +73,11 @@ def today_of(budget: Budget, spent_nanousd: int) -> _Today:
 
 
 async def _page(
-    request: PageRequest, budget: Budget, typed: _Typed, *, problem: Problem | None = None
+    request: PageRequest,
+    budget: Budget,
+    form_values: _FormValues,
+    *,
+    problem: Problem | None = None,
 ) -> Response:
     days = await list_daily_spending(
         request.db, request.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
@@ -81,7 +87,7 @@ async def _page(
         "settings/budgets.html",
         problem=problem,
         budget=budget,
-        typed=typed,
+        form_values=form_values,
         today=today_of(budget, days[-1].nanousd),
         total_nanousd=sum(day.nanousd for day in days),
         spent_days=[(day, nanousd) for day, nanousd in reversed(dated_costs) if nanousd],

@@ -33,16 +33,16 @@ _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
 async def show_list(request: PageRequest) -> Response:
-    wanted = _filter(request)
+    delivery_filter = _filter(request)
     before = request.query_param("before")
     page = await list_deliveries(
         request.db,
         request.organization_id,
-        wanted,
+        delivery_filter,
         limit=_PER_PAGE,
         before=before if _DELIVERY_ID.fullmatch(before) else None,
     )
-    kept = {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
+    filters = {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
     endpoints = await list_endpoints(request.db, request.organization)
     return await request.render(
         "settings/delivery_log.html",
@@ -51,10 +51,10 @@ async def show_list(request: PageRequest) -> Response:
         endpoint_options=[("", "any"), *((each.id, each.url) for each in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
-        kept=kept,
-        is_filtered=any(kept.values()),
-        older=_address(request, kept, before=page.deliveries[-1].id) if page.has_more else "",
-        newest=_address(request, kept) if before else "",
+        filters=filters,
+        is_filtered=any(filters.values()),
+        older=_address(request, filters, before=page.deliveries[-1].id) if page.has_more else "",
+        newest=_address(request, filters) if before else "",
     )
 
 
@@ -136,14 +136,14 @@ def _detail_values(detail: DeliveryDetail) -> dict[str, Any]:
         "delivery": detail.delivery,
         "body": detail.body.decode("utf-8", "replace"),
         "attempts": [
-            {"seen": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
+            {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
             for attempt in reversed(detail.attempts)
         ],
     }
 
 
-def _address(request: PageRequest, kept: dict[str, str], **changes: str) -> str:
-    query = {name: value for name, value in {**kept, **changes}.items() if value}
+def _address(request: PageRequest, filters: dict[str, str], **changes: str) -> str:
+    query = {name: value for name, value in {**filters, **changes}.items() if value}
     return f"{prefix_of(request.settings)}{PATH}?{urlencode(query)}"
 
 

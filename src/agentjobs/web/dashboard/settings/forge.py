@@ -63,7 +63,7 @@ async def replace(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await detail_page(request, connection, problem=problem, opened="credential")
+        return await detail_page(request, connection, problem=problem, open_form="credential")
     return await detail_page(request, replaced, account=account, is_replaced=True)
 
 
@@ -101,19 +101,19 @@ async def detail_page(
     secret: str = "",
     account: Account | None = None,
     is_replaced: bool = False,
-    opened: str = "",
+    open_form: str = "",
 ) -> Response:
-    """`opened` is the form with an error, which stays open."""
+    """`open_form` is the form with an error, which stays open."""
     return await request.render(
         "settings/forge.html",
         problem=problem,
         connection=connection,
         platform=PLATFORMS.get(connection.platform, connection.platform),
-        here=f"{PATH}/{connection.id}",
+        page_path=f"{PATH}/{connection.id}",
         secret=secret,
         account=account,
         is_replaced=is_replaced,
-        opened=opened,
+        open_form=open_form,
         hook_url=hook_address(request.settings.effective_public_url, connection),
         connected=await repos_of_connection(request.db, connection.id),
     )

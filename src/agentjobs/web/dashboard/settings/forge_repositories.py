@@ -33,7 +33,7 @@ class _Results(msgspec.Struct, frozen=True):
     """Names that were connected, and why others were not."""
 
     connected: list[str]
-    refused: list[tuple[str, str]]
+    not_connected: list[tuple[str, str]]
 
 
 async def show(request: PageRequest) -> Response:
@@ -49,7 +49,7 @@ async def connect(request: PageRequest) -> Response:
         async with page_timeout(
             connection.name, "Some may be connected already; see Repositories."
         ):
-            found = await connect_repositories(
+            connected = await connect_repositories(
                 request.db,
                 platforms_of(request),
                 request.organization,
@@ -58,27 +58,27 @@ async def connect(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem=problem, typed=request.form.raw("typed"))
-    results = _results(found, is_all=not names)
-    if not results.refused:
+        return await _page(request, problem=problem, names=request.form.raw("names"))
+    results = _results(connected, is_all=not names)
+    if not results.not_connected:
         banner = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
         return request.redirect(f"{PATH}/{connection.id}", banner=f"{banner} Fetching has started.")
     return await _page(request, results=results)
 
 
 def _names(request: PageRequest) -> list[str]:
-    typed = request.form.raw("typed").replace(",", " ").split()
-    return list(dict.fromkeys([*request.form.all("repo"), *typed]))
+    entered = request.form.raw("names").replace(",", " ").split()
+    return list(dict.fromkeys([*request.form.all("repo"), *entered]))
 
 
-def _results(found: list[ConnectResult], *, is_all: bool) -> _Results:
+def _results(results: list[ConnectResult], *, is_all: bool) -> _Results:
     """When connecting all repositories, those already connected are not errors."""
-    refused = [
+    not_connected = [
         (each.full_name, each.problem.message)
-        for each in found
+        for each in results
         if each.problem is not None and not (is_all and each.problem.code == "repo_connected")
     ]
-    return _Results([each.full_name for each in found if each.problem is None], refused)
+    return _Results([each.full_name for each in results if each.problem is None], not_connected)
 
 
 async def _page(
@@ -86,34 +86,34 @@ async def _page(
     problem: Problem | None = None,
     *,
     results: _Results | None = None,
-    typed: str = "",
+    names: str = "",
 ) -> Response:
     connection = await require_connection(request)
     query = request.query_param("q")[:_MAX_QUERY_LENGTH]
-    trouble: Problem | None = None
-    seen: list[AvailableRepository] = []
+    listing_problem: Problem | None = None
+    available: list[AvailableRepository] = []
     try:
         if problem is not None and problem.code == "forge_unavailable":
             # Do not wait for the same timeout twice.
             raise problem
-        seen = await _list_available(request, connection.id, connection.name)
+        available = await _list_available(request, connection.id, connection.name)
     except Problem as error:
-        trouble = error
-    wanted = await asyncio.to_thread(_matching, seen, query)
+        listing_problem = error
+    matches = await asyncio.to_thread(_matching, available, query)
     return await request.render(
         "settings/forge_repositories.html",
         # A form's own error takes precedence over the listing's.
-        problem=problem or trouble,
+        problem=problem or listing_problem,
         connection=connection,
-        here=f"{PATH}/{connection.id}",
+        page_path=f"{PATH}/{connection.id}",
         query=query,
-        seen=wanted[:_MAX_SHOWN],
-        total=len(seen),
-        found=len(wanted),
-        connectable=sum(not each.connected_as and not each.problem for each in seen),
-        is_known=trouble is None,
+        repositories=matches[:_MAX_SHOWN],
+        total=len(available),
+        match_count=len(matches),
+        connectable=sum(not each.connected_as and not each.problem for each in available),
+        is_listed=listing_problem is None,
         results=results,
-        typed=typed,
+        names=names,
     )
 
 
@@ -130,16 +130,16 @@ async def _list_available(
         )
 
 
-def _matching(seen: list[AvailableRepository], query: str) -> list[AvailableRepository]:
+def _matching(available: list[AvailableRepository], query: str) -> list[AvailableRepository]:
     """Repositories that can be connected come first."""
-    words = query.casefold().split()
-    found = [
+    terms = query.casefold().split()
+    matches = [
         repository
-        for repository in seen
-        if all(word in repository.seen.full_name.casefold() for word in words)
+        for repository in available
+        if all(term in repository.remote.full_name.casefold() for term in terms)
     ]
     return sorted(
-        found, key=lambda repository: (bool(repository.connected_as), bool(repository.problem))
+        matches, key=lambda repository: (bool(repository.connected_as), bool(repository.problem))
     )
 
 

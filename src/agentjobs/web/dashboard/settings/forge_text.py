@@ -21,7 +21,7 @@ _FIELD_OF = {
 }
 
 
-def faults_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[str, str]:
+def errors_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[str, str]:
     """The error of each form field; empty if there is none."""
     faults = dict.fromkeys(("platform", "url", "name", "app_id", "token", "private_key"), "")
     field = None if problem is None else _FIELD_OF.get(problem.code)

@@ -11,7 +11,7 @@ from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge import PATH, detail_page
-from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, faults_by_field
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, errors_by_field
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
@@ -19,7 +19,7 @@ from agentjobs.web.dashboard.settings.platform_access import (
 )
 
 
-class _Typed(msgspec.Struct, frozen=True, kw_only=True):
+class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the form, without the credential."""
 
     platform: str = "github"
@@ -34,13 +34,13 @@ class _Typed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show_list(request: PageRequest) -> Response:
-    return await _page(request, _Typed())
+    return await _page(request, _FormValues())
 
 
 async def add(request: PageRequest) -> Response:
-    typed = _typed(request.form)
+    form_values = _form_values(request.form)
     try:
-        new = _new(typed, request.form)
+        new = _new(form_values, request.form)
         async with page_timeout(PLATFORMS[new.platform], "Nothing was connected. Try again later."):
             checked = await verify_and_add(
                 request.db,
@@ -51,23 +51,23 @@ async def add(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, typed, problem, is_app=_is_app(request.form))
+        return await _page(request, form_values, problem, is_app=_is_app(request.form))
     # Not a redirect, because only this response shows the secret.
     return await detail_page(
         request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
     )
 
 
-def _typed(form: Form) -> _Typed:
-    return _Typed(**{name: form.text(name) for name in _Typed.__struct_fields__})
+def _form_values(form: Form) -> _FormValues:
+    return _FormValues(**{name: form.text(name) for name in _FormValues.__struct_fields__})
 
 
 def _is_app(form: Form) -> bool:
     return bool(form.text("app_id") or form.text("installation_id") or form.text("private_key"))
 
 
-def _new(typed: _Typed, form: Form) -> NewConnection:
-    if typed.platform not in PLATFORMS:
+def _new(form_values: _FormValues, form: Form) -> NewConnection:
+    if form_values.platform not in PLATFORMS:
         raise Problem("invalid_platform", "Choose a platform.")
     token, private_key = form.text("token"), form.text("private_key")
     if token and private_key:
@@ -75,33 +75,37 @@ def _new(typed: _Typed, form: Form) -> NewConnection:
             "invalid_credential",
             "Enter a token or the private key of a GitHub App, not both. Nothing was stored.",
         )
-    if private_key and not typed.is_app:
+    if private_key and not form_values.is_app:
         raise Problem(
             "invalid_app",
             "Enter the App ID and installation ID of the private key, too.",
         )
     return NewConnection(
-        platform=typed.platform,
-        credential=f"{private_key}\n" if typed.is_app else token,
-        url=typed.url,
-        name=typed.name,
-        app_id=typed.app_id or None,
-        installation_id=typed.installation_id or None,
+        platform=form_values.platform,
+        credential=f"{private_key}\n" if form_values.is_app else token,
+        url=form_values.url,
+        name=form_values.name,
+        app_id=form_values.app_id or None,
+        installation_id=form_values.installation_id or None,
     )
 
 
 async def _page(
-    request: PageRequest, typed: _Typed, problem: Problem | None = None, *, is_app: bool = False
+    request: PageRequest,
+    form_values: _FormValues,
+    problem: Problem | None = None,
+    *,
+    is_app: bool = False,
 ) -> Response:
     return await request.render(
         "settings/forges.html",
         problem=problem,
-        faults=faults_by_field(problem, is_app=is_app),
+        field_errors=errors_by_field(problem, is_app=is_app),
         connections=await list_connections(request.db, request.organization),
         counts=await count_by_connection(request.db, request.organization_id),
         platforms=PLATFORMS,
         platform_options=list(PLATFORMS.items()),
-        typed=typed,
+        form_values=form_values,
         is_app=is_app,
     )
 

@@ -33,7 +33,7 @@ _FLAVOURS = {
 }
 
 
-class _Typed(msgspec.Struct, frozen=True, kw_only=True):
+class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the Jira form, without the token."""
 
     url: str = ""
@@ -58,9 +58,9 @@ async def add_issues(request: PageRequest) -> Response:
 
 
 async def add_jira(request: PageRequest) -> Response:
-    typed = _typed(request.form)
+    form_values = _form_values(request.form)
     try:
-        new = _new(typed, request.form.text("token"))
+        new = _new(form_values, request.form.text("token"))
         async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
             added, known_as = await verify_and_add(
                 request.db,
@@ -71,7 +71,7 @@ async def add_jira(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem, typed)
+        return await _page(request, problem, form_values)
     return request.redirect(
         PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
@@ -127,7 +127,7 @@ async def replace_token(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem, opened=tracker.id)
+        return await _page(request, problem, open_form=tracker.id)
     banner = f"The new token of {known_as} is in use. Revoke the old one."
     return request.redirect(PATH, banner=banner)
 
@@ -147,8 +147,8 @@ async def _tracker(request: PageRequest) -> ConfiguredTracker:
         raise Problem("not_found", "There is no such tracker. It may have been removed.") from None
 
 
-def _typed(form: Form) -> _Typed:
-    return _Typed(
+def _form_values(form: Form) -> _FormValues:
+    return _FormValues(
         url=form.text("url"),
         account=form.text("account"),
         flavour=form.text("flavour"),
@@ -157,41 +157,41 @@ def _typed(form: Form) -> _Typed:
     )
 
 
-def _new(typed: _Typed, token: str) -> NewTracker:
-    if typed.flavour not in _FLAVOURS:
+def _new(form_values: _FormValues, token: str) -> NewTracker:
+    if form_values.flavour not in _FLAVOURS:
         raise Problem("invalid_flavour", "Choose the kind of Jira.")
     return NewTracker(
         kind="jira",
-        name=typed.name,
-        url=typed.url,
-        account=typed.account or None,
+        name=form_values.name,
+        url=form_values.url,
+        account=form_values.account or None,
         token=token,
-        flavour=typed.flavour or None,  # type: ignore[arg-type] # checked above
-        link_back=typed.link_back,
+        flavour=form_values.flavour or None,  # type: ignore[arg-type] # checked above
+        link_back=form_values.link_back,
     )
 
 
 async def _page(
     request: PageRequest,
     problem: Problem | None = None,
-    typed: _Typed | None = None,
-    opened: str = "",
+    form_values: _FormValues | None = None,
+    open_form: str = "",
 ) -> Response:
-    """`opened` is the tracker whose form has an error; `typed` are the values of the Jira form."""
+    """`open_form` is the tracker whose form has an error; `form_values` belong to the Jira form."""
     configured = await trackers.trackers_of(request.db, request.organization_id)
     faults = dict.fromkeys(_FIELD_OF.values(), "")
-    if problem is not None and typed is not None and problem.code in _FIELD_OF:
+    if problem is not None and form_values is not None and problem.code in _FIELD_OF:
         faults[_FIELD_OF[problem.code]] = problem.message
     return await request.render(
         "settings/trackers.html",
         problem=problem,
-        faults=faults,
+        field_errors=faults,
         trackers=configured,
         has_issues=any(tracker.kind == "issues" for tracker in configured),
         flavours=list(_FLAVOURS.items()),
         flavour_names=_FLAVOURS,
-        typed=typed or _Typed(),
-        opened=opened,
+        form_values=form_values or _FormValues(),
+        open_form=open_form,
     )
 
 

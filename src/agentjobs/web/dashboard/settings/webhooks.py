@@ -36,21 +36,23 @@ async def show_list(request: PageRequest) -> Response:
 
 async def add(request: PageRequest) -> Response:
     form = request.form
-    typed = {"url": form.text("url"), "description": form.text("description")}
-    wanted = form.all("events")
+    form_values = {"url": form.text("url"), "description": form.text("description")}
+    selected_events = form.all("events")
     try:
         created = await add_endpoint(
             request.db,
             request.context.keys,
             request.organization,
-            typed["url"],
-            description=typed["description"],
-            events=_filter(wanted),
+            form_values["url"],
+            description=form_values["description"],
+            events=_filter(selected_events),
             allowed=await load_allow_list(request.db, request.settings),
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
-        return await _list_page(request, problem=_for_page(problem), **typed, wanted=wanted)
+        return await _list_page(
+            request, problem=_for_page(problem), **form_values, selected_events=selected_events
+        )
     return await _detail_page(
         request, created.endpoint, secret=created.secret, warning=created.warning
     )
@@ -62,22 +64,26 @@ async def show_one(request: PageRequest) -> Response:
 
 async def edit(request: PageRequest) -> Response:
     form, endpoint = request.form, await _endpoint(request)
-    typed = {"url": form.text("url"), "description": form.text("description")}
-    wanted = form.all("events")
+    form_values = {"url": form.text("url"), "description": form.text("description")}
+    selected_events = form.all("events")
     try:
         _, warning = await update_endpoint(
             request.db,
             request.organization,
             endpoint.id,
-            url=typed["url"],
-            description=typed["description"],
-            events=_filter(wanted),
+            url=form_values["url"],
+            description=form_values["description"],
+            events=_filter(selected_events),
             allowed=await load_allow_list(request.db, request.settings),
             has_proxy=bool(request.settings.webhooks_proxy),
         )
     except Problem as problem:
         return await _detail_page(
-            request, endpoint, problem=_for_page(problem), **typed, wanted=wanted
+            request,
+            endpoint,
+            problem=_for_page(problem),
+            **form_values,
+            selected_events=selected_events,
         )
     if warning:
         return request.redirect(_endpoint_path(endpoint), banner=f"Saved. {warning}", tone="warn")
@@ -151,7 +157,12 @@ async def _endpoint(request: PageRequest) -> Endpoint:
 async def _list_page(
     request: PageRequest, problem: Problem | None = None, **values: Any
 ) -> Response:
-    template_values: dict[str, Any] = {"url": "", "description": "", "wanted": [], **values}
+    template_values: dict[str, Any] = {
+        "url": "",
+        "description": "",
+        "selected_events": [],
+        **values,
+    }
     return await request.render(
         "settings/webhooks.html",
         problem=problem,
@@ -175,7 +186,7 @@ async def _detail_page(
         "warning": None,
         "url": endpoint.url,
         "description": endpoint.description,
-        "wanted": endpoint.events,
+        "selected_events": endpoint.events,
         **values,
     }
     return await request.render(

@@ -1,4 +1,4 @@
-// What is live on the pages. Every page works without it. It keeps one thing: the viewer's time zone.
+// Live updates. Every page works without this script. It stores only the viewer's time zone, in a cookie.
 
 const announce = (text) => {
   document.getElementById("announcements").textContent = text;
@@ -6,13 +6,13 @@ const announce = (text) => {
 
 // The server shows times, filters and plots in the viewer's time zone from the next page on.
 const page = document.documentElement.dataset;
-const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (ownZone && ownZone !== page.zone) {
+const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (browserZone && browserZone !== page.zone) {
   const secure = location.protocol === "https:" ? "; secure" : "";
-  document.cookie = `${page.zoneCookie}=${ownZone}; path=/; max-age=31536000; samesite=lax${secure}`;
+  document.cookie = `${page.zoneCookie}=${browserZone}; path=/; max-age=31536000; samesite=lax${secure}`;
 }
 
-// Durations that go on, in the form of the server's.
+// Durations that still grow, formatted as the server formats them.
 const units = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
 const duration = (seconds) => {
   const at = Math.max(units.findIndex(([size]) => seconds >= size), 0);
@@ -23,14 +23,14 @@ const duration = (seconds) => {
 };
 const countUp = (root) => {
   for (const each of root.querySelectorAll("[data-elapsed]")) {
-    each.began ??= performance.now() - Number(each.dataset.elapsed);
-    const shown = duration(Math.floor((performance.now() - each.began) / 1000));
-    if (each.textContent !== shown) each.textContent = shown;
+    each.startedAt ??= performance.now() - Number(each.dataset.elapsed);
+    const text = duration(Math.floor((performance.now() - each.startedAt) / 1000));
+    if (each.textContent !== text) each.textContent = text;
   }
 };
 setInterval(() => countUp(document), 1000);
 
-// Buttons that copy what stands in another element.
+// Buttons that copy the text of another element.
 const copy = async (button) => {
   const source = document.getElementById(button.dataset.copy);
   const before = button.textContent;
@@ -45,28 +45,28 @@ const copy = async (button) => {
   setTimeout(() => (button.textContent = before), 2000);
 };
 
-// Parts of the page that the server sends anew. What is the same already stays untouched, so that
+// Replaces a part of the page with the server's update. An unchanged part stays untouched, so that
 // focus and selection survive.
 const swap = ({ id, html, digest }) => {
   const element = document.getElementById(id);
   if (!element || element.dataset.digest === digest) return;
-  const fresh = element.cloneNode(false);
-  fresh.innerHTML = html;
-  // What somebody has opened stays open.
+  const replacement = element.cloneNode(false);
+  replacement.innerHTML = html;
+  // Details that the viewer opened stay open.
   for (const open of element.querySelectorAll("details[open][id]")) {
-    fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
+    replacement.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
   }
-  prepare(fresh);
-  const isEqual = fresh.isEqualNode(element);
+  prepare(replacement);
+  const isEqual = replacement.isEqualNode(element);
   element.dataset.digest = digest;
   if (isEqual) return;
   const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
-  element.replaceChildren(...fresh.childNodes);
+  element.replaceChildren(...replacement.childNodes);
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 };
 
-// Told when nothing comes any more, in a place that moves nothing else.
-const tellConnection = (isLive) => {
+// Shows that live updates are interrupted, without moving the rest of the page.
+const showConnectionState = (isLive) => {
   let line = document.getElementById("connection");
   if (!line) {
     if (isLive) return;
@@ -80,10 +80,10 @@ const tellConnection = (isLive) => {
   line.textContent = isLive ? "" : "Live updates are interrupted. Reconnecting; reload the page if this does not help.";
 };
 
-// A stream is open only while its page is looked at: browsers allow few connections to one place.
+// A stream is open only while its page is visible: browsers limit the connections to a host.
 const follow = (address, handlers) => {
   let source = null;
-  let over = false;
+  let hasEnded = false;
   let failures = 0;
   let timer = 0;
   const stop = () => {
@@ -91,27 +91,27 @@ const follow = (address, handlers) => {
     source?.close();
     source = null;
   };
-  const again = () => {
-    // Not by the browser itself: it would give up at the first refusal, and ask for the same part.
+  const reconnect = () => {
+    // The browser would give up after an error response, and would request the same part again.
     stop();
-    if (over) return;
+    if (hasEnded) return;
     failures += 1;
-    if (failures > 1) tellConnection(false);
+    if (failures > 1) showConnectionState(false);
     timer = setTimeout(start, Math.min(500 * 2 ** failures, 30_000));
   };
   const start = () => {
-    if (source || over || document.hidden) return;
+    if (source || hasEnded || document.hidden) return;
     source = new EventSource(address());
-    source.addEventListener("error", again);
+    source.addEventListener("error", reconnect);
     source.addEventListener("open", () => {
       failures = 0;
-      tellConnection(true);
+      showConnectionState(true);
     });
     for (const [name, handle] of Object.entries(handlers)) {
       source.addEventListener(name, (message) => handle(JSON.parse(message.data), message));
     }
     source.addEventListener("end", () => {
-      over = true;
+      hasEnded = true;
       stop();
     });
   };
@@ -120,50 +120,50 @@ const follow = (address, handlers) => {
   start();
 };
 
-// A part of a page that is fetched when it is opened.
+// Fetches a part of a page when the viewer opens it.
 const load = async (details) => {
-  const place = details.querySelector("[data-lazy-body]");
-  if (!place || details.dataset.loaded) return;
+  const body = details.querySelector("[data-lazy-body]");
+  if (!body || details.dataset.loaded) return;
   details.dataset.loaded = "yes";
   try {
-    const answer = await fetch(details.dataset.lazy, { headers: { Accept: "text/html", "X-Part": "1" } });
+    const response = await fetch(details.dataset.lazy, { headers: { Accept: "text/html", "X-Part": "1" } });
     // A redirect leads to the sign-in page.
-    if (!answer.ok || answer.redirected) throw new Error(answer.statusText);
-    place.innerHTML = await answer.text();
-    prepare(place);
+    if (!response.ok || response.redirected) throw new Error(response.statusText);
+    body.innerHTML = await response.text();
+    prepare(body);
   } catch {
     delete details.dataset.loaded;
     announce("Could not load this section. Close and open it to try again.");
   }
 };
 
-// The log of a job: new lines at the end, the view kept there as long as it is followed.
-const mostLines = 5000;
+// The log of a job: appends new lines, and scrolls to the end while “Follow” is checked.
+const maxLines = 5000;
 const followLog = (box) => {
   const lines = box.querySelector("[data-log-lines]");
   const rest = box.querySelector("[data-log-rest]");
   const following = document.getElementById("log-follow");
-  const toEnd = () => {
+  const scrollToEnd = () => {
     if (following?.checked) box.scrollTop = box.scrollHeight;
   };
   let after = box.dataset.after;
-  following?.addEventListener("change", toEnd);
+  following?.addEventListener("change", scrollToEnd);
   box.addEventListener("wheel", (move) => {
     if (move.deltaY < 0 && following) following.checked = false;
   }, { passive: true });
-  toEnd();
+  scrollToEnd();
   if (!box.dataset.log) return;
   follow(() => `${box.dataset.log}?after=${after}`, {
     lines: ({ html, rest: unfinished, after: sequence }) => {
-      const fresh = document.createElement("template");
-      fresh.innerHTML = html;
-      lines.append(fresh.content);
+      const template = document.createElement("template");
+      template.innerHTML = html;
+      lines.append(template.content);
       rest.innerHTML = unfinished;
       after = sequence;
-      while (lines.childElementCount > mostLines) lines.firstElementChild.remove();
+      while (lines.childElementCount > maxLines) lines.firstElementChild.remove();
       document.getElementById("log-empty")?.remove();
-      search.again();
-      toEnd();
+      search.update();
+      scrollToEnd();
     },
   });
 };
@@ -171,19 +171,19 @@ const followLog = (box) => {
 const search = {
   hits: [],
   at: -1,
-  again() {
+  update() {
     const field = document.getElementById("log-search");
     const box = document.getElementById("log");
-    const found = document.getElementById("log-found");
+    const matchCount = document.getElementById("log-match-count");
     if (!field || !box) return;
-    const wanted = field.value.trim().toLowerCase();
+    const query = field.value.trim().toLowerCase();
     for (const line of box.querySelectorAll(".hit")) line.classList.remove("hit", "current");
-    this.hits = wanted
-      ? [...box.querySelectorAll(".line")].filter((line) => line.textContent.toLowerCase().includes(wanted))
+    this.hits = query
+      ? [...box.querySelectorAll(".line")].filter((line) => line.textContent.toLowerCase().includes(query))
       : [];
     for (const line of this.hits) line.classList.add("hit");
     this.at = Math.min(this.at, this.hits.length - 1);
-    if (found) found.textContent = wanted ? `${this.hits.length} lines` : "";
+    if (matchCount) matchCount.textContent = query ? `${this.hits.length} lines` : "";
   },
   move(step) {
     if (!this.hits.length) return;
@@ -224,7 +224,7 @@ document.addEventListener("keydown", (key) => {
   }
 });
 document.addEventListener("submit", (sent) => {
-  // A second click must not do it twice. Not at once: a disabled button would not be sent.
+  // Prevents a second submission. Deferred, because a disabled button is not part of the form data.
   const button = sent.submitter;
   if (button && sent.target.method === "post") setTimeout(() => (button.disabled = true));
 });
@@ -233,25 +233,25 @@ addEventListener("pageshow", () => {
 });
 
 prepare(document);
-// On a narrow screen the navigation bars scroll: show where one is.
+// On a narrow screen the navigation bars scroll: show the current page's link.
 for (const current of document.querySelectorAll(".sections [aria-current], .side [aria-current], .tabs [aria-current]")) {
   const bar = current.parentElement;
   bar.scrollLeft = current.offsetLeft - (bar.clientWidth - current.offsetWidth) / 2;
 }
-// A stream sends its parts as this page has them: with the same form tokens and time zone.
+// A stream renders its parts with the form tokens and time zone of this page.
 const live = (address) => {
-  const own = new URLSearchParams({ form: page.form, zone: page.zone });
-  return `${address}${address.includes("?") ? "&" : "?"}${own}`;
+  const parameters = new URLSearchParams({ form: page.form, zone: page.zone });
+  return `${address}${address.includes("?") ? "&" : "?"}${parameters}`;
 };
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
 const log = document.getElementById("log");
 if (log) {
   followLog(log);
   const field = document.getElementById("log-search");
-  field?.addEventListener("input", () => search.again());
+  field?.addEventListener("input", () => search.update());
   field?.form?.addEventListener("submit", (sent) => {
     sent.preventDefault();
     search.move(1);
   });
 }
-document.getElementById("fault")?.focus();
+document.getElementById("problem")?.focus();

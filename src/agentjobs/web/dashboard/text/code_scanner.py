@@ -68,7 +68,7 @@ _TYPE_KEYWORDS = frozenset({"class", "struct", "enum", "interface", "trait", "ty
 
 class Scanner(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
-    words: dict[str, str]
+    word_classes: dict[str, str]
 
     def pieces(self, text: str) -> Iterator[Piece]:
         """All of the text in order, as pairs of CSS class (or empty) and text."""
@@ -80,7 +80,7 @@ class Scanner(msgspec.Struct, frozen=True):
             position = match.end()
             if kind == "word":
                 kind, next_class = (
-                    next_class or self.words.get(value, ""),
+                    next_class or self.word_classes.get(value, ""),
                     _class_of_definition(value),
                 )
             else:
@@ -113,5 +113,5 @@ def scanner_for(suffix: str) -> Scanner | None:
 
 def _build(pattern: str, keywords: str) -> Scanner:
     classes = {"t": _TYPES, "k": keywords, "m": _CONSTANTS, "v": _SELF_NAMES}
-    words = {word: name for name, listed in classes.items() for word in listed.split()}
-    return Scanner(re.compile(pattern, re.VERBOSE | re.DOTALL | re.MULTILINE), words)
+    word_classes = {word: name for name, listed in classes.items() for word in listed.split()}
+    return Scanner(re.compile(pattern, re.VERBOSE | re.DOTALL | re.MULTILINE), word_classes)

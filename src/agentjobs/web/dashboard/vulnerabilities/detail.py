@@ -24,7 +24,7 @@ class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
     modified: str
     url: str
     packages: tuple[AffectedPackage, ...]
-    left_out: int
+    omitted_packages: int
 
 
 async def show(request: PageRequest) -> Response:
@@ -44,7 +44,7 @@ async def show(request: PageRequest) -> Response:
         if vulnerability
         else _view_of_finding(findings[0]),
         lines=await load_lines(request, findings[:_MAX_FINDINGS]),
-        is_more=len(findings) > _MAX_FINDINGS,
+        has_more=len(findings) > _MAX_FINDINGS,
     )
 
 
@@ -69,7 +69,7 @@ def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
         modified=first.modified[:10],
         url=first.url,
         packages=vulnerability.packages,
-        left_out=vulnerability.left_out,
+        omitted_packages=vulnerability.omitted_packages,
     )
 
 
@@ -91,7 +91,7 @@ def _view_of_finding(finding: FindingView) -> _AdvisoryView:
             )
             for advisory in finding.advisories
         ),
-        left_out=0,
+        omitted_packages=0,
     )
 
 

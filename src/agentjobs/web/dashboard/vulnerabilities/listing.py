@@ -34,10 +34,10 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     def is_narrowed(self) -> bool:
         return bool(self.q or self.severity or self.repo)
 
-    def address(self, here: str, **changes: str) -> str:
+    def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
         query = urlencode({name: text for name, text in fields.items() if text})
-        return f"{here}?{query}" if query else here
+        return f"{page_url}?{query}" if query else page_url
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 async def show(request: PageRequest) -> Response:
-    here = prefix_of(request.settings) + PATH
+    page_url = prefix_of(request.settings) + PATH
     repos = await list_repos(request.db, request.organization_id)
     query = _query(request)
     repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
@@ -65,7 +65,7 @@ async def show(request: PageRequest) -> Response:
         lines=lines,
         known_advisory="" if shown or query.after else await _known_advisory(request, query.q),
         counts=[
-            (level, count, query.address(here, severity=level, q="", after=""))
+            (level, count, query.address(page_url, severity=level, q="", after=""))
             for level, count in counts.items()
         ],
         total=sum(counts.values()),
@@ -75,8 +75,8 @@ async def show(request: PageRequest) -> Response:
         is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
         severity_options=[("", "any"), *((level, level) for level in counts)],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
-        next=query.address(here, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
-        first=query.address(here, after="") if query.after else "",
+        next=query.address(page_url, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
+        first=query.address(page_url, after="") if query.after else "",
     )
 
 

@@ -72,17 +72,17 @@ async def _page(
         query=query,
         groups=_groups(query),
         lines=[_line(record) for record in shown],
-        anybody=query.address(actor_id="", before=""),
+        all_actors=query.address(actor_id="", before=""),
         older=older,
         newest=query.address(before="") if query.before else None,
         csv_query=query.address(before="", format="csv"),
-        most_rows=MAX_ROWS,
+        max_rows=MAX_ROWS,
     )
 
 
 def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
     """Includes the selected action even if it is not a group."""
-    known = [("", "Everything", ""), *((group, words, "") for group, words in GROUPS.items())]
+    known = [("", "Everything", ""), *((group, label, "") for group, label in GROUPS.items())]
     if query.action and query.action not in GROUPS:
         known.append((query.action, describe_action(query.action), ""))
     return known
