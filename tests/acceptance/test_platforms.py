@@ -46,11 +46,11 @@ def deliveries(connected: ConnectedService) -> Iterator[Receiver]:
 def opened(connected: ConnectedService, deliveries: Receiver) -> dict[str, dict[str, Any]]:
     """A job for each platform, all at once, whose platforms are busy when it comes to the end; no
     tracker is configured yet."""
-    asked = {"prompt": "Change a file."}
+    override = {"prompt": "Change a file."}
     jobs = {}
     for kind, platform in connected.platforms.items():
         platform.order(too_many(1, on=platform.creates))
-        jobs[kind] = connected.start(platform, ticket_id="SHOP-7", config_override=asked)
+        jobs[kind] = connected.start(platform, ticket_id="SHOP-7", config_override=override)
     return {kind: connected.completed(job_id) for kind, job_id in jobs.items()}
 
 
@@ -181,13 +181,13 @@ def test_a_signed_hook_counts_once_and_a_draft_marked_ready_requests_its_review(
     connected.wait_indexed(platform.shop.full_name, first)
     platform.mark_ready(number)
     platform.push({"app.py": "x = 3\n"})
-    asked = platform.asked()
+    count_before = platform.request_count()
     assert platform.send(pushed) == (202, "known")
     assert platform.send(platform.delivery("pull", number, secret="another secret")) == (
         401,
         "unauthorized",
     )
-    assert platform.asked() == asked
+    assert platform.request_count() == count_before
     assert "pr.review_requested" not in connected.api.events(job_id)
     platform.tell("pull", number)
     wait_until(lambda: deliveries.events_of(job_id)[-2:] == REVIEWED, "the review request")
@@ -257,8 +257,8 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     connected: ConnectedService, platform: LivePlatform, ticketed: dict[str, dict[str, Any]]
 ) -> None:
     job = ticketed[platform.kind]
-    path, asked = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
-    follow_up = connected.completed(connected.api.http.post(path, json=asked).json()["job_id"])
+    path, body = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
+    follow_up = connected.completed(connected.api.http.post(path, json=body).json()["job_id"])
     assert follow_up["pr_number"] == job["pr_number"]
     branch = platform.pull(job["pr_number"]).head
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"], follow_up["job_id"]]
@@ -267,7 +267,7 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     platform.tell("pull", job["pr_number"])
     for job_id in (job["job_id"], follow_up["job_id"]):
         connected.wait_pull_state(job_id, "merged")
-    refused = connected.api.http.post(path, json=asked)
+    refused = connected.api.http.post(path, json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "pull_not_open")
 
 
@@ -293,14 +293,14 @@ def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
     job_id = opened["gitea"]["job_id"]
     for path in (f"/jobs/{job_id}", f"/jobs/{job_id}/prompt", f"/jobs/{job_id}/logs"):
         assert others.http.get(path).status_code == 404
-    asked = platform.asked()
+    count_before = platform.request_count()
     theirs = platform.delivery("push", secret=added["hook_secret"])
     nowhere = platform.hook_url[:-1] + ("0" if platform.hook_url[-1] != "0" else "1")
     for url in (platform.hook_url, nowhere, platform.hook_url.replace("/gitea/", "/github/")):
         assert platform.send(theirs, url) == (401, "unauthorized")
     # Hooks for a repository that they did not connect have no effect.
     assert platform.send(theirs, added["hook_url"]) == (202, "ignored")
-    assert platform.asked() == asked
+    assert platform.request_count() == count_before
 
 
 def test_secrets_are_stored_only_encrypted(

@@ -232,11 +232,11 @@ def test_a_failed_delivery_is_redelivered_with_the_same_id(
     laptop: WebhookHarness, receiving: Receiver
 ) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
-    receiving.answer = lambda _: 503
+    receiving.respond = lambda _: 503
     jobs = [laptop.api.create(REPO, "idle") for _ in range(2)]
     failed = laptop.settled("--endpoint", endpoint.id)
     assert [outcomes(one) for one in failed] == [["http_status"] * 4] * 2
-    receiving.answer = lambda _: 200
+    receiving.respond = lambda _: 200
     laptop.webhooks("redeliver", failed[0]["id"])
     (first,) = laptop.settled("--job", failed[0]["job_id"], "--endpoint", endpoint.id)
     assert (first["status"], first["id"]) == ("delivered", failed[0]["id"])

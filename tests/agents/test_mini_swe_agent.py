@@ -9,13 +9,13 @@ from agentjobs.gateway.ledger import Totals
 from agentjobs.store.database import Database
 from tests.support.agent_programs import drive
 from tests.support.gateway import gateway_harness
-from tests.support.mini_swe_agent import answers_that_write_and_submit, mini
-from tests.support.model_messages import Answer
+from tests.support.mini_swe_agent import mini, replies_that_write_and_submit
+from tests.support.model_messages import ModelReply
 
 
 async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path) -> None:
-    answers = answers_that_write_and_submit()
-    async with gateway_harness(db, answers, api="anthropic", job_usd=1) as harness:
+    replies = replies_that_write_and_submit()
+    async with gateway_harness(db, replies, api="anthropic", job_usd=1) as harness:
         driven = await drive(mini("anthropic"), harness.gateway, tmp_path)
         totals = await harness.settled()
     assert driven.failure is None, driven.log
@@ -28,7 +28,7 @@ async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path) -> 
 async def test_its_failure_is_detected_although_it_exits_with_0(
     db: Database, tmp_path: Path
 ) -> None:
-    async with gateway_harness(db, [Answer(text="I only talk.", always=True)]) as harness:
+    async with gateway_harness(db, [ModelReply(text="I only talk.", always=True)]) as harness:
         driven = await drive(mini(), harness.gateway, tmp_path)
     assert driven.report.exit_code == 0
     assert driven.failure is not None

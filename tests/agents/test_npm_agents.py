@@ -12,7 +12,7 @@ from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
 from tests.support.agent_programs import WRITE, declared, drive
 from tests.support.gateway import REAL_KEY, gateway_harness
-from tests.support.model_messages import Answer, Tokens, ToolCall
+from tests.support.model_messages import ModelReply, Tokens, ToolCall
 from tests.support.paths import PROJECT
 
 PROGRAMS = PROJECT / ".agents" / "node_modules" / ".bin"
@@ -36,10 +36,10 @@ class Case:
             model_url=self.model_url,
         )
 
-    def script(self) -> list[Answer]:
+    def script(self) -> list[ModelReply]:
         return [
-            Answer(text="I write it.", tool_calls=[self.tool], usage=USAGE),
-            Answer(text="All is done.", usage=USAGE),
+            ModelReply(text="I write it.", tool_calls=[self.tool], usage=USAGE),
+            ModelReply(text="All is done.", usage=USAGE),
         ]
 
 
@@ -83,7 +83,7 @@ async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_pat
 # opencode retries a `server_error` of an OpenAI server for a minute.
 @pytest.mark.parametrize("case", CASES[:3], ids=lambda case: f"{case.preset}-{case.api}")
 async def test_an_error_of_its_model_fails_it(case: Case, db: Database, tmp_path: Path) -> None:
-    refusal = Answer(status=400, error="the script refuses this", always=True)
+    refusal = ModelReply(status=400, error="the script refuses this", always=True)
     async with gateway_harness(db, [refusal], api=case.api) as harness:
         driven = await drive(case.agent(), harness.gateway, tmp_path)
     assert driven.failure is not None

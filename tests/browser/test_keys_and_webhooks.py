@@ -68,7 +68,7 @@ async def test_a_failed_delivery_is_explained_and_sent_again(
         )
         await expect(admin.get_by_label("Body", exact=True)).to_contain_text(job["job_id"])
 
-        webhook_receiver.answer = lambda _: 204
+        webhook_receiver.respond = lambda _: 204
         before = len(webhook_receiver.received)
         await admin.get_by_role("button", name="Redeliver").click()
         await expect(admin.get_by_role("main").get_by_role("status")).to_contain_text(

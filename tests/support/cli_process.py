@@ -25,7 +25,7 @@ _STOP_SECONDS = 40
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     exit_code: int
     out: str
     err: str
@@ -37,7 +37,7 @@ class Answer:
 
 
 class CommandLine:
-    """`agentjobs` on one data directory, with none of the tester's own settings."""
+    """`agentjobs` on one data directory, without the environment's AGENTJOBS_ settings."""
 
     def __init__(self, data_dir: Path, **settings: str) -> None:
         self.data_dir = data_dir
@@ -50,18 +50,18 @@ class CommandLine:
         return {**others, **self.settings}
 
     def with_settings(self, **settings: str) -> Self:
-        """The same, but for these."""
+        """A copy with these settings changed."""
         other = copy.copy(self)
         other.settings = {**self.settings, **settings}
         return other
 
     def log_of(self, process: preloaded_cli.ForkedProcess) -> str:
-        """What the process has written to stderr so far."""
+        """The stderr output of the process so far."""
         return Path(self._log_names[process.pid]).read_text()
 
-    def __call__(self, *arguments: str, typed: str = "") -> Answer:
+    def __call__(self, *arguments: str, typed: str = "") -> CommandResult:
         done = preloaded_cli.run(arguments, self.environment, typed)
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator["RunningService"]:
@@ -92,14 +92,14 @@ class CommandLine:
             process.stdout.close()
 
 
-class CommandLineInside(CommandLine):
+class InProcessCommandLine(CommandLine):
     """The same commands in this process: starting Python takes most of a command's time."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], data_dir: Path, **settings: str) -> None:
         super().__init__(data_dir, **settings)
         self._capsys = capsys
 
-    def __call__(self, *arguments: str) -> Answer:
+    def __call__(self, *arguments: str) -> CommandResult:
         self._capsys.readouterr()
         with pytest.MonkeyPatch.context() as patch:
             for name in filter(_is_setting, list(os.environ)):
@@ -108,10 +108,10 @@ class CommandLineInside(CommandLine):
                 patch.setenv(name, text)
             patch.setattr(typer.main, "get_command", preloaded_cli.get_command)
             patch.setattr(sys, "argv", ["agentjobs", *arguments])
-            with pytest.raises(SystemExit) as ended:
+            with pytest.raises(SystemExit) as exited:
                 main()
         captured = self._capsys.readouterr()
-        return Answer(int(ended.value.code or 0), captured.out, captured.err)
+        return CommandResult(int(exited.value.code or 0), captured.out, captured.err)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class RunningService:
 def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < give_up_at, "it did not become true"
+        assert time.monotonic() < give_up_at, "the condition did not become true"
         time.sleep(0.02)
 
 

@@ -93,14 +93,14 @@ class ConnectedService:
 
 @contextmanager
 def open_connected_service(
-    place: Path, kinds: tuple[str, ...] = KINDS, **environment: str
+    directory: Path, kinds: tuple[str, ...] = KINDS, **environment: str
 ) -> Iterator[ConnectedService]:
     """Yields when each repository is connected and indexed."""
-    data_dir = place / "data"
+    data_dir = directory / "data"
     data_dir.mkdir()
     (data_dir / "agentjobs.toml").write_text(AGENTS)
     with ExitStack() as stack:
-        platforms = {kind: LivePlatform.create(kind, place, files_for(kind)) for kind in kinds}
+        platforms = {kind: LivePlatform.create(kind, directory, files_for(kind)) for kind in kinds}
         for platform in platforms.values():
             stack.enter_context(platform.running())
         service = Service(

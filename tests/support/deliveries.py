@@ -36,7 +36,7 @@ def attempt(
     )
 
 
-def known(organization_id: str) -> Organization:
+def organization_with_id(organization_id: str) -> Organization:
     """As `DeliveryHarness.organization` creates it: its name is its identifier."""
     return Organization(organization_id, organization_id, "enterprise", 0)
 

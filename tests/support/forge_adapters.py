@@ -58,7 +58,7 @@ CREATES = {
 
 
 @dataclass
-class Bench:
+class ForgeHarness:
     """A forge with a repository that has branches to propose."""
 
     forge: Forge
@@ -93,7 +93,7 @@ class Bench:
             file.write_text(f"{self.commits[BRANCHES[0]]}\n")
 
 
-class BenchClock:
+class SimulatedClock:
     """A clock that sleeping advances, so that no test waits."""
 
     def __init__(self) -> None:
@@ -112,21 +112,21 @@ class BenchClock:
 
 
 @dataclass
-class PlatformBench(Bench):
-    """`platform` has a retry budget of an hour, in which no time passes."""
+class PlatformHarness(ForgeHarness):
+    """`platform` has a retry budget of one simulated hour."""
 
     kind: str = ""
     server: ContractServer = field(kw_only=True)
     platform: Platform = field(kw_only=True)
     row: RepositoryRow = field(kw_only=True)
-    clock: BenchClock = field(kw_only=True)
+    clock: SimulatedClock = field(kw_only=True)
     secrets: list[str] = field(default_factory=list)
 
     @property
     def creates(self) -> str:
         return CREATES[self.server.platform]
 
-    async def refused(self, request: Awaitable[object]) -> ForgeError:
+    async def error_of(self, request: Awaitable[object]) -> ForgeError:
         """The error of `request`; neither it nor its causes contain a credential."""
         with pytest.raises(ForgeError) as raised:
             await request
@@ -142,27 +142,31 @@ class PlatformBench(Bench):
 
 
 @contextlib.asynccontextmanager
-async def local_bench(database_url: str, directory: Path, template: Path) -> AsyncIterator[Bench]:
+async def local_forge_harness(
+    database_url: str, directory: Path, template: Path
+) -> AsyncIterator[ForgeHarness]:
     db = await open_database(database_url, migrate=False)
     try:
         platform = await make_platform(db, directory)
         refs = [f"{name}:{name}" for name in BRANCHES]
         git_output("fetch", "--quiet", str(template), *refs, cwd=platform.git_dir)
         commits = {name: platform.head(name) for name in BRANCHES}
-        yield Bench(platform.forge, platform.repo, commits, platform.head(), platform.git_dir)
+        yield ForgeHarness(
+            platform.forge, platform.repo, commits, platform.head(), platform.git_dir
+        )
     finally:
         await db.close()
 
 
 @contextlib.asynccontextmanager
-async def platform_bench(
+async def platform_harness(
     kind: str, directory: Path, template: Path
-) -> AsyncIterator[PlatformBench]:
+) -> AsyncIterator[PlatformHarness]:
     server = _SERVERS[kind.partition("-")[0]](directory)
     row = server.add_repository("acme/shop")
     shutil.copytree(template, server.git.directory(row))
     async with server.serving(), _session(server) as session:
-        clock = BenchClock()
+        clock = SimulatedClock()
         server.clock = clock.time_of_day
         messages: list[str] = []
         connection = connection_to(server, as_app=kind == "github-app")
@@ -181,7 +185,7 @@ async def platform_bench(
             ),
         )
         heads = {name: server.git.head(row, name) or "" for name in (*BRANCHES, "main")}
-        yield PlatformBench(
+        yield PlatformHarness(
             platform,
             RepoAddress("acme", row.full_name, "repo_1", str(row.id)),
             heads,
@@ -225,14 +229,14 @@ def connection_to(server: ContractServer, *, as_app: bool = False) -> Connection
 
 
 def credential_of(server: ContractServer, connection: Connection) -> str:
-    """What the connection has sealed: the App's private key, or a token."""
+    """The connection's credential: the App's private key, or a token."""
     if connection.kind == "app" and isinstance(server, GitHubServer):
         return server.app.private_key
     return server.token
 
 
 def make_template(directory: Path) -> Path:
-    """A bare repository with the branches, to be copied: quicker than to make each anew."""
+    """A bare repository with the branches, to be copied: faster than creating each one."""
     git = GitRemote(directory)
     row = RepositoryRow(1, "acme/template")
     git.create(row, dict(FILES))

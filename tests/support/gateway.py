@@ -17,7 +17,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Database, Transaction
-from tests.support.model_messages import Answer
+from tests.support.model_messages import ModelReply
 from tests.support.model_server import ModelServer, model_server
 from tests.support.stores import add
 
@@ -70,7 +70,7 @@ def chat(text: str = "hi", **options: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def gateway_harness(
     db: Database,
-    answers: Sequence[Answer] = (),
+    replies: Sequence[ModelReply] = (),
     *,
     api: Api = "openai",
     job_usd: float | None = None,
@@ -97,7 +97,7 @@ async def gateway_harness(
         totals.append(latest)
 
     async with (
-        model_server(answers, key=provider_key) as provider,
+        model_server(replies, key=provider_key) as provider,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
         nullcontext(shared) if shared else new_session(AllowList.parse(allowed)) as session,
     ):

@@ -23,8 +23,8 @@ from tests.support.local_repository import GitResult, Platform, run_git_command
 class GitServer:
     platform: Platform
     url: str
-    place: Path
-    seen: list[dict[str, str]] = field(default_factory=list)
+    directory: Path
+    request_headers: list[dict[str, str]] = field(default_factory=list)
     """The headers of every request so far."""
 
     @property
@@ -37,32 +37,34 @@ class GitServer:
         return f"http://{user}{self.url.removeprefix('http://')}/git/{name}.git"
 
     async def git(self, *arguments: str, cwd: Path | None = None) -> GitResult:
-        return await run_git_command(*arguments, cwd=cwd or self.place)
+        return await run_git_command(*arguments, cwd=cwd or self.directory)
 
     async def clone(self, token: str, directory: str = "clone", *options: str) -> Path:
         ran = await self.git("clone", "-q", *options, self.repository(token), directory)
         assert ran.exit_code == 0, ran.output
-        return self.place / directory
+        return self.directory / directory
 
 
 @asynccontextmanager
-async def serving(platform: Platform, place: Path) -> AsyncIterator[GitServer]:
+async def serving(platform: Platform, directory: Path) -> AsyncIterator[GitServer]:
     settings = platform.settings
     jobs = JobsContext(platform.db, settings, Catalog([]))
     context = WebContext(jobs, ApiKeyAuthenticator(platform.db))
     listener = bind("127.0.0.1", 0)
     application = build_application(context)
-    seen: list[dict[str, str]] = []
+    request_headers: list[dict[str, str]] = []
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append({key.decode(): value.decode("latin-1") for key, value in scope["headers"]})
+        request_headers.append(
+            {key.decode(): value.decode("latin-1") for key, value in scope["headers"]}
+        )
         await application(scope, receive, send)
 
     server = server_for(watched)
     serving_task = asyncio.create_task(server.serve(sockets=[listener]))
     host, port = listener.getsockname()
     try:
-        yield GitServer(platform, f"http://{host}:{port}", place, seen)
+        yield GitServer(platform, f"http://{host}:{port}", directory, request_headers)
     finally:
         server.should_exit = True
         server.force_exit = True

@@ -21,7 +21,7 @@ USERINFO = {"sub": "1", "email": "ada@example.com", "email_verified": True, "nam
 
 @dataclass
 class HostileProvider:
-    """Correct unless a test changes it; `asked` has the path of every request."""
+    """Correct unless a test changes it; `requests` has the path of every request."""
 
     issuer: str = ""
     key: jwk.ECKey = field(default_factory=lambda: jwk.ECKey.generate_key("P-256", {"kid": "one"}))
@@ -30,9 +30,9 @@ class HostileProvider:
     userinfo: Json = field(default_factory=lambda: dict(USERINFO))
     sign: Callable[[Json], str] | None = None
     """Replaces the correct signature."""
-    answers: dict[str, Handler] = field(default_factory=dict)
+    handlers: dict[str, Handler] = field(default_factory=dict)
     """Handlers by path that replace the correct ones."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     forms: list[dict[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -44,10 +44,10 @@ class HostileProvider:
         self.codes[code] = query
         return {"state": query["state"], "code": code}
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path)
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request.path)
         self.headers.append(dict(request.headers))
-        handler = self.answers.get(request.path) or {
+        handler = self.handlers.get(request.path) or {
             DISCOVERY: self._discovery,
             "/jwks": self._jwks,
             "/token": self._token,
@@ -87,10 +87,10 @@ class HostileProvider:
             "iat": now,
             "exp": now + 60,
         } | self.claims
-        sign = self.sign or self.signed
+        sign = self.sign or self.sign_correctly
         return web.json_response({"access_token": "at", "id_token": sign(claims)})
 
-    def signed(self, claims: Json) -> str:
+    def sign_correctly(self, claims: Json) -> str:
         return jwt.encode({"alg": "ES256", "kid": self.key.kid}, claims, self.key)
 
     async def _userinfo(self, _: web.Request) -> web.Response:
@@ -103,7 +103,7 @@ async def hostile_provider(
 ) -> AsyncIterator[HostileProvider]:
     provider = HostileProvider()
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", provider.answer)
+    application.router.add_route("*", "/{path:.*}", provider.handle)
     runner = web.AppRunner(application)
     await runner.setup()
     try:

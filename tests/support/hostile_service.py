@@ -100,10 +100,10 @@ class HostileService:
         pushed = re.search(r"^\[agentjobs\] pushed \w+ to (\S+)$", log, re.MULTILINE)
         return FinishedJob(job, log, Branch(self.git_dir, pushed[1]) if pushed else None)
 
-    def page(self, ended: FinishedJob) -> str:
-        answer = self.api.http.get(ended.job["pr_url"])
-        assert answer.status_code == 200, answer.text
-        return answer.text
+    def page(self, finished: FinishedJob) -> str:
+        response = self.api.http.get(finished.job["pr_url"])
+        assert response.status_code == 200, response.text
+        return response.text
 
     def check_unharmed(self) -> None:
         # Without waiting: a job is over only when nothing of it is left.

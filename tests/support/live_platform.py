@@ -59,8 +59,8 @@ class LivePlatform:
     _loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)
 
     @classmethod
-    def create(cls, kind: str, place: Path, files: dict[str, str | bytes]) -> Self:
-        server = _SERVERS[kind.partition("-")[0]](place / kind)
+    def create(cls, kind: str, directory: Path, files: dict[str, str | bytes]) -> Self:
+        server = _SERVERS[kind.partition("-")[0]](directory / kind)
         roles = {WRITER: "write", REVIEWER: "write", READER: "read"}
         for login in roles:
             server.state.add_user(login)
@@ -179,8 +179,8 @@ class LivePlatform:
     def show(self, branch: str, path: str) -> str:
         return git_output("show", f"{branch}:{path}", cwd=self.server.git.directory(self.shop))
 
-    def asked(self) -> int:
-        """How many requests there were, of the API and of git."""
+    def request_count(self) -> int:
+        """The number of API and git requests so far."""
         return self._do(lambda: len(self.server.calls) + len(self.server.git_requests))
 
     # Its hooks
@@ -196,9 +196,9 @@ class LivePlatform:
         return delivery(self.platform, signed_with, event, repository, number)
 
     def send(self, sent: Delivery, url: str | None = None) -> tuple[int, str]:
-        answer = httpx.post(url or self.hook_url, content=sent.body, headers=sent.headers)
-        content = answer.json()
-        return answer.status_code, str(content.get("status") or content["error"]["code"])
+        response = httpx.post(url or self.hook_url, content=sent.body, headers=sent.headers)
+        content = response.json()
+        return response.status_code, str(content.get("status") or content["error"]["code"])
 
     def tell(self, event: str, number: int = 0, repository: RepositoryRow | None = None) -> None:
         """A hook that is believed."""

@@ -73,11 +73,11 @@ async def run_git_command(
     return GitResult(process.returncode or 0, output.decode(errors="replace"))
 
 
-def make_repository(place: Path, files: Mapping[str, str] = FILES) -> Path:
-    place.mkdir(parents=True)
-    git_output("init", "--quiet", "--initial-branch=main", cwd=place)
-    commit_files(place, files, "first")
-    return place
+def make_repository(directory: Path, files: Mapping[str, str] = FILES) -> Path:
+    directory.mkdir(parents=True)
+    git_output("init", "--quiet", "--initial-branch=main", cwd=directory)
+    commit_files(directory, files, "first")
+    return directory
 
 
 def commit_files(tree: Path, files: Mapping[str, str | bytes], message: str) -> str:
@@ -159,10 +159,12 @@ class Platform:
         return dict(row)
 
 
-async def make_platform(db: Database, place: Path, organization: str = "acme") -> Platform:
-    settings = load({"AGENTJOBS_DATA_DIR": str(place / "data"), "AGENTJOBS_PUBLIC_URL": PUBLIC_URL})
+async def make_platform(db: Database, directory: Path, organization: str = "acme") -> Platform:
+    settings = load(
+        {"AGENTJOBS_DATA_DIR": str(directory / "data"), "AGENTJOBS_PUBLIC_URL": PUBLIC_URL}
+    )
     owner = await create_organization(db, Plans(settings.plans), organization, "enterprise")
-    source = make_repository(place / f"source-{organization}")
+    source = make_repository(directory / f"source-{organization}")
     repo = RepoAddress(organization, f"{organization}/shop", new_id("repo"))
     target = path(settings.data_path, repo.repo_id)
     imported = await import_repository(str(source), target)

@@ -28,7 +28,7 @@ class MemoryRepositories:
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
     account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
     fault: ForgeError | None = None
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def adapter(self, connection: Connection, credential: str, *_: object) -> Platform:
         return MemoryPlatform(self, connection.platform, credential)
@@ -62,13 +62,13 @@ class MemoryPlatform(Platform):
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         self._request(f"repository {repo.full_name}")
         for repository in self._table.available:
-            wanted = repo.external_id or repo.full_name.lower()
-            if wanted in (repository.external_id, repository.full_name.lower()):
+            key = repo.external_id or repo.full_name.lower()
+            if key in (repository.external_id, repository.full_name.lower()):
                 return repository
         raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
 
-    def _request(self, question: str) -> None:
-        self._table.asked.append(question)
+    def _request(self, operation: str) -> None:
+        self._table.requests.append(operation)
         if self._table.fault is not None:
             raise self._table.fault
         if self._credential not in self._table.accepted:

@@ -1,9 +1,9 @@
-"""The installed mini-swe-agent, and the answers of a scripted model that drive it."""
+"""The installed mini-swe-agent, and the replies of a scripted model that drive it."""
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.gateway.upstream import Api
 from tests.support.agent_programs import WRITE, declared
-from tests.support.model_messages import Answer, Tokens, ToolCall
+from tests.support.model_messages import ModelReply, Tokens, ToolCall
 from tests.support.paths import PROJECT
 
 _SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -19,9 +19,9 @@ def mini(api: Api = "openai") -> Agent:
     )
 
 
-def answers_that_write_and_submit() -> list[Answer]:
+def replies_that_write_and_submit() -> list[ModelReply]:
     return [
-        Answer(
+        ModelReply(
             text="Next:", tool_calls=[ToolCall("bash", {"command": command})], usage=Tokens(100, 20)
         )
         for command in (WRITE, _SUBMIT)

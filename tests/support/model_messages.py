@@ -1,7 +1,7 @@
-"""Encodes an answer for the three model APIs, whole or streamed.
+"""Encodes a scripted reply for the three model APIs, as one body or as a stream.
 
-Knows the shapes of OpenAI chat completions, OpenAI responses and Anthropic messages; knows nothing
-of sockets. An `Answer` says the same in all of them.
+Knows the shapes of OpenAI chat completions, OpenAI responses and Anthropic messages, and nothing of
+sockets. A `ModelReply` has the same meaning in all of them.
 """
 
 import json
@@ -34,12 +34,12 @@ class Tokens(msgspec.Struct, frozen=True):
     cache_write: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model says and how it misbehaves.
+class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's text and tool calls, and its faults.
 
-    `when` is a text the request must contain for this answer to be meant. `always` answers are
-    never used up. `cut_after` ends the connection after so many events, `hang_after` falls silent
-    there until the client leaves. `no_usage` leaves the usage out.
+    Only requests that contain `when` and do not contain `unless` get this reply. An `always` reply
+    is never used up. `cut_after` closes the connection after that many events; `hang_after` sends
+    nothing more until the client disconnects. `no_usage` omits the usage.
     """
 
     text: str = ""
@@ -56,26 +56,26 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     hang_after: int | None = None
 
 
-def tokens_of(answer: Answer, asked: Body) -> Tokens:
+def tokens_of(reply: ModelReply, request: Body) -> Tokens:
     """The scripted usage, or about four bytes a token, within what the request allows."""
-    limit = next((asked[key] for key in _MAXIMA if asked.get(key)), None)
-    output = answer.text + "".join(json.dumps(call.arguments) for call in answer.tool_calls)
-    tokens = answer.usage or Tokens(
-        len(json.dumps(asked, ensure_ascii=False).encode()) // 4 + 1, len(output) // 4 + 1
+    limit = next((request[key] for key in _MAXIMA if request.get(key)), None)
+    output = reply.text + "".join(json.dumps(call.arguments) for call in reply.tool_calls)
+    tokens = reply.usage or Tokens(
+        len(json.dumps(request, ensure_ascii=False).encode()) // 4 + 1, len(output) // 4 + 1
     )
     output = tokens.output if limit is None else min(tokens.output, limit)
-    return Tokens(tokens.input, output * (asked.get("n") or 1), tokens.cached, tokens.cache_write)
+    return Tokens(tokens.input, output * (request.get("n") or 1), tokens.cached, tokens.cache_write)
 
 
 _MAXIMA = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
-def whole(path: str, answer: Answer, asked: Body) -> Body:
-    return _WHOLE[path](answer, asked)
+def encode_reply(path: str, reply: ModelReply, request: Body) -> Body:
+    return _ENCODERS[path](reply, request)
 
 
-def streamed(path: str, answer: Answer, asked: Body) -> Iterator[Event]:
-    return _STREAMED[path](answer, asked)
+def stream_reply(path: str, reply: ModelReply, request: Body) -> Iterator[Event]:
+    return _STREAM_ENCODERS[path](reply, request)
 
 
 def failure(path: str, status: int, message: str) -> Body:
@@ -89,9 +89,9 @@ def failure(path: str, status: int, message: str) -> Body:
     return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
-def _turn(asked: Body) -> int:
-    """How long the conversation is: tool calls of different turns need different names."""
-    messages = asked.get("messages") or asked.get("input") or ""
+def _turn_number(request: Body) -> int:
+    """The length of the conversation: tool calls of different turns need different IDs."""
+    messages = request.get("messages") or request.get("input") or ""
     return len(messages) if isinstance(messages, list) else 1
 
 
@@ -117,75 +117,75 @@ def _chat_usage(tokens: Tokens) -> Body:
     }
 
 
-def _chat_calls(answer: Answer, turn: int) -> list[Body]:
+def _chat_calls(reply: ModelReply, turn: int) -> list[Body]:
     return [
         {
             "id": f"call_{turn}_{number}",
             "type": "function",
             "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
         }
-        for number, call in enumerate(answer.tool_calls)
+        for number, call in enumerate(reply.tool_calls)
     ]
 
 
-def _chat(answer: Answer, asked: Body) -> Body:
-    message: Body = {"role": "assistant", "content": answer.text or None, "refusal": None}
-    if answer.tool_calls:
-        message["tool_calls"] = _chat_calls(answer, _turn(asked))
-    reason = "tool_calls" if answer.tool_calls else "stop"
+def _chat(reply: ModelReply, request: Body) -> Body:
+    message: Body = {"role": "assistant", "content": reply.text or None, "refusal": None}
+    if reply.tool_calls:
+        message["tool_calls"] = _chat_calls(reply, _turn_number(request))
+    reason = "tool_calls" if reply.tool_calls else "stop"
     body: Body = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": _CREATED,
-        "model": asked["model"],
+        "model": request["model"],
         "choices": [
             {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
-            for index in range(asked.get("n") or 1)
+            for index in range(request.get("n") or 1)
         ],
         "service_tier": "default",
     }
-    if not answer.no_usage:
-        body["usage"] = _chat_usage(tokens_of(answer, asked))
+    if not reply.no_usage:
+        body["usage"] = _chat_usage(tokens_of(reply, request))
     return body
 
 
-def _chat_deltas(answer: Answer, turn: int) -> Iterator[tuple[Body, str | None]]:
+def _chat_deltas(reply: ModelReply, turn: int) -> Iterator[tuple[Body, str | None]]:
     yield {"role": "assistant", "content": "", "refusal": None}, None
-    for piece in _pieces(answer.text):
+    for piece in _pieces(reply.text):
         yield {"content": piece}, None
-    for index, call in enumerate(_chat_calls(answer, turn)):
+    for index, call in enumerate(_chat_calls(reply, turn)):
         opening = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
         yield {"tool_calls": [opening]}, None
         for piece in _pieces(call["function"]["arguments"]):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}, None
-    yield {}, "tool_calls" if answer.tool_calls else "stop"
+    yield {}, "tool_calls" if reply.tool_calls else "stop"
 
 
-def _chat_stream(answer: Answer, asked: Body) -> Iterator[Event]:
-    with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+def _chat_stream(reply: ModelReply, request: Body) -> Iterator[Event]:
+    with_usage = bool((request.get("stream_options") or {}).get("include_usage"))
     chunk = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
         "created": _CREATED,
-        "model": asked["model"],
+        "model": request["model"],
         **({"usage": None} if with_usage else {}),
     }
-    for delta, reason in _chat_deltas(answer, _turn(asked)):
-        for index in range(asked.get("n") or 1):
+    for delta, reason in _chat_deltas(reply, _turn_number(request)):
+        for index in range(request.get("n") or 1):
             choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
             yield "", {**chunk, "choices": [choice]}
-    if with_usage and not answer.no_usage:
-        yield "", {**chunk, "choices": [], "usage": _chat_usage(tokens_of(answer, asked))}
+    if with_usage and not reply.no_usage:
+        yield "", {**chunk, "choices": [], "usage": _chat_usage(tokens_of(reply, request))}
     yield "", "[DONE]"
 
 
 # OpenAI responses
 
 
-def _responses_items(answer: Answer, turn: int) -> list[Body]:
+def _responses_items(reply: ModelReply, turn: int) -> list[Body]:
     items: list[Body] = []
-    if answer.text:
-        part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
+    if reply.text:
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         items.append(
             {
                 "id": f"msg_{turn}",
@@ -195,7 +195,7 @@ def _responses_items(answer: Answer, turn: int) -> list[Body]:
                 "content": [part],
             }
         )
-    for number, call in enumerate(answer.tool_calls):
+    for number, call in enumerate(reply.tool_calls):
         shared: Body = {
             "call_id": f"call_{turn}_{number}",
             "name": call.name,
@@ -223,8 +223,8 @@ def _responses_items(answer: Answer, turn: int) -> list[Body]:
     return items
 
 
-def _response(answer: Answer, asked: Body, *, done: bool) -> Body:
-    tokens = tokens_of(answer, asked)
+def _response(reply: ModelReply, request: Body, *, done: bool) -> Body:
+    tokens = tokens_of(reply, request)
     usage = {
         "input_tokens": tokens.input,
         "input_tokens_details": {
@@ -243,25 +243,25 @@ def _response(answer: Answer, asked: Body, *, done: bool) -> Body:
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "instructions": asked.get("instructions"),
-        "max_output_tokens": asked.get("max_output_tokens"),
-        "model": asked["model"],
-        "output": _responses_items(answer, _turn(asked)) if done else [],
+        "instructions": request.get("instructions"),
+        "max_output_tokens": request.get("max_output_tokens"),
+        "model": request["model"],
+        "output": _responses_items(reply, _turn_number(request)) if done else [],
         "parallel_tool_calls": True,
         "previous_response_id": None,
         "store": False,
         "temperature": 1.0,
         "tool_choice": "auto",
-        "tools": asked.get("tools") or [],
+        "tools": request.get("tools") or [],
         "top_p": 1.0,
         "truncation": "disabled",
-        "usage": usage if done and not answer.no_usage else None,
+        "usage": usage if done and not reply.no_usage else None,
         "metadata": {},
     }
 
 
-def _responses(answer: Answer, asked: Body) -> Body:
-    return _response(answer, asked, done=True)
+def _responses(reply: ModelReply, request: Body) -> Body:
+    return _response(reply, request, done=True)
 
 
 _CONTENT_OF = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -271,44 +271,44 @@ _EVENT_OF = {
 }
 
 
-def _call_events(item: Body, place: Body) -> Iterator[Event]:
+def _call_events(item: Body, position: Body) -> Iterator[Event]:
     field, name = _CONTENT_OF[item["type"]], _EVENT_OF[item["type"]]
     for piece in _pieces(item[field]):
-        yield f"response.{name}.delta", {**place, "delta": piece}
-    yield f"response.{name}.done", {**place, field: item[field]}
+        yield f"response.{name}.delta", {**position, "delta": piece}
+    yield f"response.{name}.done", {**position, field: item[field]}
 
 
-def _text_events(item: Body, place: Body) -> Iterator[Event]:
+def _text_events(item: Body, position: Body) -> Iterator[Event]:
     part = item["content"][0]
-    place = {**place, "content_index": 0}
-    yield "response.content_part.added", {**place, "part": {**part, "text": ""}}
+    position = {**position, "content_index": 0}
+    yield "response.content_part.added", {**position, "part": {**part, "text": ""}}
     for piece in _pieces(part["text"]):
-        yield "response.output_text.delta", {**place, "delta": piece, "logprobs": []}
-    yield "response.output_text.done", {**place, "text": part["text"], "logprobs": []}
-    yield "response.content_part.done", {**place, "part": part}
+        yield "response.output_text.delta", {**position, "delta": piece, "logprobs": []}
+    yield "response.output_text.done", {**position, "text": part["text"], "logprobs": []}
+    yield "response.content_part.done", {**position, "part": part}
 
 
 def _item_events(index: int, item: Body) -> Iterator[Event]:
     is_text = item["type"] == "message"
     empty = {"content": []} if is_text else {_CONTENT_OF[item["type"]]: ""}
-    begun = {**item, **empty, "status": "in_progress"}
-    yield "response.output_item.added", {"output_index": index, "item": begun}
-    place = {"item_id": item["id"], "output_index": index}
-    yield from (_text_events if is_text else _call_events)(item, place)
+    in_progress = {**item, **empty, "status": "in_progress"}
+    yield "response.output_item.added", {"output_index": index, "item": in_progress}
+    position = {"item_id": item["id"], "output_index": index}
+    yield from (_text_events if is_text else _call_events)(item, position)
     yield "response.output_item.done", {"output_index": index, "item": item}
 
 
-def _responses_events(answer: Answer, asked: Body) -> Iterator[Event]:
-    begun = _response(answer, asked, done=False)
-    yield "response.created", {"response": begun}
-    yield "response.in_progress", {"response": begun}
-    for index, item in enumerate(_responses_items(answer, _turn(asked))):
+def _responses_events(reply: ModelReply, request: Body) -> Iterator[Event]:
+    in_progress = _response(reply, request, done=False)
+    yield "response.created", {"response": in_progress}
+    yield "response.in_progress", {"response": in_progress}
+    for index, item in enumerate(_responses_items(reply, _turn_number(request))):
         yield from _item_events(index, item)
-    yield "response.completed", {"response": _response(answer, asked, done=True)}
+    yield "response.completed", {"response": _response(reply, request, done=True)}
 
 
-def _responses_stream(answer: Answer, asked: Body) -> Iterator[Event]:
-    for number, (name, data) in enumerate(_responses_events(answer, asked)):
+def _responses_stream(reply: ModelReply, request: Body) -> Iterator[Event]:
+    for number, (name, data) in enumerate(_responses_events(reply, request)):
         assert isinstance(data, dict)
         yield name, {"type": name, "sequence_number": number, **data}
 
@@ -316,9 +316,9 @@ def _responses_stream(answer: Answer, asked: Body) -> Iterator[Event]:
 # Anthropic messages
 
 
-def _blocks(answer: Answer, turn: int) -> list[Body]:
-    blocks: list[Body] = [{"type": "text", "text": answer.text}] if answer.text else []
-    for number, call in enumerate(answer.tool_calls):
+def _blocks(reply: ModelReply, turn: int) -> list[Body]:
+    blocks: list[Body] = [{"type": "text", "text": reply.text}] if reply.text else []
+    for number, call in enumerate(reply.tool_calls):
         block = {"type": "tool_use", "id": f"toolu_{turn}_{number}", "name": call.name}
         blocks.append({**block, "input": call.arguments})
     return blocks
@@ -338,17 +338,17 @@ def _message_usage(tokens: Tokens) -> Body:
     }
 
 
-def _message(answer: Answer, asked: Body) -> Body:
+def _message(reply: ModelReply, request: Body) -> Body:
     body = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
-        "model": asked["model"],
-        "content": _blocks(answer, _turn(asked)),
-        "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+        "model": request["model"],
+        "content": _blocks(reply, _turn_number(request)),
+        "stop_reason": "tool_use" if reply.tool_calls else "end_turn",
         "stop_sequence": None,
     }
-    return body if answer.no_usage else {**body, "usage": _message_usage(tokens_of(answer, asked))}
+    return body if reply.no_usage else {**body, "usage": _message_usage(tokens_of(reply, request))}
 
 
 def _block_events(index: int, block: Body) -> Iterator[Event]:
@@ -363,35 +363,35 @@ def _block_events(index: int, block: Body) -> Iterator[Event]:
     yield "content_block_stop", {"index": index}
 
 
-def _message_events(answer: Answer, asked: Body) -> Iterator[Event]:
-    tokens = tokens_of(answer, asked)
-    begun = {**_message(answer, asked), "content": [], "stop_reason": None}
-    begun["usage"] = {**_message_usage(tokens), "output_tokens": 1}
-    yield "message_start", {"message": begun}
-    for index, block in enumerate(_blocks(answer, _turn(asked))):
+def _message_events(reply: ModelReply, request: Body) -> Iterator[Event]:
+    tokens = tokens_of(reply, request)
+    in_progress = {**_message(reply, request), "content": [], "stop_reason": None}
+    in_progress["usage"] = {**_message_usage(tokens), "output_tokens": 1}
+    yield "message_start", {"message": in_progress}
+    for index, block in enumerate(_blocks(reply, _turn_number(request))):
         yield from _block_events(index, block)
-    reason = "tool_use" if answer.tool_calls else "end_turn"
-    ended: Body = {"delta": {"stop_reason": reason, "stop_sequence": None}}
-    if not answer.no_usage:
-        ended["usage"] = {"output_tokens": tokens.output}
-    yield "message_delta", ended
+    reason = "tool_use" if reply.tool_calls else "end_turn"
+    end: Body = {"delta": {"stop_reason": reason, "stop_sequence": None}}
+    if not reply.no_usage:
+        end["usage"] = {"output_tokens": tokens.output}
+    yield "message_delta", end
     yield "message_stop", {}
 
 
-def _message_stream(answer: Answer, asked: Body) -> Iterator[Event]:
-    for name, data in _message_events(answer, asked):
+def _message_stream(reply: ModelReply, request: Body) -> Iterator[Event]:
+    for name, data in _message_events(reply, request):
         assert isinstance(data, dict)
         yield name, {"type": name, **data}
 
 
-_WHOLE = {
+_ENCODERS = {
     "/v1/chat/completions": _chat,
     "/v1/responses": _responses,
     "/v1/messages": _message,
 }
-_STREAMED = {
+_STREAM_ENCODERS = {
     "/v1/chat/completions": _chat_stream,
     "/v1/responses": _responses_stream,
     "/v1/messages": _message_stream,
 }
-PATHS = tuple(_WHOLE)
+PATHS = tuple(_ENCODERS)

@@ -1,9 +1,9 @@
 """A scripted model server: the streaming protocols of OpenAI and Anthropic, for real clients.
 
-Inside a test: `async with model_server([Answer(text="hi")]) as server`. As a process of its own:
+Inside a test: `async with model_server([ModelReply(text="hi")]) as server`. As a separate process:
 `python -m tests.support.model_server --script FILE --port 0` prints its address; the file is a
-JSON list of answers, see `Answer`; `GET /requests` lists the requests. Every request takes the
-first answer that is not used up and whose `when` it contains.
+JSON list of replies, see `ModelReply`; `GET /requests` lists the requests. Every request gets the
+first unused reply whose `when` it contains.
 """
 
 import argparse
@@ -18,7 +18,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tests.support.model_messages import PATHS, Answer, Body, Event, failure, streamed, whole
+from tests.support.model_messages import (
+    PATHS,
+    Body,
+    Event,
+    ModelReply,
+    encode_reply,
+    failure,
+    stream_reply,
+)
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -34,49 +42,55 @@ class Received(msgspec.Struct, frozen=True):
 
 @dataclass
 class ModelServer:
-    answers: list[Answer]
+    replies: list[ModelReply]
     key: str = ""
-    """If given, requests without it are refused."""
+    """If set, requests without it are rejected."""
     requests: list[Received] = field(default_factory=list)
-    left: list[Received] = field(default_factory=list)
-    """Requests whose client went away before the answer was complete."""
+    abandoned: list[Received] = field(default_factory=list)
+    """Requests whose client disconnected before the response was complete."""
     url: str = ""
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
-        asked = msgspec.json.decode(raw)
+        body = msgspec.json.decode(raw)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        received = Received(request.path, request.query_string, headers, asked)
+        received = Received(request.path, request.query_string, headers, body)
         self.requests.append(received)
         if self.key and self.key not in _keys(headers):
-            return _failed(request.path, 401, f"Incorrect API key provided: {_keys(headers)}")
-        answer = self._take(raw.decode())
-        if answer is None:
-            return _failed(request.path, 400, "the script has no answer left for this request")
-        if answer.status >= 300:
-            return _failed(request.path, answer.status, answer.error, answer.headers)
+            return _error_response(
+                request.path, 401, f"Incorrect API key provided: {_keys(headers)}"
+            )
+        reply = self._next_reply(raw.decode())
+        if reply is None:
+            return _error_response(
+                request.path, 400, "the script has no reply left for this request"
+            )
+        if reply.status >= 300:
+            return _error_response(request.path, reply.status, reply.error, reply.headers)
         try:
-            return await self._give(request, answer, asked)
+            return await self._send_reply(request, reply, body)
         except (ConnectionError, asyncio.CancelledError):
-            self.left.append(received)
+            self.abandoned.append(received)
             raise
 
-    def _take(self, text: str) -> Answer | None:
-        for number, answer in enumerate(self.answers):
-            if answer.when in text and not (answer.unless and answer.unless in text):
-                return answer if answer.always else self.answers.pop(number)
+    def _next_reply(self, text: str) -> ModelReply | None:
+        for number, reply in enumerate(self.replies):
+            if reply.when in text and not (reply.unless and reply.unless in text):
+                return reply if reply.always else self.replies.pop(number)
         return None
 
-    async def _give(self, request: web.Request, answer: Answer, asked: Body) -> web.StreamResponse:
-        if asked.get("stream"):
-            return await _stream(request, answer, streamed(request.path, answer, asked))
-        if answer.hang_after is not None:
+    async def _send_reply(
+        self, request: web.Request, reply: ModelReply, body: Body
+    ) -> web.StreamResponse:
+        if body.get("stream"):
+            return await _stream(request, reply, stream_reply(request.path, reply, body))
+        if reply.hang_after is not None:
             await asyncio.Event().wait()
-        if answer.cut_after is not None:
-            _cut(request)
-        return _json(whole(request.path, answer, asked), 200, answer.headers)
+        if reply.cut_after is not None:
+            _cut_connection(request)
+        return _json(encode_reply(request.path, reply, body), 200, reply.headers)
 
-    async def tell(self, _: web.Request) -> web.Response:
+    async def list_requests(self, _: web.Request) -> web.Response:
         return web.Response(
             body=msgspec.json.encode(self.requests), content_type="application/json"
         )
@@ -84,14 +98,17 @@ class ModelServer:
     def application(self) -> web.Application:
         application = web.Application(client_max_size=MAX_BYTES)
         for path in PATHS:
-            application.router.add_post(path, self.answer)
-        application.router.add_get("/requests", self.tell)
+            application.router.add_post(path, self.handle)
+        application.router.add_get("/requests", self.list_requests)
         return application
 
 
 def _keys(headers: dict[str, str]) -> tuple[str, ...]:
-    given = (headers.get("authorization", "").removeprefix("Bearer "), headers.get("x-api-key", ""))
-    return tuple(key for key in given if key)
+    candidates = (
+        headers.get("authorization", "").removeprefix("Bearer "),
+        headers.get("x-api-key", ""),
+    )
+    return tuple(key for key in candidates if key)
 
 
 def _json(body: Body, status: int, headers: dict[str, str]) -> web.Response:
@@ -102,35 +119,35 @@ def _json(body: Body, status: int, headers: dict[str, str]) -> web.Response:
     )
 
 
-def _failed(
+def _error_response(
     path: str, status: int, message: str, headers: dict[str, str] | None = None
 ) -> web.Response:
     return _json(failure(path, status, message), status, headers or {})
 
 
 async def _stream(
-    request: web.Request, answer: Answer, events: Iterator[Event]
+    request: web.Request, reply: ModelReply, events: Iterator[Event]
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"x-request-id": "req_1", **answer.headers})
+    response = web.StreamResponse(headers={"x-request-id": "req_1", **reply.headers})
     response.content_type = "text/event-stream"
     response.charset = "utf-8"
     await response.prepare(request)
     for number, (name, data) in enumerate(events):
-        if number == answer.cut_after:
-            _cut(request)
-        if number == answer.hang_after:
+        if number == reply.cut_after:
+            _cut_connection(request)
+        if number == reply.hang_after:
             await asyncio.Event().wait()
-        await response.write(_encoded(name, data))
+        await response.write(_encode_event(name, data))
     await response.write_eof()
     return response
 
 
-def _encoded(name: str, data: Body | str) -> bytes:
+def _encode_event(name: str, data: Body | str) -> bytes:
     content = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + content + b"\n\n"
 
 
-def _cut(request: web.Request) -> None:
+def _cut_connection(request: web.Request) -> None:
     assert request.transport is not None
     request.transport.close()
     raise ConnectionResetError("the script says so")
@@ -138,15 +155,15 @@ def _cut(request: web.Request) -> None:
 
 @asynccontextmanager
 async def model_server(
-    answers: Sequence[Answer],
+    replies: Sequence[ModelReply],
     *,
     key: str = "",
     host: str = "127.0.0.1",
     port: int = 0,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[ModelServer]:
-    server = ModelServer(list(answers), key)
-    # A client that leaves ends its request at once, as it does with the providers.
+    server = ModelServer(list(replies), key)
+    # A disconnect cancels the request immediately, as with the real providers.
     runner = web.AppRunner(
         server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
     )
@@ -160,16 +177,16 @@ async def model_server(
         await runner.cleanup()
 
 
-def read_script(path: Path) -> list[Answer]:
-    return msgspec.json.decode(path.read_bytes(), type=list[Answer])
+def read_script(path: Path) -> list[ModelReply]:
+    return msgspec.json.decode(path.read_bytes(), type=list[ModelReply])
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
-    answers = read_script(arguments.script)
+    replies = read_script(arguments.script)
     async with model_server(
-        answers, key=arguments.key, host=arguments.host, port=arguments.port
+        replies, key=arguments.key, host=arguments.host, port=arguments.port
     ) as server:
-        print(server.url, flush=True)  # noqa: T201 - how the starter learns the port
+        print(server.url, flush=True)  # noqa: T201 - the starting process reads the port here
         await asyncio.Event().wait()
 
 
@@ -180,7 +197,7 @@ def main() -> None:
     parser.add_argument("--script", type=Path, required=True, metavar="FILE")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--key", default="", help="refuse requests that do not show it")
+    parser.add_argument("--key", default="", help="reject requests without this key")
     asyncio.run(_serve(parser.parse_args()))
 
 

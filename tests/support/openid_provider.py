@@ -17,13 +17,13 @@ import httpx
 from tests.support.paths import PROJECT
 
 _START_SECONDS = 60
-_MOST_STEPS = 10
+_MAX_STEPS = 10
 NPM_TESTS = PROJECT / ".npm-tests"
 CALLBACK = "/sign-in/oidc/callback"
-# A native client may come back to any port of loopback, which is not known before a test runs.
+# A native client may be redirected to any loopback port; the port is not known in advance.
 CLIENT: Mapping[str, Any] = {
     "client_id": "agentjobs",
-    # Of characters that are written in another way in a header.
+    # Has characters that must be encoded in a header.
     "client_secret": "s3cret+with/odd%3Acharacters: all of them",
     "application_type": "native",
     "redirect_uris": [f"http://127.0.0.1{CALLBACK}"],
@@ -46,7 +46,7 @@ class Provider:
 def openid_provider(
     users: Sequence[Mapping[str, Any]] = (ADA,), clients: Sequence[Mapping[str, Any]] = (CLIENT,)
 ) -> Iterator[Provider]:
-    """Clients are metadata of OpenID Connect; see provider.mjs for what users have."""
+    """`clients` are OpenID Connect client metadata; provider.mjs describes `users`."""
     configuration = {"modules": str(NPM_TESTS), "clients": list(clients), "users": list(users)}
     process = subprocess.Popen(
         ["node", str(PROJECT / "tests" / "npm" / "provider.mjs"), json.dumps(configuration)],
@@ -64,37 +64,37 @@ def openid_provider(
 
 def sign_in_at(url: str, email: str) -> dict[str, str]:
     """Sign in like a browser, from the URL of `begin` to the parameters of the callback."""
-    return _walk(url, {"email": email})
+    return _follow_redirects(url, {"email": email})
 
 
 def cancel_at(url: str) -> dict[str, str]:
-    return _walk(url, {"cancel": "1"})
+    return _follow_redirects(url, {"cancel": "1"})
 
 
-def _walk(url: str, form: Mapping[str, str]) -> dict[str, str]:
+def _follow_redirects(url: str, form: Mapping[str, str]) -> dict[str, str]:
     with httpx.Client(follow_redirects=False, trust_env=False) as browser:
-        answer = browser.get(url)
-        # To the form, through it, and back: a few steps.
-        for _ in range(_MOST_STEPS):
-            if answer.status_code == 200:
-                assert "<form" in answer.text, answer.text
-                answer = browser.post(answer.url, data=dict(form))
-            assert answer.is_redirect, f"{answer.url}: {answer.status_code}: {answer.text}"
-            to = urljoin(str(answer.url), answer.headers["location"])
-            if urlsplit(to).path.endswith(CALLBACK):
-                return dict(parse_qsl(urlsplit(to).query))
-            answer = browser.get(to)
-    raise AssertionError(f"the provider leads around in a circle: {answer.url}")
+        response = browser.get(url)
+        # The form, its submission and the redirects take a few requests.
+        for _ in range(_MAX_STEPS):
+            if response.status_code == 200:
+                assert "<form" in response.text, response.text
+                response = browser.post(response.url, data=dict(form))
+            assert response.is_redirect, f"{response.url}: {response.status_code}: {response.text}"
+            location = urljoin(str(response.url), response.headers["location"])
+            if urlsplit(location).path.endswith(CALLBACK):
+                return dict(parse_qsl(urlsplit(location).query))
+            response = browser.get(location)
+    raise AssertionError(f"the provider redirects in a loop: {response.url}")
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
     """The provider's URL; a provider that prints nothing is terminated, which ends the read."""
     assert process.stdout is not None
-    too_late = threading.Timer(_START_SECONDS, process.kill)
-    too_late.start()
+    start_timer = threading.Timer(_START_SECONDS, process.kill)
+    start_timer.start()
     try:
         line = process.stdout.readline().strip()
     finally:
-        too_late.cancel()
+        start_timer.cancel()
     assert line.startswith("http://"), "the provider did not start; does .npm-tests exist?"
     return line

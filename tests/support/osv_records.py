@@ -58,9 +58,9 @@ def changes(records: Iterable[Mapping[str, Any]]) -> str:
     return "".join(lines)
 
 
-def write_bucket(place: Path, ecosystem: str, records: Iterable[Mapping[str, Any]]) -> None:
+def write_bucket(directory: Path, ecosystem: str, records: Iterable[Mapping[str, Any]]) -> None:
     """Write the whole layout and delete the previous files."""
-    folder = place / ecosystem
+    folder = directory / ecosystem
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         path.unlink()

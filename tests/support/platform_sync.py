@@ -173,7 +173,7 @@ class SyncEnvironment:
         return self.platform.replies
 
     @property
-    def answered(self) -> list[str]:
+    def answered_authors(self) -> list[str]:
         return [author for _, _, author in self.replies]
 
     def restart(self) -> None:

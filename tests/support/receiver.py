@@ -42,7 +42,7 @@ class Receiver:
     port: int
     received: list[Received] = field(default_factory=list)
     # Returns the response status; it may block.
-    answer: Callable[[Received], int] = lambda _: 204
+    respond: Callable[[Received], int] = lambda _: 204
 
     @property
     def url(self) -> str:
@@ -57,7 +57,7 @@ class Receiver:
 
 
 @contextmanager
-def receiver(answer: Callable[[Received], int] | None = None) -> Iterator[Receiver]:
+def receiver(respond: Callable[[Received], int] | None = None) -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -65,7 +65,7 @@ def receiver(answer: Callable[[Received], int] | None = None) -> Iterator[Receiv
             body = self.rfile.read(int(self.headers["Content-Length"]))
             request = Received(self.headers, body, self.client_address[1])
             receiving.received.append(request)
-            self.send_response(receiving.answer(request))
+            self.send_response(receiving.respond(request))
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -74,8 +74,8 @@ def receiver(answer: Callable[[Received], int] | None = None) -> Iterator[Receiv
 
     server = _Server(("127.0.0.1", 0), Handler)
     receiving = Receiver(server.server_address[1])
-    if answer is not None:
-        receiving.answer = answer
+    if respond is not None:
+        receiving.respond = respond
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

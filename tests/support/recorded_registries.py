@@ -12,11 +12,11 @@ from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 from tests.support.paths import DATA
 
-Give = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _FILES = DATA / "registry_responses"
 _HTML, _JSON = "text/html", "application/json"
-ANSWERS = {
+RESPONSES = {
     ("PyPI", "requests"): ("pypi-requests.html", _HTML),
     ("PyPI", "urllib3"): ("pypi-urllib3.html", _HTML),
     ("PyPI", "django"): ("pypi-django.html", _HTML),
@@ -35,7 +35,7 @@ ANSWERS = {
 
 
 def recorded(ecosystem: str, name: str) -> Published:
-    file, content_type = ANSWERS[ecosystem, name]
+    file, content_type = RESPONSES[ecosystem, name]
     return parse_response(ecosystem, name, content_type, (_FILES / file).read_bytes())
 
 
@@ -47,44 +47,44 @@ def hashes_of(published: Published, version: str | None) -> tuple[str, ...]:
 
 @dataclass
 class RegistryServer:
-    """Each ecosystem's registry is below its own directory. `seen` has every request."""
+    """Each ecosystem's registry is below its own directory. `requests` has every request."""
 
     host: str
-    seen: list[web.Request] = field(default_factory=list)
+    requests: list[web.Request] = field(default_factory=list)
 
     def settings(self, user: str = "") -> Settings:
-        """`user`: with a password, as it stands in an address."""
+        """`user` may include a password, as in a URL."""
         at = f"http://{user}@{self.host}" if user else f"http://{self.host}"
         addresses = {f"registry_{name}_url": f"{at}/{name}" for name in ECOSYSTEMS.values()}
         return Settings(data_dir="unused", **addresses)
 
 
-async def give_recorded(request: web.Request) -> web.StreamResponse:
-    answers = {
-        f"/{ECOSYSTEMS[ecosystem]}{REGISTRY_APIS[ecosystem].path_for(name)}": answer
-        for (ecosystem, name), answer in ANSWERS.items()
+async def send_recorded(request: web.Request) -> web.StreamResponse:
+    responses = {
+        f"/{ECOSYSTEMS[ecosystem]}{REGISTRY_APIS[ecosystem].path_for(name)}": response
+        for (ecosystem, name), response in RESPONSES.items()
     }
-    if request.raw_path not in answers:
+    if request.raw_path not in responses:
         raise web.HTTPNotFound
-    file, content_type = answers[request.raw_path]
+    file, content_type = responses[request.raw_path]
     body = (_FILES / file).read_bytes()
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 @asynccontextmanager
-async def registry_server(give: Give = give_recorded) -> AsyncIterator[RegistryServer]:
-    seen: list[web.Request] = []
+async def registry_server(handler: Handler = send_recorded) -> AsyncIterator[RegistryServer]:
+    requests: list[web.Request] = []
 
-    async def remember(request: web.Request) -> web.StreamResponse:
-        seen.append(request)
-        return await give(request)
+    async def record(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return await handler(request)
 
     application = web.Application()
-    application.router.add_get("/{path:.*}", remember)
+    application.router.add_get("/{path:.*}", record)
     runner = web.AppRunner(application)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield RegistryServer(f"127.0.0.1:{runner.addresses[0][1]}", seen)
+        yield RegistryServer(f"127.0.0.1:{runner.addresses[0][1]}", requests)
     finally:
         await runner.cleanup()

@@ -229,9 +229,9 @@ class Api:
         return answer
 
     def create(self, repo: str, agent: str, **fields: Any) -> str:
-        answer = self.http.post("/jobs", json={"repo": repo, "agent": agent, **fields})
-        assert answer.status_code == 202, answer.text
-        job_id: str = answer.json()["job_id"]
+        response = self.http.post("/jobs", json={"repo": repo, "agent": agent, **fields})
+        assert response.status_code == 202, response.text
+        job_id: str = response.json()["job_id"]
         return job_id
 
     def job(self, job_id: str) -> dict[str, Any]:

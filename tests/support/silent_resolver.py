@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
-class SilentNames:
+class SilentResolver:
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.may_end = threading.Event()
+        self.lookups: list[str] = []
+        self.released = threading.Event()
 
     def lookup(self, host: str) -> Sequence[str]:
-        self.asked.append(host)
-        self.may_end.wait()
+        self.lookups.append(host)
+        self.released.wait()
         raise OSError("no such name")
 
 
 @contextmanager
-def silent_names() -> Iterator[SilentNames]:
-    names = SilentNames()
+def silent_resolver() -> Iterator[SilentResolver]:
+    resolver = SilentResolver()
     try:
-        yield names
+        yield resolver
     finally:
-        names.may_end.set()
+        resolver.released.set()

@@ -12,13 +12,13 @@ from aiohttp import web
 
 @dataclass
 class WebServer:
-    """`seen` has every request so far; `files` is a directory whose files it serves."""
+    """`requests` has every request so far; `files` is a directory whose files it serves."""
 
     http_port: int
     https_port: int
     authority: trustme.CA
     files: Path
-    seen: list[web.Request] = field(default_factory=list)
+    requests: list[web.Request] = field(default_factory=list)
 
     def write_authority(self, path: Path) -> Path:
         self.authority.cert_pem.write_to_path(str(path))
@@ -31,14 +31,14 @@ async def web_server(*names: str, files: Path, host: str = "127.0.0.1") -> Async
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(*names).configure_cert(context)
-    seen: list[web.Request] = []
+    requests: list[web.Request] = []
 
     @web.middleware
-    async def remember(request: web.Request, handler: web.RequestHandler) -> web.StreamResponse:
-        seen.append(request)
+    async def record(request: web.Request, handler: web.RequestHandler) -> web.StreamResponse:
+        requests.append(request)
         return await handler(request)
 
-    application = web.Application(middlewares=[remember], client_max_size=64 * 1024 * 1024)
+    application = web.Application(middlewares=[record], client_max_size=64 * 1024 * 1024)
     application.router.add_route("*", "/hello", _hello)
     application.router.add_post("/count", _count)
     application.router.add_get("/chunks", _chunks)
@@ -52,7 +52,7 @@ async def web_server(*names: str, files: Path, host: str = "127.0.0.1") -> Async
         for site in sites:
             await site.start()
         http, https = (port for _, port in runner.addresses)
-        yield WebServer(http, https, authority, files, seen)
+        yield WebServer(http, https, authority, files, requests)
     finally:
         await runner.shutdown()
         await runner.cleanup()

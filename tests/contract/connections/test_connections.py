@@ -270,7 +270,7 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
         with pytest.raises(ForgeError, match="no connection") as gone:
             await table.platforms(database, keys, session).adapter_for(connection.id)
     assert (locked.value.fault, gone.value.fault) == ("refused", "gone")
-    assert table.asked == []
+    assert table.requests == []
 
 
 async def _insert_repo(

@@ -135,7 +135,7 @@ async def test_each_named_repository_has_its_own_result(harness: ConnectionHarne
         "acme/old": "repo_not_connectable",
         "Acme/.github": "indexing",
     }
-    assert "repository a/../b" not in harness.platform.asked
+    assert "repository a/../b" not in harness.platform.requests
 
 
 async def test_a_name_that_another_repository_has_is_taken_until_that_is_disconnected(

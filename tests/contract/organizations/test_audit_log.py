@@ -52,7 +52,7 @@ from agentjobs.webhooks.ping import send_ping
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
-from tests.support.deliveries import DeliveryHarness, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.local_repository import Platform, make_platform, make_repository
 from tests.support.receiver import receiver
 
@@ -260,12 +260,12 @@ async def test_redeliveries_are_audited_with_their_number(database: Database) ->
     claimed = await harness.claim()
     log = AuditLogReader(database, "org_a")
     await log.assert_refused(
-        redeliver(database, known("org_a"), claimed[0].id), "delivery_in_progress"
+        redeliver(database, organization_with_id("org_a"), claimed[0].id), "delivery_in_progress"
     )
     for each in claimed:
         await harness.record((each, attempt(200)))
     address = f"https://receiver.example/{endpoint_id}"
-    redelivering = redeliver(database, known("org_a"), claimed[0].id)
+    redelivering = redeliver(database, organization_with_id("org_a"), claimed[0].id)
     details = await log.assert_recorded(redelivering, "webhook.redelivered", address)
     assert details == {"delivery": claimed[0].id, "count": 1}
 

@@ -43,7 +43,7 @@ async def test_kinds_with_the_same_ids_are_each_handled_once(env: SyncEnvironmen
     env.post(1, 9, "earlier-line", "line")
     for _ in range(2):
         await env.full_sync()
-        assert env.answered == ["general", "earlier-line", "line-comment", "review-text"]
+        assert env.answered_authors == ["general", "earlier-line", "line-comment", "review-text"]
         assert await cursors(env) == [10, 10, 10]
         env.restart()
 
@@ -58,11 +58,11 @@ async def test_a_failing_comment_does_not_block_other_kinds(env: SyncEnvironment
     for _ in range(2):
         row = await env.full_sync()
         assert "A comment on #1 was not handled" in row["sync_error"]
-        assert env.answered == ["general", "line-comment", "review-text"]
+        assert env.answered_authors == ["general", "line-comment", "review-text"]
         assert await cursors(env) == [10, 0, 10]
     row = await env.sync()
     assert (row["sync_error"], await cursors(env)) == (None, [10, 11, 10])
-    assert env.answered == ["general", "line-comment", "review-text"]
+    assert env.answered_authors == ["general", "line-comment", "review-text"]
 
 
 async def test_comments_from_before_the_upgrade_start_nothing_and_later_ones_do(
@@ -84,10 +84,10 @@ async def test_comments_from_before_the_upgrade_start_nothing_and_later_ones_do(
         env.post(number, 7, f"review-text-{number}", "review")
     await env.full_sync()
     expected = ["general-1", "general-3", "line-comment-3", "review-text-3"]
-    assert env.answered == expected
+    assert env.answered_authors == expected
     assert [await cursors(env, number) for number in (1, 2, 3)] == [[5, 6, 7], [0, 0, 0], [5, 6, 7]]
     env.post(1, 8, "new-line", "line")
     env.post(2, 1, "first-line", "line")
     env.post(2, 1, "first-review", "review")
     await env.full_sync()
-    assert env.answered == [*expected, "new-line", "first-line", "first-review"]
+    assert env.answered_authors == [*expected, "new-line", "first-line", "first-review"]

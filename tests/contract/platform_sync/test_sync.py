@@ -424,7 +424,7 @@ async def test_comments_on_a_pull_request_whose_job_runs_are_deferred(env: SyncE
     assert (await env.pull(1))["comment_seen"] == 0
     await env.finish(job, 1)
     await env.sync()
-    assert env.answered == ["other", "early", "later"]
+    assert env.answered_authors == ["other", "early", "later"]
     assert 200 < await env.seconds_until_due() <= 300
 
 
@@ -473,7 +473,7 @@ async def test_an_interrupted_sync_is_repeated(env: SyncEnvironment) -> None:
     env.platform.permission_faults.clear()
     env.restart()
     await env.full_sync()
-    assert env.answered == ["first", "second"]
+    assert env.answered_authors == ["first", "second"]
 
 
 async def test_an_event_during_a_sync_leads_to_another_one_and_hooks_make_polls_rare(
@@ -493,9 +493,9 @@ async def test_an_event_during_a_sync_leads_to_another_one_and_hooks_make_polls_
 
     env.platform.comments = receive_meanwhile  # type: ignore[assignment, method-assign]
     await env.full_sync()
-    assert env.answered == ["first"]
+    assert env.answered_authors == ["first"]
     assert await env.loop.sync_next()
-    assert env.answered == ["first", "second"]
+    assert env.answered_authors == ["first", "second"]
     await env.full_sync()
     assert 3500 < await env.seconds_until_due() <= 3600
 

@@ -18,7 +18,7 @@ from agentjobs.webhooks.log import (
     list_deliveries,
 )
 from agentjobs.webhooks.model import Attempt
-from tests.support.deliveries import DeliveryHarness, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 
 ALL = DeliveryFilter()
 
@@ -195,7 +195,7 @@ async def test_a_delivery_has_its_requests_and_responses(
     (again,) = await harness.claim_retries(now=now_ms() + 60_000)
     await harness.record((again, attempt(200, at=odd.at + 6_000)))
 
-    detail = await get_delivery(harness.db, known("org_a"), claimed.id)
+    detail = await get_delivery(harness.db, organization_with_id("org_a"), claimed.id)
     assert detail.body == claimed.body
     assert detail.attempts[0] == odd
     assert [each.status_code for each in detail.attempts] == [500, 200]
@@ -216,13 +216,13 @@ async def test_deliveries_of_another_organization_are_not_visible(harness: Deliv
     texts = []
     for owner, delivery_id in (("org_b", delivery_ids["failed"]), ("org_a", "dlv_none")):
         with pytest.raises(Problem) as refused:
-            await get_delivery(harness.db, known(owner), delivery_id)
+            await get_delivery(harness.db, organization_with_id(owner), delivery_id)
         assert refused.value.code == "delivery_not_found"
         assert f"`agentjobs webhooks deliveries --org {owner}`" in refused.value.message
         texts.append(refused.value.message.replace(delivery_id, "").replace(owner, ""))
     assert texts[0] == texts[1]
     with pytest.raises(Problem, match="webhooks list --org org_b"):
-        await find_logged_endpoint(harness.db, known("org_b"), endpoint_id)
+        await find_logged_endpoint(harness.db, organization_with_id("org_b"), endpoint_id)
 
 
 async def test_a_removed_endpoint_can_still_filter_the_log(harness: DeliveryHarness) -> None:
@@ -230,11 +230,11 @@ async def test_a_removed_endpoint_can_still_filter_the_log(harness: DeliveryHarn
     url = (await harness.endpoint_row(gone))["url"]
     await harness.change_endpoint(gone, removed_at=1)
     for name in (gone, url):
-        assert await find_logged_endpoint(harness.db, known("org_a"), name) == gone
+        assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), name) == gone
     successor = await harness.endpoint("org_a")
     await harness.change_endpoint(successor, url=url)
-    assert await find_logged_endpoint(harness.db, known("org_a"), url) == successor
-    assert await find_logged_endpoint(harness.db, known("org_a"), gone) == gone
+    assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), url) == successor
+    assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), gone) == gone
 
 
 async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
@@ -243,7 +243,9 @@ async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
     both = [await harness.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
         await harness.change_endpoint(endpoint_id, url="https://same.example/", removed_at=1)
-    endpoint_id = await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
+    endpoint_id = await find_logged_endpoint(
+        harness.db, organization_with_id("org_a"), "https://same.example/"
+    )
     assert endpoint_id == both[1]
 
 
@@ -252,7 +254,9 @@ async def test_a_url_of_several_active_endpoints_is_ambiguous(harness: DeliveryH
     for endpoint_id in both:
         await harness.change_endpoint(endpoint_id, url="https://same.example/")
     with pytest.raises(Problem) as refused:
-        await find_logged_endpoint(harness.db, known("org_a"), "https://same.example/")
+        await find_logged_endpoint(
+            harness.db, organization_with_id("org_a"), "https://same.example/"
+        )
     assert refused.value.code == "endpoint_ambiguous"
     assert all(endpoint_id in refused.value.message for endpoint_id in both)
-    assert await find_logged_endpoint(harness.db, known("org_a"), both[0]) == both[0]
+    assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), both[0]) == both[0]

@@ -14,7 +14,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import SizedDelivery, prune_deliveries, split_batches
-from tests.support.deliveries import DeliveryHarness, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.jobs import JobHarness
 
 KIB = 1024
@@ -74,7 +74,7 @@ async def test_zero_days_keeps_deliveries_forever(delivery_harness: DeliveryHarn
 
 async def test_a_pending_delivery_is_kept_however_old(delivery_harness: DeliveryHarness) -> None:
     asked, _ = await deliver_events(delivery_harness, 2)
-    await redeliver(delivery_harness.db, known("org_a"), asked)
+    await redeliver(delivery_harness.db, organization_with_id("org_a"), asked)
     await delivery_harness.event("org_a", "job_new")
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
     assert asked in await delivery_harness.statuses()
@@ -86,7 +86,7 @@ async def test_a_redelivery_restarts_the_retention_period(
     delivery_harness: DeliveryHarness,
 ) -> None:
     asked, _ = await deliver_events(delivery_harness, 2)
-    await redeliver(delivery_harness.db, known("org_a"), asked)
+    await redeliver(delivery_harness.db, organization_with_id("org_a"), asked)
     (again,) = await delivery_harness.claim_retries()
     await delivery_harness.record((again, attempt(200, at=in_days(29))))
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
@@ -182,7 +182,7 @@ async def test_a_job_is_kept_while_one_of_its_deliveries_is_pending(harness: Job
     await finished_job(harness, sends)
     caller = harness.callers["acme"]
     rows = await harness.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
-    await redeliver(harness.db, known(caller.organization_id), rows[0]["id"])
+    await redeliver(harness.db, organization_with_id(caller.organization_id), rows[0]["id"])
     assert (await prune(harness.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
     (again,) = await sends.claim_retries()
     assert again.job_id == job_id

@@ -13,7 +13,7 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
-from tests.support.deliveries import DeliveryHarness, attempt, known
+from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.stores import until
 
 
@@ -46,7 +46,7 @@ async def test_a_failed_delivery_is_redelivered_with_all_retries(
     await harness.endpoint("org_a")
     (delivery_id,) = await make_failed_deliveries(harness)
     event_id = (await harness.row(delivery_id))["event_id"]
-    await redeliver(harness.db, known("org_a"), delivery_id)
+    await redeliver(harness.db, organization_with_id("org_a"), delivery_id)
     (again,) = await harness.claim_retries()
     assert (again.id, again.event_id, again.attempts) == (delivery_id, event_id, 1)
     assert again.failures == 0
@@ -59,7 +59,7 @@ async def test_a_successful_delivery_can_be_redelivered(harness: DeliveryHarness
     await harness.event("org_a", "job_1")
     (delivery,) = await harness.claim()
     await harness.record((delivery, attempt(200)))
-    await redeliver(harness.db, known("org_a"), delivery.id)
+    await redeliver(harness.db, organization_with_id("org_a"), delivery.id)
     assert [again.id for again in await harness.claim_retries()] == [delivery.id]
 
 
@@ -69,7 +69,7 @@ async def test_redelivering_a_pending_retry_makes_it_due_now(harness: DeliveryHa
     (delivery,) = await harness.claim()
     await harness.record((delivery, attempt(500)))
     assert await harness.claim_retries() == []
-    await redeliver(harness.db, known("org_a"), delivery.id)
+    await redeliver(harness.db, organization_with_id("org_a"), delivery.id)
     assert [again.id for again in await harness.claim_retries()] == [delivery.id]
 
 
@@ -78,7 +78,7 @@ async def test_senders_are_notified(harness: DeliveryHarness) -> None:
     (delivery_id,) = await make_failed_deliveries(harness)
     notifications: list[str] = []
     harness.db.changes.on(TOPIC, lambda: notifications.append(TOPIC))
-    await redeliver(harness.db, known("org_a"), delivery_id)
+    await redeliver(harness.db, organization_with_id("org_a"), delivery_id)
     await until(lambda: bool(notifications))
 
 
@@ -115,7 +115,7 @@ async def test_another_organizations_delivery_is_not_found(harness: DeliveryHarn
     await harness.endpoint("org_a")
     (delivery_id,) = await make_failed_deliveries(harness)
     with pytest.raises(Problem) as refused:
-        await redeliver(harness.db, known("org_b"), delivery_id)
+        await redeliver(harness.db, organization_with_id("org_b"), delivery_id)
     assert refused.value.code == "delivery_not_found"
     await assert_refused(harness, "dlv_none", "delivery_not_found")
     assert await redeliver_failed(harness.db, "org_b", 0) == Redelivered(0, 0)
@@ -233,14 +233,14 @@ async def test_commands_for_the_default_organization_are_short(harness: Delivery
     endpoint_id = await harness.endpoint("org_a")
     (delivery_id,) = await make_failed_deliveries(harness)
     await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
-    default = replace(known("org_a"), name=DEFAULT_ORGANIZATION)
+    default = replace(organization_with_id("org_a"), name=DEFAULT_ORGANIZATION)
     with pytest.raises(Problem, match=f"`agentjobs webhooks enable {endpoint_id}`"):
         await redeliver(harness.db, default, delivery_id)
 
 
 async def assert_refused(harness: DeliveryHarness, delivery_id: str, code: str) -> str:
     with pytest.raises(Problem) as refused:
-        await redeliver(harness.db, known("org_a"), delivery_id)
+        await redeliver(harness.db, organization_with_id("org_a"), delivery_id)
     assert refused.value.code == code
     return refused.value.message
 

@@ -26,7 +26,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings
 from tests.support.recorded_registries import (
-    ANSWERS,
+    RESPONSES,
     RegistryServer,
     hashes_of,
     recorded,
@@ -71,10 +71,10 @@ async def test_versions_are_fetched_from_every_registry(
     server: RegistryServer, clock: Clock
 ) -> None:
     async with asking_of(server.settings(), clock) as asked:
-        for package in ANSWERS:
+        for package in RESPONSES:
             assert await asked.published(*package) == recorded(*package)
-    assert len(server.seen) == len(ANSWERS)
-    assert {request.headers["Accept-Encoding"] for request in server.seen} == {"identity"}
+    assert len(server.requests) == len(RESPONSES)
+    assert {request.headers["Accept-Encoding"] for request in server.requests} == {"identity"}
 
 
 async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock: Clock) -> None:
@@ -87,10 +87,10 @@ async def test_a_response_is_cached_for_an_hour(server: RegistryServer, clock: C
         await asked.published("npm", "lodash")
         clock.now += CACHE_MS - 1
         await asked.published("npm", "lodash")
-        assert len(server.seen) == 1
+        assert len(server.requests) == 1
         clock.now += 1
         await asked.published("npm", "lodash")
-        assert len(server.seen) == 2
+        assert len(server.requests) == 2
 
 
 async def test_the_cache_is_limited_and_evicts_the_oldest(
@@ -100,7 +100,7 @@ async def test_the_cache_is_limited_and_evicts_the_oldest(
     async with asking_of(server.settings(), clock) as asked:
         for name in ("minimist", "lodash", "lodash", "minimist"):
             await asked.published("npm", name)
-    asked_for = [request.path for request in server.seen]
+    asked_for = [request.path for request in server.requests]
     assert asked_for == ["/npm/minimist", "/npm/lodash", "/npm/minimist"]
 
 
@@ -120,7 +120,7 @@ async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
         may_answer.set()
         assert len((await second).versions) == 1
         assert first.cancelled()
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 async def test_concurrent_requests_are_limited(clock: Clock) -> None:
@@ -182,7 +182,7 @@ async def test_an_invalid_response_is_reported_with_url_and_setting_but_no_passw
     assert message.startswith(f"http://{server.host}/npm/lodash: ")
     assert "AGENTJOBS_REGISTRY_NPM_URL" in message
     assert "secret" not in message
-    assert server.seen[0].headers["Authorization"].startswith("Basic ")
+    assert server.requests[0].headers["Authorization"].startswith("Basic ")
 
 
 def _parts_of(ecosystem: str) -> dict[str, object]:
@@ -224,7 +224,7 @@ async def test_an_unreachable_registry_is_retried_after_a_cooldown(clock: Clock)
         for number in range(2 * MAX_FAILURES):
             with pytest.raises(RegistryUnavailable):
                 await asked.published("npm", f"package-{number}")
-        paths = {request.path for request in server.seen}
+        paths = {request.path for request in server.requests}
         assert len(paths) == MAX_FAILURES
         is_up = True
         clock.now += COOLDOWN_MS
@@ -235,7 +235,7 @@ async def test_a_blocked_address_is_reported(server: RegistryServer, clock: Cloc
     async with asking_of(server.settings(), clock, "192.0.2.1/32") as asked:
         with pytest.raises(RegistryUnavailable, match="AGENTJOBS_EGRESS_ALLOW"):
             await asked.published("npm", "lodash")
-    assert server.seen == []
+    assert server.requests == []
 
 
 async def test_a_version_is_chosen_with_the_registry_and_without_it(clock: Clock) -> None:

@@ -14,7 +14,7 @@ from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.agent_programs import drive
 from tests.support.gateway import REAL_KEY, gateway_harness
-from tests.support.mini_swe_agent import answers_that_write_and_submit, mini
+from tests.support.mini_swe_agent import mini, replies_that_write_and_submit
 from tests.support.paths import PROJECT
 
 
@@ -32,7 +32,7 @@ async def test_it_is_ready_where_make_installed_it() -> None:
 
 
 async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path) -> None:
-    async with gateway_harness(db, answers_that_write_and_submit(), job_usd=1) as harness:
+    async with gateway_harness(db, replies_that_write_and_submit(), job_usd=1) as harness:
         driven = await drive(mini(), harness.gateway, tmp_path)
         totals = await harness.settled()
         requests = harness.provider.requests

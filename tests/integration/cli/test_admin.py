@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed
-from tests.support.cli_process import PROGRAM, CommandLine, CommandLineInside, make_repository
+from tests.support.cli_process import PROGRAM, CommandLine, InProcessCommandLine, make_repository
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def agentjobs(tmp_path, sqlite_template, capsys):
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     shutil.copy(sqlite_template, data_dir / "agentjobs.db")
-    return CommandLineInside(capsys, data_dir)
+    return InProcessCommandLine(capsys, data_dir)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_migrating_again_is_harmless(agentjobs):
 
 
 def test_the_same_commands_work_on_postgresql(tmp_path, postgres_url, capsys):
-    agentjobs = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    agentjobs = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
     assert agentjobs("orgs", "create", "acme").exit_code == 0
     assert agentjobs("keys", "create", "--org", "acme").out.startswith("ajk_")
     assert len(agentjobs("keys", "list", "--org", "acme", "--json").document["keys"]) == 1
@@ -177,7 +177,7 @@ def test_the_same_commands_work_on_postgresql(tmp_path, postgres_url, capsys):
 
 def test_a_database_that_is_away_is_one_line(tmp_path, capsys):
     away = "postgresql://agentjobs@127.0.0.1:1/agentjobs"
-    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=away)(
+    refused = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=away)(
         "orgs", "list"
     )
     assert (refused.exit_code, refused.out) == (2, "")
@@ -240,7 +240,7 @@ def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
     postgres_cluster.sql('CREATE ROLE "guest one" LOGIN')
     postgres_cluster.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", name)
     url = postgres_cluster.url(name).replace("agentjobs@", "guest%20one@")
-    refused = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=url)("migrate")
+    refused = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=url)("migrate")
     postgres_cluster.drop_database(name)
     postgres_cluster.sql('DROP ROLE "guest one"')
     assert (refused.exit_code, refused.out) == (2, "")

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.support.cli_process import CommandLineInside
+from tests.support.cli_process import InProcessCommandLine
 from tests.support.osv_records import CVSS_HIGH, record, write_bucket
 
 PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])
@@ -16,7 +16,7 @@ def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
     write_bucket(tmp_path / "osv", "PyPI", [PYSEC, GHSA])
-    return CommandLineInside(capsys, tmp_path / "data")
+    return InProcessCommandLine(capsys, tmp_path / "data")
 
 
 @pytest.fixture

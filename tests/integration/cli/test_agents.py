@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_process import CommandLine, CommandLineInside
+from tests.support.cli_process import CommandLine, InProcessCommandLine
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def agentjobs(tmp_path, sqlite_template, capsys):
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     shutil.copy(sqlite_template, data_dir / "agentjobs.db")
-    return CommandLineInside(capsys, data_dir)
+    return InProcessCommandLine(capsys, data_dir)
 
 
 @pytest.fixture

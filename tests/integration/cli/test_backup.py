@@ -10,14 +10,14 @@ from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.store import backup as store_backup
 from agentjobs.store.backup import POSTGRESQL_COPY
 from agentjobs.store.database import StoreError
-from tests.support.cli_process import CommandLineInside, make_repository
+from tests.support.cli_process import InProcessCommandLine, make_repository
 
 
 @pytest.fixture
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(capsys, tmp_path / "data")
+    return InProcessCommandLine(capsys, tmp_path / "data")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_backup_is_a_data_directory_that_works(tmp_path, agentjobs, repository
     assert (backup.exit_code, backup.out) == (0, f"{target}\n")
     assert "encryption key" in backup.err
 
-    restored = CommandLineInside(capsys, target)
+    restored = InProcessCommandLine(capsys, target)
     (repo,) = restored("repos", "list", "--json").document["repos"]
     assert repo["full_name"] == "acme/shop"
     (copy,) = (target / "git").iterdir()
@@ -54,13 +54,13 @@ def test_nothing_is_ever_written_over(tmp_path, agentjobs):
 
 
 def test_a_backup_of_nothing_is_refused_and_leaves_nothing(tmp_path, capsys):
-    refused = CommandLineInside(capsys, tmp_path / "data")("backup", str(tmp_path / "backup"))
+    refused = InProcessCommandLine(capsys, tmp_path / "data")("backup", str(tmp_path / "backup"))
     assert refused.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
 def test_postgresql_is_dumped_by_its_own_program(tmp_path, postgres_url, capsys):
-    agentjobs = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    agentjobs = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
     target = tmp_path / "backup"
     assert agentjobs("backup", str(target)).exit_code == 0
     assert (target / POSTGRESQL_COPY).read_bytes().startswith(b"PGDMP")
@@ -69,7 +69,7 @@ def test_postgresql_is_dumped_by_its_own_program(tmp_path, postgres_url, capsys)
 def test_a_dump_is_restored_as_the_manual_says(
     tmp_path, postgres_url, postgres_cluster, repository, capsys
 ):
-    server = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    server = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
     server("repos", "connect", str(repository), "--name", "acme/shop")
     target = tmp_path / "backup"
     assert server("backup", str(target)).exit_code == 0
@@ -80,7 +80,7 @@ def test_a_dump_is_restored_as_the_manual_says(
     restore = [pg_restore, "--no-owner", f"--dbname={url}", target / POSTGRESQL_COPY]
     subprocess.run(restore, check=True)
     shutil.copytree(target / "git", tmp_path / "new" / "git")
-    restored = CommandLineInside(capsys, tmp_path / "new", AGENTJOBS_DATABASE_URL=url)
+    restored = InProcessCommandLine(capsys, tmp_path / "new", AGENTJOBS_DATABASE_URL=url)
     (repo,) = restored("repos", "list", "--json").document["repos"]
     assert repo["full_name"] == "acme/shop"
     assert restored("backup", str(tmp_path / "again")).exit_code == 0
@@ -90,9 +90,9 @@ def test_a_dump_is_restored_as_the_manual_says(
 def test_a_host_without_the_repositories_makes_no_backup(
     tmp_path, postgres_url, repository, capsys
 ):
-    server = CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
+    server = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
     server("repos", "connect", str(repository), "--name", "acme/shop")
-    elsewhere = CommandLineInside(capsys, tmp_path / "else", AGENTJOBS_DATABASE_URL=postgres_url)
+    elsewhere = InProcessCommandLine(capsys, tmp_path / "else", AGENTJOBS_DATABASE_URL=postgres_url)
     refused = elsewhere("backup", str(tmp_path / "backup"))
     assert (refused.exit_code, refused.out) == (2, "")
     assert "acme/shop" in refused.err

@@ -14,7 +14,7 @@ from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
-from tests.support.cli_process import CommandLineInside, until
+from tests.support.cli_process import InProcessCommandLine, until
 from tests.support.deliveries import DeliveryHarness, attempt
 from tests.support.receiver import receiver
 
@@ -29,7 +29,7 @@ ORDERED = "".join(map(chr, ORDERS))
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
+    return InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
 
 
 class DeliveryHistory:

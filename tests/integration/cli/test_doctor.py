@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli_process import Answer, CommandLine
+from tests.support.cli_process import CommandLine, CommandResult
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def agentjobs(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "data")
 
 
-def findings(answer: Answer) -> list[dict[str, Any]]:
-    parsed: list[dict[str, Any]] = json.loads(answer.out)["findings"]
+def findings(result: CommandResult) -> list[dict[str, Any]]:
+    parsed: list[dict[str, Any]] = json.loads(result.out)["findings"]
     return parsed
 
 
-def problems(answer: Answer) -> str:
-    return "\n".join(each["message"] for each in findings(answer) if each["state"] == "problem")
+def problems(result: CommandResult) -> str:
+    return "\n".join(each["message"] for each in findings(result) if each["state"] == "problem")
 
 
 def declare(agentjobs: CommandLine, text: str) -> None:

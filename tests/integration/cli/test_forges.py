@@ -15,7 +15,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.trackers import NewTracker, add_tracker
-from tests.support.cli_process import PROGRAM, Answer, CommandLineInside
+from tests.support.cli_process import PROGRAM, CommandResult, InProcessCommandLine
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import forbidden, missing
 from tests.support.forge_servers.gitea import GiteaServer
@@ -33,11 +33,11 @@ SERVERS: dict[str, type[ContractServer]] = {
 class Operator:
     """Runs commands in a thread while the platform's server runs in the event loop."""
 
-    def __init__(self, command_line: CommandLineInside) -> None:
+    def __init__(self, command_line: InProcessCommandLine) -> None:
         self.command_line = command_line
         self.output = ""
 
-    async def __call__(self, *arguments: str, typed: str = "") -> Answer:
+    async def __call__(self, *arguments: str, typed: str = "") -> CommandResult:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
             answer = await asyncio.to_thread(self.command_line, "forges", *arguments)
@@ -58,7 +58,7 @@ def operator_at(
             "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
             "AGENTJOBS_PUBLIC_URL": "https://jobs.example.com",
         }
-        return Operator(CommandLineInside(capsys, tmp_path / "data", **settings))
+        return Operator(InProcessCommandLine(capsys, tmp_path / "data", **settings))
 
     return operator
 

@@ -10,7 +10,7 @@ from agentjobs.inventory.model import ModuleGraph
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.opening import open_database
-from tests.support.cli_process import CommandLineInside, make_repository
+from tests.support.cli_process import InProcessCommandLine, make_repository
 from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index
 
 REQUESTS = package("PyPI", "requests", "2.30.0", manifest="requirements.txt")
@@ -21,7 +21,7 @@ GRAPH = ModuleGraph(("a.py", 'b".py'), ((0, 1),), ("requests",), ((1, 0),))
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    command = CommandLineInside(capsys, tmp_path / "data")
+    command = InProcessCommandLine(capsys, tmp_path / "data")
     source = make_repository(tmp_path / "shop", {"a.py": "import b\n"})
     assert command("repos", "connect", str(source), "--name", "acme/shop").exit_code == 0
     return command

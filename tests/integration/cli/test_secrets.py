@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.cli_process import PROGRAM, CommandLineInside
+from tests.support.cli_process import PROGRAM, InProcessCommandLine
 
 VALUE = "sk-ant-" + "x1" * 30
 
@@ -18,7 +18,7 @@ VALUE = "sk-ant-" + "x1" * 30
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(capsys, tmp_path / "data")
+    return InProcessCommandLine(capsys, tmp_path / "data")
 
 
 @pytest.fixture

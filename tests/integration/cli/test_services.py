@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cli_process import (
     CommandLine,
-    CommandLineInside,
+    InProcessCommandLine,
     RunningService,
     make_repository,
     until,
@@ -46,7 +46,7 @@ class Shop:
 
 @pytest.fixture
 def agentjobs(tmp_path, sqlite_template, capsys):
-    return CommandLineInside(capsys, new_data_dir(tmp_path, sqlite_template))
+    return InProcessCommandLine(capsys, new_data_dir(tmp_path, sqlite_template))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def up(
 @pytest.fixture
 def shop(up: tuple[RunningService, Path], tmp_path: Path, capsys) -> Shop:
     service, data_dir = up
-    admin = CommandLineInside(capsys, data_dir)
+    admin = InProcessCommandLine(capsys, data_dir)
     client = as_client(admin, service)
     repo = f"acme/{tmp_path.name.lower()}"[:60]
     connect(admin, client, tmp_path / "shop", repo)
@@ -195,7 +195,7 @@ def test_a_draft_is_merged_only_when_it_is_ready_and_review_is_requested_once(sh
 
 
 def test_serve_and_worker_share_the_work_over_postgresql(tmp_path, postgres_url, capsys):
-    server = CommandLineInside(capsys, tmp_path / "server", AGENTJOBS_DATABASE_URL=postgres_url)
+    server = InProcessCommandLine(capsys, tmp_path / "server", AGENTJOBS_DATABASE_URL=postgres_url)
     with server.running("serve", "--port", "0") as service:
         root = service.base_url.removesuffix("/v1")
         worker = CommandLine(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_process import Answer, CommandLineInside
+from tests.support.cli_process import CommandResult, InProcessCommandLine
 from tests.support.forge_servers.jira import ACCOUNT, JiraServer
 
-Run = Callable[..., Awaitable[Answer]]
+Run = Callable[..., Awaitable[CommandResult]]
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ async def jira(tmp_path: Path) -> AsyncIterator[JiraServer]:
 @pytest.fixture
 def agentjobs(
     tmp_path: Path, sqlite_template: Path, capsys: pytest.CaptureFixture[str], jira: JiraServer
-) -> CommandLineInside:
+) -> InProcessCommandLine:
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(
+    return InProcessCommandLine(
         capsys,
         tmp_path / "data",
         AGENTJOBS_EGRESS_ALLOW="127.0.0.1/32",
@@ -36,10 +36,10 @@ def agentjobs(
 
 
 @pytest.fixture
-def run(agentjobs: CommandLineInside, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(agentjobs: InProcessCommandLine, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command in a thread; `typed` is its standard input."""
 
-    async def command(*arguments: str, typed: str = "") -> Answer:
+    async def command(*arguments: str, typed: str = "") -> CommandResult:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
         return await asyncio.to_thread(agentjobs, "trackers", *arguments)
 
@@ -47,7 +47,7 @@ def run(agentjobs: CommandLineInside, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 async def test_a_tracker_is_added_listed_changed_and_removed(
-    agentjobs: CommandLineInside, run: Run, jira: JiraServer
+    agentjobs: InProcessCommandLine, run: Run, jira: JiraServer
 ) -> None:
     where = ("--url", jira.url, "--flavour", "cloud", "--account", ACCOUNT)
     refused = await run("add", "jira", *where, typed="wrong-token\n")

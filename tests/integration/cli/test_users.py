@@ -12,7 +12,7 @@ import pytest
 from agentjobs.organizations.invitations import INVITATION_PREFIX
 from agentjobs.organizations.sign_in_links import LINK_PREFIX
 from agentjobs.organizations.tokens import is_well_formed
-from tests.support.cli_process import PROGRAM, CommandLineInside
+from tests.support.cli_process import PROGRAM, InProcessCommandLine
 from tests.support.users import PASSWORD, make_passwords_cheap
 
 PUBLIC_URL = "https://jobs.example.com/agents"
@@ -27,7 +27,7 @@ def _cheap_passwords(monkeypatch):
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_PUBLIC_URL=PUBLIC_URL)
+    return InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_PUBLIC_URL=PUBLIC_URL)
 
 
 @pytest.fixture

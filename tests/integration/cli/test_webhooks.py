@@ -16,7 +16,7 @@ from agentjobs.cli.admin import operator
 from agentjobs.organizations.audit import Actor
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signing import body_signature
-from tests.support.cli_process import PROGRAM, CommandLine, CommandLineInside
+from tests.support.cli_process import PROGRAM, CommandLine, InProcessCommandLine
 from tests.support.receiver import receiver
 
 # An address that needs no lookup and never receives a request.
@@ -27,7 +27,7 @@ URL = "https://93.184.215.14/hook"
 def agentjobs(tmp_path, sqlite_template, capsys):
     (tmp_path / "data").mkdir()
     shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
-    return CommandLineInside(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
+    return InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_WEBHOOKS_ALLOW="127.0.0.0/8")
 
 
 @pytest.fixture

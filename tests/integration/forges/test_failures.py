@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.forges.protocol import CommentCursor
-from tests.support.forge_adapters import PLATFORMS, PlatformBench, make_template, platform_bench
+from tests.support.forge_adapters import PLATFORMS, PlatformHarness, make_template, platform_harness
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github import primary_limit, secondary_limit
@@ -18,164 +18,168 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=PLATFORMS)
-async def bench(
+async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, template: Path
-) -> AsyncIterator[PlatformBench]:
-    async with platform_bench(request.param, tmp_path, template) as bench:
-        yield bench
+) -> AsyncIterator[PlatformHarness]:
+    async with platform_harness(request.param, tmp_path, template) as harness:
+        yield harness
 
 
-async def test_a_rate_limit_is_waited_out_and_reported(bench: PlatformBench) -> None:
-    bench.server.next(faults.too_many(30))
-    assert (await bench.platform.repository(bench.repo)).full_name == "acme/shop"
-    (wait,) = bench.clock.waits
+async def test_a_rate_limit_is_waited_out_and_reported(harness: PlatformHarness) -> None:
+    harness.server.next(faults.too_many(30))
+    assert (await harness.platform.repository(harness.repo)).full_name == "acme/shop"
+    (wait,) = harness.clock.waits
     assert 30 <= wait < 60
-    assert len(bench.messages) == 1
-    assert "rate limit" in bench.messages[0]
+    assert len(harness.messages) == 1
+    assert "rate limit" in harness.messages[0]
 
 
-@pytest.mark.parametrize("bench", ["github", "github-app"], indirect=True)
-async def test_both_limits_of_github_are_waited_out(bench: PlatformBench) -> None:
-    bench.server.next(primary_limit(600))
-    bench.server.next(secondary_limit(on=bench.creates))
-    opened = await bench.open()
-    assert 590 <= bench.clock.waits[0] < 700
-    assert 60 <= bench.clock.waits[1] < 120
-    assert list(bench.row.pulls) == [opened.number]
+@pytest.mark.parametrize("harness", ["github", "github-app"], indirect=True)
+async def test_both_limits_of_github_are_waited_out(harness: PlatformHarness) -> None:
+    harness.server.next(primary_limit(600))
+    harness.server.next(secondary_limit(on=harness.creates))
+    opened = await harness.open()
+    assert 590 <= harness.clock.waits[0] < 700
+    assert 60 <= harness.clock.waits[1] < 120
+    assert list(harness.row.pulls) == [opened.number]
 
 
-async def test_a_temporary_outage_is_waited_out(bench: PlatformBench) -> None:
+async def test_a_temporary_outage_is_waited_out(harness: PlatformHarness) -> None:
     for fault in (
         faults.server_error(500),
         faults.web_page(502),
         faults.server_error(503),
         faults.cut(),
     ):
-        bench.server.next(fault)
-    assert (await bench.platform.repository(bench.repo)).full_name == "acme/shop"
+        harness.server.next(fault)
+    assert (await harness.platform.repository(harness.repo)).full_name == "acme/shop"
     # The HTTP client itself may repeat a request whose connection was cut.
-    assert len(bench.clock.waits) in (3, 4)
-    assert bench.clock.waits == sorted(bench.clock.waits)
+    assert len(harness.clock.waits) in (3, 4)
+    assert harness.clock.waits == sorted(harness.clock.waits)
 
 
-async def test_a_long_outage_is_reported_as_unavailable(bench: PlatformBench) -> None:
-    bench.server.next(faults.server_error(500, times=None))
-    error = await bench.refused(bench.platform.repository(bench.repo))
+async def test_a_long_outage_is_reported_as_unavailable(harness: PlatformHarness) -> None:
+    harness.server.next(faults.server_error(500, times=None))
+    error = await harness.error_of(harness.platform.repository(harness.repo))
     assert error.fault == "away"
-    assert sum(bench.clock.waits) <= 3_600
-    bench.server.clear_faults()
-    bench.server.next(faults.too_many(7_200))
-    assert (await bench.refused(bench.platform.repository(bench.repo))).fault == "away"
+    assert sum(harness.clock.waits) <= 3_600
+    harness.server.clear_faults()
+    harness.server.next(faults.too_many(7_200))
+    assert (await harness.error_of(harness.platform.repository(harness.repo))).fault == "away"
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_lost_response_never_opens_a_second_one(bench: PlatformBench, after: bool) -> None:
-    bench.server.next(faults.cut(on=bench.creates, after=after))
-    bench.server.next(faults.web_page(504, on=bench.creates, after=after))
-    opened = await bench.open()
-    assert list(bench.row.pulls) == [opened.number]
+async def test_a_lost_response_never_opens_a_second_one(
+    harness: PlatformHarness, after: bool
+) -> None:
+    harness.server.next(faults.cut(on=harness.creates, after=after))
+    harness.server.next(faults.web_page(504, on=harness.creates, after=after))
+    opened = await harness.open()
+    assert list(harness.row.pulls) == [opened.number]
 
 
-async def test_a_refused_credential_has_its_own_error(bench: PlatformBench) -> None:
-    bench.server.next(faults.unauthorized(times=None))
-    assert (await bench.refused(bench.platform.check())).fault == "unauthorized"
-    error = await bench.refused(bench.platform.repository(bench.repo))
+async def test_a_refused_credential_has_its_own_error(harness: PlatformHarness) -> None:
+    harness.server.next(faults.unauthorized(times=None))
+    assert (await harness.error_of(harness.platform.check())).fault == "unauthorized"
+    error = await harness.error_of(harness.platform.repository(harness.repo))
     assert error.fault == "unauthorized"
     assert "credential" in str(error)
-    assert bench.clock.waits == []
+    assert harness.clock.waits == []
 
 
-async def test_a_missing_permission_is_named(bench: PlatformBench) -> None:
-    bench.server.next(faults.forbidden("Resource not accessible", on=bench.creates, times=None))
-    error = await bench.refused(bench.open())
+async def test_a_missing_permission_is_named(harness: PlatformHarness) -> None:
+    harness.server.next(faults.forbidden("Resource not accessible", on=harness.creates, times=None))
+    error = await harness.error_of(harness.open())
     assert error.fault == "denied"
     assert "Resource not accessible" in str(error)
     needed = {"github": "ull requests", "gitlab": "scope api", "gitea": "epository"}
-    assert needed[bench.server.platform] in str(error)
-    assert bench.row.pulls == {}
+    assert needed[harness.server.platform] in str(error)
+    assert harness.row.pulls == {}
 
 
-async def test_a_web_page_and_a_truncated_response_have_clear_errors(bench: PlatformBench) -> None:
+async def test_a_web_page_and_a_truncated_response_have_clear_errors(
+    harness: PlatformHarness,
+) -> None:
     for fault in (faults.web_page(200), faults.web_page(404), faults.broken_json()):
-        bench.server.next(fault)
-        error = await bench.refused(bench.platform.repository(bench.repo))
+        harness.server.next(fault)
+        error = await harness.error_of(harness.platform.repository(harness.repo))
         assert "check the address" in str(error)
         assert error.fault == "refused"
         assert "<" not in str(error)
 
 
-async def test_an_unexpected_response_is_a_forge_error(bench: PlatformBench) -> None:
+async def test_an_unexpected_response_is_a_forge_error(harness: PlatformHarness) -> None:
     for content in (b"[]", b"null", b"{}", b'"text"', b'{"id": []}', b"[" * 100_000, b"\xff"):
-        bench.server.next(Fault(status=200, raw=content, times=None))
-        await bench.refused(bench.platform.check())
-        await bench.refused(bench.platform.repository(bench.repo))
-        await bench.refused(bench.platform.pull(bench.repo, 1))
-        await bench.refused(bench.platform.issue("acme/shop", 1))
-        bench.server.clear_faults()
+        harness.server.next(Fault(status=200, raw=content, times=None))
+        await harness.error_of(harness.platform.check())
+        await harness.error_of(harness.platform.repository(harness.repo))
+        await harness.error_of(harness.platform.pull(harness.repo, 1))
+        await harness.error_of(harness.platform.issue("acme/shop", 1))
+        harness.server.clear_faults()
 
 
 async def test_invalid_values_are_refused_before_they_are_stored(
-    bench: PlatformBench,
+    harness: PlatformHarness,
 ) -> None:
-    opened = await bench.open()
-    row = bench.row.pulls[opened.number]
+    opened = await harness.open()
+    row = harness.row.pulls[opened.number]
     row.title = "A\x00change"
-    assert (await bench.platform.pull(bench.repo, opened.number)).title == "A\ufffdchange"
+    assert (await harness.platform.pull(harness.repo, opened.number)).title == "A\ufffdchange"
     row.head_commit, row.state, row.is_merged = "no\x00commit", "closed", True
-    written = bench.server.state.add_comment(row, "ada", "Hello")
+    written = harness.server.state.add_comment(row, "ada", "Hello")
     requests: list[Callable[[], Awaitable[object]]] = [
-        lambda: bench.platform.pull(bench.repo, opened.number),
-        lambda: bench.platform.comments(bench.repo, opened.number, CommentCursor()),
-        lambda: bench.platform.repository(bench.repo),
-        lambda: anext(aiter(bench.platform.repositories())),
+        lambda: harness.platform.pull(harness.repo, opened.number),
+        lambda: harness.platform.comments(harness.repo, opened.number, CommentCursor()),
+        lambda: harness.platform.repository(harness.repo),
+        lambda: anext(aiter(harness.platform.repositories())),
     ]
     written.id = 2**63
     for at, ask in enumerate(requests):
         # Not earlier, because Gitea requests the repository first.
-        bench.row.default_branch = "ma\x00in" if at >= 2 else "main"
-        error = await bench.refused(ask())
+        harness.row.default_branch = "ma\x00in" if at >= 2 else "main"
+        error = await harness.error_of(ask())
         assert "returned an invalid" in str(error)
         assert str(error).isprintable()
 
 
 async def test_a_redirect_loop_is_not_followed_forever(
-    bench: PlatformBench,
+    harness: PlatformHarness,
 ) -> None:
-    bench.server.next(faults.redirect_loop())
-    error = await bench.refused(bench.platform.repository(bench.repo))
+    harness.server.next(faults.redirect_loop())
+    error = await harness.error_of(harness.platform.repository(harness.repo))
     assert error.fault == "refused"
-    bench.server.clear_faults()
+    harness.server.clear_faults()
     headers = {"Location": "https://elsewhere.example/"}
-    bench.server.next(Fault(status=302, raw=b"", headers=headers))
-    error = await bench.refused(bench.platform.repository(bench.repo))
+    harness.server.next(Fault(status=302, raw=b"", headers=headers))
+    error = await harness.error_of(harness.platform.repository(harness.repo))
     assert error.fault == "refused"
-    assert bench.clock.waits == []
+    assert harness.clock.waits == []
 
 
 async def test_a_credential_that_the_platform_echoes_is_not_leaked(
-    bench: PlatformBench,
+    harness: PlatformHarness,
 ) -> None:
     message = "not for {credential} \x1b[31m\n\x00"
     for status in (400, 401, 403, 404, 422, 500):
-        bench.server.next(Fault(status=status, message=message, times=None))
-        error = await bench.refused(bench.platform.pull(bench.repo, 1))
+        harness.server.next(Fault(status=status, message=message, times=None))
+        error = await harness.error_of(harness.platform.pull(harness.repo, 1))
         assert str(error).isprintable()
-        bench.server.clear_faults()
-    assert not [secret for secret in bench.known_secrets if secret in "".join(bench.messages)]
+        harness.server.clear_faults()
+    assert not [secret for secret in harness.known_secrets if secret in "".join(harness.messages)]
 
 
 async def test_failing_extras_become_notes_and_the_pull_request_is_opened(
-    bench: PlatformBench,
+    harness: PlatformHarness,
 ) -> None:
-    bench.server.state.add_user("wanda")
-    bench.row.roles["wanda"] = "write"
+    harness.server.state.add_user("wanda")
+    harness.row.roles["wanda"] = "write"
     extra_requests = {
         "github": ["POST /repos/{owner}/{repo}/issues/", "POST /repos/{owner}/{repo}/pulls/"],
         "gitlab": ["GET /users"],
         "gitea": ["POST /repos/{owner}/{repo}/issues/", "POST /repos/{owner}/{repo}/pulls/"],
     }
-    for name in extra_requests[bench.server.platform]:
-        bench.server.next(faults.forbidden("No", on=name, times=None))
-    opened = await bench.open(labels=("bug",), reviewers=("wanda",))
+    for name in extra_requests[harness.server.platform]:
+        harness.server.next(faults.forbidden("No", on=name, times=None))
+    opened = await harness.open(labels=("bug",), reviewers=("wanda",))
     assert opened.notes
-    assert list(bench.row.pulls) == [opened.number]
+    assert list(harness.row.pulls) == [opened.number]

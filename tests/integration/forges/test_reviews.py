@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs.forges.gitea.reviews import MAX_REVIEWS_WITH_LINES
 from agentjobs.forges.protocol import Comment, CommentCursor
-from tests.support.forge_adapters import PlatformBench, make_template, platform_bench
+from tests.support.forge_adapters import PlatformHarness, make_template, platform_harness
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.state import PullRow, ReviewRow
 
@@ -21,30 +21,32 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def github(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    async with platform_bench("github", tmp_path, template) as bench:
-        yield bench
+async def github(tmp_path: Path, template: Path) -> AsyncIterator[PlatformHarness]:
+    async with platform_harness("github", tmp_path, template) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def gitea(tmp_path: Path, template: Path) -> AsyncIterator[PlatformBench]:
-    async with platform_bench("gitea", tmp_path, template) as bench:
-        yield bench
+async def gitea(tmp_path: Path, template: Path) -> AsyncIterator[PlatformHarness]:
+    async with platform_harness("gitea", tmp_path, template) as harness:
+        yield harness
 
 
-async def open_pull(bench: PlatformBench) -> PullRow:
-    return bench.row.pulls[(await bench.open()).number]
+async def open_pull(harness: PlatformHarness) -> PullRow:
+    return harness.row.pulls[(await harness.open()).number]
 
 
-async def read_comments(bench: PlatformBench, row: PullRow, cursor: CommentCursor) -> list[Comment]:
-    bench.server.calls.clear()
-    return await bench.platform.comments(bench.repo, row.number, cursor)
+async def read_comments(
+    harness: PlatformHarness, row: PullRow, cursor: CommentCursor
+) -> list[Comment]:
+    harness.server.calls.clear()
+    return await harness.platform.comments(harness.repo, row.number, cursor)
 
 
-def add_review(bench: PlatformBench, row: PullRow, text: str, day: str = DAYS[0]) -> ReviewRow:
+def add_review(harness: PlatformHarness, row: PullRow, text: str, day: str = DAYS[0]) -> ReviewRow:
     """With one line comment of the same text."""
-    review = bench.server.state.add_review(row, "ada", text, written_at=day)
-    bench.server.state.add_line(review, text, "a.py", line=1)
+    review = harness.server.state.add_review(row, "ada", text, written_at=day)
+    harness.server.state.add_line(review, text, "a.py", line=1)
     return review
 
 
@@ -52,12 +54,12 @@ def highest_id(comments: list[Comment], kind: str) -> int:
     return max(comment.id for comment in comments if comment.kind == kind)
 
 
-def count_calls(bench: PlatformBench) -> Counter[str]:
-    return Counter(call.name.rpartition("/")[2] for call in bench.server.calls)
+def count_calls(harness: PlatformHarness) -> Counter[str]:
+    return Counter(call.name.rpartition("/")[2] for call in harness.server.calls)
 
 
 async def test_on_github_a_review_that_was_started_first_and_submitted_last_is_read(
-    github: PlatformBench,
+    github: PlatformHarness,
 ) -> None:
     row = await open_pull(github)
     late = add_review(github, row, "begun first", DAYS[5])
@@ -79,7 +81,7 @@ async def test_on_github_a_review_that_was_started_first_and_submitted_last_is_r
     assert await read_comments(github, row, cursor) == []
 
 
-async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformBench) -> None:
+async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformHarness) -> None:
     row = await open_pull(github)
     assert await read_comments(github, row, CommentCursor()) == []
     assert count_calls(github) == {"comments": 1, "reviews": 1}
@@ -101,7 +103,7 @@ async def test_on_github_only_the_end_of_many_reviews_is_read(github: PlatformBe
     assert count_calls(github) == {"comments": 1 + 3, "reviews": 1 + 2}
 
 
-async def test_on_github_a_review_without_a_summary_is_no_comment(github: PlatformBench) -> None:
+async def test_on_github_a_review_without_a_summary_is_no_comment(github: PlatformHarness) -> None:
     row = await open_pull(github)
     github.server.state.add_review(row, "ada", " \n")
     review = github.server.state.add_review(row, "ghost")
@@ -111,7 +113,7 @@ async def test_on_github_a_review_without_a_summary_is_no_comment(github: Platfo
 
 
 async def test_on_gitea_the_latest_reviews_are_read_again_for_replies(
-    gitea: PlatformBench,
+    gitea: PlatformHarness,
 ) -> None:
     row = await open_pull(gitea)
     assert await read_comments(gitea, row, CommentCursor()) == []
@@ -134,7 +136,7 @@ async def test_on_gitea_the_latest_reviews_are_read_again_for_replies(
 
 
 async def test_on_gitea_a_review_deleted_while_reading_is_skipped(
-    gitea: PlatformBench,
+    gitea: PlatformHarness,
 ) -> None:
     row = await open_pull(gitea)
     add_review(gitea, row, "first")

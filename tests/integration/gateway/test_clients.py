@@ -11,10 +11,10 @@ import pytest
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, gateway_harness
-from tests.support.model_messages import Answer, Tokens, ToolCall
+from tests.support.model_messages import ModelReply, Tokens, ToolCall
 
 LS = ToolCall("bash", {"command": "ls -la"})
-ANSWER = Answer(text="Here you are: ä 😀.", tool_calls=[LS], usage=Tokens(100, 20, 30, 10))
+REPLY = ModelReply(text="Here you are: ä 😀.", tool_calls=[LS], usage=Tokens(100, 20, 30, 10))
 # 60 fresh, 30 cached, 10 written to the cache, 20 out.
 COST = 60 * 1_000 + 30 * 100 + 10 * 1_250 + 20 * 10_000
 HELLO: Any = [{"role": "user", "content": "hello"}]
@@ -52,33 +52,33 @@ async def assert_charged(harness: GatewayHarness) -> None:
 
 async def test_a_chat_completion_is_forwarded_and_charged(database: Database) -> None:
     async with (
-        gateway_harness(database, [ANSWER], job_usd=1) as harness,
+        gateway_harness(database, [REPLY], job_usd=1) as harness,
         openai_client(harness) as client,
     ):
         answer = await client.chat.completions.create(model="priced", messages=HELLO)
 
-        assert answer.choices[0].message.content == ANSWER.text
+        assert answer.choices[0].message.content == REPLY.text
         assert answer.usage is not None
         await assert_charged(harness)
 
 
 async def test_a_chat_completion_streams_and_is_charged_by_its_hidden_usage(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        gateway_harness(db, [REPLY], job_usd=1) as harness,
         openai_client(harness) as client,
     ):
         stream = await client.chat.completions.create(model="priced", messages=HELLO, stream=True)
         chunks = [chunk async for chunk in stream]
 
         said = "".join(c.choices[0].delta.content or "" for c in chunks)
-        assert said == ANSWER.text
+        assert said == REPLY.text
         assert all(chunk.choices and chunk.usage is None for chunk in chunks)
         await assert_charged(harness)
 
 
 async def test_a_client_that_asked_for_the_usage_gets_it(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        gateway_harness(db, [REPLY], job_usd=1) as harness,
         openai_client(harness) as client,
     ):
         stream = await client.chat.completions.create(
@@ -93,30 +93,30 @@ async def test_a_client_that_asked_for_the_usage_gets_it(db: Database) -> None:
 
 async def test_a_response_request_is_forwarded_and_charged(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        gateway_harness(db, [REPLY], job_usd=1) as harness,
         openai_client(harness) as client,
     ):
         answer = await client.responses.create(model="priced", input="hello")
 
-        assert answer.output_text == ANSWER.text
+        assert answer.output_text == REPLY.text
         await assert_charged(harness)
 
 
 async def test_a_response_streams_and_is_charged(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], job_usd=1) as harness,
+        gateway_harness(db, [REPLY], job_usd=1) as harness,
         openai_client(harness) as client,
     ):
         async with client.responses.stream(model="priced", input="hello") as stream:
             answer = await stream.get_final_response()
 
-        assert answer.output_text == ANSWER.text
+        assert answer.output_text == REPLY.text
         await assert_charged(harness)
 
 
 async def test_a_message_is_forwarded_and_charged(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], api="anthropic", job_usd=1) as harness,
+        gateway_harness(db, [REPLY], api="anthropic", job_usd=1) as harness,
         anthropic_client(harness) as client,
     ):
         answer = await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
@@ -127,7 +127,7 @@ async def test_a_message_is_forwarded_and_charged(db: Database) -> None:
 
 async def test_a_message_streams_and_is_charged(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], api="anthropic", job_usd=1) as harness,
+        gateway_harness(db, [REPLY], api="anthropic", job_usd=1) as harness,
         anthropic_client(harness) as client,
     ):
         async with client.messages.stream(model="priced", max_tokens=50, messages=HELLO) as stream:
@@ -139,7 +139,7 @@ async def test_a_message_streams_and_is_charged(db: Database) -> None:
 
 async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> None:
     async with (
-        gateway_harness(db, [ANSWER], api="anthropic") as harness,
+        gateway_harness(db, [REPLY], api="anthropic") as harness,
         anthropic_client(harness) as client,
     ):
         await client.beta.messages.create(
@@ -170,12 +170,12 @@ async def test_blocking_clients_work_from_threads(db: Database) -> None:
             other.messages.create(model="priced", max_tokens=1, messages=HELLO)
         return ["".join(pieces)]
 
-    async with gateway_harness(db, [ANSWER]) as harness:
-        assert await asyncio.to_thread(ask, harness) == [ANSWER.text]
+    async with gateway_harness(db, [REPLY]) as harness:
+        assert await asyncio.to_thread(ask, harness) == [REPLY.text]
 
 
 async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness, openai_client(harness) as client:
+    async with gateway_harness(db, [REPLY]) as harness, openai_client(harness) as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="priced",
             messages=HELLO,
@@ -193,20 +193,20 @@ async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Datab
 
 
 async def test_clients_retry_what_the_provider_asks_them_to(db: Database) -> None:
-    busy = Answer(status=429, error="slow down", headers={"retry-after-ms": "1"})
-    broken = Answer(status=500, error="oops", headers={"retry-after-ms": "1"})
-    async with gateway_harness(db, [busy, broken, ANSWER], job_usd=1) as harness:
+    busy = ModelReply(status=429, error="slow down", headers={"retry-after-ms": "1"})
+    broken = ModelReply(status=500, error="oops", headers={"retry-after-ms": "1"})
+    async with gateway_harness(db, [busy, broken, REPLY], job_usd=1) as harness:
         async with openai_client(harness).with_options(max_retries=2) as client:
             answer = await client.chat.completions.create(model="priced", messages=HELLO)
 
-        assert answer.choices[0].message.content == ANSWER.text
+        assert answer.choices[0].message.content == REPLY.text
         totals = await harness.settled()
         assert totals.requests == 3
         assert totals.cost_nanousd == COST
 
 
 async def test_clients_do_not_retry_an_exceeded_budget(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], job_usd=0.0001) as harness:
+    async with gateway_harness(db, [REPLY], job_usd=0.0001) as harness:
         async with openai_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(openai.APIStatusError) as refused:
                 await client.chat.completions.create(model="priced", messages=HELLO)
@@ -218,7 +218,7 @@ async def test_clients_do_not_retry_an_exceeded_budget(db: Database) -> None:
 
 
 async def test_an_exceeded_budget_has_the_error_format_of_the_api(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], api="anthropic", day_usd=0.0001) as harness:
+    async with gateway_harness(db, [REPLY], api="anthropic", day_usd=0.0001) as harness:
         async with anthropic_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(anthropic.APIStatusError) as refused:
                 await client.messages.create(model="priced", max_tokens=50, messages=HELLO)
@@ -230,7 +230,7 @@ async def test_an_exceeded_budget_has_the_error_format_of_the_api(db: Database) 
 
 
 async def test_parallel_requests_never_exceed_the_budget_together(database: Database) -> None:
-    answers = [Answer(text="x", usage=Tokens(40, 50), always=True)]
+    answers = [ModelReply(text="x", usage=Tokens(40, 50), always=True)]
     # Reserved: about 0.0011 each. Used: 0.00054. The budget holds nine of those, and a rest.
     async with (
         gateway_harness(database, answers, job_usd=0.005, day_usd=1) as harness,

@@ -19,10 +19,10 @@ from agentjobs.gateway import requests
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
-from tests.support.model_messages import Answer, Tokens
+from tests.support.model_messages import ModelReply, Tokens
 from tests.support.stores import until
 
-ANSWER = Answer(text="ok", usage=Tokens(40, 5))
+REPLY = ModelReply(text="ok", usage=Tokens(40, 5))
 COST = 40 * 1_000 + 5 * 10_000
 
 
@@ -80,7 +80,7 @@ def head(harness: GatewayHarness, path: str = "/v1/chat/completions", *lines: st
 async def test_a_wrong_key_is_refused_and_nothing_is_sent(
     db: Database, headers: dict[str, str]
 ) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         status, body = await harness.ask(headers=headers)
 
         assert status == 401
@@ -89,7 +89,7 @@ async def test_a_wrong_key_is_refused_and_nothing_is_sent(
 
 
 async def test_either_header_may_carry_the_key(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         assert (await harness.ask(headers={"x-api-key": harness.gateway.token}))[0] == 200
 
 
@@ -110,7 +110,7 @@ async def test_either_header_may_carry_the_key(db: Database) -> None:
     ],
 )
 async def test_nothing_else_is_forwarded(db: Database, method: str, path: str) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         headers = {"x-api-key": harness.gateway.token}
         async with harness.http.request(method, harness.url + path, headers=headers) as answer:
             assert answer.status == 404
@@ -119,7 +119,7 @@ async def test_nothing_else_is_forwarded(db: Database, method: str, path: str) -
 
 
 async def test_the_address_of_another_host_is_not_followed(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         answer = await exchange(harness, head(harness, "http://evil.example/v1/files"))
 
         assert b" 404 " in answer
@@ -127,7 +127,7 @@ async def test_the_address_of_another_host_is_not_followed(db: Database) -> None
 
 
 async def test_a_model_without_a_price_is_refused_while_a_budget_applies(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], day_usd=1) as harness:
+    async with gateway_harness(db, [REPLY], day_usd=1) as harness:
         status, body = await harness.ask(body=chat(model="mystery"))
 
         assert (status, body["error"]["code"]) == (403, "model_without_price")
@@ -138,7 +138,7 @@ async def test_a_model_without_a_price_is_refused_while_a_budget_applies(db: Dat
 async def test_without_a_budget_a_model_without_a_price_is_free_and_noted_once(
     db: Database,
 ) -> None:
-    async with gateway_harness(db, [ANSWER, ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY, REPLY]) as harness:
         for _ in range(2):
             assert (await harness.ask(body=chat(model="mystery")))[0] == 200
 
@@ -148,7 +148,7 @@ async def test_without_a_budget_a_model_without_a_price_is_free_and_noted_once(
 
 
 async def test_a_model_that_is_not_listed_is_refused(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], models=("plain-*",)) as harness:
+    async with gateway_harness(db, [REPLY], models=("plain-*",)) as harness:
         status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (403, "model_not_allowed")
@@ -158,7 +158,7 @@ async def test_a_body_that_is_too_large_is_refused(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "MAX_BYTES", 10_000)
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         status, body = await harness.ask(body=chat("x" * 20_000))
         assert (status, body["error"]["code"]) == (413, "request_too_large")
 
@@ -174,7 +174,7 @@ async def test_a_body_that_is_too_large_is_refused(
 
 
 async def test_the_memory_for_bodies_is_bounded_and_released(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER, ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY, REPLY]) as harness:
         harness.gateway._body_reader._free = 5_000
         status, body = await harness.ask(body=chat("x" * 6_000))
         assert (status, body["error"]["code"]) == (429, "too_many_requests")
@@ -185,7 +185,7 @@ async def test_the_memory_for_bodies_is_bounded_and_released(db: Database) -> No
 
 
 async def test_a_large_request_arrives_complete(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         text = "ä" * 2_000_000
         body = io.BytesIO(json.dumps(chat(text)).encode())
         headers = {"x-api-key": harness.gateway.token}
@@ -221,7 +221,7 @@ async def test_a_flood_of_huge_requests_does_not_block_the_event_loop(
 
 
 async def test_a_compressed_body_is_refused(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         packed = gzip.compress(json.dumps(chat()).encode())
         length = f"Content-Length: {len(packed)}"
         answer = await exchange(
@@ -246,7 +246,7 @@ async def test_a_compressed_body_is_refused(db: Database) -> None:
 async def test_malformed_http_gets_a_response_or_a_close_and_no_log_line(
     db: Database, sent: bytes
 ) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         answer = await exchange(harness, sent, leave=True)
 
         assert not answer or b" 400 " in answer.splitlines()[0]
@@ -254,7 +254,7 @@ async def test_malformed_http_gets_a_response_or_a_close_and_no_log_line(
 
 
 async def test_a_broken_chunked_body_is_refused(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         opening = head(harness, "/v1/responses", "Transfer-Encoding: chunked")
         answer = await exchange(harness, opening + b"5\r\nhello\r\nzz\r\n")
 
@@ -266,7 +266,7 @@ async def test_a_body_that_never_completes_times_out(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "SILENCE_SECONDS", 0.2)
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         host, port = harness.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head(harness, "/v1/responses", "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
@@ -281,7 +281,7 @@ async def test_a_body_that_never_completes_times_out(
 
 
 async def test_an_unfinished_body_does_not_block_other_requests(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         opening = head(harness, "/v1/responses", "Content-Length: 50")
 
         assert await exchange(harness, opening + b"{", leave=True) == b""
@@ -289,7 +289,7 @@ async def test_an_unfinished_body_does_not_block_other_requests(db: Database) ->
 
 
 async def test_a_client_that_expects_100_continue_gets_it(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         body = json.dumps(chat()).encode()
         lines = (f"Content-Length: {len(body)}", "Expect: 100-continue")
         answer = await exchange(harness, head(harness, "/v1/chat/completions", *lines) + body)
@@ -299,7 +299,7 @@ async def test_a_client_that_expects_100_continue_gets_it(db: Database) -> None:
 
 async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateways, "MAX_CONNECTIONS", 2)
-    async with gateway_harness(db, [ANSWER]) as harness:
+    async with gateway_harness(db, [REPLY]) as harness:
         host, port = harness.url.removeprefix("http://").split(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
         await until(lambda: len(harness.gateway._server.connections) == 2)
@@ -313,10 +313,10 @@ async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyP
 
 
 async def test_streams_of_one_job_do_not_block_another_job(db: Database) -> None:
-    silent = Answer(text="a story", hang_after=1, always=True)
+    silent = ModelReply(text="a story", hang_after=1, always=True)
     async with (
         gateway_harness(db, [silent]) as first,
-        gateway_harness(db, [ANSWER], shared=first.session) as second,
+        gateway_harness(db, [REPLY], shared=first.session) as second,
         AsyncExitStack() as streams,
         asyncio.timeout(30),
     ):
@@ -334,7 +334,7 @@ async def test_streams_of_one_job_do_not_block_another_job(db: Database) -> None
 async def test_errors_of_the_provider_cost_nothing_and_are_forwarded(
     db: Database, status: int
 ) -> None:
-    no = Answer(status=status, error=f"no, said to {REAL_KEY}", headers={"retry-after": "7"})
+    no = ModelReply(status=status, error=f"no, said to {REAL_KEY}", headers={"retry-after": "7"})
     async with gateway_harness(db, [no], job_usd=1) as harness:
         async with harness.http.post(
             f"{harness.url}/v1/responses",
@@ -351,7 +351,7 @@ async def test_errors_of_the_provider_cost_nothing_and_are_forwarded(
 
 
 async def test_a_provider_key_that_is_rejected_is_reported_to_the_admin(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], provider_key="another") as harness:
+    async with gateway_harness(db, [REPLY], provider_key="another") as harness:
         status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (401, "provider_key_refused")
@@ -363,7 +363,7 @@ async def test_a_provider_key_that_is_rejected_is_reported_to_the_admin(db: Data
 async def test_a_provider_key_with_control_characters_is_reported_to_the_admin(
     db: Database,
 ) -> None:
-    async with gateway_harness(db, [ANSWER], key="sk-two\nlines", job_usd=1) as harness:
+    async with gateway_harness(db, [REPLY], key="sk-two\nlines", job_usd=1) as harness:
         status, body = await harness.ask()
 
         assert (status, body["error"]["code"]) == (502, "provider_key_unusable")
@@ -372,7 +372,7 @@ async def test_a_provider_key_with_control_characters_is_reported_to_the_admin(
 
 
 async def test_a_redirect_is_not_followed(db: Database) -> None:
-    away = Answer(status=307, headers={"location": "http://evil.example/"})
+    away = ModelReply(status=307, headers={"location": "http://evil.example/"})
     async with gateway_harness(db, [away]) as harness:
         status, body = await harness.ask()
 
@@ -392,7 +392,7 @@ async def test_an_unreachable_provider_costs_nothing(db: Database, unused_tcp_po
 
 
 async def test_a_provider_at_an_address_that_is_not_allowed_is_not_dialled(db: Database) -> None:
-    async with gateway_harness(db, [ANSWER], allowed=(), job_usd=1) as harness:
+    async with gateway_harness(db, [REPLY], allowed=(), job_usd=1) as harness:
         status, _ = await harness.ask()
 
         assert status == 502
@@ -405,7 +405,7 @@ async def test_a_provider_at_an_address_that_is_not_allowed_is_not_dialled(db: D
 async def test_an_interrupted_response_is_charged_its_reservation(
     db: Database, *, stream: bool
 ) -> None:
-    cut = Answer(text="a long story " * 20, cut_after=3)
+    cut = ModelReply(text="a long story " * 20, cut_after=3)
     async with gateway_harness(db, [cut], job_usd=1) as harness:
         try:
             await harness.ask(body=chat(stream=stream))
@@ -422,7 +422,7 @@ async def test_an_interrupted_response_is_charged_its_reservation(
 async def test_a_response_without_usage_is_charged_its_reservation(
     db: Database, *, stream: bool
 ) -> None:
-    async with gateway_harness(db, [Answer(text="ok", no_usage=True)], job_usd=1) as harness:
+    async with gateway_harness(db, [ModelReply(text="ok", no_usage=True)], job_usd=1) as harness:
         url = f"{harness.url}/v1/chat/completions"
         headers = {"x-api-key": harness.gateway.token}
         async with harness.http.post(url, json=chat(stream=stream), headers=headers) as answer:
@@ -436,18 +436,22 @@ async def test_a_response_without_usage_is_charged_its_reservation(
 async def test_a_client_that_disconnects_ends_the_providers_work_and_pays_the_reservation(
     db: Database, *, stream: bool
 ) -> None:
-    async with gateway_harness(db, [Answer(text="a story", hang_after=1)], job_usd=1) as harness:
+    async with gateway_harness(
+        db, [ModelReply(text="a story", hang_after=1)], job_usd=1
+    ) as harness:
         asking = asyncio.create_task(harness.ask(body=chat(stream=stream)))
         await until(lambda: bool(harness.provider.requests))
         asking.cancel()
 
-        await until(lambda: bool(harness.provider.left))
+        await until(lambda: bool(harness.provider.abandoned))
         await until(lambda: len(harness.totals) == 2)
         assert harness.totals[1].cost_nanousd == harness.totals[0].cost_nanousd
 
 
 async def test_closing_ends_running_requests_and_leaves_them_charged(db: Database) -> None:
-    async with gateway_harness(db, [Answer(text="a story", hang_after=1)], job_usd=1) as harness:
+    async with gateway_harness(
+        db, [ModelReply(text="a story", hang_after=1)], job_usd=1
+    ) as harness:
         asking = asyncio.create_task(harness.ask(body=chat(stream=True)))
         await until(lambda: bool(harness.provider.requests))
 
@@ -462,8 +466,8 @@ async def test_closing_ends_running_requests_and_leaves_them_charged(db: Databas
 
 async def test_a_request_waits_for_the_reservation_of_another(db: Database) -> None:
     # Either fits alone (about 0.0011), both do not.
-    slow = Answer(text="slow", when="first", hang_after=1)
-    async with gateway_harness(db, [slow, ANSWER], job_usd=0.0015) as harness:
+    slow = ModelReply(text="slow", when="first", hang_after=1)
+    async with gateway_harness(db, [slow, REPLY], job_usd=0.0015) as harness:
         first = asyncio.create_task(harness.ask(body=chat("first", stream=True)))
         await until(lambda: len(harness.provider.requests) == 1)
         second = asyncio.create_task(harness.ask(body=chat("second")))
@@ -482,7 +486,7 @@ async def test_a_request_waits_for_the_reservation_of_another(db: Database) -> N
 async def test_the_reservation_of_a_disconnected_client_is_returned(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with gateway_harness(db, [ANSWER], job_usd=1) as harness:
+    async with gateway_harness(db, [REPLY], job_usd=1) as harness:
         ledger = harness.gateway._budget._ledger
         reserve, asked, go_on = ledger.reserve, asyncio.Event(), asyncio.Event()
 
@@ -504,7 +508,7 @@ async def test_the_reservation_of_a_disconnected_client_is_returned(
 
 
 async def test_a_request_that_can_never_fit_is_refused_at_once(db: Database) -> None:
-    slow = Answer(text="slow", hang_after=1)
+    slow = ModelReply(text="slow", hang_after=1)
     async with gateway_harness(db, [slow], job_usd=0.0015) as harness:
         first = asyncio.create_task(harness.ask(body=chat("first", stream=True)))
         await until(lambda: len(harness.provider.requests) == 1)
@@ -516,7 +520,7 @@ async def test_a_request_that_can_never_fit_is_refused_at_once(db: Database) -> 
 
 
 async def test_events_arrive_one_by_one_as_the_provider_sends_them(db: Database) -> None:
-    async with gateway_harness(db, [Answer(text="a long story", hang_after=2)]) as harness:
+    async with gateway_harness(db, [ModelReply(text="a long story", hang_after=2)]) as harness:
         url = f"{harness.url}/v1/chat/completions"
         headers = {"x-api-key": harness.gateway.token}
         async with harness.http.post(url, json=chat(stream=True), headers=headers) as answer:
@@ -529,7 +533,7 @@ async def test_events_arrive_one_by_one_as_the_provider_sends_them(db: Database)
 async def test_an_unavailable_store_is_reported_as_retryable(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with gateway_harness(db, [ANSWER], job_usd=1) as harness:
+    async with gateway_harness(db, [REPLY], job_usd=1) as harness:
         from agentjobs.store.database import StoreUnavailable
 
         async def away(_: int) -> Any:

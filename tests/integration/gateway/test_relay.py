@@ -11,7 +11,7 @@ import pytest
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
-from tests.support.model_messages import Answer, Tokens
+from tests.support.model_messages import ModelReply, Tokens
 from tests.support.stores import until
 
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -93,7 +93,7 @@ async def text_of(
 async def test_a_response_above_the_budget_ends_the_job(
     db: Database, limits: dict[str, Any]
 ) -> None:
-    dear = Answer(text="ok", usage=Tokens(1_000_001, 1), always=True)
+    dear = ModelReply(text="ok", usage=Tokens(1_000_001, 1), always=True)
     async with gateway_harness(db, [dear], **limits) as harness:
         assert (await harness.ask())[0] == 200
         await until(lambda: bool(harness.exceeded))
@@ -107,8 +107,8 @@ async def test_a_response_above_the_budget_ends_the_job(
 
 
 async def test_a_waiting_request_is_refused_once_the_budget_is_exceeded(db: Database) -> None:
-    first = Answer(text="ok", usage=Tokens(2_000, 1), when="first", hang_after=1)
-    dear = Answer(text="ok", usage=Tokens(2_000, 1), when="second")
+    first = ModelReply(text="ok", usage=Tokens(2_000, 1), when="first", hang_after=1)
+    dear = ModelReply(text="ok", usage=Tokens(2_000, 1), when="second")
     # Two fit (about 0.0011 each), three do not.
     async with gateway_harness(db, [first, dear], job_usd=0.0025) as harness:
         asking = [asyncio.create_task(harness.ask(body=chat("first", stream=True)))]

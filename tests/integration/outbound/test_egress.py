@@ -18,7 +18,7 @@ from agentjobs.outbound.guard import dial
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, Lookup
 from tests.support.sandbox import eventually
-from tests.support.silent_resolver import silent_names
+from tests.support.silent_resolver import silent_resolver
 
 OnLoop = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -322,7 +322,7 @@ def test_a_silent_host_times_out(on_loop: OnLoop, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(dial, "CONNECT_SECONDS", 0.05)
 
     async def check() -> None:
-        with silent_names() as names:
+        with silent_resolver() as names:
             async with proxy_for(_hang_up, "silent.test", lookup=names.lookup) as harness:
                 answer = await harness.say(b"CONNECT silent.test:443 HTTP/1.1\r\n\r\n")
                 assert answer.startswith(b"HTTP/1.1 504 ")
@@ -362,7 +362,7 @@ def _silent_listener(address: str, port: int) -> Iterator[None]:
 
 def test_lookups_without_a_response_do_not_block_other_jobs(on_loop: OnLoop) -> None:
     async def check() -> None:
-        with silent_names() as names:
+        with silent_resolver() as names:
             async with (
                 proxy_for(_hang_up, "*.silent.test", lookup=names.lookup) as slow,
                 proxy_for(_echo_at_the_end) as good,
@@ -371,7 +371,7 @@ def test_lookups_without_a_response_do_not_block_other_jobs(on_loop: OnLoop) -> 
                 opened = [(await slow.connect())[1] for _ in range(3 * MAX_JOB_LOOKUPS)]
                 for n, writer in enumerate(opened):
                     writer.write(b"CONNECT n%d.silent.test:443 HTTP/1.1\r\n\r\n" % n)
-                await eventually(lambda: len(names.asked) == MAX_JOB_LOOKUPS)
+                await eventually(lambda: len(names.lookups) == MAX_JOB_LOOKUPS)
 
                 opened.append((await good.tunnel())[1])
                 for writer in opened:

@@ -210,7 +210,7 @@ async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
         "evil.test:8080 is not in this agent's network list",
         f"{HOST}:80 is not in this agent's network list",
     ]
-    assert harness.server.seen == []
+    assert harness.server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_no_spelling_of_an_address_bypasses_the_policy(
         "    print(s.makefile().readline())\n"
     )
     assert answers[0].split()[1] in {"400", "403"}
-    assert harness.server.seen == []
+    assert harness.server.requests == []
 
 
 async def test_a_permitted_name_that_resolves_to_the_metadata_address_is_blocked(
@@ -265,7 +265,7 @@ async def test_the_sandbox_has_no_other_network_access(harness: EgressHarness) -
     # The port is open inside the sandbox, but 127.0.0.1 is not the address of any host.
     assert answers[0] in {"52", "56"}
     assert answers[1:] == ["7", "7"]
-    assert harness.server.seen == []
+    assert harness.server.requests == []
 
 
 def _repository(directory: Path) -> None:

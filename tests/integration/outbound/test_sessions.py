@@ -13,7 +13,7 @@ from agentjobs.outbound.guard import sessions
 from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
 from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, new_job_resolver
 from agentjobs.outbound.guard.sessions import load_tls_context, new_session
-from tests.support.silent_resolver import silent_names
+from tests.support.silent_resolver import silent_resolver
 from tests.support.web_server import WebServer, web_server
 
 ENDS_WITH_LOOKUPS_UNDER_WAY = """
@@ -63,7 +63,7 @@ async def test_no_spelling_of_an_internal_address_is_dialled(server: WebServer, 
             await session.get(f"http://{host}:{server.http_port}/hello")
     assert isinstance(caught.value.os_error, BlockedAddress)
     assert "AGENTJOBS_EGRESS_ALLOW" in str(caught.value.os_error)
-    assert server.seen == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0177.0.0.1", "0"])
@@ -71,7 +71,7 @@ async def test_numbers_that_look_like_a_name_are_refused(server: WebServer, host
     async with new_session(LOOPBACK) as session:
         with pytest.raises(aiohttp.ClientError):
             await session.get(f"http://{host}:{server.http_port}/hello")
-    assert server.seen == []
+    assert server.requests == []
 
 
 async def test_a_permitted_address_is_reached(server: WebServer) -> None:
@@ -85,7 +85,7 @@ async def test_a_lookup_without_a_response_does_not_block_others(
     server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "LOOKUP_SECONDS", 0.05)
-    with silent_names() as names:
+    with silent_resolver() as names:
 
         def lookup(host: str) -> Sequence[str]:
             return names.lookup(host) if host == "silent.test" else ["127.0.0.1"]
@@ -98,11 +98,11 @@ async def test_a_lookup_without_a_response_does_not_block_others(
             monkeypatch.undo()
             async with session.get(url) as answer:
                 assert answer.status == 200
-        assert names.asked == ["silent.test"]
+        assert names.lookups == ["silent.test"]
 
 
 async def test_lookups_of_jobs_do_not_block_sessions(server: WebServer) -> None:
-    with silent_names() as names:
+    with silent_resolver() as names:
         for _ in range(10):
             lookups = new_job_resolver(names.lookup)
             for n in range(MAX_JOB_LOOKUPS):
@@ -115,7 +115,7 @@ async def test_lookups_of_jobs_do_not_block_sessions(server: WebServer) -> None:
             session.get(url) as answer,
         ):
             assert answer.status == 200
-        assert len(names.asked) == 10 * MAX_JOB_LOOKUPS
+        assert len(names.lookups) == 10 * MAX_JOB_LOOKUPS
 
 
 @pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])

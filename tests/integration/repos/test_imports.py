@@ -210,7 +210,7 @@ async def test_a_dumb_http_repository_cannot_redirect_the_service_to_another_hos
         message = await setup.failure(
             importing, f"https://127.0.0.1:{server.https_port}/files/shop.git"
         )
-        paths = [request.path for request in server.seen]
+        paths = [request.path for request in server.requests]
     assert "cannot be fetched" in message
     assert not any("elsewhere" in path for path in paths)
 

@@ -144,7 +144,7 @@ async def test_a_large_push_is_streamed_in_chunks(server: GitServer) -> None:
     # A buffer smaller than the pack makes git send it chunked.
     process = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)
     assert process.exit_code == 0, process.output
-    assert any(headers.get("transfer-encoding") == "chunked" for headers in server.seen)
+    assert any(headers.get("transfer-encoding") == "chunked" for headers in server.request_headers)
     assert server.platform.head() == commit
     again = await server.clone(await server.platform.key(), "again")
     assert (again / "large.bin").read_bytes() == content
@@ -158,8 +158,8 @@ async def test_a_compressed_negotiation_is_accepted(server: GitServer) -> None:
         % (number, 2_000_000_000 + number)
         for number in range(3_000)
     )
-    (server.place / "stream").write_bytes(stream)
-    with (server.place / "stream").open("rb") as stdin:
+    (server.directory / "stream").write_bytes(stream)
+    with (server.directory / "stream").open("rb") as stdin:
         fast_import = await asyncio.create_subprocess_exec(
             "git", "fast-import", "--quiet", cwd=clone, stdin=stdin
         )
@@ -167,7 +167,7 @@ async def test_a_compressed_negotiation_is_accepted(server: GitServer) -> None:
     server.platform.propose("main", {"news": "1"})
     process = await server.git("-c", "protocol.version=0", "fetch", "origin", cwd=clone)
     assert process.exit_code == 0, process.output
-    assert any(headers.get("content-encoding") == "gzip" for headers in server.seen)
+    assert any(headers.get("content-encoding") == "gzip" for headers in server.request_headers)
     assert git_output("rev-parse", "origin/main", cwd=clone) == server.platform.head()
 
 
@@ -179,11 +179,11 @@ async def test_many_clones_at_once_are_all_served(server: GitServer) -> None:
 
 async def test_broken_objects_are_refused(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
-    (server.place / "bad").write_text(
+    (server.directory / "bad").write_text(
         f"tree {git_output('rev-parse', 'HEAD^{tree}', cwd=clone)}\nauthor nobody\n\nx\n"
     )
     bad = git_output(
-        "hash-object", "-t", "commit", "-w", "--literally", str(server.place / "bad"), cwd=clone
+        "hash-object", "-t", "commit", "-w", "--literally", str(server.directory / "bad"), cwd=clone
     )
     process = await server.git("push", "origin", f"{bad}:refs/heads/bad", cwd=clone)
     assert process.exit_code != 0

@@ -65,7 +65,7 @@ async def test_a_worker_fetches_and_pushes_with_the_forges_remote(server: GitSer
     platform = server.platform
     forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
     credential = await platform.job_credential(BRANCH)
-    mirrors = Mirrors(server.place / "mirrors")
+    mirrors = Mirrors(server.directory / "mirrors")
     repo_id = platform.repo.repo_id
     mirror = mirrors.path(repo_id)
     async with forge.open_remote(platform.repo, credential) as remote:
@@ -91,7 +91,7 @@ async def test_the_credential_of_a_finished_job_is_refused(
 
 
 async def test_a_job_sees_no_other_repository(server: GitServer) -> None:
-    other = await make_platform(server.platform.db, server.place / "more", "other")
+    other = await make_platform(server.platform.db, server.directory / "more", "other")
     credential = await other.job_credential(BRANCH)
     process = await server.git("ls-remote", server.repository(credential))
     assert process.exit_code != 0

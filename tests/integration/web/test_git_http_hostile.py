@@ -261,7 +261,7 @@ async def test_large_repositories_are_streamed_in_little_memory(server: GitServe
 
 
 async def test_a_planted_hook_does_not_run(server: GitServer) -> None:
-    marker = server.place / "planted"
+    marker = server.directory / "planted"
     hooks = server.platform.git_dir / "hooks"
     hooks.mkdir()
     for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
@@ -277,6 +277,6 @@ async def test_a_planted_hook_does_not_run(server: GitServer) -> None:
 async def test_a_repository_whose_files_are_gone_is_not_found(
     client: httpx.AsyncClient, server: GitServer
 ) -> None:
-    server.platform.git_dir.rename(server.place / "moved.git")
+    server.platform.git_dir.rename(server.directory / "moved.git")
     response = await client.get(f"{HERE}/info/refs?service=git-upload-pack")
     assert_refused(response, 404, "not_found")

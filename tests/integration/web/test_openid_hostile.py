@@ -87,7 +87,7 @@ async def test_a_valid_sign_in_succeeds(openid, provider):
     assert (finished.identity.subject, finished.identity.email) == ("1", "ada@example.com")
     await sign_in(openid, provider)
     # Document and keys are fetched once, userinfo never: the token contains the email.
-    assert sorted(provider.asked) == [DISCOVERY, "/jwks", "/token", "/token"]
+    assert sorted(provider.requests) == [DISCOVERY, "/jwks", "/token", "/token"]
     assert provider.headers[-1]["Authorization"] == basic("us", SECRET)
 
 
@@ -123,7 +123,7 @@ async def test_a_token_for_another_sign_in_is_refused(openid, provider):
 
 async def test_a_replayed_token_is_refused(openid, provider):
     tokens: list[str] = []
-    provider.sign = lambda claims: (tokens.append(provider.signed(claims)), tokens[0])[1]
+    provider.sign = lambda claims: (tokens.append(provider.sign_correctly(claims)), tokens[0])[1]
     await sign_in(openid, provider)
     await assert_refused(sign_in(openid, provider))
 
@@ -158,14 +158,14 @@ async def test_new_keys_are_fetched_at_most_once_a_minute(provider, openid_clien
     await sign_in(openid, provider)
     provider.key = jwk.ECKey.generate_key("P-256", {"kid": "two"})
     await sign_in(openid, provider)
-    assert provider.asked.count("/jwks") == 2
+    assert provider.requests.count("/jwks") == 2
     provider.sign = lambda claims: jwt.encode({"alg": "ES256", "kid": "?"}, claims, provider.key)
     for _ in range(3):
         await assert_refused(sign_in(openid, provider))
-    assert provider.asked.count("/jwks") == 2
+    assert provider.requests.count("/jwks") == 2
     now += 60_000
     await assert_refused(sign_in(openid, provider))
-    assert provider.asked.count("/jwks") == 3
+    assert provider.requests.count("/jwks") == 3
 
 
 async def test_userinfo_about_another_subject_is_refused(openid, provider):
@@ -199,7 +199,7 @@ async def test_no_malformed_response_raises_an_unexpected_error(provider, openid
         (b"\xff\xfe", 200),
         (b'{"error": "\\u001b[31m<script>"}', 400),
     ]:
-        provider.answers = {path: _json_response(body, status)}
+        provider.handlers = {path: _json_response(body, status)}
         if path in (DISCOVERY, "/jwks"):
             clock.skip()
         await assert_refused(sign_in(openid, provider))
@@ -219,7 +219,7 @@ async def test_an_endless_response_is_not_read_completely(provider, openid, path
         return response
 
     provider.claims = {"sub": "1"}
-    provider.answers = {path: endless}
+    provider.handlers = {path: endless}
     await assert_refused(sign_in(openid, provider))
     assert sent_bytes < 32 * exchange.MAX_BYTES
 
@@ -230,9 +230,9 @@ async def test_redirects_are_not_followed(provider, openid, path):
         return web.Response(status=307, headers={"Location": f"{provider.issuer}/redirected"})
 
     provider.claims = {"sub": "1"}
-    provider.answers = {path: redirect}
+    provider.handlers = {path: redirect}
     await assert_refused(sign_in(openid, provider))
-    assert "/redirected" not in provider.asked
+    assert "/redirected" not in provider.requests
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -252,7 +252,7 @@ async def test_a_failing_provider_is_reported_as_unavailable(
     monkeypatch.setattr(exchange, "TIMEOUT_SECONDS", 0.2)
     provider.claims = {"sub": "1"}
     for handler in (_json_response(b"", 500), _json_response(b"", 429), abort, silent):
-        provider.answers = {path: handler}
+        provider.handlers = {path: handler}
         if path in (DISCOVERY, "/jwks"):
             clock.skip()
         await assert_refused(sign_in(openid, provider), "provider_unavailable")
@@ -325,7 +325,7 @@ async def test_the_error_in_a_callback_is_not_shown_unless_the_state_matches(ope
     started = await openid.begin("/", None)
     params = {"error": "call this number", "state": "guessed"}
     assert "number" not in await assert_refused(openid.finish(started.cookie, params))
-    assert "/token" not in provider.asked
+    assert "/token" not in provider.requests
 
 
 async def test_https_needs_a_certificate_that_the_operator_trusts(openid_client, tmp_path):

@@ -139,7 +139,7 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
         threading.Event().wait(0.02 if waits[request.job_id] == 1 else 0)
         return 200
 
-    receiving.answer = answer
+    receiving.respond = answer
     await harness.endpoint(receiving.url)
     await harness.events(jobs=6, each=5)
 
@@ -155,7 +155,7 @@ async def test_events_of_a_job_arrive_in_order_despite_slow_responses(
 async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
     harness: SenderHarness, receiving: Receiver
 ) -> None:
-    receiving.answer = lambda _: 500 if len(receiving.received) < 4 else 200
+    receiving.respond = lambda _: 500 if len(receiving.received) < 4 else 200
     await harness.endpoint(receiving.url)
     await harness.events(jobs=1)
 
@@ -171,7 +171,7 @@ async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
 async def test_a_delivery_that_always_fails_is_tried_four_times_and_logged_each_time(
     harness: SenderHarness, receiving: Receiver
 ) -> None:
-    receiving.answer = lambda _: 503
+    receiving.respond = lambda _: 503
     await harness.endpoint(receiving.url)
     await harness.events(jobs=2)
 
@@ -278,7 +278,7 @@ async def test_a_drained_sender_releases_unfinished_deliveries(
         release.wait(20)
         return 200
 
-    receiving.answer = hang
+    receiving.respond = hang
     endpoint, _ = await harness.endpoint(receiving.url)
     await harness.events(jobs=1)
     async with sending(harness, drain_immediately=True):
@@ -313,7 +313,7 @@ async def test_a_sender_does_not_expire_its_own_late_leases(
         answered.wait(20)
         return 200
 
-    receiving.answer = answer
+    receiving.respond = answer
     harness.settings = load({}, data_dir=harness.settings.data_dir)
     await harness.endpoint(receiving.url)
     await harness.events(jobs=3)
@@ -394,7 +394,7 @@ async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
         release.wait(30)
         return 200
 
-    receiving.answer = hang
+    receiving.respond = hang
     harness.settings = load(
         {"AGENTJOBS_WEBHOOK_CONCURRENCY": "4", "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1"},
         data_dir=harness.settings.data_dir,

@@ -26,7 +26,7 @@ from tests.support.delivery_attempts import (
     send,
     webhook_client,
 )
-from tests.support.silent_resolver import silent_names
+from tests.support.silent_resolver import silent_resolver
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_an_invalid_name_is_not_resolved() -> None:
 
 
 async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoint() -> None:
-    with silent_names() as names:
+    with silent_resolver() as names:
 
         def lookup(host: str) -> Sequence[str]:
             return names.lookup(host) if host.startswith("silent") else ["127.0.0.1"]
@@ -169,7 +169,7 @@ async def test_a_silent_name_server_is_a_dns_failure_and_delays_no_other_endpoin
                 attempt = await task
                 assert attempt.error_class == "dns"
                 assert attempt.error == "the host name was not resolved within 1.5 seconds"
-            assert len(names.asked) <= 20
+            assert len(names.lookups) <= 20
 
 
 async def test_a_rebound_name_is_checked_when_it_is_dialled() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import trustme
 
 
-def authorities(place: Path) -> Path:
+def authorities(directory: Path) -> Path:
     """A file with the CA certificate."""
-    place.mkdir(parents=True, exist_ok=True)
-    file = place / "authorities.pem"
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "authorities.pem"
     _authority().cert_pem.write_to_path(str(file))
     return file
 

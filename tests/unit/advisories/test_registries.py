@@ -12,7 +12,7 @@ from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
-from tests.support.recorded_registries import ANSWERS, recorded
+from tests.support.recorded_registries import RESPONSES, recorded
 
 # Of each recorded response: the number of versions, of withdrawn versions, and an example.
 FACTS = {
@@ -72,7 +72,7 @@ NO_LISTS = [
 ]
 
 
-@pytest.mark.parametrize("package", ANSWERS, ids=" ".join)
+@pytest.mark.parametrize("package", RESPONSES, ids=" ".join)
 def test_a_recorded_response_is_parsed(package: tuple[str, str]) -> None:
     releases = recorded(*package).versions
     withdrawn = sum(release.yanked for release in releases)

@@ -12,9 +12,9 @@ from agentjobs.gateway import responses
 from agentjobs.gateway.endpoints import CHAT, ENDPOINTS, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.responses import EventStreamReader, JsonReader, usage_reader
 from agentjobs.gateway.usage import Usage
-from tests.support.model_messages import Answer, Event, Tokens, streamed, whole
+from tests.support.model_messages import Event, ModelReply, Tokens, encode_reply, stream_reply
 
-ANSWER = Answer(text='He said "usage" and {"usage": 1}. ä 😀', usage=Tokens(100, 20, 30, 10))
+REPLY = ModelReply(text='He said "usage" and {"usage": 1}. ä 😀', usage=Tokens(100, 20, 30, 10))
 USAGE = Usage(uncached=60, cached=30, cache_write=10, output=20)
 ASKED = {"model": "m", "stream_options": {"include_usage": True}}
 
@@ -29,7 +29,7 @@ def encoded(events: list[Event], newline: bytes = b"\n") -> bytes:
 
 
 def stream_of(endpoint: Endpoint, newline: bytes = b"\n") -> bytes:
-    return encoded(list(streamed(endpoint.path, ANSWER, ASKED)), newline)
+    return encoded(list(stream_reply(endpoint.path, REPLY, ASKED)), newline)
 
 
 def cut(text: bytes, places: list[int]) -> list[bytes]:
@@ -61,7 +61,7 @@ def test_a_stream_passes_unchanged_and_its_usage_is_read(
     st.lists(st.integers(0, 10_000), max_size=12),
 )
 def test_only_usage_requested_by_the_gateway_is_hidden(newline: bytes, places: list[int]) -> None:
-    events = list(streamed(CHAT.path, ANSWER, ASKED))
+    events = list(stream_reply(CHAT.path, REPLY, ASKED))
     text = encoded(events, newline)
     without_usage = encoded([*events[:-2], events[-1]], newline)
     reader = EventStreamReader(CHAT, hide_usage=True)
@@ -89,7 +89,7 @@ def test_a_usage_in_an_event_with_content_is_not_hidden() -> None:
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())
 def test_a_stream_that_was_cut_has_no_usage(endpoint: Endpoint) -> None:
-    events = list(streamed(endpoint.path, ANSWER, ASKED))[:-2]
+    events = list(stream_reply(endpoint.path, REPLY, ASKED))[:-2]
     if endpoint is RESPONSES:
         events = events[:-1]
     reader = EventStreamReader(endpoint)
@@ -155,7 +155,7 @@ def test_a_chat_stream_without_done_ends_only_with_its_connection() -> None:
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS.values())
 def test_a_whole_response_has_its_usage_at_the_end(endpoint: Endpoint) -> None:
-    text = msgspec.json.encode(whole(endpoint.path, ANSWER, ASKED))
+    text = msgspec.json.encode(encode_reply(endpoint.path, REPLY, ASKED))
     reader = usage_reader(endpoint, "application/json; charset=utf-8", hide_usage=False)
 
     assert reader.feed(text[:50]) + reader.feed(text[50:]) + reader.end() == text

@@ -11,7 +11,7 @@ from agentjobs.settings import SettingsError, load
 from agentjobs.webhooks import targets
 from agentjobs.webhooks.allowed_addresses import SETTING, effective_allow_list
 from agentjobs.webhooks.targets import check_target
-from tests.support.silent_resolver import silent_names
+from tests.support.silent_resolver import silent_resolver
 
 PUBLIC = "93.184.215.14"
 NAMES = {
@@ -185,7 +185,7 @@ async def test_an_unresolvable_name_is_a_warning_for_https_and_refused_for_http(
 
 async def test_a_lookup_without_a_response_times_out(monkeypatch):
     monkeypatch.setattr(targets, "LOOKUP_SECONDS", 0.05)
-    with silent_names() as names:
+    with silent_resolver() as names:
         url = "https://silent.example.com/"
         warning = await check_target(url, NOTHING, lookup=names.lookup)
     assert warning is not None

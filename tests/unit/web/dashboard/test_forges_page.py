@@ -59,7 +59,7 @@ async def test_a_platform_is_connected_and_its_secret_shown_this_once(dashboard,
     page = await admin.send(await admin.open(HERE), HERE, **GITEA, name="forge")
     (found,) = await list_connections(dashboard.db, "acme")
     _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, found.id)
-    assert (page.status, found.name, table.asked) == (200, "forge", ["check"])
+    assert (page.status, found.name, table.requests) == (200, "forge", ["check"])
     assert secret in page.text
     assert f"http://127.0.0.1:8080/hooks/gitea/{found.id}" in page.text
     assert "Connected to https://git.example.org as agentjobs-bot" in page.text
