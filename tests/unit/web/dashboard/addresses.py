@@ -86,7 +86,7 @@ def names_resource(route: PageRoute | PublicRoute) -> bool:
 
 def address_of(route: PageRoute | PublicRoute, samples: SampleIds) -> str:
     filled = re.sub(
-        r"{(\w+)(?::\w+)?}", lambda found: _value(route.path, found[1], samples), route.path
+        r"{(\w+)(?::\w+)?}", lambda match: _value(route.path, match[1], samples), route.path
     )
     if route.path.endswith("/file"):
         filled += f"?path=src/shop.py&base={samples.base}&head={samples.head}"
@@ -115,8 +115,8 @@ def with_session_of(samples: SampleIds, browser: Browser) -> SampleIds:
     return replace(samples, session=session_id(token_hash(token)))
 
 
-async def ask(
-    sample_template: Dashboard,
+async def send_request(
+    dashboard: Dashboard,
     browser: Browser,
     route: PageRoute | PublicRoute,
     address: str,
@@ -124,8 +124,8 @@ async def ask(
 ) -> httpx.Response:
     """As the page's own form or link does, without following a redirect."""
     if route.path.endswith("/stream"):
-        heard = await listen(sample_template.app, browser, address)
-        return httpx.Response(heard.status, content=heard.body)
+        stream = await listen(dashboard.app, browser, address)
+        return httpx.Response(stream.status, content=stream.body)
     if route.method == "GET":
         return await browser.get(address)
     fields = {**fields_of(route), **({} if csrf is None else {"csrf": csrf})}
@@ -137,24 +137,24 @@ async def csrf_of(browser: Browser) -> str:
     return (await browser.open("/account")).form("/sign-out").value("csrf")
 
 
-async def stored(db: Database) -> dict[str, list[str]]:
+async def store_contents(db: Database) -> dict[str, list[str]]:
     """All that is in the store, but when somebody was seen last and which forms were sent."""
     tables = await db.fetch_all(
         "SELECT name FROM sqlite_master WHERE type = 'table'"
         " AND name <> 'used_form_tokens' ORDER BY name"
     )
-    found = {}
+    contents = {}
     for table in (row["name"] for row in tables):
         rows = [dict(row) for row in await db.fetch_all(f"SELECT * FROM {table}")]
         for row in rows:
             row.pop("seen_at", None)
             row.pop("last_used_at", None)
-        found[table] = sorted(map(repr, rows))
-    return found
+        contents[table] = sorted(map(repr, rows))
+    return contents
 
 
 def _value(path: str, name: str, samples: SampleIds) -> str:
-    known = {
+    values = {
         "advisory_id": samples.advisory,
         "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
         "org": samples.organization,
@@ -163,8 +163,8 @@ def _value(path: str, name: str, samples: SampleIds) -> str:
         "user_id": samples.member,
     }
     if name == "id":
-        begun = next((begin for begin in _IDS if path.startswith(begin)), None)
-        assert begun is not None, f"{path}: say in this module whose identifier that is"
-        return str(getattr(samples, _IDS[begun]))
-    assert name in known, f"{path}: say in this module what {name} is"
-    return known[name]
+        prefix = next((candidate for candidate in _IDS if path.startswith(candidate)), None)
+        assert prefix is not None, f"{path}: say in this module whose identifier that is"
+        return str(getattr(samples, _IDS[prefix]))
+    assert name in values, f"{path}: say in this module what {name} is"
+    return values[name]

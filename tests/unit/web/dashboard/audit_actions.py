@@ -19,35 +19,35 @@ def actions_in(module: ast.Module) -> set[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    found: set[str] = set()
+    actions: set[str] = set()
     for call, parameters in _calls(module, frozenset()):
         action = _argument(call)
         if action is not None and not (isinstance(action, ast.Name) and action.id in parameters):
-            found |= _texts(action, constants)
-    return found
+            actions |= _texts(action, constants)
+    return actions
 
 
 def _calls(node: ast.AST, parameters: frozenset[str]) -> list[tuple[ast.Call, frozenset[str]]]:
     """Each with the parameters of the functions around it: a wrapper hands an action on."""
-    found = []
+    calls = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = node.args
         names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         parameters = parameters | {each.arg for each in names if node.name in _WRITERS}
     if isinstance(node, ast.Call):
-        found.append((node, parameters))
+        calls.append((node, parameters))
     for child in ast.iter_child_nodes(node):
-        found += _calls(child, parameters)
-    return found
+        calls += _calls(child, parameters)
+    return calls
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name not in _WRITERS:
         return None
-    describe_route = next((each.value for each in call.keywords if each.arg == "action"), None)
-    place = _WRITERS[name]
-    return call.args[place] if len(call.args) > place else describe_route
+    keyword = next((each.value for each in call.keywords if each.arg == "action"), None)
+    position = _WRITERS[name]
+    return call.args[position] if len(call.args) > position else keyword
 
 
 def _texts(action: ast.expr, constants: dict[str, ast.expr]) -> set[str]:

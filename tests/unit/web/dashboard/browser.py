@@ -34,45 +34,47 @@ class _Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.forms: list[Form] = []
         self.links: list[str] = []
-        self.words: list[str] = []
+        self.text_parts: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self._select: str | None = None
         self._textarea: str | None = None
-        self._silent = 0
+        self._hidden_depth = 0
         self._in_form = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.tags.append((tag, given))
-        name = given.get("name") or ""
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        name = attributes.get("name") or ""
         if tag == "form":
-            self.forms.append(Form(given.get("action") or "", (given.get("method") or "get")))
+            self.forms.append(
+                Form(attributes.get("action") or "", (attributes.get("method") or "get"))
+            )
             self._in_form = True
-        elif tag == "a" and given.get("href"):
-            self.links.append(given["href"] or "")
+        elif tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"] or "")
         elif tag in {"script", "style"}:
-            self._silent += 1
+            self._hidden_depth += 1
         elif self._in_form and tag == "input" and name:
-            self._input(name, given)
+            self._input(name, attributes)
         elif self._in_form and tag == "select":
             self._select = name
             self.forms[-1].choices[name] = []
         elif self._in_form and tag == "option" and self._select:
-            value = given.get("value") or ""
-            if "disabled" not in given:
+            value = attributes.get("value") or ""
+            if "disabled" not in attributes:
                 self.forms[-1].choices[self._select].append(value)
-            if "selected" in given:
+            if "selected" in attributes:
                 self.forms[-1].fields.append((self._select, value))
         elif self._in_form and tag == "textarea":
             self._textarea = name
             self.forms[-1].fields.append((name, ""))
 
-    def _input(self, name: str, given: dict[str, str | None]) -> None:
-        kind = given.get("type") or "text"
-        value = given.get("value") or _VOID_VALUES.get(kind, "")
+    def _input(self, name: str, attributes: dict[str, str | None]) -> None:
+        kind = attributes.get("type") or "text"
+        value = attributes.get("value") or _VOID_VALUES.get(kind, "")
         if kind in _VOID_VALUES:
             self.forms[-1].choices.setdefault(name, []).append(value)
-            if "checked" not in given:
+            if "checked" not in attributes:
                 return
         self.forms[-1].fields.append((name, value))
 
@@ -80,7 +82,7 @@ class _Reader(HTMLParser):
         if tag == "form":
             self._in_form = False
         elif tag in {"script", "style"}:
-            self._silent -= 1
+            self._hidden_depth -= 1
         elif tag == "select" and self._select:
             form = self.forms[-1]
             if not form.value(self._select) and form.choices[self._select]:
@@ -96,38 +98,42 @@ class _Reader(HTMLParser):
             form = self.forms[-1]
             name, value = form.fields[-1]
             form.fields[-1] = (name, (value + data).removeprefix("\n"))
-        if not self._silent:
-            self.words.append(data)
+        if not self._hidden_depth:
+            self.text_parts.append(data)
 
 
 class Page:
-    def __init__(self, answer: httpx.Response) -> None:
-        self.answer = answer
-        self.status = answer.status_code
-        self.html = answer.text
-        self.path = answer.request.url.raw_path.decode()
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.status = response.status_code
+        self.html = response.text
+        self.path = response.request.url.raw_path.decode()
         reader = _Reader()
         reader.feed(self.html)
         self.forms, self.links, self.tags = reader.forms, reader.links, reader.tags
-        self.text = " ".join(" ".join(reader.words).split())
+        self.text = " ".join(" ".join(reader.text_parts).split())
 
     def form(self, action: str) -> Form:
         """The one whose address ends like this."""
-        found = [form for form in self.forms if urlsplit(form.action).path.endswith(action)]
-        assert len(found) == 1, f"{len(found)} forms to {action} on {self.path}: {self.text[:300]}"
-        return found[0]
+        matching = [form for form in self.forms if urlsplit(form.action).path.endswith(action)]
+        assert len(matching) == 1, (
+            f"{len(matching)} forms to {action} on {self.path}: {self.text[:300]}"
+        )
+        return matching[0]
 
     def has_form(self, action: str) -> bool:
         return any(urlsplit(form.action).path.endswith(action) for form in self.forms)
 
     def is_safe(self) -> bool:
         """Nothing that somebody else wrote became a tag or a handler."""
-        scripts = [given for tag, given in self.tags if tag == "script"]
-        handlers = [name for _, given in self.tags for name in given if name.startswith("on")]
-        styles = [given for _, given in self.tags if "style" in given]
-        sources = [given.get("src") for tag, given in self.tags if tag == "img"]
+        scripts = [attributes for tag, attributes in self.tags if tag == "script"]
+        handlers = [
+            name for _, attributes in self.tags for name in attributes if name.startswith("on")
+        ]
+        styles = [attributes for _, attributes in self.tags if "style" in attributes]
+        sources = [attributes.get("src") for tag, attributes in self.tags if tag == "img"]
         return (
-            all((given.get("src") or "").startswith("/static/") for given in scripts)
+            all((attributes.get("src") or "").startswith("/static/") for attributes in scripts)
             and all((source or "").startswith("/static/") for source in sources)
             and not handlers
             and not styles
@@ -177,8 +183,8 @@ class Browser:
             "Content-Type": "application/x-www-form-urlencoded",
             **headers,
         }
-        answer = await self.http.post(target, content=body, headers=sent, follow_redirects=True)
-        return Page(answer)
+        response = await self.http.post(target, content=body, headers=sent, follow_redirects=True)
+        return Page(response)
 
     async def close(self) -> None:
         await self.http.aclose()

@@ -118,20 +118,20 @@ async def sample_dashboard(
 
 
 def build_sample_template(
-    sqlite_template: Path, place: Path, make_text: TextMaker = plain_text, suffix: str = ""
+    sqlite_template: Path, directory: Path, make_text: TextMaker = plain_text, suffix: str = ""
 ) -> tuple[Path, SampleOrganizations]:
-    data = place / "data"
+    data = directory / "data"
     data.mkdir()
     copy(sqlite_template, data / "agentjobs.db")
 
     async def build() -> SampleOrganizations:
         db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
         settings = Settings(data_dir=str(data), webhooks_allow=["192.0.2.0/24"])
-        built = await create_sample_organizations(
-            job_harness(db, settings), create_repository(place, make_text, suffix), make_text
+        organizations = await create_sample_organizations(
+            job_harness(db, settings), create_repository(directory, make_text, suffix), make_text
         )
         await db.close()
-        return built
+        return organizations
 
     # In a thread of its own, so that it does not matter whether a loop is set in this one.
     with ThreadPoolExecutor(1) as thread:
@@ -140,10 +140,10 @@ def build_sample_template(
 
 @asynccontextmanager
 async def open_sample_dashboard(
-    sample_template: tuple[Path, SampleOrganizations], place: Path, **more: Any
+    sample_template: tuple[Path, SampleOrganizations], directory: Path, **more: Any
 ) -> AsyncIterator[Dashboard]:
-    template, built = sample_template
-    data = copytree(template, place / "data")
+    template, organizations = sample_template
+    data = copytree(template, directory / "data")
     db = await open_database(f"sqlite:///{data / 'agentjobs.db'}", migrate=False)
     harness = job_harness(db, Settings(data_dir=str(data), **more))
     callers = [await _caller(db, name) for name in ("acme", "other")]
@@ -151,10 +151,11 @@ async def open_sample_dashboard(
     context.platforms = platforms_of(harness)
     app = build_application(context)
     browsers = [
-        Browser(app, built.tokens["acme", role], role) for role in ("admin", "member", "viewer")
+        Browser(app, organizations.tokens["acme", role], role)
+        for role in ("admin", "member", "viewer")
     ]
-    browsers += [Browser(app, built.tokens["other", "admin"], "outsider"), Browser(app)]
-    yield Dashboard(harness, context, app, *callers, *browsers, dict(built.samples))
+    browsers += [Browser(app, organizations.tokens["other", "admin"], "outsider"), Browser(app)]
+    yield Dashboard(harness, context, app, *callers, *browsers, dict(organizations.samples))
     for browser in browsers:
         await browser.close()
     await context.close()

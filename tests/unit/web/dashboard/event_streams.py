@@ -23,12 +23,12 @@ class Stream:
 
     @property
     def events(self) -> list[tuple[str, Any]]:
-        found = []
+        events = []
         for block in self.body.decode().split("\n\n"):
             fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
             if "event" in fields:
-                found.append((fields["event"], json.loads(fields["data"])))
-        return found
+                events.append((fields["event"], json.loads(fields["data"])))
+        return events
 
     def parts(self) -> dict[str, Page]:
         """The latest of each part, read as a page."""
@@ -38,8 +38,8 @@ class Stream:
 
     def lines(self) -> Page:
         """All that a log said."""
-        said = [value["html"] + value["rest"] for name, value in self.events if name == "lines"]
-        return part_of("".join(said))
+        chunks = [value["html"] + value["rest"] for name, value in self.events if name == "lines"]
+        return part_of("".join(chunks))
 
 
 def part_of(html: str) -> Page:
@@ -52,27 +52,27 @@ async def listen(
     path: str,
     *,
     events: int = 1,
-    each: Callable[[], None] = lambda: None,
+    on_event: Callable[[], None] = lambda: None,
 ) -> Stream:
     """Until so many events were heard, or the service ended the stream. `each` is told of each."""
-    heard, left = Stream(), asyncio.Event()
+    stream, disconnected = Stream(), asyncio.Event()
 
     async def receive() -> Message:
-        if not asked:
-            asked.append(True)
+        if not request_sent:
+            request_sent.append(True)
             return {"type": "http.request", "body": b"", "more_body": False}
-        await left.wait()
+        await disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        heard.status = message.get("status", heard.status)
-        heard.body += message.get("body", b"")
-        if heard.events:
-            each()
-        if len(heard.events) >= events:
-            left.set()
+        stream.status = message.get("status", stream.status)
+        stream.body += message.get("body", b"")
+        if stream.events:
+            on_event()
+        if len(stream.events) >= events:
+            disconnected.set()
 
-    asked: list[bool] = []
+    request_sent: list[bool] = []
     address = urlsplit(path)
     cookies = "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
     scope = {
@@ -96,4 +96,4 @@ async def listen(
     }
     async with asyncio.timeout(_SECONDS):
         await app(scope, receive, send)
-    return heard
+    return stream

@@ -122,13 +122,13 @@ async def _dependencies(harness: JobHarness, repo_id: str, make_text: TextMaker)
 async def _findings(
     harness: JobHarness, caller: Caller, repo_id: str, make_text: TextMaker
 ) -> None:
-    known = {
+    columns = {
         "aliases": [RELATIVE],
         "severity": "critical",
         "score": 9.8,
         "ranges": make_text("< 2.31"),
     }
-    known |= {
+    columns |= {
         "summary": make_text("Leaks a header"),
         "url": "javascript:alert(1)",
         "fixed": ["2.31.0"],
@@ -152,7 +152,7 @@ async def _findings(
             name=make_text(name),
             version=make_text(version),
             advisory_id=id_,
-            advisory_ids=_json([{"id": id_, **known}]),
+            advisory_ids=_json([{"id": id_, **columns}]),
             severity=severity,
             score=9.8 if severity == "critical" else None,
             source=make_text("CVSS 3.1"),

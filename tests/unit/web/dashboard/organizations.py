@@ -46,8 +46,10 @@ async def create_sample_organizations(
             await start_session(harness.db, settings, spare.id, Origin("127.0.0.1", "Browser/2.0"))
             (session,) = await list_sessions(harness.db, spare.id)
             await _rename(harness, [*members.values(), spare.id], make_text)
-            made = await create_samples(harness, caller, repository, keys, spare.id, make_text)
-            samples[name] = replace(made, session=session.id)
+            sample_ids = await create_samples(
+                harness, caller, repository, keys, spare.id, make_text
+            )
+            samples[name] = replace(sample_ids, session=session.id)
     await insert_worker(harness, make_text)
     await insert_advisories(harness, make_text)
     return SampleOrganizations(tokens, samples)

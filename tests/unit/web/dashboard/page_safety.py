@@ -12,21 +12,21 @@ _BAD_TAGS = {"applet", "audio", "b", "base", "embed", "iframe", "math", "object"
 
 def safety_faults(page: Page) -> list[str]:
     """Why the page is not harmless; nothing when it is."""
-    found = [] if page.is_safe() else ["a script, a handler, a style or a foreign picture"]
-    found += [f"<{tag}>" for tag, _ in page.tags if tag in _BAD_TAGS or not tag.isalnum()]
-    for tag, given in page.tags:
+    faults = [] if page.is_safe() else ["a script, a handler, a style or a foreign picture"]
+    faults += [f"<{tag}>" for tag, _ in page.tags if tag in _BAD_TAGS or not tag.isalnum()]
+    for tag, attributes in page.tags:
         for name in ("href", "src", "action", "formaction", "data-live", "data-log", "data-lazy"):
-            value = given.get(name)
+            value = attributes.get(name)
             if value is not None and not _SAFE_ADDRESS.match(value):
-                found.append(f"{tag} {name}={value!r}")
+                faults.append(f"{tag} {name}={value!r}")
         for name in ("title", "aria-label", "alt", "placeholder"):
-            if _INVISIBLE.search(given.get(name) or ""):
-                found.append(f"invisible characters in {name}")
+            if _INVISIBLE.search(attributes.get(name) or ""):
+                faults.append(f"invisible characters in {name}")
     invisible = _INVISIBLE.search(page.text)
     if invisible:
         around = page.text[max(0, invisible.start() - 60) : invisible.end() + 20]
-        found.append(f"invisible characters in the text: {around!r}")
-    return found
+        faults.append(f"invisible characters in the text: {around!r}")
+    return faults
 
 
 def collapse_whitespace(text: str) -> str:

@@ -69,6 +69,6 @@ class JiraDouble:
         return "Agent Jobs"
 
 
-def answer_as_jira(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_jira_double(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request leaves this process: what Jira says to requests is tested elsewhere."""
     monkeypatch.setattr(verify, "jira_tracker", lambda _tracker, token, *_: JiraDouble(token))

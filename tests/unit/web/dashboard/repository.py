@@ -26,10 +26,10 @@ def plain_text(text: str) -> str:
 
 
 def create_repository(
-    place: Path, make_text: TextMaker = plain_text, suffix: str = ""
+    directory: Path, make_text: TextMaker = plain_text, suffix: str = ""
 ) -> Repository:
     """main with two commits, and three branches from the first: one of them conflicts."""
-    tree = place / "tree"
+    tree = directory / "tree"
     tree.mkdir(parents=True)
     git_output("init", "--quiet", "--initial-branch=main", cwd=tree)
     setting = msgspec.json.encode(make_text("make check")).decode()
@@ -62,5 +62,5 @@ def create_repository(
         commits[name] = git_output("rev-parse", "HEAD", cwd=tree)
     git_output("checkout", "--quiet", "main", cwd=tree)
     commits["main"] = commit_files(tree, {"README.md": "# my shop\n"}, "second")
-    git_output("clone", "--quiet", "--bare", str(tree), str(place / "bare"), cwd=place)
-    return Repository(place / "bare", commits, branches)
+    git_output("clone", "--quiet", "--bare", str(tree), str(directory / "bare"), cwd=directory)
+    return Repository(directory / "bare", commits, branches)

@@ -25,20 +25,20 @@ class Statements:
 
 
 @contextmanager
-def counted(db: Database) -> Iterator[Statements]:
-    seen = Statements()
+def count_statements(db: Database) -> Iterator[Statements]:
+    statements = Statements()
     fetch_all, fetch_one = db.fetch_all, db.fetch_one
 
-    async def watched_scan(sql: str, /, **parameters: Any) -> Any:
-        seen.scans.append(sql)
+    async def record_scan(sql: str, /, **parameters: Any) -> Any:
+        statements.scans.append(sql)
         return await fetch_all(sql, **parameters)
 
-    async def watched_point(sql: str, /, **parameters: Any) -> Any:
-        seen.points.append(sql)
+    async def record_point(sql: str, /, **parameters: Any) -> Any:
+        statements.points.append(sql)
         return await fetch_one(sql, **parameters)
 
-    db.fetch_all, db.fetch_one = watched_scan, watched_point  # type: ignore[method-assign]
+    db.fetch_all, db.fetch_one = record_scan, record_point  # type: ignore[method-assign]
     try:
-        yield seen
+        yield statements
     finally:
         db.fetch_all, db.fetch_one = fetch_all, fetch_one  # type: ignore[method-assign]

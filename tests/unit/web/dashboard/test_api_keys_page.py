@@ -28,29 +28,31 @@ async def key_of(dashboard: Dashboard, organization: str, name: str) -> CreatedK
     return await create_key(dashboard.db, organization, name=name)
 
 
-async def test_a_new_key_is_shown_once_and_opens_the_api(dashboard: Dashboard) -> None:
+async def test_a_new_key_is_shown_once_and_is_accepted_by_the_api(dashboard: Dashboard) -> None:
     page = await a_new_key(dashboard.admin)
     key = shown_key(page)
     assert page.status == 200
     assert "Copy it now" in page.text
     assert f'http://127.0.0.1:8080/v1/agents -H "Authorization: Bearer {key}"' in page.text
-    answer = await dashboard.anonymous.get("/v1/agents", headers={"Authorization": f"Bearer {key}"})
-    assert answer.status_code == 200
+    response = await dashboard.anonymous.get(
+        "/v1/agents", headers={"Authorization": f"Bearer {key}"}
+    )
+    assert response.status_code == 200
     later = await dashboard.admin.open(PATH)
     assert key not in later.html
     assert f"…{key[-4:]}" in later.text
 
 
-async def test_no_cache_keeps_the_page_with_the_key(dashboard: Dashboard) -> None:
+async def test_the_page_with_a_new_key_is_not_cached(dashboard: Dashboard) -> None:
     page = await a_new_key(dashboard.admin)
-    assert "no-store" in page.answer.headers["cache-control"]
+    assert "no-store" in page.response.headers["cache-control"]
 
 
 @pytest.mark.parametrize(
     ("expires", "days", "expected"),
     [("30", "", 30), ("365", "", 365), ("own", "7", 7), ("never", "", None), ("never", "9", None)],
 )
-async def test_a_key_expires_when_it_was_told_to(
+async def test_a_key_expires_after_the_chosen_number_of_days(
     dashboard: Dashboard, expires: str, days: str, expected: int | None
 ) -> None:
     await a_new_key(dashboard.admin, name="timed", expires=expires, days=days)
@@ -59,7 +61,7 @@ async def test_a_key_expires_when_it_was_told_to(
     assert lives == expected
 
 
-async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> None:
+async def test_a_key_has_the_chosen_scope_and_git_permission(dashboard: Dashboard) -> None:
     await a_new_key(dashboard.admin, name="reader", scope="read")
     await a_new_key(dashboard.admin, name="pusher", scope="jobs", git_write="yes")
     keys = {key.name: key for key in await list_keys(dashboard.db, "acme")}
@@ -68,7 +70,7 @@ async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "text"),
     [
         ({"name": ""}, "Enter a name"),
         ({"name": "x" * 201}, "at most 200"),
@@ -80,21 +82,21 @@ async def test_scope_and_git_push_are_what_was_chosen(dashboard: Dashboard) -> N
         ({"expires": "17"}, "Choose when"),
     ],
 )
-async def test_a_refused_form_comes_back_as_it_was_typed(
-    dashboard: Dashboard, values: dict[str, str], words: str
+async def test_a_rejected_form_keeps_the_entered_values(
+    dashboard: Dashboard, values: dict[str, str], text: str
 ) -> None:
     typed = {"name": "kept", "scope": "jobs", "expires": "own", "days": "12", **values}
     before = await list_keys(dashboard.db, "acme")
     page = await a_new_key(dashboard.admin, **typed)
     assert page.status == 400
-    assert words in page.text
+    assert text in page.text
     form = page.form(PATH)
     assert form.value("name") == typed["name"]
     assert form.value("days") == typed["days"]
     assert await list_keys(dashboard.db, "acme") == before
 
 
-async def test_a_revoked_key_opens_nothing_and_is_listed_apart(dashboard: Dashboard) -> None:
+async def test_a_revoked_key_is_rejected_and_listed_separately(dashboard: Dashboard) -> None:
     created = await key_of(dashboard, "acme", "laptop")
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, f"{created.record.id}/revoke")
@@ -106,7 +108,7 @@ async def test_a_revoked_key_opens_nothing_and_is_listed_apart(dashboard: Dashbo
     assert (await dashboard.anonymous.get("/v1/agents", headers=bearer)).status_code == 401
 
 
-async def test_an_expired_key_is_listed_apart(dashboard: Dashboard) -> None:
+async def test_an_expired_key_is_listed_separately(dashboard: Dashboard) -> None:
     created = await key_of(dashboard, "acme", "old")
     await dashboard.db.transact(expire, created.record.id)
     page = await dashboard.admin.open(PATH)
@@ -114,29 +116,33 @@ async def test_an_expired_key_is_listed_apart(dashboard: Dashboard) -> None:
     assert not page.has_form(f"{created.record.id}/revoke")
 
 
-async def test_a_key_that_expires_within_days_says_so(dashboard: Dashboard) -> None:
+async def test_a_key_that_expires_within_days_is_marked(dashboard: Dashboard) -> None:
     await create_key(dashboard.db, "acme", name="short", expires_days=3)
     assert "expires soon" in (await dashboard.admin.open(PATH)).text
 
 
-async def test_without_a_key_the_page_says_what_to_do(dashboard: Dashboard) -> None:
+async def test_an_organization_without_active_keys_sees_an_empty_state(
+    dashboard: Dashboard,
+) -> None:
     for key in await list_keys(dashboard.db, "acme"):
         await dashboard.db.transact(expire, key.id)
     assert "No active keys" in (await dashboard.admin.open(PATH)).text
 
 
-async def test_keys_of_others_are_neither_shown_nor_revoked(dashboard: Dashboard) -> None:
-    theirs = await key_of(dashboard, "other", "their-own-key")
+async def test_keys_of_other_organizations_are_not_shown_and_cannot_be_revoked(
+    dashboard: Dashboard,
+) -> None:
+    other_key = await key_of(dashboard, "other", "their-own-key")
     page = await dashboard.admin.open(PATH)
     assert "their-own-key" not in page.html
     fields = [("csrf", page.form(PATH).value("csrf"))]
-    refused = await dashboard.admin.post(f"{PATH}/{theirs.record.id}/revoke", fields)
-    assert refused.status == 404
-    assert "There is no such key" in refused.text
+    error_page = await dashboard.admin.post(f"{PATH}/{other_key.record.id}/revoke", fields)
+    assert error_page.status == 404
+    assert "There is no such key" in error_page.text
     assert [key.revoked_at for key in await list_keys(dashboard.db, "other")] == [None, None]
 
 
-async def test_only_admins_come_here(dashboard: Dashboard) -> None:
+async def test_only_admins_can_open_the_page(dashboard: Dashboard) -> None:
     token = (await dashboard.admin.open(PATH)).form(PATH).value("csrf")
     for browser in (dashboard.member, dashboard.viewer):
         assert (await browser.get(PATH)).status_code == 403
@@ -147,19 +153,19 @@ async def test_only_admins_come_here(dashboard: Dashboard) -> None:
     assert "nothing was changed" in stolen.text
 
 
-async def test_a_hostile_name_stays_text(dashboard: Dashboard) -> None:
+async def test_a_hostile_name_is_escaped(dashboard: Dashboard) -> None:
     page = await a_new_key(dashboard.admin, name=PAYLOAD)
     assert page.is_safe()
     assert PAYLOAD in page.text
     [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == PAYLOAD]
     page = await dashboard.admin.send(page, f"{key.id}/revoke")
     assert page.is_safe()
-    refused = await a_new_key(dashboard.admin, name=PAYLOAD, expires="own", days=PAYLOAD)
-    assert refused.is_safe()
-    assert refused.form(PATH).value("days") == PAYLOAD
+    error_page = await a_new_key(dashboard.admin, name=PAYLOAD, expires="own", days=PAYLOAD)
+    assert error_page.is_safe()
+    assert error_page.form(PATH).value("days") == PAYLOAD
 
 
-async def test_last_used_is_told(dashboard: Dashboard) -> None:
+async def test_the_page_shows_when_a_key_was_last_used(dashboard: Dashboard) -> None:
     created = await key_of(dashboard, "acme", "busy")
     await dashboard.context.authenticator.authenticate(created.key)
     await dashboard.context.authenticator.flush_last_used()

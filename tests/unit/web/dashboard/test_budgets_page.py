@@ -33,7 +33,7 @@ async def budget_of(dashboard: Dashboard) -> Budget:
     return await find_budget(dashboard.db, dashboard.caller.organization_id)
 
 
-async def test_budgets_are_saved_and_lifted(dashboard: Dashboard) -> None:
+async def test_budgets_are_saved_and_removed(dashboard: Dashboard) -> None:
     page = await dashboard.admin.open(PATH)
     assert page.form(PATH).value("daily") == ""
     page = await dashboard.admin.send(page, PATH, daily="$20", job="0.25")
@@ -46,7 +46,7 @@ async def test_budgets_are_saved_and_lifted(dashboard: Dashboard) -> None:
 
 
 @pytest.mark.parametrize("amount", ["0", "-5", "1,50", "much", "1e3", PAYLOAD])
-async def test_a_refused_form_comes_back_as_it_was_typed(dashboard: Dashboard, amount: str) -> None:
+async def test_a_rejected_form_keeps_the_entered_values(dashboard: Dashboard, amount: str) -> None:
     await set_budget(dashboard.db, "acme", daily="7")
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, PATH, daily="9", job=amount)
@@ -58,7 +58,7 @@ async def test_a_refused_form_comes_back_as_it_was_typed(dashboard: Dashboard, a
     assert await budget_of(dashboard) == Budget(7 * NANOUSD_PER_USD, None)
 
 
-async def test_what_was_spent_is_told_by_day(dashboard: Dashboard) -> None:
+async def test_spending_is_shown_by_day(dashboard: Dashboard) -> None:
     await spent(dashboard, 0, 1.5)
     earlier = await spent(dashboard, 29, 2)
     too_early = await spent(dashboard, 30, 40)
@@ -71,18 +71,18 @@ async def test_what_was_spent_is_told_by_day(dashboard: Dashboard) -> None:
     assert too_early not in page.text
     assert any(tag == "svg" for tag, _ in page.tags)
     assert page.is_safe()
-    [meter] = [given for tag, given in page.tags if tag == "meter"]
+    [meter] = [attributes for tag, attributes in page.tags if tag == "meter"]
     assert meter["value"] == "0.2500"
 
 
-async def test_without_spending_the_page_says_so(dashboard: Dashboard) -> None:
+async def test_an_organization_without_spending_sees_an_empty_state(dashboard: Dashboard) -> None:
     page = await dashboard.member.open(PATH)
     assert "No spending in the last 30 days" in page.text
     assert "Left today no limit" in page.text
     assert not any(tag == "meter" for tag, _ in page.tags)
 
 
-async def test_a_budget_that_is_used_up_warns(dashboard: Dashboard) -> None:
+async def test_an_exhausted_budget_shows_a_warning(dashboard: Dashboard) -> None:
     await spent(dashboard, 0, 5)
     await set_budget(dashboard.db, "acme", daily="3")
     page = await dashboard.admin.open(PATH)
@@ -90,13 +90,13 @@ async def test_a_budget_that_is_used_up_warns(dashboard: Dashboard) -> None:
     assert "Left today $0.00" in page.text
 
 
-async def test_spending_of_others_is_not_shown(dashboard: Dashboard) -> None:
+async def test_spending_of_other_organizations_is_not_shown(dashboard: Dashboard) -> None:
     await spent(dashboard, 0, 5)
     page = await dashboard.outsider.open(PATH)
     assert "No spending" in page.text
 
 
-async def test_members_read_and_admins_change(dashboard: Dashboard) -> None:
+async def test_members_see_budgets_and_only_admins_change_them(dashboard: Dashboard) -> None:
     await set_budget(dashboard.db, "acme", daily="3")
     page = await dashboard.member.open(PATH)
     assert not page.has_form(PATH)
@@ -111,7 +111,7 @@ async def test_members_read_and_admins_change(dashboard: Dashboard) -> None:
     ("limit", "used", "left", "share"),
     [(None, 5, None, None), (10, 0, 10, 0.0), (10, 4, 6, 0.4), (10, 12, 0, 1.0)],
 )
-def test_what_is_left_is_never_less_than_nothing(
+def test_the_remaining_budget_is_never_negative(
     limit: int | None, used: int, left: int | None, share: float | None
 ) -> None:
     today = today_of(Budget(limit, None), used)

@@ -10,15 +10,15 @@ REPO = "/repos/acme/shop"
 HERE = f"{REPO}/dependencies"
 
 
-async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(sample_dashboard):
+async def test_a_package_shows_its_dependents_vulnerabilities_and_fix(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
-    for words in (
+    for text in (
         "requests PyPI 2.30.0 the project >=2 requirements.txt critical 9.8",
         "urllib3 PyPI 1.26.16 requests → , which requires this package",
         "unpinned PyPI not pinned the project >=2 requirements.txt version unknown",
         "Nobody fixed it",
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert f"/vulnerabilities/{ADVISORY}" in page.links
     assert f"{REPO}/graph?ecosystem=PyPI&package=requests" in page.links
 
@@ -38,7 +38,7 @@ async def test_a_package_is_shown_with_who_asks_what_is_known_and_its_fix(sample
         ("kind=odd&after=-1&after=x", ["requests", "urllib3", "unpinned"]),
     ],
 )
-async def test_the_list_is_narrowed(sample_dashboard, query, expected):
+async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     names = ("requests", "urllib3", "unpinned")
     graph = f"{REPO}/graph?ecosystem=PyPI&package="
@@ -48,7 +48,7 @@ async def test_the_list_is_narrowed(sample_dashboard, query, expected):
         assert HERE in page.links
 
 
-async def test_many_are_shown_page_by_page(sample_dashboard):
+async def test_long_lists_are_paginated(sample_dashboard):
     await write(
         sample_dashboard.db,
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 140)"
@@ -58,18 +58,18 @@ async def test_many_are_shown_page_by_page(sample_dashboard):
         first=FIRST,
         repo_id=sample_dashboard.samples["acme"].repo_id,
     )
-    page, seen = await sample_dashboard.viewer.open(f"{HERE}?q=requests"), []
+    page, links = await sample_dashboard.viewer.open(f"{HERE}?q=requests"), []
     while True:
-        seen += [link for link in page.links if "package=" in link]
+        links += [link for link in page.links if "package=" in link]
         (*_, after) = [None, *(link for link in page.links if "after=" in link)]
         if after is None or not after.startswith(HERE):
             break
         page = await sample_dashboard.viewer.open(after)
-    assert len(seen) == len(set(seen)) == 141
+    assert len(links) == len(set(links)) == 141
     assert f"{HERE}?q=requests" in page.links
 
 
-async def test_before_and_without_an_index_the_page_says_why_it_is_empty(sample_dashboard):
+async def test_without_an_index_the_page_explains_why_it_is_empty(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM dependencies")
     assert "No dependencies found" in (await sample_dashboard.viewer.open(HERE)).text
     await write(sample_dashboard.db, "UPDATE repos SET index_status = 'indexing'")
@@ -78,23 +78,23 @@ async def test_before_and_without_an_index_the_page_says_why_it_is_empty(sample_
     assert REPO in page.links
 
 
-async def test_the_repository_tells_languages_warnings_and_counts(sample_dashboard):
+async def test_the_repository_page_shows_languages_warnings_and_counts(sample_dashboard):
     page = await sample_dashboard.viewer.open(REPO)
-    for words in (
+    for text in (
         *("Python 90 90 %", "1 index warning", "poetry.lock : is no TOML"),
         *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unknown 1"),
         "Vulnerabilities do not start jobs. Not configured.",
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert "/vulnerabilities?repo=acme/shop&severity=critical" in page.links
     assert {HERE, f"{REPO}/graph", "/vulnerabilities?repo=acme/shop"} <= set(page.links)
-    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=2)
-    parts = heard.parts()
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=2)
+    parts = stream.parts()
     assert "90 %" in parts["repo-index"].text
     assert "critical 1" in parts["repo-packages"].text
 
 
-async def test_a_repository_without_findings_says_whether_anybody_looks(sample_dashboard):
+async def test_a_repository_without_findings_shows_whether_scans_are_enabled(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM findings")
     assert "Vulnerabilities none known" in (await sample_dashboard.viewer.open(REPO)).text
     await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = NULL")
@@ -108,7 +108,7 @@ async def test_a_repository_without_findings_says_whether_anybody_looks(sample_d
     assert "none known" not in page.text
 
 
-async def test_members_are_led_to_a_job_that_fixes_what_is_known(sample_dashboard):
+async def test_members_see_a_link_to_a_job_that_fixes_vulnerabilities(sample_dashboard):
     fix = "/jobs/new?repo=acme/shop&agent=cve-fixer"
     assert fix in (await sample_dashboard.member.open(REPO)).links
     assert fix not in (await sample_dashboard.viewer.open(REPO)).links
@@ -117,7 +117,7 @@ async def test_members_are_led_to_a_job_that_fixes_what_is_known(sample_dashboar
     assert fix not in (await sample_dashboard.member.open(REPO)).links
 
 
-async def test_lines_of_no_language_and_small_shares_are_told(sample_dashboard):
+async def test_unclassified_lines_and_small_shares_are_shown(sample_dashboard):
     languages = '[["Go",1,3],["C",1,997]]'
     await write(
         sample_dashboard.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages
@@ -128,7 +128,7 @@ async def test_lines_of_no_language_and_small_shares_are_told(sample_dashboard):
 
 
 @pytest.mark.parametrize(
-    ("organization", "repository", "file", "words"),
+    ("organization", "repository", "file", "text"),
     [
         (None, None, None, "Vulnerabilities do not start jobs. Not configured."),
         ("high", None, None, "high or higher starts a cve-fixer job"),
@@ -143,8 +143,8 @@ async def test_lines_of_no_language_and_small_shares_are_told(sample_dashboard):
         ("low", "medium", "critical", "agentjobs.toml , which overrides the setting here."),
     ],
 )
-async def test_the_threshold_is_told_with_who_said_so(
-    sample_dashboard, organization, repository, file, words
+async def test_the_threshold_is_shown_with_its_source(
+    sample_dashboard, organization, repository, file, text
 ):
     await write(sample_dashboard.db, "UPDATE organizations SET auto_trigger = :v", v=organization)
     await write(
@@ -154,17 +154,17 @@ async def test_the_threshold_is_told_with_who_said_so(
         file=file,
     )
     page = await sample_dashboard.member.open(REPO)
-    assert words in " ".join(page.text.replace(" .", ".").split())
+    assert text in " ".join(page.text.replace(" .", ".").split())
     assert not page.has_form("/auto-trigger")
 
 
-async def test_an_administrator_sets_the_threshold_and_takes_it_back(sample_dashboard):
+async def test_an_administrator_sets_and_resets_the_threshold(sample_dashboard):
     admin = sample_dashboard.admin
     page = await admin.send(await admin.open(REPO), f"{REPO}/auto-trigger", level="high")
     assert "Saved." in page.text
     assert page.form(f"{REPO}/auto-trigger").value("level") == "high"
     page = await admin.send(page, f"{REPO}/auto-trigger", level="default")
     assert "Not configured." in page.text
-    refused = await admin.send(page, f"{REPO}/auto-trigger", level="grave")
-    assert refused.status == 400
-    assert "is not a severity" in refused.text
+    error_page = await admin.send(page, f"{REPO}/auto-trigger", level="grave")
+    assert error_page.status == 400
+    assert "is not a severity" in error_page.text

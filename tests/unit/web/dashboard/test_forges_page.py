@@ -25,9 +25,9 @@ GITEA = {"platform": "gitea", "url": "https://git.example.org", "token": ACCEPTE
 
 @pytest.fixture
 def table(dashboard):
-    found = table_of()
-    dashboard.context.platforms = platforms_of(dashboard.harness, found)
-    return found
+    repositories = table_of()
+    dashboard.context.platforms = platforms_of(dashboard.harness, repositories)
+    return repositories
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ async def connection(dashboard, table):
     """acme's, just connected."""
     page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
     assert page.status == 200, page.text
-    (found,) = await list_connections(dashboard.db, "acme")
-    return found
+    (added,) = await list_connections(dashboard.db, "acme")
+    return added
 
 
 def secret_on(page):
-    ids = [given.get("id") for _, given in page.tags]
+    ids = [attributes.get("id") for _, attributes in page.tags]
     return "hook-secret" in ids
 
 
-async def test_where_nothing_is_connected_the_page_says_what_this_is_for(dashboard):
+async def test_without_connections_the_page_explains_platforms(dashboard):
     page = await dashboard.admin.open(HERE)
     assert "No platforms connected" in page.text
     assert "Connect GitHub, GitLab, Gitea or Forgejo below" in page.text
@@ -54,27 +54,27 @@ async def test_where_nothing_is_connected_the_page_says_what_this_is_for(dashboa
     assert HERE in page.links
 
 
-async def test_a_platform_is_connected_and_its_secret_shown_this_once(dashboard, table):
+async def test_a_new_connection_shows_its_webhook_secret_once(dashboard, table):
     admin = dashboard.admin
     page = await admin.send(await admin.open(HERE), HERE, **GITEA, name="forge")
-    (found,) = await list_connections(dashboard.db, "acme")
-    _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, found.id)
-    assert (page.status, found.name, table.requests) == (200, "forge", ["check"])
+    (connection,) = await list_connections(dashboard.db, "acme")
+    _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, connection.id)
+    assert (page.status, connection.name, table.requests) == (200, "forge", ["check"])
     assert secret in page.text
-    assert f"http://127.0.0.1:8080/hooks/gitea/{found.id}" in page.text
+    assert f"http://127.0.0.1:8080/hooks/gitea/{connection.id}" in page.text
     assert "Connected to https://git.example.org as agentjobs-bot" in page.text
-    for place in (HERE, f"{HERE}/{found.id}"):
-        later = await dashboard.member.open(place)
+    for path in (HERE, f"{HERE}/{connection.id}"):
+        later = await dashboard.member.open(path)
         assert secret not in later.html
         assert ACCEPTED not in page.html + later.html
-        for words in ("forge", "agentjobs-bot", "connected", "never"):
-            assert words in later.text
+        for text in ("forge", "agentjobs-bot", "connected", "never"):
+            assert text in later.text
     log = await admin.open("/settings/audit-log")
     assert "connected a platform" in log.text
     assert secret not in log.html
 
 
-async def test_what_an_account_lacks_is_told_in_the_platforms_words(dashboard, table):
+async def test_missing_permissions_are_shown_with_the_platforms_names(dashboard, table):
     table.account = Account(f"ada{PAYLOAD}", is_own=False, missing=(f"write:issue{PAYLOAD}",))
     page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
     assert "This may be a personal account" in page.text
@@ -103,29 +103,29 @@ REFUSED_CONNECTIONS = [
 ]
 
 
-async def test_what_is_refused_keeps_what_was_typed_and_no_secret(dashboard, table, subtests):
+async def test_a_rejected_form_keeps_the_entered_values_but_no_secret(dashboard, table, subtests):
     admin = dashboard.admin
-    for given, words, field in REFUSED_CONNECTIONS:
-        with subtests.test(repr(given)):
+    for values, text, field in REFUSED_CONNECTIONS:
+        with subtests.test(repr(values)):
             page = await admin.send(
-                await admin.open(HERE), HERE, **{**GITEA, "name": "forge", **given}
+                await admin.open(HERE), HERE, **{**GITEA, "name": "forge", **values}
             )
             assert 400 <= page.status < 500
-            assert words in page.text
+            assert text in page.text
             assert "secret" not in "".join(value for _, value in page.form(HERE).fields)
             assert "--" not in page.text.replace("-----BEGIN", "")
             assert "`" not in page.text
             form = page.form(HERE)
-            assert form.value("url") == given.get("url", GITEA["url"])
-            assert form.value("name") == given.get("name", "forge")
+            assert form.value("url") == values.get("url", GITEA["url"])
+            assert form.value("name") == values.get("name", "forge")
             wrong = [tags.get("name") for _, tags in page.tags if tags.get("aria-invalid")]
             assert wrong == [field]
             assert await list_connections(dashboard.db, "acme") == []
 
 
 async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
-    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = made.private_bytes(
+    private_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private_key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
@@ -140,31 +140,35 @@ async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
     table.accepted = {pem}
     page = await admin.send(await admin.open(HERE), HERE, **app, private_key=pem)
     assert "GitHub App 12, installation 34" in page.text
-    (found,) = await list_connections(dashboard.db, "acme")
-    again = await admin.send(await admin.open(f"{HERE}/{found.id}"), "/credential", private_key="x")
+    (connection,) = await list_connections(dashboard.db, "acme")
+    again = await admin.send(
+        await admin.open(f"{HERE}/{connection.id}"), "/credential", private_key="x"
+    )
     assert "must be an RSA key" in again.text
     assert pem.splitlines()[1] not in page.html + again.html
-    _, kept = await open_credential(dashboard.db, dashboard.context.keys, found.id)
-    assert kept == pem
+    _, credential = await open_credential(dashboard.db, dashboard.context.keys, connection.id)
+    assert credential == pem
 
 
-async def test_a_check_writes_down_what_the_platform_says(dashboard, table, connection):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+async def test_a_check_records_the_platforms_error(dashboard, table, connection):
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}"
     table.fault = ForgeError(f"Bad credentials{PAYLOAD}", "unauthorized")
-    page = await admin.send(await admin.open(place), "/check")
+    page = await admin.send(await admin.open(path), "/check")
     assert page.status == 422
-    for shown in (page, await admin.open(place), await admin.open(HERE)):
-        assert f"Bad credentials{PAYLOAD}" in shown.text
-        assert safety_faults(shown) == []
+    for each_page in (page, await admin.open(path), await admin.open(HERE)):
+        assert f"Bad credentials{PAYLOAD}" in each_page.text
+        assert safety_faults(each_page) == []
     table.fault = None
     page = await admin.send(page, "/check")
     assert "as agentjobs-bot" in page.text
     assert "Bad credentials" not in (await admin.open(HERE)).text
 
 
-async def test_a_new_credential_is_taken_only_if_the_platform_does(dashboard, table, connection):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
-    page = await admin.send(await admin.open(place), "/credential", token="wrong-secret")
+async def test_a_new_credential_is_saved_only_if_the_platform_accepts_it(
+    dashboard, table, connection
+):
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}"
+    page = await admin.send(await admin.open(path), "/credential", token="wrong-secret")
     assert page.status == 422
     assert "Bad credentials" in page.text
     assert "wrong-secret" not in page.html
@@ -178,50 +182,52 @@ async def test_a_new_credential_is_taken_only_if_the_platform_does(dashboard, ta
 
 
 async def test_a_changed_webhook_secret_is_shown_once(dashboard, connection):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}"
     before = await open_hook_secret(dashboard.db, dashboard.context.keys, connection.id)
-    page = await admin.send(await admin.open(place), "/hook-secret")
+    page = await admin.send(await admin.open(path), "/hook-secret")
     _, secret = await open_hook_secret(dashboard.db, dashboard.context.keys, connection.id)
     assert secret != before[1]
     assert secret in page.text
-    later = await admin.open(place)
+    later = await admin.open(path)
     assert not secret_on(later)
     assert secret not in later.html
 
 
-async def test_one_in_use_is_not_removed_and_one_that_is_not_is(dashboard, table, connection):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}"
+async def test_only_an_unused_connection_can_be_removed(dashboard, table, connection):
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}"
     await connect_repositories(dashboard.db, dashboard.context.platforms, "acme", connection.id)
     await write(dashboard.db, "UPDATE repos SET sync_error = :text", text=f"It is gone{PAYLOAD}")
-    page = await admin.send(await admin.open(place), "/remove")
+    page = await admin.send(await admin.open(path), "/remove")
     assert page.status == 409
     assert "disconnect them first." in page.text
     assert f"It is gone{PAYLOAD}" in page.text
     assert "/repos/acme/app" in page.links
     assert safety_faults(page) == []
-    shown = await admin.open("/repos/acme/app")
-    await admin.send(shown, "/disconnect")
+    repo_page = await admin.open("/repos/acme/app")
+    await admin.send(repo_page, "/disconnect")
     page = await admin.send(page, "/remove")
     assert "Revoke its credential on https://git.example.org" in page.text
-    assert (await admin.open(place)).status == 404
+    assert (await admin.open(path)).status == 404
 
 
-async def test_a_credential_that_is_locked_is_told_without_names_of_files(dashboard, connection):
+async def test_the_error_for_a_locked_credential_names_no_file(dashboard, connection):
     admin = dashboard.admin
     (dashboard.context.settings.data_path / "encryption.key").unlink()
     dashboard.context.keys = SealingKeys.load(dashboard.context.settings)
     dashboard.context.platforms = platforms_of(dashboard.harness)
     page = await admin.send(await admin.open(f"{HERE}/{connection.id}"), "/check")
     assert page.status == 422
-    for shown in (page, await admin.open(HERE)):
-        assert "The credential of gitea cannot be decrypted. Replace it, or contact" in shown.text
-        assert "encryption.key" not in shown.text
+    for each_page in (page, await admin.open(HERE)):
+        assert (
+            "The credential of gitea cannot be decrypted. Replace it, or contact" in each_page.text
+        )
+        assert "encryption.key" not in each_page.text
 
 
-async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
+async def test_repositories_of_the_platform_are_listed_with_their_actions(
     dashboard, table, connection
 ):
-    place = f"{HERE}/{connection.id}/repositories"
+    path = f"{HERE}/{connection.id}/repositories"
     table.available += [
         RemoteRepository("72", "group/sub/project", "main"),
         RemoteRepository("73", f"acme/{PAYLOAD}", f"main{PAYLOAD}", is_archived=True),
@@ -229,33 +235,33 @@ async def test_what_the_platform_shows_is_listed_with_what_can_be_done(
     ]
     platforms = dashboard.context.platforms
     await connect_repositories(dashboard.db, platforms, "acme", connection.id, ["acme/app"])
-    page = await dashboard.admin.open(place)
+    page = await dashboard.admin.open(path)
     assert safety_faults(page) == []
     (form,) = [form for form in page.forms if "repo" in form.choices]
     assert form.choices["repo"] == ["group/sub/project"]
-    for words in ("connected", "It is archived", "It is empty", f"acme/{PAYLOAD}"):
-        assert words in page.text
-    seen_by_members = await dashboard.member.open(place)
+    for text in ("connected", "It is archived", "It is empty", f"acme/{PAYLOAD}"):
+        assert text in page.text
+    seen_by_members = await dashboard.member.open(path)
     assert "checkbox" not in seen_by_members.html
-    found = await dashboard.admin.open(f"{place}?q=SUB+proj")
-    assert "group/sub/project" in found.text
-    assert "acme/app" not in found.text
-    none = await dashboard.admin.open(f"{place}?q={PAYLOAD}nowhere")
+    results = await dashboard.admin.open(f"{path}?q=SUB+proj")
+    assert "group/sub/project" in results.text
+    assert "acme/app" not in results.text
+    none = await dashboard.admin.open(f"{path}?q={PAYLOAD}nowhere")
     assert "No repositories match" in none.text
     assert safety_faults(none) == []
 
 
-async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
+async def test_selected_repositories_are_connected_and_rejections_have_reasons(
     dashboard, table, connection
 ):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}/repositories"
     table.available += [
         RemoteRepository("72", "group/sub/project", "main"),
         RemoteRepository("73", "acme/old", "main", is_archived=True),
     ]
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     fields = [("csrf", csrf), ("repo", "group/sub/project"), ("repo", "acme/old")]
-    page = await admin.post(place, [*fields, ("names", f"acme/ghost\n{PAYLOAD}")])
+    page = await admin.post(path, [*fields, ("names", f"acme/ghost\n{PAYLOAD}")])
     assert page.status == 200
     assert "Connected; fetching now: group/sub/project" in page.text
     assert "acme/old : It is archived" in page.text
@@ -267,43 +273,43 @@ async def test_chosen_ones_are_connected_and_refusals_have_their_reasons(
     assert "group/sub/project" in names
     assert "acme/old" not in names
     csrf = page.form("/sign-out").value("csrf")
-    page = await admin.post(place, [("csrf", csrf), ("repo", "acme/app")])
+    page = await admin.post(path, [("csrf", csrf), ("repo", "acme/app")])
     assert "1 repository connected." in page.text
     assert "group/sub/project" in page.text
-    page = await admin.post(place, [("csrf", page.form("/sign-out").value("csrf"))])
+    page = await admin.post(path, [("csrf", page.form("/sign-out").value("csrf"))])
     assert page.status == 400
     assert "Select repositories or enter their names." in page.text
 
 
-async def test_all_that_can_be_are_connected_at_once(dashboard, table, connection):
-    admin, place = dashboard.admin, f"{HERE}/{connection.id}/repositories"
+async def test_all_connectable_repositories_are_connected_at_once(dashboard, table, connection):
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}/repositories"
     table.available += [RemoteRepository(f"x{at}", f"acme/r{at}", "main") for at in range(150)]
-    page = await admin.open(place)
+    page = await admin.open(path)
     assert "Showing the first 100 of 151" in page.text
     csrf = page.forms[-1].value("csrf")
-    page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
+    page = await admin.post(path, [("csrf", csrf), ("all", "yes")])
     assert "151 repositories connected." in page.text
     assert "Showing the first 100 of 151" in page.text
     # Those that are connected already are no refusals.
     csrf = page.form("/sign-out").value("csrf")
-    page = await admin.post(place, [("csrf", csrf), ("all", "yes")])
+    page = await admin.post(path, [("csrf", csrf), ("all", "yes")])
     assert "0 repositories connected." in page.text
 
 
-async def test_a_platform_that_is_away_leaves_a_page_that_says_so(dashboard, table, connection):
-    place = f"{HERE}/{connection.id}/repositories"
+async def test_an_unreachable_platform_is_reported_on_the_page(dashboard, table, connection):
+    path = f"{HERE}/{connection.id}/repositories"
     table.fault = ForgeError("Gitea could not be reached; try again later.", "away")
-    page = await dashboard.admin.open(place)
+    page = await dashboard.admin.open(path)
     assert page.status == 503
     assert "Gitea could not be reached" in page.text
     assert "Connect by name" in page.text
     assert "It sees no repository" not in page.text
-    refused = await dashboard.admin.send(page, "/repositories", names="acme/app acme/web")
-    assert refused.status == 503
-    assert "acme/app : Gitea could not be reached" in refused.text
+    error_page = await dashboard.admin.send(page, "/repositories", names="acme/app acme/web")
+    assert error_page.status == 503
+    assert "acme/app : Gitea could not be reached" in error_page.text
 
 
-async def test_nobody_waits_for_a_platform_without_an_end(
+async def test_a_platform_that_does_not_respond_times_out(
     dashboard, table, connection, monkeypatch
 ):
     async def never(self):
@@ -316,25 +322,25 @@ async def test_nobody_waits_for_a_platform_without_an_end(
     monkeypatch.setattr(platform_access, "MAX_SECONDS", 0.01)
     monkeypatch.setattr(MemoryPlatform, "repositories", never)
     monkeypatch.setattr(MemoryPlatform, "check", hangs)
-    place = f"{HERE}/{connection.id}"
-    page = await dashboard.member.open(f"{place}/repositories")
+    path = f"{HERE}/{connection.id}"
+    page = await dashboard.member.open(f"{path}/repositories")
     assert page.status == 503
     assert "gitea did not answer within" in page.text
-    page = await dashboard.admin.send(await dashboard.admin.open(place), "/check")
+    page = await dashboard.admin.send(await dashboard.admin.open(path), "/check")
     assert page.status == 503
     assert "did not answer" in (await dashboard.admin.open(HERE)).text
 
 
-async def test_without_a_way_to_platforms_pages_say_so(dashboard, connection):
+async def test_a_service_without_platform_access_says_so(dashboard, connection):
     dashboard.context.platforms = None
     page = await dashboard.admin.open(f"{HERE}/{connection.id}/repositories")
     assert page.status == 503
     assert "This service cannot reach any platform" in page.text
 
 
-@pytest.mark.parametrize("place", ["", "/repositories"])
-async def test_anothers_connection_is_nowhere(dashboard, connection, place):
+@pytest.mark.parametrize("suffix", ["", "/repositories"])
+async def test_a_connection_of_another_organization_is_not_found(dashboard, connection, suffix):
     for name in (connection.id, connection.name, "fcn_nowhere"):
-        page = await dashboard.outsider.open(f"{HERE}/{name}{place}")
+        page = await dashboard.outsider.open(f"{HERE}/{name}{suffix}")
         assert page.status == 404
         assert "There is no such connection" in page.text

@@ -7,13 +7,13 @@ from agentjobs.organizations.form_tokens import form_token, is_token_of, new_non
 from agentjobs.webhooks.endpoints import list_endpoints
 
 KEYS = "/settings/api-keys"
-AGAIN = "already submitted"
+ALREADY_SUBMITTED = "already submitted"
 
 
 def fields_of(page, action, **values):
     form = page.form(action)
-    kept = [(name, value) for name, value in form.fields if name not in values]
-    return [*kept, *values.items()]
+    unchanged = [(name, value) for name, value in form.fields if name not in values]
+    return [*unchanged, *values.items()]
 
 
 async def test_reloading_after_create_key_creates_no_second_key(dashboard):
@@ -25,16 +25,16 @@ async def test_reloading_after_create_key_creates_no_second_key(dashboard):
     repeated = await admin.post(KEYS, fields)
     assert await list_keys(dashboard.db, "acme") == before
     assert repeated.path == KEYS
-    assert AGAIN in repeated.text
+    assert ALREADY_SUBMITTED in repeated.text
     assert 'class="alert warn"' in repeated.html
 
 
-async def test_a_form_that_was_refused_can_be_sent_again(dashboard):
+async def test_a_rejected_form_can_be_submitted_again(dashboard):
     admin = dashboard.admin
     page = await admin.open(KEYS)
     assert (await admin.post(KEYS, fields_of(page, KEYS, name=""))).status >= 400
     accepted = await admin.post(KEYS, fields_of(page, KEYS, name="CI"))
-    assert AGAIN not in accepted.text
+    assert ALREADY_SUBMITTED not in accepted.text
     assert "CI" in [key.name for key in await list_keys(dashboard.db, "acme")]
 
 
@@ -57,10 +57,10 @@ async def test_other_forms_that_create_something_are_accepted_once(
     target = opened.form(action).action
     first = await admin.post(target, fields)
     assert first.status == 200, first.text
-    counted = await counts(sample_dashboard.db)
+    count_statements = await counts(sample_dashboard.db)
     repeated = await admin.post(target, fields)
-    assert AGAIN in repeated.text
-    assert await counts(sample_dashboard.db) == counted
+    assert ALREADY_SUBMITTED in repeated.text
+    assert await counts(sample_dashboard.db) == count_statements
 
 
 async def test_forms_of_one_page_do_not_use_up_each_others_token(sample_dashboard):
@@ -68,15 +68,17 @@ async def test_forms_of_one_page_do_not_use_up_each_others_token(sample_dashboar
     page = await admin.open(f"/settings/webhooks/{endpoint}")
     for action in ("/disable", "/remove"):
         form = page.form(action)
-        assert AGAIN not in (await admin.post(form.action, form.fields)).text
-    assert endpoint not in [each.id for each in await list_endpoints(sample_dashboard.db, "acme")]
+        assert ALREADY_SUBMITTED not in (await admin.post(form.action, form.fields)).text
+    assert endpoint not in [
+        endpoint.id for endpoint in await list_endpoints(sample_dashboard.db, "acme")
+    ]
 
 
 async def test_a_token_of_another_session_is_refused(dashboard):
     fields = fields_of(await dashboard.outsider.open(KEYS), KEYS, name="CI")
-    refused = await dashboard.admin.post(KEYS, fields)
-    assert refused.status == 403
-    assert "another session" in refused.text
+    error_page = await dashboard.admin.post(KEYS, fields)
+    assert error_page.status == 403
+    assert "another session" in error_page.text
 
 
 def test_a_token_is_valid_only_with_the_key_that_made_it():

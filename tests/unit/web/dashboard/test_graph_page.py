@@ -9,7 +9,7 @@ from tests.support.users import write
 HERE = "/repos/acme/shop/graph"
 
 
-async def test_without_a_place_it_begins_with_what_is_imported_most(sample_dashboard):
+async def test_the_graph_starts_at_the_most_imported_module(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
     assert "3 files with 2 imports between them, and 1 external name." in page.text
     assert "src/shop.py imported by 1 file" in page.text
@@ -17,7 +17,7 @@ async def test_without_a_place_it_begins_with_what_is_imported_most(sample_dashb
 
 
 @pytest.mark.parametrize(
-    ("place", "left", "right"),
+    ("query", "left", "right"),
     [
         ("node=src/shop.py", ["node=src%2Fcart.py"], ["node=src%2Ftax.py", "external=requests"]),
         ("external=requests", ["node=src%2Fshop.py"], []),
@@ -25,35 +25,37 @@ async def test_without_a_place_it_begins_with_what_is_imported_most(sample_dashb
         ("ecosystem=PyPI&package=urllib3", ["ecosystem=PyPI&package=requests"], []),
     ],
 )
-async def test_a_place_leads_to_all_its_neighbours(sample_dashboard, place, left, right):
-    page = await sample_dashboard.viewer.open(f"{HERE}?{place}")
+async def test_a_node_links_to_all_its_neighbours(sample_dashboard, query, left, right):
+    page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     assert page.status == 200
     around = [link.removeprefix(f"{HERE}?") for link in page.links if link.startswith(f"{HERE}?")]
     # In the wide picture, in the narrow one, and in the lists.
     assert around == [*left, *right] * 3
-    assert not [given for tag, given in page.tags if tag == "script" and "src" not in given]
+    assert not [
+        attributes for tag, attributes in page.tags if tag == "script" and "src" not in attributes
+    ]
 
 
-async def test_a_package_tells_its_versions_and_what_is_known_against_it(sample_dashboard):
+async def test_a_package_shows_its_versions_and_vulnerabilities(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}?ecosystem=PyPI&package=requests")
-    known = "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc · 2.31.0 fixes this"
-    assert known in page.text
+    finding = "2.30.0 in requirements.txt · critical 9.8 GHSA-aaaa-bbbb-cccc · 2.31.0 fixes this"
+    assert finding in page.text
     assert "/repos/acme/shop/dependencies?manifest=requirements.txt" in page.links
-    assert any("bad" in (given.get("class") or "") for _, given in page.tags)
+    assert any("bad" in (attributes.get("class") or "") for _, attributes in page.tags)
 
 
-async def test_modules_and_packages_are_found_by_a_part_of_their_name(sample_dashboard):
+async def test_modules_and_packages_are_found_by_part_of_their_name(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
-    found = await sample_dashboard.viewer.send(page, "/graph", q="REQ")
-    assert "2 results for “REQ”" in found.text
-    assert f"{HERE}?external=requests" in found.links
-    assert f"{HERE}?ecosystem=PyPI&package=requests" in found.links
+    results = await sample_dashboard.viewer.send(page, "/graph", q="REQ")
+    assert "2 results for “REQ”" in results.text
+    assert f"{HERE}?external=requests" in results.links
+    assert f"{HERE}?ecosystem=PyPI&package=requests" in results.links
     assert "No results" in (await sample_dashboard.viewer.send(page, "/graph", q="xyz")).text
 
 
-@pytest.mark.parametrize("place", ["node=gone.py", "external=gone", "ecosystem=npm&package=gone"])
-async def test_a_place_that_is_gone_says_so_and_offers_others(sample_dashboard, place):
-    page = await sample_dashboard.viewer.open(f"{HERE}?{place}")
+@pytest.mark.parametrize("query", ["node=gone.py", "external=gone", "ecosystem=npm&package=gone"])
+async def test_an_unknown_node_shows_an_error_and_other_nodes(sample_dashboard, query):
+    page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     assert page.status == 404
     assert "indexed commit" in page.text
     assert HERE in page.links
@@ -67,7 +69,7 @@ async def test_before_the_first_index_there_is_no_graph(sample_dashboard):
         assert "No graph yet" in page.text
 
 
-async def test_of_many_neighbours_some_are_drawn_and_some_listed(sample_dashboard):
+async def test_neighbours_beyond_the_limit_are_listed_but_not_drawn(sample_dashboard):
     files = tuple(f"pkg/m{at:04}.py" for at in range(700))
     graph = ModuleGraph(
         files=files,
@@ -84,7 +86,7 @@ async def test_of_many_neighbours_some_are_drawn_and_some_listed(sample_dashboar
     assert "and 679 more" in page.text
     assert "and 10 more" in page.text
     assert {"#importers", "#externals"} <= set(page.links)
-    ids = {given.get("id") for _, given in page.tags}
+    ids = {attributes.get("id") for _, attributes in page.tags}
     assert {"importers", "imported", "externals"} <= ids
     assert "Imported by 699" in page.text
     assert "and 199 more; search for them by name above." in page.text

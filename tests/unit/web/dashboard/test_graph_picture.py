@@ -18,7 +18,7 @@ def drawings(picture):
     return list(ET.fromstring(f"<both>{text}</both>"))
 
 
-def test_every_neighbour_is_a_link_and_the_centre_is_none():
+def test_neighbours_are_links_and_the_centre_is_not():
     left = tuple(Node(f"a{at}", f"/?node=a{at}") for at in range(3))
     right = (Node("yaml", "/?external=yaml", "external"), Node("no-way", "", "bad"))
     picture = Picture("All", Node("me", "/?node=me"), left, right, 4, 0, "#importers")
@@ -36,7 +36,7 @@ def test_every_neighbour_is_a_link_and_the_centre_is_none():
 
 
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 20), (20, 0), (21, 20)])
-def test_everything_lies_inside_the_frame(left, right):
+def test_every_element_is_inside_the_frame(left, right):
     def some(count):
         return tuple(Node("x" * 50, f"/{at}") for at in range(count))
 
@@ -51,7 +51,7 @@ def test_everything_lies_inside_the_frame(left, right):
             assert 0 <= y < y + high <= height
 
 
-def test_what_others_wrote_stays_text():
+def test_untrusted_text_is_escaped():
     hostile = Node(PAYLOAD + "\u202e\x00", f"/?node={PAYLOAD}", note=PAYLOAD + "\x1b")
     for drawing in drawings(Picture(PAYLOAD, hostile, (hostile,), (hostile,))):
         assert {element.tag.removeprefix(SVG) for element in drawing.iter()} == {
@@ -71,11 +71,11 @@ def test_what_others_wrote_stays_text():
         ("x" * 10_000, 5, "x…xxx"),
     ],
 )
-def test_a_long_name_is_shortened_in_its_middle(text, most, expected):
+def test_a_long_name_is_shortened_in_the_middle(text, most, expected):
     assert shorten(text, most) == expected
 
 
-def test_languages_share_one_bar_and_the_small_ones_a_row():
+def test_languages_share_one_bar_and_small_ones_are_combined():
     languages = [LanguageLines(f"L{at}", at, 10 * at) for at in range(1, 10)]
     bar = language_bar(languages)
     assert [row.language for row in bar.rows] == ["L9", "L8", "L7", "L6", "L5", "L4", "3 others"]

@@ -39,12 +39,12 @@ async def has_account(dashboard, organization=None):
     row = await dashboard.db.fetch_one("SELECT id FROM users WHERE email = :email", email=EMAIL)
     await add_member(dashboard.db, dashboard.other.organization_id, row["id"], "viewer")
     browser = Browser(dashboard.app)
-    door = await browser.open("/sign-in")
-    await browser.send(door, "/sign-in", email=EMAIL, password=PASSWORD)
+    sign_in_page = await browser.open("/sign-in")
+    await browser.send(sign_in_page, "/sign-in", email=EMAIL, password=PASSWORD)
     return browser
 
 
-async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
+async def test_a_new_user_joins_with_a_name_and_a_password(dashboard, link):
     page = await dashboard.anonymous.open(link)
     assert "Join acme" in page.text
     assert f"invited {EMAIL} to join acme as a member" in page.text
@@ -58,35 +58,37 @@ async def test_somebody_new_joins_with_a_name_and_a_password(dashboard, link):
 
 
 @pytest.mark.parametrize(
-    ("password", "again", "words"),
+    ("password", "again", "text"),
     [(PASSWORD, PASSWORD + "x", "passwords do not match"), ("short", "short", "10")],
 )
-async def test_a_refused_password_keeps_the_name_alone(dashboard, link, password, again, words):
+async def test_a_rejected_password_keeps_only_the_name_in_the_form(
+    dashboard, link, password, again, text
+):
     page = await dashboard.anonymous.open(link)
     page = await dashboard.anonymous.send(
         page, "/invitation", name="Grace", password=password, again=again
     )
     assert page.status == 400
-    assert words in page.text
+    assert text in page.text
     form = page.form("/invitation")
     assert form.value("name") == "Grace"
     assert form.value("password") == form.value("again") == ""
     assert EMAIL not in await members(dashboard)
 
 
-async def test_who_has_an_account_and_is_signed_out_is_led_to_the_door(dashboard, link):
+async def test_a_signed_out_user_with_an_account_is_sent_to_sign_in(dashboard, link):
     await has_account(dashboard)
     page = await dashboard.anonymous.open(link)
     assert not page.has_form("/invitation")
-    (door,) = [each for each in page.links if each.startswith("/sign-in?next=")]
-    page = await dashboard.anonymous.open(door)
+    (sign_in_path,) = [link for link in page.links if link.startswith("/sign-in?next=")]
+    page = await dashboard.anonymous.open(sign_in_path)
     page = await dashboard.anonymous.send(page, "/sign-in", email=EMAIL, password=PASSWORD)
     assert page.path == link
     await dashboard.anonymous.send(page, "/invitation")
     assert (await members(dashboard))[EMAIL] == "member"
 
 
-async def test_nobody_takes_over_an_account_by_its_invitation(dashboard, link):
+async def test_an_invitation_does_not_give_access_to_an_existing_account(dashboard, link):
     await has_account(dashboard)
     token = link.partition("=")[2]
     fields = [("token", token), ("name", "Eve"), ("password", PASSWORD), ("again", PASSWORD)]
@@ -96,7 +98,7 @@ async def test_nobody_takes_over_an_account_by_its_invitation(dashboard, link):
     assert EMAIL not in await members(dashboard)
 
 
-async def test_who_is_signed_in_as_the_one_invited_joins_with_a_button(dashboard, link):
+async def test_an_invited_user_who_is_signed_in_joins_without_a_password(dashboard, link):
     browser = await has_account(dashboard)
     page = await browser.open(link)
     assert page.form("/invitation").value("password") == ""
@@ -107,7 +109,7 @@ async def test_who_is_signed_in_as_the_one_invited_joins_with_a_button(dashboard
     assert "Switch to other" in page.text
 
 
-async def test_who_is_signed_in_as_another_does_not_join(dashboard, link):
+async def test_a_user_cannot_accept_an_invitation_of_another_user(dashboard, link):
     await has_account(dashboard)
     page = await dashboard.outsider.open(link)
     assert "You are signed in as eve@other.example." in page.text
@@ -131,13 +133,13 @@ async def test_an_invitation_works_once(dashboard, link):
 
 
 @pytest.mark.parametrize("token", ["", "aji_nothing", "x" * 5_000])
-async def test_a_token_that_is_none_opens_nothing(dashboard, token):
+async def test_an_invalid_token_is_rejected(dashboard, token):
     page = await dashboard.anonymous.open("/invitation", params={"token": token})
     assert page.status == 400
     assert not page.has_form("/invitation")
 
 
-async def test_an_expired_invitation_says_whom_to_ask(dashboard, link):
+async def test_an_expired_invitation_tells_the_user_to_ask_an_admin(dashboard, link):
     await write(dashboard.db, "UPDATE invitations SET expires_at = 1")
     page = await dashboard.anonymous.open(link)
     assert page.status == 400

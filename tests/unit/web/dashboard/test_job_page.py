@@ -8,19 +8,19 @@ from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen, part_of
 
 
-def place(samples, which="finished_job"):
-    return f"/jobs/{getattr(samples, which)}"
+def job_path(samples, job="finished_job"):
+    return f"/jobs/{getattr(samples, job)}"
 
 
-async def test_a_finished_job_shows_all_that_is_known_of_it(sample_dashboard):
+async def test_a_finished_job_shows_its_details(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
-    page = await sample_dashboard.viewer.open(place(samples))
-    for words in (
+    page = await sample_dashboard.viewer.open(job_path(samples))
+    for text in (
         *("Fix the price", "completed", "Pull request #1", "SHOP-1", "agentjobs/open", "Queued"),
         *("You are an agent.", '"depth": "2"', "make check", "exit code 1", "1 failed", "by Ada"),
         *("No model calls", "compiling", "in red", "the end"),
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert samples.finished_job in page.text
     assert f"/jobs/{samples.finished_job}/changes" in page.links
     # Nothing will change again.
@@ -28,24 +28,26 @@ async def test_a_finished_job_shows_all_that_is_known_of_it(sample_dashboard):
     assert "data-log=" not in page.html
 
 
-async def test_a_viewer_is_offered_nothing_that_changes_something(sample_dashboard):
+async def test_a_viewer_sees_no_forms_that_change_anything(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
-    for which in ("finished_job", "queued_job"):
-        page = await sample_dashboard.viewer.open(place(samples, which))
+    for job in ("finished_job", "queued_job"):
+        page = await sample_dashboard.viewer.open(job_path(samples, job))
         assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
     # The addresses of webhooks are members' to read.
-    assert "192.0.2.10" not in (await sample_dashboard.viewer.open(place(samples))).text
-    assert "https://192.0.2.10/acme" in (await sample_dashboard.member.open(place(samples))).text
+    assert "192.0.2.10" not in (await sample_dashboard.viewer.open(job_path(samples))).text
+    assert "https://192.0.2.10/acme" in (await sample_dashboard.member.open(job_path(samples))).text
 
 
-async def test_a_failed_job_says_why(sample_dashboard):
-    page = await sample_dashboard.member.open(place(sample_dashboard.samples["acme"], "failed_job"))
+async def test_a_failed_job_shows_the_reason(sample_dashboard):
+    page = await sample_dashboard.member.open(
+        job_path(sample_dashboard.samples["acme"], "failed_job")
+    )
     assert "agent_failed : It gave up." in page.text
     assert not page.has_form("/follow-up")
     assert page.has_form("/again")
 
 
-async def test_a_job_that_waits_says_what_for(dashboard):
+async def test_a_waiting_job_shows_the_reason(dashboard):
     job = await dashboard.harness.job(dashboard.caller)
     page = await dashboard.viewer.open(f"/jobs/{job}")
     assert "no running worker can run this agent" in page.text
@@ -54,80 +56,82 @@ async def test_a_job_that_waits_says_what_for(dashboard):
 
 
 async def test_a_queued_job_is_cancelled_once(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"], "queued_job")
-    page = await sample_dashboard.member.open(here)
-    done = await sample_dashboard.member.send(page, f"{here}/cancel")
-    assert done.path == here
+    path = job_path(sample_dashboard.samples["acme"], "queued_job")
+    page = await sample_dashboard.member.open(path)
+    done = await sample_dashboard.member.send(page, f"{path}/cancel")
+    assert done.path == path
     assert "The job is being cancelled." in done.text
     assert "cancelled" in done.text
-    again = await sample_dashboard.member.send(page, f"{here}/cancel")
-    assert again.path == here
+    again = await sample_dashboard.member.send(page, f"{path}/cancel")
+    assert again.path == path
     assert "The job is being cancelled." not in again.text
 
 
-async def test_a_running_job_is_asked_to_stop(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"], "running_job")
+async def test_cancelling_a_running_job_requests_its_stop(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"], "running_job")
     page = await sample_dashboard.member.send(
-        await sample_dashboard.member.open(here), f"{here}/cancel"
+        await sample_dashboard.member.open(path), f"{path}/cancel"
     )
     assert "running cancelling" in page.text
 
 
-async def test_run_again_makes_a_new_job_that_asks_for_the_same(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"], "failed_job")
+async def test_run_again_creates_a_job_with_the_same_request(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"], "failed_job")
     page = await sample_dashboard.member.send(
-        await sample_dashboard.member.open(here), f"{here}/again"
+        await sample_dashboard.member.open(path), f"{path}/again"
     )
-    assert page.path != here
-    for words in (
+    assert page.path != path
+    for text in (
         "Started a new job with the same settings.",
         "Fix the price",
         "SHOP-2",
         "queued",
         "by Grace",
     ):
-        assert words in page.text
+        assert text in page.text
 
 
-async def test_run_again_of_a_repository_that_is_gone_says_so_on_the_page(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"], "failed_job")
-    page = await sample_dashboard.member.open(here)
+async def test_run_again_reports_a_disconnected_repository_on_the_page(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"], "failed_job")
+    page = await sample_dashboard.member.open(path)
     await write(sample_dashboard.db, "UPDATE repos SET disconnected_at = 1")
-    page = await sample_dashboard.member.send(page, f"{here}/again")
+    page = await sample_dashboard.member.send(page, f"{path}/again")
     assert page.status == 422
     assert "is not connected" in page.text
     assert page.has_form("/again")
 
 
-async def test_a_follow_up_goes_on_with_the_pull_request(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"])
-    page = await sample_dashboard.member.open(here)
-    later = await sample_dashboard.member.send(page, f"{here}/follow-up", prompt="And the\r\ntax.")
+async def test_a_follow_up_continues_the_pull_request(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"])
+    page = await sample_dashboard.member.open(path)
+    later = await sample_dashboard.member.send(page, f"{path}/follow-up", prompt="And the\r\ntax.")
     assert "Started a follow-up on the same pull request." in later.text
-    assert here in later.links
+    assert path in later.links
     assert "And the" in later.text
-    assert later.path in (await sample_dashboard.member.open(here)).links
+    assert later.path in (await sample_dashboard.member.open(path)).links
 
 
 @pytest.mark.parametrize(("prompt", "status"), [("  ", 422), ("Once more", 409)])
-async def test_a_refused_follow_up_keeps_what_was_typed(sample_dashboard, prompt, status):
-    here = place(sample_dashboard.samples["acme"])
-    page, other = await sample_dashboard.member.open_twice(here)
+async def test_a_rejected_follow_up_keeps_the_entered_prompt(sample_dashboard, prompt, status):
+    path = job_path(sample_dashboard.samples["acme"])
+    page, other = await sample_dashboard.member.open_twice(path)
     if status == 409:
-        await sample_dashboard.member.send(other, f"{here}/follow-up", prompt="The first")
-    page = await sample_dashboard.member.send(page, f"{here}/follow-up", prompt=prompt)
+        await sample_dashboard.member.send(other, f"{path}/follow-up", prompt="The first")
+    page = await sample_dashboard.member.send(page, f"{path}/follow-up", prompt=prompt)
     assert page.status == status
     assert page.form("/follow-up").value("prompt") == prompt
-    assert page.path == f"{here}/follow-up"
+    assert page.path == f"{path}/follow-up"
 
 
 async def test_the_whole_log_is_plain_text(sample_dashboard):
-    answer = await sample_dashboard.viewer.get(f"{place(sample_dashboard.samples['acme'])}/log")
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.text.startswith("compiling\n")
+    response = await sample_dashboard.viewer.get(
+        f"{job_path(sample_dashboard.samples['acme'])}/log"
+    )
+    assert response.headers["content-type"].startswith("text/plain")
+    assert response.text.startswith("compiling\n")
 
 
-async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(sample_dashboard):
+async def test_a_long_log_shows_its_end_and_links_to_the_full_log(sample_dashboard):
     job = sample_dashboard.samples["acme"].finished_job
     for number in range(2, 6):
         await write(
@@ -144,16 +148,16 @@ async def test_the_end_of_a_long_log_is_shown_and_leads_to_all_of_it(sample_dash
     assert "compiling" not in page.text
 
 
-async def test_changes_are_a_page_and_a_part_of_one(sample_dashboard):
-    here = f"{place(sample_dashboard.samples['acme'])}/changes"
-    page = await sample_dashboard.viewer.open(here)
-    for words in ("src/shop.py", "PRICE = 3", "notes.py", "+1"):
-        assert words in page.text
-    part = await sample_dashboard.viewer.get(here, headers={"X-Part": "1"})
+async def test_changes_are_served_as_a_page_and_as_a_fragment(sample_dashboard):
+    path = f"{job_path(sample_dashboard.samples['acme'])}/changes"
+    page = await sample_dashboard.viewer.open(path)
+    for text in ("src/shop.py", "PRICE = 3", "notes.py", "+1"):
+        assert text in page.text
+    part = await sample_dashboard.viewer.get(path, headers={"X-Part": "1"})
     assert "PRICE = 3" in part_of(part.text).text
     assert "<html" not in part.text
     failed = await sample_dashboard.viewer.open(
-        f"{place(sample_dashboard.samples['acme'], 'failed_job')}/changes"
+        f"{job_path(sample_dashboard.samples['acme'], 'failed_job')}/changes"
     )
     assert failed.status == 404
 
@@ -162,76 +166,78 @@ async def test_changes_are_a_page_and_a_part_of_one(sample_dashboard):
 async def test_a_file_that_did_not_change_is_not_found(sample_dashboard, path):
     samples = sample_dashboard.samples["acme"]
     query = {"path": path, "base": samples.base, "head": samples.head}
-    answer = await sample_dashboard.viewer.get(f"{place(samples)}/changes/file", params=query)
-    assert answer.status_code == 404
+    response = await sample_dashboard.viewer.get(f"{job_path(samples)}/changes/file", params=query)
+    assert response.status_code == 404
     query = {"path": "src/shop.py", "base": "HEAD", "head": "--output=/tmp/x"}
-    answer = await sample_dashboard.viewer.get(f"{place(samples)}/changes/file", params=query)
-    assert answer.status_code == 404
+    response = await sample_dashboard.viewer.get(f"{job_path(samples)}/changes/file", params=query)
+    assert response.status_code == 404
 
 
-async def test_the_page_follows_a_job_to_its_end(sample_dashboard):
-    here = place(sample_dashboard.samples["acme"], "queued_job")
-    page = await sample_dashboard.member.open(here)
-    assert f'data-live="{here}/stream"' in page.html
+async def test_the_page_follows_a_job_until_it_finishes(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"], "queued_job")
+    page = await sample_dashboard.member.open(path)
+    assert f'data-live="{path}/stream"' in page.html
 
     async def cancel_once_it_listens():
-        await heard_first.wait()
-        await sample_dashboard.member.send(page, f"{here}/cancel")
+        await first_event.wait()
+        await sample_dashboard.member.send(page, f"{path}/cancel")
 
     # The page also waits for deliveries, which nobody sends here.
     await write(sample_dashboard.db, "UPDATE deliveries SET status = 'delivered'")
     await write(sample_dashboard.db, "UPDATE webhook_endpoints SET removed_at = 1")
-    heard_first = asyncio.Event()
+    first_event = asyncio.Event()
     cancelling = asyncio.create_task(cancel_once_it_listens())
-    heard = await listen(
+    stream = await listen(
         sample_dashboard.app,
         sample_dashboard.viewer,
-        f"{here}/stream",
+        f"{path}/stream",
         events=99,
-        each=heard_first.set,
+        on_event=first_event.set,
     )
     await cancelling
-    assert heard.events[-1][0] == "end"
-    parts = heard.parts()
+    assert stream.events[-1][0] == "end"
+    parts = stream.parts()
     assert {"job-head", "job-details", "job-events"} <= set(parts)
     assert "cancelled" in parts["job-head"].text
     assert not parts["job-head"].forms
 
 
-async def test_a_log_goes_on_where_the_page_ends(sample_dashboard):
+async def test_the_log_stream_continues_where_the_page_ends(sample_dashboard):
     job = sample_dashboard.samples["acme"].running_job
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert 'data-after="1"' in page.html
-    stream = f"/jobs/{job}/log/stream"
-    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, stream)
-    assert heard.events[0][1]["after"] == 1
+    stream_path = f"/jobs/{job}/log/stream"
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, stream_path)
+    assert stream.events[0][1]["after"] == 1
     await write(
         sample_dashboard.db,
         "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, ' of it\n')",
         id=job,
     )
     # The first piece left a line unfinished, and this one ends it.
-    heard = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{stream}?after=1")
-    assert heard.lines().text == "the end of it"
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{stream_path}?after=1")
+    assert stream.lines().text == "the end of it"
     await write(sample_dashboard.db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)
-    heard = await listen(
-        sample_dashboard.app, sample_dashboard.viewer, f"{stream}?after=nonsense", events=2
+    stream = await listen(
+        sample_dashboard.app, sample_dashboard.viewer, f"{stream_path}?after=nonsense", events=2
     )
-    assert [name for name, _ in heard.events] == ["lines", "end"]
+    assert [name for name, _ in stream.events] == ["lines", "end"]
 
 
 @pytest.mark.parametrize("job", ["job_0", "nothing", "job_" + "0" * 26])
-async def test_a_job_that_is_nowhere_is_not_found(dashboard, job):
+async def test_an_unknown_job_is_not_found(dashboard, job):
     for rest in ("", "/log", "/changes", "/stream", "/log/stream"):
         page = await dashboard.viewer.open(f"/jobs/{job}{rest}")
         assert page.status == 404
         assert "There is no such job in your organization" in page.text
 
 
-async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advice(sample_dashboard):
+async def test_the_last_lines_of_a_failure_are_separate_from_the_advice(sample_dashboard):
     message = "The agent ended with exit code 3. Its last lines:\nTraceback:\n  File <x>\nBoom"
     await write(sample_dashboard.db, "UPDATE jobs SET error_message = :text", text=message)
-    page = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"], "failed_job"))
+    page = await sample_dashboard.viewer.open(
+        job_path(sample_dashboard.samples["acme"], "failed_job")
+    )
     assert (
         '<pre class="text-block" tabindex="0" aria-label="Last lines of the output">'
         "Traceback:\n  File &lt;x&gt;\nBoom</pre>"
@@ -240,7 +246,7 @@ async def test_the_last_lines_of_a_failure_keep_their_lines_apart_from_the_advic
     assert "</strong>: The agent ended with exit code 3. Its last lines:</p>" in page.html
 
 
-async def test_the_full_log_is_a_file_without_codes_for_a_terminal(sample_dashboard):
+async def test_the_full_log_is_a_download_without_ansi_codes(sample_dashboard):
     job = sample_dashboard.samples["acme"].finished_job
     await write(
         sample_dashboard.db,
@@ -248,15 +254,15 @@ async def test_the_full_log_is_a_file_without_codes_for_a_terminal(sample_dashbo
         id=job,
         text="\n 1 %\r 99 %\rdone\n\x1b]0;title\x07\x1b[1;32mgreen\x1b[0",
     )
-    answer = await sample_dashboard.viewer.get(f"/jobs/{job}/log")
-    assert answer.headers["content-disposition"] == f'attachment; filename="{job}.log"'
-    assert answer.text == "compiling\nin red\nthe end\ndone\ngreen"
+    response = await sample_dashboard.viewer.get(f"/jobs/{job}/log")
+    assert response.headers["content-disposition"] == f'attachment; filename="{job}.log"'
+    assert response.text == "compiling\nin red\nthe end\ndone\ngreen"
 
 
 @pytest.mark.parametrize(("job", "label"), [("running_job", "Running"), ("queued_job", "Queued")])
-async def test_the_time_of_a_job_that_is_not_finished_is_counted_up(sample_dashboard, job, label):
-    page = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"], job))
+async def test_the_elapsed_time_of_an_unfinished_job_is_updated(sample_dashboard, job, label):
+    page = await sample_dashboard.viewer.open(job_path(sample_dashboard.samples["acme"], job))
     assert f"{label} for" in page.text
-    assert any("data-elapsed" in given for _, given in page.tags)
-    finished = await sample_dashboard.viewer.open(place(sample_dashboard.samples["acme"]))
-    assert not any("data-elapsed" in given for _, given in finished.tags)
+    assert any("data-elapsed" in attributes for _, attributes in page.tags)
+    finished = await sample_dashboard.viewer.open(job_path(sample_dashboard.samples["acme"]))
+    assert not any("data-elapsed" in attributes for _, attributes in finished.tags)

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.unit.web.dashboard.event_streams import listen
-from tests.unit.web.dashboard.statements import counted
+from tests.unit.web.dashboard.statements import count_statements
 
 
 async def jobs_on(browser, query=""):
@@ -14,7 +14,7 @@ async def jobs_on(browser, query=""):
     return [link for link in links if link.startswith("job_")]
 
 
-async def test_no_job_yet_says_how_to_begin_and_offers_it_to_who_may(dashboard):
+async def test_the_empty_list_links_to_a_new_job_for_members(dashboard):
     page = await dashboard.member.open("/jobs")
     assert "No jobs yet" in page.text
     assert "/jobs/new" in page.links
@@ -23,7 +23,7 @@ async def test_no_job_yet_says_how_to_begin_and_offers_it_to_who_may(dashboard):
     assert "/jobs/new" not in page.links
 
 
-async def test_a_line_tells_what_was_asked_and_what_became_of_it(sample_dashboard):
+async def test_a_row_shows_the_request_and_the_outcome(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     page = await sample_dashboard.viewer.open("/jobs")
     assert await jobs_on(sample_dashboard.viewer) == [
@@ -32,8 +32,8 @@ async def test_a_line_tells_what_was_asked_and_what_became_of_it(sample_dashboar
         samples.failed_job,
         samples.finished_job,
     ]
-    for words in ("Fix the price", "SHOP-1 · ", "completed", "agent_failed", "acme/shop", "fixer"):
-        assert words in page.text
+    for text in ("Fix the price", "SHOP-1 · ", "completed", "agent_failed", "acme/shop", "fixer"):
+        assert text in page.text
     assert "http://127.0.0.1:8080/acme/acme/shop/pulls/1" in page.links
     assert sample_dashboard.samples["other"].finished_job not in page.html
 
@@ -54,18 +54,18 @@ FILTERS = [
 ]
 
 
-async def test_a_filter_finds_what_it_says(sample_dashboard, subtests):
+async def test_a_filter_lists_the_matching_jobs(sample_dashboard, subtests):
     samples = sample_dashboard.samples["acme"]
-    for query, found in FILTERS:
+    for query, expected in FILTERS:
         with subtests.test(query):
             assert await jobs_on(sample_dashboard.viewer, query) == [
-                getattr(samples, name) for name in found
+                getattr(samples, name) for name in expected
             ]
             page = await sample_dashboard.viewer.open(f"/jobs{query}")
-            assert ("No jobs match these filters" in page.text) is (not found)
+            assert ("No jobs match these filters" in page.text) is (not expected)
 
 
-async def test_a_day_that_is_none_is_refused_and_kept(sample_dashboard):
+async def test_an_invalid_date_is_rejected_and_kept_in_the_form(sample_dashboard):
     page = await sample_dashboard.viewer.open("/jobs?since=yesterday&status=running")
     assert page.status == 400
     assert "write a date like 2026-01-31" in page.text
@@ -73,14 +73,14 @@ async def test_a_day_that_is_none_is_refused_and_kept(sample_dashboard):
     assert page.form("/jobs").value("status") == "running"
 
 
-async def test_a_part_of_an_identifier_finds_its_job(sample_dashboard):
+async def test_part_of_an_id_finds_the_job(sample_dashboard):
     job = sample_dashboard.samples["acme"].running_job
     assert await jobs_on(sample_dashboard.viewer, f"?q={job[-8:]}") == [job]
-    theirs = sample_dashboard.samples["other"].running_job
-    assert await jobs_on(sample_dashboard.viewer, f"?q={theirs}") == []
+    other_job = sample_dashboard.samples["other"].running_job
+    assert await jobs_on(sample_dashboard.viewer, f"?q={other_job}") == []
 
 
-async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(sample_dashboard):
+async def test_the_filter_form_keeps_its_values_and_uses_the_query_string(sample_dashboard):
     page = await sample_dashboard.viewer.open("/jobs")
     page = await sample_dashboard.viewer.send(
         page, "/jobs", q="price", status="failed", ticket="SHOP-2"
@@ -91,11 +91,11 @@ async def test_the_form_keeps_what_was_asked_and_sends_it_in_the_address(sample_
     assert "Clear" in page.text
 
 
-async def test_pages_go_on_where_the_last_one_ended_and_keep_the_filter(dashboard):
-    made = [await dashboard.harness.job(dashboard.caller, ticket_id="A-1") for _ in range(53)]
+async def test_pagination_keeps_the_filter(dashboard):
+    job_ids = [await dashboard.harness.job(dashboard.caller, ticket_id="A-1") for _ in range(53)]
     await dashboard.harness.job(dashboard.caller, ticket_id="B-1")
     first = await jobs_on(dashboard.viewer, "?ticket=A-1")
-    assert first == made[:2:-1]
+    assert first == job_ids[:2:-1]
     page = await dashboard.viewer.open("/jobs?ticket=A-1")
     older = next(link for link in page.links if "before=" in link)
     assert "ticket=A-1" in older
@@ -104,63 +104,65 @@ async def test_pages_go_on_where_the_last_one_ended_and_keep_the_filter(dashboar
     assert not [link for link in page.links if "before=" in link]
     # Older pages do not change, so they are not live.
     assert "data-live" not in page.html
-    assert await jobs_on(dashboard.viewer, older.removeprefix("/jobs")) == made[2::-1]
+    assert await jobs_on(dashboard.viewer, older.removeprefix("/jobs")) == job_ids[2::-1]
 
 
-async def test_the_list_is_one_statement_however_many_jobs_there_are(dashboard):
+async def test_the_list_takes_one_statement_for_any_number_of_jobs(dashboard):
     counts = []
     for number in (1, 40):
         for _ in range(number):
             await dashboard.harness.job(dashboard.caller)
-        with counted(dashboard.db) as asked:
+        with count_statements(dashboard.db) as statements:
             assert (await dashboard.viewer.open("/jobs?q=fixer")).status == 200
-        assert len(asked.about("jobs")) == 1
-        assert len(asked.scans) <= 4
-        counts.append(asked.count)
+        assert len(statements.about("jobs")) == 1
+        assert len(statements.scans) <= 4
+        counts.append(statements.count)
     assert counts[0] == counts[1]
 
 
-async def test_a_new_job_appears_on_a_page_that_is_open(dashboard):
+async def test_a_new_job_appears_on_an_open_page(dashboard):
     async def create_once_it_listens():
-        await heard_first.wait()
+        await first_event.wait()
         await dashboard.harness.job(dashboard.other)
         return await dashboard.harness.job(dashboard.caller)
 
     first = await dashboard.harness.job(dashboard.caller)
-    heard_first = asyncio.Event()
+    first_event = asyncio.Event()
     creating = asyncio.create_task(create_once_it_listens())
-    heard = await listen(
+    stream = await listen(
         dashboard.app,
         dashboard.viewer,
         "/jobs/stream?status=queued",
         events=2,
-        each=heard_first.set,
+        on_event=first_event.set,
     )
-    rows = heard.parts()["job-rows"]
+    rows = stream.parts()["job-rows"]
     assert [link for link in rows.links if "/job_" in link] == [
         f"/jobs/{await creating}",
         f"/jobs/{first}",
     ]
 
 
-async def test_a_stream_ends_for_who_is_signed_out(dashboard):
+async def test_a_stream_ends_when_its_session_ends(dashboard):
     browser = dashboard.member
     cookies = dict(browser.http.cookies)
 
     async def sign_out_once_it_listens():
-        await heard_first.wait()
+        await first_event.wait()
         await browser.send(await browser.open("/account"), "/sign-out")
 
-    heard_first = asyncio.Event()
+    first_event = asyncio.Event()
     leaving = asyncio.create_task(sign_out_once_it_listens())
-    heard = await listen(dashboard.app, browser, "/jobs/stream", events=99, each=heard_first.set)
+    stream = await listen(
+        dashboard.app, browser, "/jobs/stream", events=99, on_event=first_event.set
+    )
     await leaving
-    assert heard.status == 200
+    assert stream.status == 200
     browser.http.cookies.update(cookies)
     assert (await listen(dashboard.app, browser, "/jobs/stream")).status == 401
 
 
-async def test_the_duration_of_a_running_job_is_counted_up(sample_dashboard):
+async def test_the_duration_of_a_running_job_is_updated(sample_dashboard):
     page = await sample_dashboard.viewer.open("/jobs?status=running")
-    (given,) = (given for _, given in page.tags if "data-elapsed" in given)
-    assert int(given["data-elapsed"]) >= 0
+    (attributes,) = (attributes for _, attributes in page.tags if "data-elapsed" in attributes)
+    assert int(attributes["data-elapsed"]) >= 0

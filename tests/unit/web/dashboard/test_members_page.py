@@ -16,8 +16,8 @@ async def invited(sample_dashboard, email="grace@acme.example", role="viewer"):
 
 async def test_members_are_listed_and_only_administrators_change_them(sample_dashboard):
     page = await sample_dashboard.member.open(HERE)
-    for words in ("admin@acme.example", "viewer@acme.example", "spare@acme.example"):
-        assert words in page.text
+    for text in ("admin@acme.example", "viewer@acme.example", "spare@acme.example"):
+        assert text in page.text
     assert "@other.example" not in page.text
     assert "new@acme.example" not in page.text
     assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
@@ -39,14 +39,14 @@ async def test_an_invitation_is_a_link_that_is_shown_once(sample_dashboard):
     ("email", "role"),
     [("no address", "viewer"), ("member@acme.example", "admin"), ("x@acme.example", "owner")],
 )
-async def test_a_refused_invitation_keeps_what_was_typed(sample_dashboard, email, role):
+async def test_a_rejected_invitation_keeps_the_entered_values(sample_dashboard, email, role):
     page = await invited(sample_dashboard, email, role)
     assert page.status == 400
     assert page.form("/invitations").value("email") == email
     assert "token=" not in page.text
 
 
-async def test_a_withdrawn_invitation_opens_nothing(sample_dashboard):
+async def test_a_withdrawn_invitation_is_rejected(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     page, stale = await sample_dashboard.admin.open_twice(HERE)
     done = await sample_dashboard.admin.send(page, f"{samples.invitation}/withdraw")
@@ -58,7 +58,7 @@ async def test_a_withdrawn_invitation_opens_nothing(sample_dashboard):
     assert again.status == 404
 
 
-async def test_a_changed_role_holds_at_once(sample_dashboard):
+async def test_a_changed_role_applies_immediately(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'viewer@acme.example'"
     )
@@ -67,12 +67,12 @@ async def test_a_changed_role_holds_at_once(sample_dashboard):
     done = await sample_dashboard.admin.send(page, f"{row['id']}/role", role="member")
     assert "The role was changed." in done.text
     assert (await sample_dashboard.viewer.open("/jobs/new")).status == 200
-    refused = await sample_dashboard.admin.send(stale, f"{row['id']}/role", role="owner")
-    assert refused.status == 400
-    assert "Unknown role" in refused.text
+    error_page = await sample_dashboard.admin.send(stale, f"{row['id']}/role", role="owner")
+    assert error_page.status == 400
+    assert "Unknown role" in error_page.text
 
 
-async def test_who_is_removed_is_out_at_once(sample_dashboard):
+async def test_a_removed_member_loses_access_immediately(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'member@acme.example'"
     )
@@ -85,7 +85,7 @@ async def test_who_is_removed_is_out_at_once(sample_dashboard):
     assert again.status == 404
 
 
-async def test_a_member_is_signed_out_by_an_administrator(sample_dashboard):
+async def test_an_administrator_ends_the_sessions_of_a_member(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'member@acme.example'"
     )
@@ -100,13 +100,13 @@ async def test_a_member_is_signed_out_by_an_administrator(sample_dashboard):
     assert log.text.count("signed a member out: member@acme.example") == 1
 
 
-async def test_the_last_administrator_stays_one(sample_dashboard):
+async def test_the_last_administrator_cannot_be_demoted_or_removed(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'admin@acme.example'"
     )
     page = await sample_dashboard.admin.open(HERE)
     for action, values in (("role", {"role": "member"}), ("remove", {})):
-        refused = await sample_dashboard.admin.send(page, f"{row['id']}/{action}", **values)
-        assert refused.status == 400
-        assert "admin" in refused.text
+        error_page = await sample_dashboard.admin.send(page, f"{row['id']}/{action}", **values)
+        assert error_page.status == 400
+        assert "admin" in error_page.text
     assert (await sample_dashboard.admin.open("/settings/api-keys")).status == 200

@@ -11,7 +11,7 @@ async def new_job(dashboard, **values):
     return await dashboard.member.send(page, "/jobs", **values)
 
 
-async def asked(dashboard):
+async def created_job(dashboard):
     row = await dashboard.db.fetch_one("SELECT * FROM jobs")
     return None if row is None else dict(row)
 
@@ -31,7 +31,7 @@ async def test_a_job_is_created_and_its_page_is_shown(dashboard):
         draft="on",
         more='{"depth": 2}',
     )
-    job = await asked(dashboard)
+    job = await created_job(dashboard)
     assert page.path == f"/jobs/{job['id']}"
     assert "by Member" in page.text
     assert job["ticket_id"] == "SHOP-7"
@@ -47,9 +47,9 @@ async def test_a_job_is_created_and_its_page_is_shown(dashboard):
     }
 
 
-async def test_what_is_left_empty_is_not_asked_for(dashboard):
+async def test_empty_fields_are_not_part_of_the_request(dashboard):
     await new_job(dashboard, repo="acme/shop", agent="fixer", prompt=" \r\n ")
-    job = await asked(dashboard)
+    job = await created_job(dashboard)
     assert job["config_override"] == "{}"
     assert job["ticket_id"] is None
 
@@ -73,28 +73,28 @@ REFUSED_FIELDS = [
 ]
 
 
-async def test_a_refused_job_keeps_what_was_typed(dashboard, subtests):
-    for field, text, words in REFUSED_FIELDS:
-        with subtests.test(f"{field}: {words}"):
+async def test_a_rejected_job_keeps_the_entered_values(dashboard, subtests):
+    for field, text, message in REFUSED_FIELDS:
+        with subtests.test(f"{field}: {message}"):
             typed = {"repo": "acme/shop", "agent": "fixer", "prompt": "A long text", field: text}
             page = await new_job(dashboard, **typed)
             assert page.status in {400, 422}
-            assert words in page.text
+            assert message in page.text
             form = page.form("/jobs")
             assert form.value("prompt") == "A long text"
             if field not in {"repo", "agent"}:
                 assert form.value(field) == text
-            assert await asked(dashboard) is None
+            assert await created_job(dashboard) is None
 
 
-async def test_the_form_is_filled_in_from_the_address(dashboard):
+async def test_the_form_is_filled_in_from_the_query_string(dashboard):
     page = await dashboard.member.open("/jobs/new?repo=acme/shop&agent=pro-fixer&prompt=Do+it")
     form = page.form("/jobs")
     assert (form.value("repo"), form.value("agent")) == ("acme/shop", "pro-fixer")
     assert form.value("prompt") == "Do it"
 
 
-async def test_what_cannot_be_chosen_says_why(dashboard):
+async def test_unavailable_choices_show_the_reason(dashboard):
     await write(dashboard.db, "UPDATE organizations SET plan = 'free'")
     organization = dashboard.caller.organization_id
     await dashboard.db.transact(insert_repo, organization, "acme/big", "indexing")
@@ -108,7 +108,7 @@ async def test_what_cannot_be_chosen_says_why(dashboard):
     assert "other/shop" not in page.html
 
 
-async def test_without_a_repository_the_page_leads_to_connecting_one(dashboard):
+async def test_without_a_repository_the_page_links_to_connecting_one(dashboard):
     await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
     page = await dashboard.member.open("/jobs/new")
     assert "No repositories connected" in page.text

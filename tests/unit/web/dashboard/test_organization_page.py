@@ -11,14 +11,16 @@ from tests.unit.web.dashboard.conftest import Dashboard
 PATH = "/settings/organization"
 
 
-async def test_settings_lead_to_the_first_page_a_role_may_see(dashboard: Dashboard) -> None:
+async def test_settings_redirect_to_the_first_page_that_the_role_may_open(
+    dashboard: Dashboard,
+) -> None:
     admin, member = await dashboard.admin.get("/settings"), await dashboard.member.get("/settings")
     assert (admin.status_code, admin.headers["location"]) == (303, "/settings/api-keys")
     assert (member.status_code, member.headers["location"]) == (303, "/settings/webhooks")
     assert (await dashboard.viewer.get("/settings")).status_code == 403
 
 
-async def test_the_page_says_what_the_organization_is_and_may(dashboard: Dashboard) -> None:
+async def test_the_page_shows_the_organization_and_its_limits(dashboard: Dashboard) -> None:
     page = await dashboard.member.open(PATH)
     plan = dashboard.caller.plan
     jobs = dashboard.context.plans.concurrent_jobs(plan)
@@ -31,7 +33,7 @@ async def test_the_page_says_what_the_organization_is_and_may(dashboard: Dashboa
     assert "agentjobs orgs set-plan acme PLAN" in page.text
 
 
-async def test_agents_beyond_the_plan_are_told_apart(dashboard: Dashboard) -> None:
+async def test_agents_outside_the_plan_are_labelled(dashboard: Dashboard) -> None:
     dashboard.context.catalog = Catalog([an_agent("cheap"), an_agent("dear", "enterprise")])
     assert "not on this plan" not in (await dashboard.member.open(PATH)).text
     await set_plan(dashboard.db, dashboard.context.plans, "acme", "free")
@@ -40,17 +42,17 @@ async def test_agents_beyond_the_plan_are_told_apart(dashboard: Dashboard) -> No
     assert "Dear dear enterprise not on this plan" in page.text
 
 
-async def test_without_an_agent_the_page_says_so(dashboard: Dashboard) -> None:
+async def test_without_agents_the_page_shows_an_empty_state(dashboard: Dashboard) -> None:
     dashboard.context.catalog = Catalog([])
     assert "No agents" in (await dashboard.member.open(PATH)).text
 
 
-async def test_everybody_sees_their_own_organization(dashboard: Dashboard) -> None:
+async def test_users_see_their_own_organization(dashboard: Dashboard) -> None:
     assert dashboard.caller.organization_id not in (await dashboard.outsider.open(PATH)).html
     assert (await dashboard.viewer.get(PATH)).status_code == 403
 
 
-async def test_a_hostile_agent_name_stays_text(dashboard: Dashboard) -> None:
+async def test_a_hostile_agent_name_is_escaped(dashboard: Dashboard) -> None:
     hostile = msgspec.structs.replace(an_agent("odd"), name=PAYLOAD)
     dashboard.context.catalog = Catalog([hostile])
     page = await dashboard.member.open(PATH)
@@ -58,7 +60,7 @@ async def test_a_hostile_agent_name_stays_text(dashboard: Dashboard) -> None:
     assert PAYLOAD in page.text
 
 
-async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
+async def test_an_administrator_sets_the_severity_that_starts_jobs(
     dashboard: Dashboard,
 ) -> None:
     admin, form = dashboard.admin, f"{PATH}/auto-trigger"
@@ -66,9 +68,9 @@ async def test_an_administrator_sets_from_when_on_vulnerabilities_start_jobs(
     assert page.form(form).value("level") == "none"
     page = await admin.send(page, form, level="critical")
     assert page.form(form).value("level") == "critical"
-    refused = await admin.send(page, form, level="grave")
-    assert refused.status == 400
-    assert "is not a severity" in refused.text
+    error_page = await admin.send(page, form, level="grave")
+    assert error_page.status == 400
+    assert "is not a severity" in error_page.text
     member = await dashboard.member.open(PATH)
     assert "Current setting: Critical only . An administrator can change it." in member.text
     assert not member.has_form(form)

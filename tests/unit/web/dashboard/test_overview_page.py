@@ -5,13 +5,13 @@ import re
 FAILED = "/settings/webhooks/delivery-log?status=failed&days="
 
 
-async def test_numbers_lead_to_what_they_count(sample_dashboard):
+async def test_each_number_links_to_the_list_that_it_counts(sample_dashboard):
     page = await sample_dashboard.member.open("/")
     samples = sample_dashboard.samples["acme"]
     for status in ("running", "queued"):
-        place = f"/jobs?status={status}"
-        assert place in page.links
-        listed = await sample_dashboard.member.open(place)
+        path = f"/jobs?status={status}"
+        assert path in page.links
+        listed = await sample_dashboard.member.open(path)
         assert f"/jobs/{getattr(samples, f'{status}_job')}" in listed.links
     assert f"{FAILED}1" in page.links
     assert samples.delivery in (await sample_dashboard.member.open(f"{FAILED}1")).html
@@ -19,13 +19,13 @@ async def test_numbers_lead_to_what_they_count(sample_dashboard):
         assert FAILED + days in (await sample_dashboard.member.open(f"/?span={span}")).links
 
 
-async def test_a_viewer_is_not_led_to_the_delivery_log(sample_dashboard):
+async def test_a_viewer_sees_no_link_to_the_delivery_log(sample_dashboard):
     page = await sample_dashboard.viewer.open("/")
     assert "Failed deliveries" in page.text
     assert not [link for link in page.links if "delivery-log" in link]
 
 
-async def test_every_picture_is_there_with_its_numbers(sample_dashboard):
+async def test_every_plot_is_shown_with_its_numbers(sample_dashboard):
     page = await sample_dashboard.viewer.open("/")
     for title in (
         *("Finished jobs", "Average queue wait and duration"),

@@ -25,7 +25,7 @@ MISSING = "f" * 40
 
 
 @pytest.fixture
-async def elsewhere(sample_dashboard):
+async def platform_dashboard(sample_dashboard):
     """A platform keeps the shop of acme and its pull requests; it was renamed since its jobs."""
     samples = sample_dashboard.samples["acme"]
     await write(
@@ -64,7 +64,7 @@ async def elsewhere(sample_dashboard):
         (None, False),
     ],
 )
-def test_only_addresses_of_the_web_lead_out(url, is_link):
+def test_only_http_urls_become_external_links(url, is_link):
     assert web_address(url) == (url if is_link else "")
 
 
@@ -72,7 +72,7 @@ def test_only_addresses_of_the_web_lead_out(url, is_link):
     "name",
     [*("acme/.github", "group/sub/team/project", "group/stream", "group/sub/graph"), "a/b/pulls"],
 )
-async def test_every_page_takes_names_of_any_parts(dashboard, name):
+async def test_every_page_accepts_repository_names_of_several_parts(dashboard, name):
     await dashboard.db.transact(insert_repo, dashboard.caller.organization_id, name, "ready")
     viewer = dashboard.viewer
     for end in ("", "/dependencies", "/graph"):
@@ -83,150 +83,172 @@ async def test_every_page_takes_names_of_any_parts(dashboard, name):
     pulls = await viewer.open(f"/acme/{name}/pulls")
     assert pulls.status == 200
     assert f"/repos/{name}" in pulls.links
-    for place in (f"/acme/{name}/pulls/7", f"/acme/{name}/pulls/7/file", f"/repos/{name}/nowhere"):
-        assert (await viewer.open(place)).status == 404
+    for path in (f"/acme/{name}/pulls/7", f"/acme/{name}/pulls/7/file", f"/repos/{name}/nowhere"):
+        assert (await viewer.open(path)).status == 404
     assert f"/repos/{name}" in (await viewer.open("/repos")).links
     page = await dashboard.admin.open(f"/repos/{name}")
     lifted = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
     assert "Agents can now change this path." in lifted.text
-    gone = await dashboard.admin.send(lifted, f"/{name}/disconnect")
-    assert f"{name} was disconnected" in gone.text
+    disconnected = await dashboard.admin.send(lifted, f"/{name}/disconnect")
+    assert f"{name} was disconnected" in disconnected.text
     assert (await viewer.open(f"/repos/{name}")).status == 404
 
 
-async def test_a_repository_says_by_whom_it_is_kept_and_how_that_stands(elsewhere):
-    place, connection = f"/repos/{NAME}", elsewhere.samples["acme"].connection
-    page = await elsewhere.member.open(place)
+async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard):
+    path, connection = f"/repos/{NAME}", platform_dashboard.samples["acme"].connection
+    page = await platform_dashboard.member.open(path)
     assert THERE in page.links
     assert f"/settings/forges/{connection}" in page.links
     assert "up to date" in page.text
     assert "Clone it with any user name" not in page.text
     # The file is read from the copy.
     assert "make check" in page.text
-    viewer = await elsewhere.viewer.open(place)
+    viewer = await platform_dashboard.viewer.open(path)
     assert f"/settings/forges/{connection}" not in viewer.links
     await write(
-        elsewhere.db,
+        platform_dashboard.db,
         "UPDATE repos SET sync_error = :error, sync_failures = 2, sync_due_at = 1760000000000",
         error=f"Not there any more{PAYLOAD}",
     )
-    page = await elsewhere.viewer.open(place)
+    page = await platform_dashboard.viewer.open(path)
     assert f"Not there any more{PAYLOAD}" in page.text
     assert "Next retry 2025-10-09" in page.text
     assert safety_faults(page) == []
-    heard = await listen(elsewhere.app, elsewhere.viewer, f"{place}/stream", events=3)
-    part = heard.parts()["repo-sync"]
+    stream = await listen(
+        platform_dashboard.app, platform_dashboard.viewer, f"{path}/stream", events=3
+    )
+    part = stream.parts()["repo-sync"]
     assert f"Not there any more{PAYLOAD}" in part.text
     assert safety_faults(part) == []
-    listed = await elsewhere.admin.open(f"/settings/forges/{connection}")
+    listed = await platform_dashboard.admin.open(f"/settings/forges/{connection}")
     assert f"Not there any more{PAYLOAD}" in listed.text
 
 
-async def test_before_the_first_fetch_the_page_says_so(elsewhere):
-    repo_id = elsewhere.samples["acme"].repo_id
-    rmtree(git_path(elsewhere.context.settings.data_path, repo_id))
-    await write(elsewhere.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
-    page = await elsewhere.viewer.open(f"/repos/{NAME}")
+async def test_a_repository_that_was_never_fetched_says_so(platform_dashboard):
+    repo_id = platform_dashboard.samples["acme"].repo_id
+    rmtree(git_path(platform_dashboard.context.settings.data_path, repo_id))
+    await write(platform_dashboard.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
+    page = await platform_dashboard.viewer.open(f"/repos/{NAME}")
     assert page.status == 200
     assert "not fetched yet" in page.text
     assert "The repository has not been fetched yet." in page.text
 
 
-async def test_a_platforms_address_that_is_none_is_no_link(elsewhere):
-    await write(elsewhere.db, "UPDATE forge_connections SET url = :url", url="javascript:alert(1)")
-    await write(elsewhere.db, "UPDATE pulls SET url = :url", url=f"javascript:alert(2){PAYLOAD}")
-    await write(elsewhere.db, "UPDATE jobs SET pr_url = :url", url="javascript:alert(3)")
-    finished = elsewhere.samples["acme"].finished_job
-    places = (f"/repos/{NAME}", PULLS, f"{PULLS}/1", "/jobs", f"/jobs/{finished}")
-    for place in (*places, f"/jobs/{finished}/changes", "/pulls", "/vulnerabilities"):
-        page = await elsewhere.admin.open(place)
+async def test_an_invalid_platform_url_is_not_a_link(platform_dashboard):
+    await write(
+        platform_dashboard.db, "UPDATE forge_connections SET url = :url", url="javascript:alert(1)"
+    )
+    await write(
+        platform_dashboard.db, "UPDATE pulls SET url = :url", url=f"javascript:alert(2){PAYLOAD}"
+    )
+    await write(platform_dashboard.db, "UPDATE jobs SET pr_url = :url", url="javascript:alert(3)")
+    finished = platform_dashboard.samples["acme"].finished_job
+    paths = (f"/repos/{NAME}", PULLS, f"{PULLS}/1", "/jobs", f"/jobs/{finished}")
+    for path in (*paths, f"/jobs/{finished}/changes", "/pulls", "/vulnerabilities"):
+        page = await platform_dashboard.admin.open(path)
         assert page.status == 200
-        assert safety_faults(page) == [], place
+        assert safety_faults(page) == [], path
 
 
-async def test_a_platforms_pull_request_leads_there_and_cannot_be_changed_here(elsewhere):
-    member, place = elsewhere.member, f"{PULLS}/1"
+async def test_a_platform_pull_request_links_to_the_platform_and_is_read_only(platform_dashboard):
+    member, path = platform_dashboard.member, f"{PULLS}/1"
     for listed in ("/pulls", PULLS):
         page = await member.open(listed)
-        assert {place, f"{THERE}/pulls/1"} <= set(page.links)
-    page = await member.open(place)
+        assert {path, f"{THERE}/pulls/1"} <= set(page.links)
+    page = await member.open(path)
     assert f"{THERE}/pulls/1" in page.links
-    assert f"/jobs/{elsewhere.samples['acme'].finished_job}" in page.links
+    assert f"/jobs/{platform_dashboard.samples['acme'].finished_job}" in page.links
     assert "View on the platform" in page.text
     for end in ("/merge", "/close", "/ready", "/comments"):
         assert not page.has_form(end)
         csrf = page.form("/sign-out").value("csrf")
-        refused = await member.post(f"{place}{end}", [("csrf", csrf), ("body", "Well done")])
-        assert refused.status == 409
-        assert f"can only be changed there: {THERE}/pulls/1" in refused.text
-    file = await member.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
+        error_page = await member.post(f"{path}{end}", [("csrf", csrf), ("body", "Well done")])
+        assert error_page.status == 409
+        assert f"can only be changed there: {THERE}/pulls/1" in error_page.text
+    file = await member.open(f"{path}/file?path=x&base={MISSING}&head={MISSING}")
     assert file.status == 404
-    row = await elsewhere.db.fetch_one("SELECT state, draft FROM pulls WHERE number = 1")
+    row = await platform_dashboard.db.fetch_one("SELECT state, draft FROM pulls WHERE number = 1")
     assert row["state"] == "open"
 
 
-async def test_operations_on_a_platforms_pull_request_are_refused_by_one_code(elsewhere):
-    db, settings = elsewhere.db, elsewhere.context.settings
-    for refused in (
+async def test_operations_on_a_platform_pull_request_have_one_error_code(platform_dashboard):
+    db, settings = platform_dashboard.db, platform_dashboard.context.settings
+    for error_page in (
         merge_pull(db, settings, "acme", NAME, 1),
         close_pull(db, "acme", NAME, 1),
         mark_ready(db, "acme", NAME, 2),
         add_comment(db, "acme", NAME, 1, "Well done"),
     ):
         with pytest.raises(Problem, match="hosted on its platform") as raised:
-            await refused
+            await error_page
         assert raised.value.code == "pull_elsewhere"
 
 
-async def test_a_job_tells_its_ticket_and_what_became_of_its_pull_request(elsewhere):
-    job = elsewhere.samples["acme"].finished_job
+async def test_a_job_shows_its_ticket_and_the_state_of_its_pull_request(platform_dashboard):
+    job = platform_dashboard.samples["acme"].finished_job
     ticket = {
         "title": f"The price is wrong{PAYLOAD}",
         "url": "https://jira.example.com/browse/SHOP-1",
         "labels": [f"bug{PAYLOAD}"],
     }
     text = msgspec.json.encode(ticket).decode()
-    await write(elsewhere.db, "UPDATE jobs SET ticket = :text WHERE id = :id", id=job, text=text)
     await write(
-        elsewhere.db, "UPDATE jobs SET created_by_name = :who WHERE id = :id", id=job, who="@ada"
+        platform_dashboard.db, "UPDATE jobs SET ticket = :text WHERE id = :id", id=job, text=text
     )
-    page = await elsewhere.member.open(f"/jobs/{job}")
+    await write(
+        platform_dashboard.db,
+        "UPDATE jobs SET created_by_name = :who WHERE id = :id",
+        id=job,
+        who="@ada",
+    )
+    page = await platform_dashboard.member.open(f"/jobs/{job}")
     assert {ticket["url"], f"{THERE}/pulls/1", f"/repos/{NAME}"} <= set(page.links)
-    for words in (f"SHOP-1 : {ticket['title']}", ticket["labels"][0], "by @ada"):
-        assert words in page.text
+    for message in (f"SHOP-1 : {ticket['title']}", ticket["labels"][0], "by @ada"):
+        assert message in page.text
     assert "#1 open" in page.text
     assert page.has_form("/follow-up")
     assert safety_faults(page) == []
-    await write(elsewhere.db, "UPDATE pulls SET state = 'merged' WHERE number = 1")
-    page = await elsewhere.member.open(f"/jobs/{job}")
+    await write(platform_dashboard.db, "UPDATE pulls SET state = 'merged' WHERE number = 1")
+    page = await platform_dashboard.member.open(f"/jobs/{job}")
     assert "#1 merged" in page.text
     assert "The pull request is merged, so you cannot start a follow-up." in page.text
 
 
-async def test_a_follow_up_is_asked_for_on_a_platforms_pull_request(elsewhere):
-    job = elsewhere.samples["acme"].finished_job
-    await write(elsewhere.db, "UPDATE jobs SET repo = :name WHERE id = :id", id=job, name=NAME)
-    page = await elsewhere.member.open(f"/jobs/{job}")
-    page = await elsewhere.member.send(page, "/follow-up", prompt="And the tax.")
+async def test_a_platform_pull_request_accepts_follow_ups(platform_dashboard):
+    job = platform_dashboard.samples["acme"].finished_job
+    await write(
+        platform_dashboard.db, "UPDATE jobs SET repo = :name WHERE id = :id", id=job, name=NAME
+    )
+    page = await platform_dashboard.member.open(f"/jobs/{job}")
+    page = await platform_dashboard.member.send(page, "/follow-up", prompt="And the tax.")
     assert "follow-up on the same pull request" in page.text
     assert f"/jobs/{job}" in page.links
 
 
-async def test_changes_are_shown_if_the_copy_has_them_and_else_by_the_platform(elsewhere):
-    job = elsewhere.samples["acme"].finished_job
-    place = f"/jobs/{job}/changes"
-    page = await elsewhere.viewer.open(place)
+async def test_changes_missing_from_the_mirror_link_to_the_platform(platform_dashboard):
+    job = platform_dashboard.samples["acme"].finished_job
+    path = f"/jobs/{job}/changes"
+    page = await platform_dashboard.viewer.open(path)
     assert "src/shop.py" in page.text
-    await write(elsewhere.db, "UPDATE jobs SET head_commit = :c WHERE id = :id", id=job, c=MISSING)
-    page = await elsewhere.viewer.open(place)
+    await write(
+        platform_dashboard.db, "UPDATE jobs SET head_commit = :c WHERE id = :id", id=job, c=MISSING
+    )
+    page = await platform_dashboard.viewer.open(path)
     assert page.status == 200
     assert "These commits are on the platform" in page.text
     assert f"{THERE}/pulls/1" in page.links
-    part = await elsewhere.viewer.get(place, headers={"X-Part": "1"})
+    part = await platform_dashboard.viewer.get(path, headers={"X-Part": "1"})
     assert "<html" not in part.text
     assert "These commits are on the platform" in part.text
-    alone = await elsewhere.viewer.open(f"{place}/file?path=x&base={MISSING}&head={MISSING}")
+    alone = await platform_dashboard.viewer.open(
+        f"{path}/file?path=x&base={MISSING}&head={MISSING}"
+    )
     assert alone.status == 404
     assert "View the changes of this job on the platform" in alone.text
-    rmtree(git_path(elsewhere.context.settings.data_path, elsewhere.samples["acme"].repo_id))
-    assert "These commits are on the platform" in (await elsewhere.viewer.open(place)).text
+    rmtree(
+        git_path(
+            platform_dashboard.context.settings.data_path,
+            platform_dashboard.samples["acme"].repo_id,
+        )
+    )
+    assert "These commits are on the platform" in (await platform_dashboard.viewer.open(path)).text

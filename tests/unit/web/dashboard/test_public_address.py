@@ -35,32 +35,34 @@ async def signed_in(dashboard, browser, role="admin"):
     return await browser.get(f"/sign-in?token={token}")
 
 
-async def test_with_https_cookies_are_of_this_host_alone(sample_template, tmp_path):
+async def test_with_https_cookies_are_bound_to_the_host(sample_template, tmp_path):
     async with (
         open_sample_dashboard(sample_template, tmp_path, public_url=HOST) as dashboard,
         browser_at(dashboard) as browser,
     ):
-        answer = await signed_in(dashboard, browser)
-        (cookie,) = answer.headers.get_list("set-cookie")
+        response = await signed_in(dashboard, browser)
+        (cookie,) = response.headers.get_list("set-cookie")
         assert cookie.startswith("__Host-agentjobs-session=")
-        for word in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age="):
-            assert word in cookie
+        for attribute in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age="):
+            assert attribute in cookie
         assert "domain" not in cookie.lower()
         page = Page(await browser.get("/account"))
         assert page.status == 200
         form = {"csrf": page.form("/sign-out").value("csrf")}
         for origin in ("http://jobs.example", "https://jobs.example.evil", "null"):
             headers = {"Origin": origin}
-            answer = await browser.post("/sign-out", data=form, headers=headers)
-            assert answer.status_code == 403
-        answer = await browser.post("/sign-out", data=form, headers={"Origin": HOST})
-        assert answer.status_code == 303
-        gone = [each for each in answer.headers.get_list("set-cookie") if "session" in each]
-        assert "Max-Age=0" in gone[0]
-        assert "Secure" in gone[0]
+            response = await browser.post("/sign-out", data=form, headers=headers)
+            assert response.status_code == 403
+        response = await browser.post("/sign-out", data=form, headers={"Origin": HOST})
+        assert response.status_code == 303
+        deleted = [
+            cookie for cookie in response.headers.get_list("set-cookie") if "session" in cookie
+        ]
+        assert "Max-Age=0" in deleted[0]
+        assert "Secure" in deleted[0]
 
 
-async def test_a_cookie_of_plain_http_is_not_taken_with_https(sample_template, tmp_path):
+async def test_a_cookie_set_over_http_is_not_accepted_with_https(sample_template, tmp_path):
     token = sample_template[1].tokens["acme", "admin"]
     async with (
         open_sample_dashboard(sample_template, tmp_path, public_url=HOST) as dashboard,
@@ -72,15 +74,15 @@ async def test_a_cookie_of_plain_http_is_not_taken_with_https(sample_template, t
             ("__Host-agentjobs-session", 200),
         ):
             headers = {"Cookie": f"{name}={token}"}
-            answer = await browser.get("/account", headers=headers)
-            assert answer.status_code == status
+            response = await browser.get("/account", headers=headers)
+            assert response.status_code == status
 
 
 @pytest.mark.parametrize(
     ("public_url", "client"),
     [("http://jobs.example:8080", "127.0.0.1"), ("http://127.0.0.1:8080", "192.0.2.9")],
 )
-async def test_without_https_nobody_signs_in_from_elsewhere(
+async def test_without_https_remote_sign_in_is_rejected(
     sample_template, tmp_path, public_url, client
 ):
     async with (
@@ -88,33 +90,33 @@ async def test_without_https_nobody_signs_in_from_elsewhere(
         browser_at(dashboard, public_url, client) as browser,
     ):
         row = await dashboard.db.fetch_one("SELECT COUNT(*) AS n FROM sessions")
-        answers = [
+        responses = [
             await browser.get("/sign-in"),
             await signed_in(dashboard, browser),
             await browser.get("/invitation?token=x"),
             await browser.post("/sign-in", data={"email": "a@b.example", "password": "x"}),
         ]
-        for answer in answers:
-            assert answer.status_code == 403
-            assert "set AGENTJOBS_PUBLIC_URL to its https address" in answer.text
-            assert "set-cookie" not in answer.headers
+        for response in responses:
+            assert response.status_code == 403
+            assert "set AGENTJOBS_PUBLIC_URL to its https address" in response.text
+            assert "set-cookie" not in response.headers
         after = await dashboard.db.fetch_one("SELECT COUNT(*) AS n FROM sessions")
         assert row["n"] == after["n"]
 
 
 def strange_addresses(page):
     """Those that would lead out of the place where the service is."""
-    found = []
-    for tag, given in page.tags:
+    links = []
+    for tag, attributes in page.tags:
         for name in ADDRESSES:
-            address = given.get(name)
+            address = attributes.get(name)
             if address is None or address.startswith(("#", f"{PREFIX}/", f"{HOST}{PREFIX}/")):
                 continue
             # A pull request's own address was written when it was opened; the whole text of an
             # advisory is where it was published; platforms are elsewhere altogether.
             if not address.startswith(("http://127.0.0.1:8080/acme/", PUBLISHED, *PLATFORMS)):
-                found.append(f"<{tag} {name}={address}>")
-    return found
+                links.append(f"<{tag} {name}={address}>")
+    return links
 
 
 @pytest.fixture
@@ -124,65 +126,65 @@ async def below(sample_template, tmp_path):
         open_sample_dashboard(sample_template, tmp_path, public_url=f"{HOST}{PREFIX}") as dashboard,
         browser_at(dashboard) as browser,
     ):
-        answer = await signed_in(dashboard, browser)
-        assert answer.headers["location"] == f"{PREFIX}/"
+        response = await signed_in(dashboard, browser)
+        assert response.headers["location"] == f"{PREFIX}/"
         yield dashboard, browser
 
 
-async def test_below_a_path_every_address_of_every_page_begins_with_it(below):
+async def test_under_a_path_prefix_every_link_has_the_prefix(below):
     dashboard, browser = below
-    for place in GETS:
-        if place.path.endswith(("/stream", "/log")):
+    for route in GETS:
+        if route.path.endswith(("/stream", "/log")):
             continue
-        answer = await browser.get(address_of(place, dashboard.samples["acme"]))
-        if answer.status_code == 303:
-            assert answer.headers["location"].startswith(f"{PREFIX}/"), describe_route(place)
+        response = await browser.get(address_of(route, dashboard.samples["acme"]))
+        if response.status_code == 303:
+            assert response.headers["location"].startswith(f"{PREFIX}/"), describe_route(route)
             continue
-        page = Page(answer)
-        assert page.status == 200, describe_route(place)
+        page = Page(response)
+        assert page.status == 200, describe_route(route)
         assert f"{PREFIX}/static/dashboard.js" in page.html
-        assert strange_addresses(page) == [], describe_route(place)
-    for place in ("/sign-in", "/nothing", f"/invitation?token={_token(dashboard)}"):
-        assert strange_addresses(Page(await browser.get(place))) == [], place
+        assert strange_addresses(page) == [], describe_route(route)
+    for route in ("/sign-in", "/nothing", f"/invitation?token={_token(dashboard)}"):
+        assert strange_addresses(Page(await browser.get(route))) == [], route
 
 
-async def test_below_a_path_every_redirect_begins_with_it(below):
+async def test_under_a_path_prefix_every_redirect_has_the_prefix(below):
     dashboard, browser = below
     csrf = Page(await browser.get("/account")).form("/sign-out").value("csrf")
     redirected = 0
     # Signing out last.
-    for place in sorted(POSTS, key=lambda each: each.path == "/sign-out"):
-        if place.path.endswith(("/test", "/password", "/remove", "/disconnect", "/end-all")):
+    for route in sorted(POSTS, key=lambda route: route.path == "/sign-out"):
+        if route.path.endswith(("/test", "/password", "/remove", "/disconnect", "/end-all")):
             continue
-        answer = await browser.post(
-            address_of(place, dashboard.samples["acme"]),
-            data={**fields_of(place), "csrf": csrf},
+        response = await browser.post(
+            address_of(route, dashboard.samples["acme"]),
+            data={**fields_of(route), "csrf": csrf},
             headers={"Origin": HOST},
         )
-        if answer.status_code == 303:
+        if response.status_code == 303:
             redirected += 1
-            assert answer.headers["location"].startswith(f"{PREFIX}/"), describe_route(place)
+            assert response.headers["location"].startswith(f"{PREFIX}/"), describe_route(route)
         else:
-            assert strange_addresses(Page(answer)) == [], describe_route(place)
+            assert strange_addresses(Page(response)) == [], describe_route(route)
     assert redirected > 15
-    answer = await browser.get("/jobs?status=failed")
-    assert answer.headers["location"] == f"{PREFIX}/sign-in?next=/jobs%3Fstatus%3Dfailed"
+    response = await browser.get("/jobs?status=failed")
+    assert response.headers["location"] == f"{PREFIX}/sign-in?next=/jobs%3Fstatus%3Dfailed"
 
 
-async def test_below_a_path_parts_of_live_pages_begin_with_it(below):
+async def test_under_a_path_prefix_links_in_live_pages_have_the_prefix(below):
     dashboard, browser = below
-    cookies = "; ".join(f"{each.name}={each.value}" for each in browser.cookies.jar)
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in browser.cookies.jar)
     assert cookies.startswith("__Host-")
     dashboard.admin.http.cookies.set("__Host-agentjobs-session", cookies.partition("=")[2])
     job = dashboard.samples["acme"].running_job
-    for place, events in (("/jobs/stream", 1), (f"/jobs/{job}/stream", 6), ("/repos/stream", 1)):
-        heard = await listen(dashboard.app, dashboard.admin, place, events=events)
-        assert len(heard.parts()) == events
-        for part in heard.parts().values():
+    for path, events in (("/jobs/stream", 1), (f"/jobs/{job}/stream", 6), ("/repos/stream", 1)):
+        stream = await listen(dashboard.app, dashboard.admin, path, events=events)
+        assert len(stream.parts()) == events
+        for part in stream.parts().values():
             assert strange_addresses(part) == []
 
 
-async def test_below_a_path_static_files_are_where_the_pages_say(below):
+async def test_under_a_path_prefix_static_files_are_served(below):
     _, browser = below
     page = Page(await browser.get("/account"))
     assets = re.findall(rf'(?:src|href)="{PREFIX}(/static/[^"]+)"', page.html)

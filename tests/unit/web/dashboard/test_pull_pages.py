@@ -18,15 +18,15 @@ def listed(page):
     return [link for link in page.links if link.startswith(f"{PULLS}/")]
 
 
-async def test_lists_show_the_newest_first_of_all_or_of_one_repository(sample_dashboard):
-    for place in ("/pulls", PULLS):
-        page = await sample_dashboard.viewer.open(place)
+async def test_lists_show_the_newest_pull_requests_first(sample_dashboard):
+    for path in ("/pulls", PULLS):
+        page = await sample_dashboard.viewer.open(path)
         assert listed(page) == [at(CONFLICTING), at(DRAFT), at(OPEN)]
         assert "draft" in page.text
     assert "/repos/acme/shop" in page.links
 
 
-async def test_a_list_is_narrowed_to_a_state(sample_dashboard):
+async def test_a_list_can_be_filtered_by_state(sample_dashboard):
     member = sample_dashboard.member
     await member.send(await member.open(at(OPEN)), f"{at(OPEN)}/close")
     assert listed(await member.open("/pulls?state=closed")) == [at(OPEN)]
@@ -36,7 +36,7 @@ async def test_a_list_is_narrowed_to_a_state(sample_dashboard):
     assert len(listed(await member.open("/pulls?state=nonsense"))) == 3
 
 
-async def test_a_list_goes_on_in_pages(sample_dashboard):
+async def test_a_long_list_is_paginated(sample_dashboard):
     await write(
         sample_dashboard.db,
         "WITH RECURSIVE more(number) AS (SELECT 10 UNION ALL SELECT number + 1 FROM more"
@@ -45,24 +45,24 @@ async def test_a_list_goes_on_in_pages(sample_dashboard):
         " '', 'b' || number, 'main', '', '', 'open', 1 FROM more",
         repo=sample_dashboard.samples["acme"].repo_id,
     )
-    seen, place = [], "/pulls?state=open"
-    while place:
-        page = await sample_dashboard.viewer.open(place)
-        seen += listed(page)
-        place = next((link for link in page.links if "before=" in link), "")
-        assert not place or "state=open" in place
-    assert len(seen) == len(set(seen)) == 54
+    numbers, path = [], "/pulls?state=open"
+    while path:
+        page = await sample_dashboard.viewer.open(path)
+        numbers += listed(page)
+        path = next((link for link in page.links if "before=" in link), "")
+        assert not path or "state=open" in path
+    assert len(numbers) == len(set(numbers)) == 54
     assert "/pulls?state=open" in page.links
     assert len(listed(await sample_dashboard.viewer.open("/pulls?before=nonsense"))) == 50
 
 
 async def test_a_pull_request_shows_conversation_commits_and_changes(sample_dashboard):
     page = await sample_dashboard.viewer.open(at(OPEN))
-    for words in (
+    for text in (
         *("Fix the price", "#1", "agentjobs/open into main", "It was wrong.", "Well done", "Ada"),
         *("src/shop.py", "PRICE = 3", "notes.py", "Conversation 1", "Commits 1", "Changes 2"),
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
     assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
 
@@ -78,14 +78,14 @@ async def test_a_comment_is_added_and_shown_as_markdown(sample_dashboard):
 
 
 @pytest.mark.parametrize("body", [" \r\n ", "x" * 65_537])
-async def test_a_refused_comment_keeps_what_was_typed(sample_dashboard, body):
+async def test_a_rejected_comment_keeps_the_entered_text(sample_dashboard, body):
     page = await sample_dashboard.member.open(at(OPEN))
     page = await sample_dashboard.member.send(page, f"{at(OPEN)}/comments", body=body)
     assert page.status == 400
     assert page.form("/comments").value("body") == body.replace("\r\n", "\n").removeprefix("\n")
 
 
-async def test_merging_makes_a_commit_and_says_who_did_it(sample_dashboard):
+async def test_merging_creates_a_commit_and_shows_the_user(sample_dashboard):
     member = sample_dashboard.member
     page, stale = await member.open_twice(at(OPEN))
     assert "Creates a merge commit on main ." in page.text
@@ -108,7 +108,7 @@ async def test_a_conflict_names_the_files_and_changes_nothing(sample_dashboard):
     assert "agentjobs pulls" not in page.text
 
 
-async def test_a_closed_one_stays_readable(sample_dashboard):
+async def test_a_closed_pull_request_stays_readable(sample_dashboard):
     member = sample_dashboard.member
     page, stale = await member.open_twice(at(OPEN))
     closed = await member.send(page, f"{at(OPEN)}/close")
@@ -124,15 +124,15 @@ async def test_a_draft_is_marked_ready_and_only_then_merged(sample_dashboard):
     page = await member.open(at(DRAFT))
     assert not page.has_form("/merge")
     fields = [("csrf", page.form("/ready").value("csrf"))]
-    refused = await member.post(f"{at(DRAFT)}/merge", fields)
-    assert refused.status == 409
+    error_page = await member.post(f"{at(DRAFT)}/merge", fields)
+    assert error_page.status == 409
     ready = await member.send(page, f"{at(DRAFT)}/ready")
     assert "Marked as ready for review." in ready.text
     assert ready.has_form("/merge")
     assert not ready.has_form("/ready")
 
 
-async def test_one_file_is_a_page_and_a_part_of_one(sample_dashboard):
+async def test_a_file_is_served_as_a_page_and_as_a_fragment(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     query = {"path": "src/shop.py", "base": samples.base, "head": samples.head}
     page = await sample_dashboard.viewer.open(f"{at(OPEN)}/file", params=query)
@@ -149,13 +149,13 @@ async def test_one_file_is_a_page_and_a_part_of_one(sample_dashboard):
 
 
 @pytest.mark.parametrize("number", ["0", "99", "x", "9" * 30, "-1", "1e1"])
-async def test_a_pull_request_that_is_nowhere_is_not_found(sample_dashboard, number):
+async def test_an_unknown_pull_request_is_not_found(sample_dashboard, number):
     page = await sample_dashboard.viewer.open(at(number))
     assert page.status == 404
     assert "agentjobs pulls" not in page.text
 
 
-async def test_without_the_repositorys_files_the_page_says_whom_to_tell(sample_dashboard):
+async def test_missing_repository_files_are_reported_with_a_contact(sample_dashboard):
     await write(
         sample_dashboard.db, "UPDATE pulls SET repo_id = repo_id, head_commit = :no", no="0" * 40
     )
@@ -167,7 +167,7 @@ async def test_without_the_repositorys_files_the_page_says_whom_to_tell(sample_d
     assert str(sample_dashboard.context.settings.data_path) not in page.html
 
 
-async def test_an_address_may_name_another_of_ones_own_organizations(sample_dashboard):
+async def test_a_url_may_name_another_organization_of_the_user(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'viewer@acme.example'"
     )
@@ -185,16 +185,16 @@ async def test_an_address_may_name_another_of_ones_own_organizations(sample_dash
     assert (await sample_dashboard.member.open("/other/other/shop/pulls/1")).status == 404
 
 
-async def test_of_those_who_merge_and_close_at_once_one_did_it_and_the_others_are_told(
+async def test_of_concurrent_merges_and_closes_exactly_one_succeeds(
     sample_dashboard,
 ):
     member = sample_dashboard.member
     windows = await member.open_twice(at(OPEN))
     actions = [f"{at(OPEN)}/{verb}" for verb in ("merge", "close")]
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(member.send(page, action) for page in windows for action in actions)
     )
-    done = [each for each in answers if each.status == 200]
+    done = [response for response in responses if response.status == 200]
     assert len(done) == 1
     state = (await member.open(at(OPEN))).text
     was_merged = "Merged into main." in done[0].text

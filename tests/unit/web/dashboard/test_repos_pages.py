@@ -11,7 +11,7 @@ from tests.unit.web.dashboard.event_streams import listen
 HERE = "/repos/acme/shop"
 
 
-async def test_the_list_shows_what_is_connected_and_what_could_not_be(sample_dashboard):
+async def test_the_list_shows_repositories_and_failed_imports(sample_dashboard):
     page = await sample_dashboard.viewer.open("/repos")
     assert HERE in page.links
     assert "Could not connect acme/elsewhere from https://git.example/elsewhere." in page.text
@@ -20,27 +20,27 @@ async def test_the_list_shows_what_is_connected_and_what_could_not_be(sample_das
     assert not page.has_form("/dismiss")
 
 
-async def test_no_repository_yet_says_how_to_connect_one(dashboard):
+async def test_the_empty_list_explains_how_to_connect_a_repository(dashboard):
     await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
     assert "Connect one below" in (await dashboard.admin.open("/repos")).text
     assert "An administrator can connect one." in (await dashboard.member.open("/repos")).text
 
 
-async def test_the_list_shows_how_far_an_index_is(dashboard):
+async def test_the_list_shows_the_progress_of_an_index(dashboard):
     await write(
         dashboard.db,
         "UPDATE repos SET index_status = 'indexing', index_due_at = 1, index_total = 9",
     )
     page = await dashboard.viewer.open("/repos")
     assert "indexing" in page.text
-    assert any(tag == "progress" and given["max"] == "9" for tag, given in page.tags)
+    assert any(tag == "progress" and attributes["max"] == "9" for tag, attributes in page.tags)
     page = await dashboard.viewer.open(HERE)
     assert "accepts jobs when the index is ready" in page.text
     assert "0 of 9 files" in page.text
 
 
 @pytest.mark.parametrize(
-    ("address", "name", "status", "words"),
+    ("address", "name", "status", "text"),
     [
         ("", "", 422, "Enter the https URL"),
         ("http://git.example/a/b.git", "", 422, "must start with https://"),
@@ -58,13 +58,15 @@ async def test_the_list_shows_how_far_an_index_is(dashboard):
         ("https://git.example/a/b.git", "acme/shop", 409, "is already connected"),
     ],
 )
-async def test_a_refused_connection_keeps_what_was_typed(dashboard, address, name, status, words):
+async def test_a_rejected_connection_keeps_the_entered_values(
+    dashboard, address, name, status, text
+):
     page = await dashboard.admin.open("/repos")
     page = await dashboard.admin.send(
         page, "/repos", address=address, name=name, user="ada", token="t0ken-value"
     )
     assert page.status == status
-    assert words in page.text
+    assert text in page.text
     form = page.form("/repos")
     assert (form.value("address"), form.value("name")) == (address, name)
     assert form.value("user") == "ada"
@@ -75,17 +77,17 @@ async def test_a_failed_import_is_dismissed_once(sample_dashboard):
     page, stale = await sample_dashboard.admin.open_twice("/repos")
     done = await sample_dashboard.admin.send(page, "/dismiss")
     assert "acme/elsewhere" not in done.text
-    gone = await sample_dashboard.admin.send(stale, "/dismiss")
-    assert gone.status == 404
+    repeated = await sample_dashboard.admin.send(stale, "/dismiss")
+    assert repeated.status == 404
 
 
 async def test_a_repository_shows_index_configuration_jobs_and_pulls(sample_dashboard):
     page = await sample_dashboard.member.open(HERE)
-    for words in (
+    for text in (
         *("the disk is full", "warnings", "make check", "CODEOWNERS", ".github/workflows"),
         *("Fix the price", "Latest pull requests", "local"),
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert "http://127.0.0.1:8080/git/acme/acme/shop.git" in page.text
     assert "/jobs/new?repo=acme/shop" in page.links
     assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
@@ -94,13 +96,13 @@ async def test_a_repository_shows_index_configuration_jobs_and_pulls(sample_dash
         assert not page.has_form(action)
 
 
-async def test_without_its_files_the_page_still_tells_what_is_known(dashboard):
+async def test_a_repository_without_its_files_still_shows_stored_details(dashboard):
     page = await dashboard.viewer.open(HERE)
     assert page.status == 200
     assert str(dashboard.context.settings.data_path) not in page.html
 
 
-async def test_a_path_is_lifted_and_protected_again(sample_dashboard):
+async def test_a_path_is_unprotected_and_protected_again(sample_dashboard):
     admin = sample_dashboard.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/lift", pattern="renovate.json")
     assert "Agents can now change this path." in page.text
@@ -116,14 +118,14 @@ async def test_a_path_is_lifted_and_protected_again(sample_dashboard):
 
 
 @pytest.mark.parametrize("pattern", ["", "/", "../x"])
-async def test_a_refused_pattern_is_shown_again(sample_dashboard, pattern):
+async def test_a_rejected_pattern_is_kept_in_the_form(sample_dashboard, pattern):
     page = await sample_dashboard.admin.open(HERE)
     page = await sample_dashboard.admin.send(page, f"{HERE}/lift", pattern=pattern)
     assert page.status == 400
     assert page.form(f"{HERE}/lift").value("pattern") == pattern
 
 
-async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(sample_dashboard):
+async def test_disconnecting_a_repository_keeps_its_jobs(sample_dashboard):
     admin = sample_dashboard.admin
     page = await admin.send(await admin.open(HERE), f"{HERE}/disconnect")
     assert page.path == "/repos"
@@ -134,19 +136,19 @@ async def test_a_disconnected_repository_is_gone_and_its_jobs_stay(sample_dashbo
     assert (await admin.open("/acme/acme/shop/pulls")).status == 404
 
 
-async def test_pages_that_are_open_hear_of_a_new_repository(dashboard):
+async def test_open_pages_show_a_new_repository(dashboard):
     async def connect(tx):
         await insert_repo(tx, dashboard.caller.organization_id, "acme/new", "ready")
         tx.announce("index")
 
     async def connect_once_it_listens():
-        await heard_first.wait()
+        await first_event.wait()
         await dashboard.db.transact(connect)
 
-    heard_first = asyncio.Event()
+    first_event = asyncio.Event()
     connecting = asyncio.create_task(connect_once_it_listens())
-    heard = await listen(
-        dashboard.app, dashboard.viewer, "/repos/stream", events=2, each=heard_first.set
+    stream = await listen(
+        dashboard.app, dashboard.viewer, "/repos/stream", events=2, on_event=first_event.set
     )
     await connecting
-    assert "/repos/acme/new" in heard.parts()["repo-rows"].links
+    assert "/repos/acme/new" in stream.parts()["repo-rows"].links

@@ -15,16 +15,16 @@ from tests.unit.web.dashboard.addresses import (
     PUBLIC_ROUTES,
     SIGNED_IN,
     address_of,
-    ask,
     csrf_of,
     describe_route,
     names_resource,
-    stored,
+    send_request,
+    store_contents,
     unknown_ids,
     with_session_of,
 )
 from tests.unit.web.dashboard.conftest import open_sample_dashboard
-from tests.unit.web.dashboard.platform_data import answer_as_jira
+from tests.unit.web.dashboard.platform_data import use_jira_double
 
 # What is refused for another reason than who asks: the name of the new repository is taken, and
 # the import that is there ended long ago.
@@ -34,7 +34,7 @@ REFUSED_ANYWAY = {"POST /repos": 409, "POST /repos/imports/{id}/cancel": 404}
 @pytest.fixture(autouse=True)
 def _cheap_passwords(monkeypatch):
     make_passwords_cheap(monkeypatch)
-    answer_as_jira(monkeypatch)
+    use_jira_double(monkeypatch)
 
 
 @pytest.fixture
@@ -45,19 +45,19 @@ async def sample_dashboard(sample_template, tmp_path):
         yield dashboard
 
 
-def test_every_address_can_be_made_and_an_unknown_parameter_is_noticed(sample_template):
+def test_every_route_has_a_sample_url_and_unknown_parameters_fail(sample_template):
     samples = sample_template[1].samples["acme"]
     addresses = [address_of(route, samples) for route in ROUTES]
     assert not any("{" in address for address in addresses)
     strange = PageRoute("GET", "/things/{thing_id}", "viewer", ROUTES[-1].handler)
     with pytest.raises(AssertionError, match="thing_id"):
         address_of(strange, samples)
-    stranger = PageRoute("GET", "/things/{id}", "viewer", ROUTES[-1].handler)
+    unknown_route = PageRoute("GET", "/things/{id}", "viewer", ROUTES[-1].handler)
     with pytest.raises(AssertionError, match="whose identifier"):
-        address_of(stranger, samples)
+        address_of(unknown_route, samples)
 
 
-def test_the_role_of_an_address_is_what_the_guide_says():
+def test_the_role_of_each_route_matches_the_guide():
     for route in SIGNED_IN:
         assert route.role == role_in_the_guide(route), describe_route(route)
 
@@ -78,24 +78,26 @@ def role_in_the_guide(route):
     return "member" if is_change and not is_own else "viewer"
 
 
-async def test_nobody_is_led_to_the_door_and_changes_nothing(sample_dashboard):
-    before = await stored(sample_dashboard.db)
+async def test_anonymous_requests_are_sent_to_sign_in_and_change_nothing(sample_dashboard):
+    before = await store_contents(sample_dashboard.db)
     for route in SIGNED_IN:
         address = address_of(route, sample_dashboard.samples["acme"])
         if route.method == "POST":
-            answer = await ask(sample_dashboard, sample_dashboard.anonymous, route, address)
-            assert answer.status_code == 401, describe_route(route)
-            assert "Sign in first" in answer.text
+            response = await send_request(
+                sample_dashboard, sample_dashboard.anonymous, route, address
+            )
+            assert response.status_code == 401, describe_route(route)
+            assert "Sign in first" in response.text
         else:
-            answer = await sample_dashboard.anonymous.get(address)
-            assert answer.status_code == 303, describe_route(route)
-            assert answer.headers["location"].startswith("/sign-in?next=/"), describe_route(route)
-    assert await stored(sample_dashboard.db) == before
+            response = await sample_dashboard.anonymous.get(address)
+            assert response.status_code == 303, describe_route(route)
+            assert response.headers["location"].startswith("/sign-in?next=/"), describe_route(route)
+    assert await store_contents(sample_dashboard.db) == before
 
 
-async def test_who_is_below_the_role_is_refused_and_changes_nothing(sample_dashboard):
-    before = await stored(sample_dashboard.db)
-    refused = 0
+async def test_users_below_the_role_are_rejected_and_change_nothing(sample_dashboard):
+    before = await store_contents(sample_dashboard.db)
+    refused_count = 0
     for role in ROLES:
         browser = getattr(sample_dashboard, role)
         csrf = await csrf_of(browser)
@@ -103,68 +105,70 @@ async def test_who_is_below_the_role_is_refused_and_changes_nothing(sample_dashb
             if allows(role, route.role):
                 continue
             address = address_of(route, sample_dashboard.samples["acme"])
-            answer = await ask(sample_dashboard, browser, route, address, csrf)
-            assert answer.status_code == 403, f"{role}: {describe_route(route)}"
-            assert f"requires the role {route.role}" in answer.text
-            refused += 1
-    assert refused > 30
-    assert await stored(sample_dashboard.db) == before
+            response = await send_request(sample_dashboard, browser, route, address, csrf)
+            assert response.status_code == 403, f"{role}: {describe_route(route)}"
+            assert f"requires the role {route.role}" in response.text
+            refused_count += 1
+    assert refused_count > 30
+    assert await store_contents(sample_dashboard.db) == before
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_pages_open_for_the_role_and_looking_changes_nothing(sample_dashboard, role):
-    before = await stored(sample_dashboard.db)
+async def test_pages_open_for_their_role_and_reading_changes_nothing(sample_dashboard, role):
+    before = await store_contents(sample_dashboard.db)
     browser = getattr(sample_dashboard, role)
     for route in GETS:
         if allows(role, route.role):
             address = address_of(route, sample_dashboard.samples["acme"])
-            answer = await ask(sample_dashboard, browser, route, address)
-            assert answer.status_code in {200, 303}, f"{describe_route(route)}: {answer.text[:500]}"
-    assert await stored(sample_dashboard.db) == before
+            response = await send_request(sample_dashboard, browser, route, address)
+            assert response.status_code in {200, 303}, (
+                f"{describe_route(route)}: {response.text[:500]}"
+            )
+    assert await store_contents(sample_dashboard.db) == before
 
 
 @pytest.mark.parametrize(
     "route", [route for route in POSTS if not route.path.endswith("/test")], ids=describe_route
 )
-async def test_a_form_works_for_the_lowest_role_that_may_send_it(sample_dashboard, route):
-    before = await stored(sample_dashboard.db)
+async def test_a_form_is_accepted_from_the_lowest_permitted_role(sample_dashboard, route):
+    before = await store_contents(sample_dashboard.db)
     browser = getattr(sample_dashboard, route.role)
     address = address_of(route, with_session_of(sample_dashboard.samples["acme"], browser))
-    answer = await ask(sample_dashboard, browser, route, address, await csrf_of(browser))
+    response = await send_request(sample_dashboard, browser, route, address, await csrf_of(browser))
     if describe_route(route) in REFUSED_ANYWAY:
-        assert answer.status_code == REFUSED_ANYWAY[describe_route(route)], answer.text
+        assert response.status_code == REFUSED_ANYWAY[describe_route(route)], response.text
         return
-    assert answer.status_code in {200, 303}, answer.text
+    assert response.status_code in {200, 303}, response.text
     is_idle = route.path in {"/account/organization", "/account/sessions/end-others"}
     # There is no new secret yet.
     is_idle = is_idle or route.path.endswith("/promote")
-    assert (await stored(sample_dashboard.db) == before) is is_idle
+    assert (await store_contents(sample_dashboard.db) == before) is is_idle
 
 
-async def test_what_is_anothers_answers_as_what_is_nowhere(sample_dashboard):
+async def test_resources_of_another_organization_look_nonexistent(sample_dashboard):
     """For an administrator of another organization, so that no role stands in the way."""
-    theirs, nowhere = (
+    other_samples, unknown_samples = (
         sample_dashboard.samples["acme"],
         unknown_ids(sample_dashboard.samples["acme"]),
     )
     browser = sample_dashboard.outsider
     csrf = await csrf_of(browser)
-    before = await stored(sample_dashboard.db)
+    before = await store_contents(sample_dashboard.db)
     for route in filter(names_resource, SIGNED_IN):
-        answers = [
-            await ask(sample_dashboard, browser, route, address_of(route, samples), csrf)
-            for samples in (theirs, nowhere)
+        responses = [
+            await send_request(sample_dashboard, browser, route, address_of(route, samples), csrf)
+            for samples in (other_samples, unknown_samples)
         ]
-        assert [each.status_code for each in answers] == [404, 404], describe_route(route)
+        assert [response.status_code for response in responses] == [404, 404], describe_route(route)
         texts = [
-            _without_names(answer.text, samples)
-            for answer, samples in zip(answers, (theirs, nowhere), strict=True)
+            _without_names(response.text, samples)
+            for response, samples in zip(responses, (other_samples, unknown_samples), strict=True)
         ]
         assert texts[0] == texts[1], describe_route(route)
-    assert await stored(sample_dashboard.db) == before
+    assert await store_contents(sample_dashboard.db) == before
 
 
-async def test_an_own_organization_does_not_lead_to_anothers_repository(sample_dashboard):
+async def test_the_users_organization_gives_no_access_to_anothers_repository(sample_dashboard):
     browser = sample_dashboard.outsider
     for route in ("/other/acme/shop/pulls", "/other/acme/shop/pulls/1", "/repos/acme/shop"):
         assert (await browser.get(route)).status_code == 404
@@ -183,50 +187,52 @@ async def test_an_own_organization_does_not_lead_to_anothers_repository(sample_d
         ("/settings/webhooks/delivery-log/redeliver-failed", "endpoint", ""),
     ],
 )
-async def test_a_field_that_names_what_is_anothers_finds_nothing(
+async def test_a_form_field_cannot_name_a_resource_of_another_organization(
     sample_dashboard, route, field, value
 ):
     browser, samples = sample_dashboard.outsider, sample_dashboard.samples["acme"]
-    before = await stored(sample_dashboard.db)
-    for each in (value or samples.endpoint, "ghost"):
+    before = await store_contents(sample_dashboard.db)
+    for submitted in (value or samples.endpoint, "ghost"):
         fields = {"csrf": await csrf_of(browser), "agent": "fixer", "days": "7"}
-        answer = await browser.http.post(route, data={**fields, field: each})
-        assert answer.status_code in {303, 400, 422}
-    assert await stored(sample_dashboard.db) == before
+        response = await browser.http.post(route, data={**fields, field: submitted})
+        assert response.status_code in {303, 400, 422}
+    assert await store_contents(sample_dashboard.db) == before
 
 
-async def test_a_form_without_its_token_or_with_anothers_changes_nothing(sample_dashboard):
-    before = await stored(sample_dashboard.db)
+async def test_a_form_with_a_missing_or_foreign_token_changes_nothing(sample_dashboard):
+    before = await store_contents(sample_dashboard.db)
     others = await csrf_of(sample_dashboard.member)
     for route in POSTS:
         address = address_of(route, sample_dashboard.samples["acme"])
         for csrf in (None, "", others):
-            answer = await ask(sample_dashboard, sample_dashboard.admin, route, address, csrf)
-            assert answer.status_code == 403, describe_route(route)
-            assert "nothing was changed" in answer.text
-    assert await stored(sample_dashboard.db) == before
+            response = await send_request(
+                sample_dashboard, sample_dashboard.admin, route, address, csrf
+            )
+            assert response.status_code == 403, describe_route(route)
+            assert "nothing was changed" in response.text
+    assert await store_contents(sample_dashboard.db) == before
 
 
-async def test_open_places_are_open_and_fail_for_nobody(sample_dashboard):
+async def test_public_routes_work_for_everyone(sample_dashboard):
     for route in PUBLIC_ROUTES:
         for browser in (sample_dashboard.anonymous, sample_dashboard.viewer):
-            answer = await ask(sample_dashboard, browser, route, route.path)
+            response = await send_request(sample_dashboard, browser, route, route.path)
             # Who is signed in already is led on from the door.
-            led_on = {303} if browser is sample_dashboard.viewer else set()
-            assert answer.status_code in {200, 400, 401, 404} | led_on, describe_route(route)
+            redirects = {303} if browser is sample_dashboard.viewer else set()
+            assert response.status_code in {200, 400, 401, 404} | redirects, describe_route(route)
 
 
-async def test_a_key_reads_pull_requests_and_no_other_page(sample_dashboard):
+async def test_an_api_key_opens_pull_request_pages_only(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     key = (await create_key(sample_dashboard.db, "acme")).key
     by_key = {"Authorization": f"Bearer {key}", "Accept": "*/*"}
     for route in SIGNED_IN:
         address = address_of(route, samples)
-        answer = await sample_dashboard.anonymous.http.request(
+        response = await sample_dashboard.anonymous.http.request(
             route.method, address, headers=by_key
         )
         expected = 200 if route.takes_keys else 401
-        assert answer.status_code == expected, describe_route(route)
+        assert response.status_code == expected, describe_route(route)
     assert sum(route.takes_keys for route in SIGNED_IN) == 3
 
 

@@ -25,7 +25,7 @@ def offer(dashboard: Dashboard, agents: Iterable[Agent]) -> None:
     dashboard.context.catalog = Catalog(agents)
 
 
-async def stored(dashboard: Dashboard, name: str) -> str | None:
+async def store_contents(dashboard: Dashboard, name: str) -> str | None:
     return await open_secret(
         dashboard.db, dashboard.context.keys, dashboard.caller.organization_id, name
     )
@@ -37,17 +37,21 @@ async def test_a_secret_is_set_and_never_shown(dashboard: Dashboard) -> None:
     page = await dashboard.admin.send(page, PATH, name="MODEL_KEY", value=f" {VALUE}\n")
     assert page.path == PATH
     assert "MODEL_KEY was set." in page.text
-    assert await stored(dashboard, "MODEL_KEY") == VALUE
-    for shown in (page, await dashboard.admin.open(f"{PATH}?name=MODEL_KEY")):
-        assert VALUE not in shown.html
-        assert shown.form(PATH).value("value") == ""
+    assert await store_contents(dashboard, "MODEL_KEY") == VALUE
+    for each_page in (page, await dashboard.admin.open(f"{PATH}?name=MODEL_KEY")):
+        assert VALUE not in each_page.html
+        assert each_page.form(PATH).value("value") == ""
 
 
-async def test_the_value_is_typed_unseen_and_not_remembered(dashboard: Dashboard) -> None:
+async def test_the_value_is_a_password_field_without_autocomplete(dashboard: Dashboard) -> None:
     page = await dashboard.admin.open(PATH)
-    [given] = [given for tag, given in page.tags if tag == "input" and given.get("name") == "value"]
-    assert given["type"] == "password"
-    assert given["autocomplete"] == "off"
+    [attributes] = [
+        attributes
+        for tag, attributes in page.tags
+        if tag == "input" and attributes.get("name") == "value"
+    ]
+    assert attributes["type"] == "password"
+    assert attributes["autocomplete"] == "off"
 
 
 async def test_a_secret_is_replaced(dashboard: Dashboard) -> None:
@@ -57,7 +61,7 @@ async def test_a_secret_is_replaced(dashboard: Dashboard) -> None:
     assert page.form(PATH).value("name") == "MODEL_KEY"
     page = await dashboard.admin.send(page, PATH, value=VALUE)
     assert "MODEL_KEY was" in page.text
-    assert await stored(dashboard, "MODEL_KEY") == VALUE
+    assert await store_contents(dashboard, "MODEL_KEY") == VALUE
 
 
 async def test_a_secret_is_removed(dashboard: Dashboard) -> None:
@@ -67,7 +71,7 @@ async def test_a_secret_is_removed(dashboard: Dashboard) -> None:
     assert await list_secrets(dashboard.db, "acme") == []
 
 
-async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
+async def test_removing_a_secret_twice_is_reported(dashboard: Dashboard) -> None:
     await set_secret(dashboard.db, dashboard.context.keys, "acme", "MODEL_KEY", VALUE)
     page, stale = await dashboard.admin.open_twice(PATH)
     await dashboard.admin.send(page, f"{PATH}/remove")
@@ -77,7 +81,7 @@ async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "text"),
     [
         ("no-hyphens", VALUE, "is not a valid secret name"),
         ("", VALUE, "is not a valid secret name"),
@@ -85,20 +89,20 @@ async def test_removing_what_is_gone_says_so(dashboard: Dashboard) -> None:
         ("MODEL_KEY", "x" * 33_000, "at most 32,768 bytes"),
     ],
 )
-async def test_a_refused_form_keeps_the_name_and_forgets_the_value(
-    dashboard: Dashboard, name: str, value: str, words: str
+async def test_a_rejected_form_keeps_the_name_but_not_the_value(
+    dashboard: Dashboard, name: str, value: str, text: str
 ) -> None:
     page = await dashboard.admin.open(PATH)
     page = await dashboard.admin.send(page, PATH, name=name, value=value)
     assert page.status == 400
-    assert words in page.text
+    assert text in page.text
     assert page.form(PATH).value("name") == name
     assert page.form(PATH).value("value") == ""
     assert VALUE not in page.html
     assert await list_secrets(dashboard.db, "acme") == []
 
 
-async def test_agents_are_named_with_their_secret(dashboard: Dashboard) -> None:
+async def test_agents_are_listed_with_their_secret(dashboard: Dashboard) -> None:
     offer(dashboard, [thinker("Alpha", "KEY_A"), thinker("Beta", "KEY_A"), an_agent("plain")])
     page = await dashboard.admin.open(PATH)
     assert "Set KEY_A , for Alpha, Beta" in page.text
@@ -108,7 +112,9 @@ async def test_agents_are_named_with_their_secret(dashboard: Dashboard) -> None:
     assert "Jobs of Alpha, Beta will fail." in page.text
 
 
-async def test_a_secret_of_agents_beyond_the_plan_is_not_missed(dashboard: Dashboard) -> None:
+async def test_secrets_of_agents_outside_the_plan_are_not_reported_missing(
+    dashboard: Dashboard,
+) -> None:
     await dashboard.harness.organization("small", "free")
     _, browser = await dashboard.add_user(
         "sam@small.example", dashboard.harness.callers["small"].organization_id, "admin"
@@ -120,7 +126,7 @@ async def test_a_secret_of_agents_beyond_the_plan_is_not_missed(dashboard: Dashb
     assert "BIG_KEY" not in page.text
 
 
-async def test_a_service_that_cannot_seal_names_no_file(dashboard: Dashboard) -> None:
+async def test_a_service_that_cannot_encrypt_reveals_no_path(dashboard: Dashboard) -> None:
     path = dashboard.context.keys.path
     path.write_text("no key at all")
     path.chmod(0o644)
@@ -131,7 +137,7 @@ async def test_a_service_that_cannot_seal_names_no_file(dashboard: Dashboard) ->
     assert str(path) not in page.html
 
 
-async def test_secrets_of_others_stay_theirs(dashboard: Dashboard) -> None:
+async def test_secrets_of_other_organizations_are_not_accessible(dashboard: Dashboard) -> None:
     await set_secret(dashboard.db, dashboard.context.keys, "other", "THEIR_KEY", VALUE)
     page = await dashboard.admin.open(PATH)
     assert "THEIR_KEY" not in page.html
@@ -140,7 +146,7 @@ async def test_secrets_of_others_stay_theirs(dashboard: Dashboard) -> None:
     assert len(await list_secrets(dashboard.db, "other")) == 1
 
 
-async def test_only_admins_come_here(dashboard: Dashboard) -> None:
+async def test_only_admins_can_open_the_page(dashboard: Dashboard) -> None:
     for browser in (dashboard.member, dashboard.viewer):
         assert (await browser.get(PATH)).status_code == 403
         csrf = (await browser.open("/account")).form("/sign-out").value("csrf")
@@ -150,7 +156,7 @@ async def test_only_admins_come_here(dashboard: Dashboard) -> None:
     assert await list_secrets(dashboard.db, "acme") == []
 
 
-async def test_hostile_names_stay_text(dashboard: Dashboard) -> None:
+async def test_hostile_names_are_escaped(dashboard: Dashboard) -> None:
     offer(dashboard, [thinker(PAYLOAD, "KEY_A")])
     page = await dashboard.admin.open(PATH, params={"name": PAYLOAD})
     assert page.is_safe()

@@ -25,7 +25,7 @@ async def ada(dashboard: Dashboard):
     return user
 
 
-async def test_who_is_not_signed_in_is_led_to_the_door_and_back(dashboard, ada):
+async def test_an_anonymous_user_is_redirected_to_sign_in_and_back(dashboard, ada):
     page = await dashboard.anonymous.open("/account?x=1")
     assert page.path == "/sign-in?next=/account%3Fx%3D1"
     page = await dashboard.anonymous.send(
@@ -34,13 +34,13 @@ async def test_who_is_not_signed_in_is_led_to_the_door_and_back(dashboard, ada):
     assert page.path == "/account?x=1"
 
 
-async def test_a_wrong_password_and_an_unknown_address_read_the_same(dashboard, ada):
-    door = await dashboard.anonymous.open("/sign-in")
+async def test_a_wrong_password_and_an_unknown_email_have_the_same_error(dashboard, ada):
+    sign_in_page = await dashboard.anonymous.open("/sign-in")
     wrong = await dashboard.anonymous.send(
-        door, "/sign-in", email="ada@acme.example", password="no"
+        sign_in_page, "/sign-in", email="ada@acme.example", password="no"
     )
     unknown = await dashboard.anonymous.send(
-        door, "/sign-in", email="x@acme.example", password="no"
+        sign_in_page, "/sign-in", email="x@acme.example", password="no"
     )
     assert wrong.status == unknown.status == 401
     assert wrong.text.replace("ada@", "") == unknown.text.replace("x@", "")
@@ -48,14 +48,14 @@ async def test_a_wrong_password_and_an_unknown_address_read_the_same(dashboard, 
     assert wrong.form("/sign-in").value("password") == ""
 
 
-async def test_a_link_signs_in_once(dashboard, ada):
+async def test_a_sign_in_link_works_once(dashboard, ada):
     token = await create_link(dashboard.db, ada.id)
     browser = dashboard.anonymous
     assert (await browser.http.head(f"/sign-in?token={token}")).status_code == 200
-    answer = await browser.get(f"/sign-in?token={token}")
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
-    cookie = answer.headers["set-cookie"]
+    response = await browser.get(f"/sign-in?token={token}")
+    assert response.status_code == 303
+    assert response.headers["location"] == "/"
+    cookie = response.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert "Path=/" in cookie
@@ -80,7 +80,7 @@ async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ad
 
 
 @pytest.mark.parametrize(
-    "place",
+    "next_path",
     [
         "//evil.example/x",
         "https://evil.example",
@@ -90,45 +90,45 @@ async def test_the_session_changes_at_sign_in_and_ends_at_sign_out(dashboard, ad
         "\\/evil.example",
     ],
 )
-async def test_nobody_is_led_elsewhere_after_signing_in(dashboard, ada, place):
-    door = await dashboard.anonymous.open("/sign-in", params={"next": place})
-    assert door.form("/sign-in").value("next") == "/"
-    answer = await dashboard.anonymous.http.post(
+async def test_sign_in_never_redirects_to_another_site(dashboard, ada, next_path):
+    sign_in_page = await dashboard.anonymous.open("/sign-in", params={"next": next_path})
+    assert sign_in_page.form("/sign-in").value("next") == "/"
+    response = await dashboard.anonymous.http.post(
         "/sign-in",
-        data={"email": "ada@acme.example", "password": PASSWORD, "next": place},
+        data={"email": "ada@acme.example", "password": PASSWORD, "next": next_path},
         headers={"Origin": ADDRESS},
     )
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
+    assert response.status_code == 303
+    assert response.headers["location"] == "/"
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999"])
-async def test_a_form_on_another_site_signs_nobody_in_or_out(dashboard, ada, origin):
+async def test_a_form_on_another_site_cannot_sign_users_in_or_out(dashboard, ada, origin):
     fields = [("email", "ada@acme.example"), ("password", PASSWORD)]
-    refused = await dashboard.anonymous.post("/sign-in", fields, Origin=origin)
-    assert refused.status == 403
+    error_page = await dashboard.anonymous.post("/sign-in", fields, Origin=origin)
+    assert error_page.status == 403
     page = await dashboard.member.open("/account")
     csrf = page.form("/sign-out").value("csrf")
-    refused = await dashboard.member.post("/sign-out", [("csrf", csrf)], Origin=origin)
-    assert refused.status == 403
+    error_page = await dashboard.member.post("/sign-out", [("csrf", csrf)], Origin=origin)
+    assert error_page.status == 403
     assert (await dashboard.member.open("/account")).status == 200
 
 
-async def test_a_change_needs_the_token_of_the_form(dashboard):
+async def test_a_change_requires_the_csrf_token(dashboard):
     for fields in ([], [("csrf", "")], [("csrf", "x" * 43)]):
-        refused = await dashboard.member.post("/sign-out", fields)
-        assert refused.status == 403
-        assert "nothing was changed" in refused.text
+        error_page = await dashboard.member.post("/sign-out", fields)
+        assert error_page.status == 403
+        assert "nothing was changed" in error_page.text
 
 
-async def test_who_asks_for_json_gets_the_one_error_shape(dashboard):
-    answer = await dashboard.anonymous.get("/account", headers={"Accept": "application/json"})
-    assert answer.status_code == 401
-    assert answer.json()["error"]["code"] == "not_signed_in"
-    assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
+async def test_a_json_client_gets_the_error_shape(dashboard):
+    response = await dashboard.anonymous.get("/account", headers={"Accept": "application/json"})
+    assert response.status_code == 401
+    assert response.json()["error"]["code"] == "not_signed_in"
+    assert response.json()["error"]["request_id"] == response.headers["x-request-id"]
 
 
-async def test_no_page_may_be_framed_or_run_what_is_not_ours(dashboard):
+async def test_no_page_can_be_framed_or_load_foreign_scripts(dashboard):
     headers = (await dashboard.anonymous.get("/sign-in")).headers
     policy = headers["content-security-policy"]
     assert "frame-ancestors 'none'" in policy
@@ -157,9 +157,7 @@ class Vouching:
     async def close(self) -> None: ...
 
 
-async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is_for(
-    dashboard, ada
-):
+async def test_signing_in_with_an_invitation_opens_its_organization(dashboard, ada):
     other = dashboard.other.organization_id
     _, token = await invite(dashboard.db, other, "ada@acme.example", "viewer")
     dashboard.context.openid = Vouching(token)
@@ -169,7 +167,7 @@ async def test_who_comes_from_the_provider_with_an_invitation_stands_where_it_is
     assert "Switch to acme" in page.text
 
 
-async def test_who_is_signed_in_need_not_sign_in(dashboard):
+async def test_a_signed_in_user_is_redirected_from_sign_in(dashboard):
     assert (await dashboard.member.open("/sign-in")).path == "/"
     # Unless they are asked to be somebody else.
     page = await dashboard.member.open("/sign-in", params={"next": "/invitation?token=x"})

@@ -35,7 +35,7 @@ async def put_job_late_in_january(dashboard):
     return job
 
 
-async def test_a_viewers_zone_is_used_and_named_and_utc_without_one(sample_dashboard):
+async def test_times_use_the_viewers_zone_or_utc(sample_dashboard):
     job = await put_job_late_in_january(sample_dashboard)
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert "2026-01-31 19:30" in page.text
@@ -47,33 +47,33 @@ async def test_a_viewers_zone_is_used_and_named_and_utc_without_one(sample_dashb
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "America", "../../etc/passwd", "x" * 100, ""])
-async def test_a_zone_that_is_none_is_utc(sample_dashboard, zone):
+async def test_an_invalid_zone_means_utc(sample_dashboard, zone):
     page = await look_from(sample_dashboard.viewer, zone).open("/jobs")
     assert page.status == 200
     assert "Times are in UTC." in page.text
 
 
-@pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
-async def test_date_filters_name_the_zone_they_are_read_in(sample_dashboard, place):
-    assert "From (UTC)" in (await sample_dashboard.admin.open(place)).text
-    assert "From (JST)" in (await look_from(sample_dashboard.admin, TOKYO).open(place)).text
+@pytest.mark.parametrize("path", ["/jobs", "/settings/audit-log"])
+async def test_date_filters_name_their_time_zone(sample_dashboard, path):
+    assert "From (UTC)" in (await sample_dashboard.admin.open(path)).text
+    assert "From (JST)" in (await look_from(sample_dashboard.admin, TOKYO).open(path)).text
 
 
-async def test_a_stream_keeps_the_zone_of_its_page(sample_dashboard):
+async def test_a_stream_uses_the_time_zone_of_its_page(sample_dashboard):
     look_from(sample_dashboard.viewer, TOKYO)
-    heard = await listen(
+    stream = await listen(
         sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
     )
-    assert "JST" not in heard.body.decode()
+    assert "JST" not in stream.body.decode()
     job = await put_job_late_in_january(sample_dashboard)
-    heard = await listen(
+    stream = await listen(
         sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
     )
-    assert job in heard.body.decode()
-    assert "2026-01-31 19:30" in heard.body.decode()
+    assert job in stream.body.decode()
+    assert "2026-01-31 19:30" in stream.body.decode()
 
 
-async def test_plots_use_the_same_zone(sample_dashboard):
+async def test_plots_use_the_time_zone_of_the_page(sample_dashboard):
     page = await look_from(sample_dashboard.viewer, "Asia/Kolkata").open("/")
     assert "Plots use Asia/Kolkata time." in page.text
     # Hours there begin at half past.
@@ -88,17 +88,17 @@ async def test_plots_use_the_same_zone(sample_dashboard):
         ("America/New_York", "2026-02-01T05:00:00", "2026-02-02T05:00:00"),
     ],
 )
-def test_a_day_is_the_viewers_day(zone, begin, end):
+def test_days_are_those_of_the_viewers_zone(zone, begin, end):
     day = "2026-02-01"
     assert between_days(day, day, zone_named(zone)) == (at(begin), at(end))
 
 
-def test_a_day_on_which_clocks_change_has_all_of_its_hours():
+def test_a_day_with_a_clock_change_has_all_its_hours():
     begin, end = between_days("2026-10-25", "2026-10-25", zone_named("Europe/Berlin"))
     assert end - begin == 25 * 3_600_000
 
 
-def test_no_day_is_no_bound_and_days_far_away_are_bounded():
+def test_a_missing_date_is_no_limit_and_extreme_dates_are_clamped():
     zone = zone_named("America/New_York")
     assert between_days("", "", zone) == (None, None)
     assert between_days("0001-01-01", "9999-12-31", zone)[0] >= 0
@@ -106,13 +106,13 @@ def test_no_day_is_no_bound_and_days_far_away_are_bounded():
         between_days("yesterday", "", zone)
 
 
-def test_whole_hours_are_rounded_down_so_that_a_day_begins_on_its_date():
+def test_hours_are_rounded_down_so_that_a_day_starts_on_its_date():
     now = at("2026-02-01T00:00:00")
     zones = ("UTC", TOKYO, "Asia/Kolkata", "America/St_Johns", "America/New_York")
     assert [whole_hours_ahead(now, zone_named(zone)) for zone in zones] == [0, 9, 5, -4, -5]
 
 
-def test_a_time_names_utc_on_hover():
-    shown = str(moment(at("2026-01-31T19:30:00"), zone_named(TOKYO)))
-    assert '<time datetime="2026-01-31T19:30:00.000Z" title="2026-01-31 19:30 UTC">' in shown
+def test_a_time_shows_utc_on_hover():
+    html = str(moment(at("2026-01-31T19:30:00"), zone_named(TOKYO)))
+    assert '<time datetime="2026-01-31T19:30:00.000Z" title="2026-01-31 19:30 UTC">' in html
     assert moment(None) == "never"

@@ -9,7 +9,7 @@ from agentjobs.web.dashboard.settings import platform_access
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.page_safety import safety_faults
-from tests.unit.web.dashboard.platform_data import ACCEPTED, JiraDouble, answer_as_jira
+from tests.unit.web.dashboard.platform_data import ACCEPTED, JiraDouble, use_jira_double
 
 HERE = "/settings/trackers"
 JIRA = {"url": "https://acme.atlassian.net", "account": "ada@acme.example", "token": ACCEPTED}
@@ -17,7 +17,7 @@ JIRA = {"url": "https://acme.atlassian.net", "account": "ada@acme.example", "tok
 
 @pytest.fixture(autouse=True)
 def _jira(monkeypatch):
-    answer_as_jira(monkeypatch)
+    use_jira_double(monkeypatch)
 
 
 @pytest.fixture
@@ -25,22 +25,22 @@ async def jira(dashboard):
     admin = dashboard.admin
     page = await admin.send(await admin.open(HERE), "/jira", **JIRA)
     assert "as Agent Jobs" in page.text
-    (found,) = await list_trackers(dashboard.db, "acme")
-    return found
+    (tracker,) = await list_trackers(dashboard.db, "acme")
+    return tracker
 
 
-async def test_where_there_is_none_the_page_says_what_they_are_for(dashboard):
+async def test_without_trackers_the_page_explains_them(dashboard):
     page = await dashboard.member.open(HERE)
     assert "No trackers" in page.text
     assert "An administrator can add" in page.text
     assert not page.has_form("/jira")
 
 
-async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
+async def test_an_issue_tracker_is_added_once_and_can_link_back(dashboard):
     admin = dashboard.admin
     page = await admin.send(await admin.open(HERE), "/issues", link_back="yes")
-    (found,) = await list_trackers(dashboard.db, "acme")
-    assert (found.kind, found.link_back) == ("issues", True)
+    (tracker,) = await list_trackers(dashboard.db, "acme")
+    assert (tracker.kind, tracker.link_back) == ("issues", True)
     assert "through each repository's platform connection" in page.text
     assert not page.has_form("/issues")
     assert not page.has_form("/check")
@@ -52,30 +52,30 @@ async def test_issues_are_added_once_and_link_back_when_asked_to(dashboard):
     again = await admin.post(f"{HERE}/issues", [("csrf", csrf)])
     assert again.status == 409
     assert "already configured" in again.text
-    page = await admin.post(f"{HERE}/{found.id}/token", [("csrf", csrf), ("token", "x")])
+    page = await admin.post(f"{HERE}/{tracker.id}/token", [("csrf", csrf), ("token", "x")])
     assert "replace the token of that connection" in page.text
-    page = await admin.post(f"{HERE}/{found.id}/check", [("csrf", csrf)])
+    page = await admin.post(f"{HERE}/{tracker.id}/check", [("csrf", csrf)])
     assert "Issues use the platform connections" in page.text
     page = await admin.send(page, "/remove")
     assert "issues was removed" in page.text
     log = await admin.open("/settings/audit-log")
-    for words in ("added a tracker", "changed a tracker", "removed a tracker"):
-        assert words in log.text
+    for text in ("added a tracker", "changed a tracker", "removed a tracker"):
+        assert text in log.text
 
 
-async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
+async def test_a_jira_tracker_is_added_and_its_token_is_never_shown(dashboard, jira):
     assert (jira.url, jira.account, jira.flavour) == (JIRA["url"], JIRA["account"], "cloud")
     for browser in (dashboard.admin, dashboard.member):
         page = await browser.open(HERE)
         assert ACCEPTED not in page.html
-        for words in ("Jira Cloud", JIRA["account"], "connected", "ABC-123"):
-            assert words in page.text
+        for text in ("Jira Cloud", JIRA["account"], "connected", "ABC-123"):
+            assert text in page.text
     opened = await open_tracker(dashboard.db, dashboard.context.keys, jira.id)
     assert opened[1] == ACCEPTED
 
 
 @pytest.mark.parametrize(
-    ("given", "words", "field"),
+    ("values", "text", "field"),
     [
         ({"url": ""}, "Enter Jira's address", "url"),
         ({"url": "http://jira.example.com"}, "must start with https://", "url"),
@@ -87,12 +87,14 @@ async def test_a_jira_is_added_and_its_token_is_never_shown(dashboard, jira):
         ({"token": "a-secret"}, "does not accept the token", "token"),
     ],
 )
-async def test_what_is_refused_keeps_what_was_typed_and_no_token(dashboard, given, words, field):
+async def test_a_rejected_form_keeps_the_entered_values_but_no_token(
+    dashboard, values, text, field
+):
     admin = dashboard.admin
-    typed = {**JIRA, "name": "desk", "link_back": "yes", **given}
+    typed = {**JIRA, "name": "desk", "link_back": "yes", **values}
     page = await admin.send(await admin.open(HERE), "/jira", **typed)
     assert 400 <= page.status < 500
-    assert words in page.text
+    assert text in page.text
     form = page.form("/jira")
     assert form.value("token") == ""
     for name in ("url", "account", "name", "link_back"):
@@ -103,7 +105,7 @@ async def test_what_is_refused_keeps_what_was_typed_and_no_token(dashboard, give
     assert await list_trackers(dashboard.db, "acme") == []
 
 
-async def test_a_new_token_is_taken_only_if_jira_does(dashboard, jira):
+async def test_a_new_token_is_saved_only_if_jira_accepts_it(dashboard, jira):
     admin = dashboard.admin
     page = await admin.send(await admin.open(HERE), "/token", token="a-secret")
     assert page.status == 422
@@ -116,7 +118,7 @@ async def test_a_new_token_is_taken_only_if_jira_does(dashboard, jira):
     assert "as Agent Jobs" in page.text
 
 
-async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypatch):
+async def test_a_jira_that_does_not_respond_times_out(dashboard, jira, monkeypatch):
     async def hangs(self):
         await asyncio.Event().wait()
 
@@ -130,7 +132,7 @@ async def test_nobody_waits_for_a_jira_without_an_end(dashboard, jira, monkeypat
     assert "did not answer" in (await dashboard.member.open(HERE)).text
 
 
-async def test_what_others_wrote_is_only_shown(dashboard, jira):
+async def test_untrusted_tracker_text_is_escaped(dashboard, jira):
     texts = dict.fromkeys(("name", "account", "error"), f"x{PAYLOAD}")
     await write(
         dashboard.db,
@@ -143,7 +145,7 @@ async def test_what_others_wrote_is_only_shown(dashboard, jira):
     assert safety_faults(page) == []
 
 
-async def test_anothers_tracker_is_nowhere(dashboard, jira):
+async def test_a_tracker_of_another_organization_is_not_found(dashboard, jira):
     csrf = (await dashboard.outsider.open("/account")).form("/sign-out").value("csrf")
     for end in ("check", "link-back", "token", "remove"):
         page = await dashboard.outsider.post(f"{HERE}/{jira.id}/{end}", [("csrf", csrf)])

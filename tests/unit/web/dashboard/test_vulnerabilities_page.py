@@ -10,18 +10,22 @@ from tests.unit.web.dashboard.index_data import ADVISORY, RELATIVE
 HERE = "/vulnerabilities"
 
 
-async def test_the_list_shows_the_worst_first_with_its_fix_and_the_job(sample_dashboard):
+async def test_the_list_shows_the_most_severe_first_with_fix_and_job(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
     assert page.text.index(ADVISORY) < page.text.index("GHSA-odd")
-    for words in (
+    for text in (
         *("Leaks a header", "requests 2.30.0 PyPI · direct", "2.31.0", "Nobody fixed it"),
         *("Critical 1 critical", "High 0 high"),
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert f"/jobs/{sample_dashboard.samples['acme'].failed_job}" in page.links
     assert f"{HERE}/{ADVISORY}" in page.links
     assert "other/shop" not in page.html
-    assert any(given.get("aria-current") for _, given in page.tags if given.get("href") == HERE)
+    assert any(
+        attributes.get("aria-current")
+        for _, attributes in page.tags
+        if attributes.get("href") == HERE
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,15 +42,15 @@ async def test_the_list_shows_the_worst_first_with_its_fix_and_the_job(sample_da
         ("after=nonsense", [ADVISORY, "GHSA-odd"]),
     ],
 )
-async def test_the_list_is_narrowed(sample_dashboard, query, expected):
+async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
-    shown = [one for one in (ADVISORY, "GHSA-odd") if f"{HERE}/{one}" in page.links]
-    assert shown == expected
+    listed = [advisory for advisory in (ADVISORY, "GHSA-odd") if f"{HERE}/{advisory}" in page.links]
+    assert listed == expected
     if not expected:
         assert "No vulnerabilities match these filters" in page.text
 
 
-async def test_many_are_shown_page_by_page(sample_dashboard):
+async def test_long_lists_are_paginated(sample_dashboard):
     for number in range(60):
         await write(
             sample_dashboard.db,
@@ -67,7 +71,7 @@ async def test_many_are_shown_page_by_page(sample_dashboard):
     assert f"{HERE}?severity=unknown" in rest.links
 
 
-async def test_a_repository_without_any_is_told_apart_from_a_filter_that_fits_nothing(
+async def test_no_vulnerabilities_and_no_matches_have_different_messages(
     sample_dashboard,
 ):
     await write(sample_dashboard.db, "DELETE FROM findings")
@@ -77,19 +81,17 @@ async def test_a_repository_without_any_is_told_apart_from_a_filter_that_fits_no
     assert "No vulnerabilities match these filters" in page.text
 
 
-async def test_members_are_led_to_a_job_for_what_nobody_fixes_yet(sample_dashboard):
-    here, fix = f"{HERE}?repo=acme/shop", "/jobs/new?repo=acme/shop&agent=cve-fixer"
-    assert fix not in (await sample_dashboard.member.open(here)).links
+async def test_members_see_a_link_to_a_job_for_unfixed_vulnerabilities(sample_dashboard):
+    path, fix = f"{HERE}?repo=acme/shop", "/jobs/new?repo=acme/shop&agent=cve-fixer"
+    assert fix not in (await sample_dashboard.member.open(path)).links
     await write(sample_dashboard.db, "DELETE FROM auto_triggers")
-    assert fix in (await sample_dashboard.member.open(here)).links
-    assert fix not in (await sample_dashboard.viewer.open(here)).links
+    assert fix in (await sample_dashboard.member.open(path)).links
+    assert fix not in (await sample_dashboard.viewer.open(path)).links
     assert fix not in (await sample_dashboard.member.open(HERE)).links
 
 
 @pytest.mark.parametrize("name", [ADVISORY, "CVE-2026-1", "cve-2026-1"])
-async def test_a_search_for_an_advisory_that_is_not_here_leads_to_what_is_known(
-    sample_dashboard, name
-):
+async def test_a_search_for_an_unrelated_advisory_links_to_its_page(sample_dashboard, name):
     await write(sample_dashboard.db, "DELETE FROM findings")
     page = await sample_dashboard.viewer.open(f"{HERE}?q={name}")
     assert "No affected repositories" in page.text
@@ -97,7 +99,7 @@ async def test_a_search_for_an_advisory_that_is_not_here_leads_to_what_is_known(
     assert (await sample_dashboard.viewer.open(link)).status == 200
 
 
-async def test_without_a_source_the_page_says_how_to_set_one_up(sample_dashboard):
+async def test_without_an_advisory_source_the_page_explains_the_setup(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM advisory_feeds")
     page = await sample_dashboard.viewer.open(HERE)
     assert "The operator sets AGENTJOBS_ADVISORIES_SOURCE" in page.text
@@ -105,7 +107,7 @@ async def test_without_a_source_the_page_says_how_to_set_one_up(sample_dashboard
     assert "Scanning is not configured" in (await sample_dashboard.viewer.open(HERE)).text
 
 
-async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(sample_template, tmp_path):
+async def test_a_new_advisory_source_is_shown_as_being_fetched(sample_template, tmp_path):
     async with open_sample_dashboard(
         sample_template, tmp_path, advisories_source="/srv/osv"
     ) as dashboard:
@@ -117,7 +119,7 @@ async def test_a_source_that_was_just_set_up_says_that_it_is_fetched(sample_temp
         assert "/srv/osv" not in page.html
 
 
-async def test_how_fresh_advisories_are_is_told_and_errors_to_administrators(sample_dashboard):
+async def test_the_age_of_advisories_is_shown_and_errors_only_to_administrators(sample_dashboard):
     page = await sample_dashboard.member.open(HERE)
     assert "4 advisories, last refreshed" in page.text
     assert "1 ecosystem could not be refreshed. The previous advisories stay in use" in page.text
@@ -127,17 +129,17 @@ async def test_how_fresh_advisories_are_is_told_and_errors_to_administrators(sam
 
 
 @pytest.mark.parametrize("name", [ADVISORY, RELATIVE, "CVE-2026-1"])
-async def test_an_advisory_is_shown_by_each_of_its_names(sample_dashboard, name):
+async def test_an_advisory_opens_under_each_of_its_names(sample_dashboard, name):
     page = await sample_dashboard.viewer.open(f"{HERE}/{name}")
-    for words in (
+    for text in (
         *("Leaks a header", "critical 9.8 CVSS 3.1 of GHSA-aaaa-bbbb-cccc", "Published 2026-01-01"),
         *(f"Also known as CVE-2026-1 , {RELATIVE}", "< 2.31.0 or 1.0-odd"),
     ):
-        assert words in page.text, words
+        assert text in page.text, text
     assert f"https://osv.dev/vulnerability/{ADVISORY}" in page.links
 
 
-async def test_an_advisory_shows_who_here_is_affected_and_nobody_else(sample_dashboard):
+async def test_an_advisory_shows_only_repositories_of_the_organization(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
     assert "requests 2.30.0 requirements.txt 2.31.0" in page.text
     assert "other/shop" not in page.html
@@ -146,7 +148,7 @@ async def test_an_advisory_shows_who_here_is_affected_and_nobody_else(sample_das
     assert "No affected repositories" in page.text
 
 
-async def test_a_finding_whose_record_is_gone_is_still_explained(sample_dashboard):
+async def test_a_finding_without_its_advisory_record_is_still_explained(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}/GHSA-odd")
     assert page.status == 200
     assert "< 2.31" in page.text
@@ -154,12 +156,12 @@ async def test_a_finding_whose_record_is_gone_is_still_explained(sample_dashboar
 
 
 @pytest.mark.parametrize("name", ["GHSA-od", "CVE-2026", "GHSA-nowhere", "%00", "a%2Fb"])
-async def test_what_nobody_knows_is_not_found(sample_dashboard, name):
+async def test_an_unknown_advisory_is_not_found(sample_dashboard, name):
     page = await sample_dashboard.viewer.open(f"{HERE}/{name}")
     assert page.status == 404
 
 
-async def test_a_job_says_which_advisories_caused_it(sample_dashboard):
+async def test_a_job_shows_the_advisories_that_started_it(sample_dashboard):
     page = await sample_dashboard.viewer.open(
         f"/jobs/{sample_dashboard.samples['acme'].failed_job}"
     )
@@ -171,7 +173,7 @@ async def test_a_job_says_which_advisories_caused_it(sample_dashboard):
     assert "is vulnerable" not in other.text
 
 
-async def test_a_job_that_nobody_asked_for_is_called_after_what_it_fixes(sample_dashboard):
+async def test_an_automatic_job_is_titled_after_its_fix(sample_dashboard):
     job = sample_dashboard.samples["acme"].failed_job
     await write(
         sample_dashboard.db, "UPDATE jobs SET config_override = '{}' WHERE id = :id", id=job

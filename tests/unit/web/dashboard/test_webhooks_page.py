@@ -37,14 +37,14 @@ async def test_the_secret_of_a_new_endpoint_is_shown_once(dashboard):
     endpoint = await endpoint_of(dashboard)
     assert endpoint.description == "the build server"
     assert endpoint.events == ()
-    for place in ("/settings/webhooks", f"/settings/webhooks/{endpoint.id}"):
-        shown = await dashboard.admin.open(place)
-        assert shown.status == 200
-        assert secret not in shown.html
-        assert "whsec_" not in shown.html
+    for path in ("/settings/webhooks", f"/settings/webhooks/{endpoint.id}"):
+        later = await dashboard.admin.open(path)
+        assert later.status == 200
+        assert secret not in later.html
+        assert "whsec_" not in later.html
 
 
-async def test_a_refused_address_is_shown_again_with_what_was_typed(dashboard):
+async def test_a_rejected_endpoint_keeps_the_entered_values(dashboard):
     page = await added(
         dashboard, url="http://10.0.0.1/x", description="mine", events=["job.failed"]
     )
@@ -59,59 +59,59 @@ async def test_a_refused_address_is_shown_again_with_what_was_typed(dashboard):
 async def test_an_endpoint_is_changed_disabled_enabled_and_removed(dashboard):
     await added(dashboard)
     endpoint = await endpoint_of(dashboard)
-    place, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
+    path, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
     page = await admin.send(
-        await admin.open(place), place, url=f"{URL}/2", events=["job.failed", "job.completed"]
+        await admin.open(path), path, url=f"{URL}/2", events=["job.failed", "job.completed"]
     )
     assert "Saved." in page.text
     assert (await endpoint_of(dashboard)).events == ("job.completed", "job.failed")
-    page = await admin.send(page, f"{place}/disable")
+    page = await admin.send(page, f"{path}/disable")
     assert "Disabled by an admin." in page.text
-    page = await admin.send(page, f"{place}/enable")
+    page = await admin.send(page, f"{path}/enable")
     assert (await endpoint_of(dashboard)).enabled
-    page = await admin.send(page, f"{place}/remove")
+    page = await admin.send(page, f"{path}/remove")
     assert page.path == "/settings/webhooks"
     assert "No webhooks yet" in page.text
 
 
-async def test_a_refused_change_is_shown_again_with_what_was_typed(dashboard):
+async def test_a_rejected_change_keeps_the_entered_values(dashboard):
     await added(dashboard)
-    place, admin = f"/settings/webhooks/{(await endpoint_of(dashboard)).id}", dashboard.admin
+    path, admin = f"/settings/webhooks/{(await endpoint_of(dashboard)).id}", dashboard.admin
     typed = {"url": "http://10.0.0.1/x", "description": "mine", "events": ["job.failed"]}
-    page = await admin.send(await admin.open(place), place, **typed)
+    page = await admin.send(await admin.open(path), path, **typed)
     assert page.status == 400
-    form = page.form(place)
+    form = page.form(path)
     assert (form.value("url"), form.value("description")) == ("http://10.0.0.1/x", "mine")
     assert [value for name, value in form.fields if name == "events"] == ["job.failed"]
     assert (await endpoint_of(dashboard)).url == URL
 
 
-async def test_a_new_secret_signs_beside_the_old_one_until_it_is_promoted(dashboard):
+async def test_a_rotated_secret_signs_together_with_the_old_one_until_promoted(dashboard):
     first = re.search(r"whsec_\S{44}", (await added(dashboard)).text)[0]
     endpoint = await endpoint_of(dashboard)
-    place, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
-    page = await admin.send(await admin.open(place), f"{place}/rotate", overlap_hours="48")
+    path, admin = f"/settings/webhooks/{endpoint.id}", dashboard.admin
+    page = await admin.send(await admin.open(path), f"{path}/rotate", overlap_hours="48")
     second = re.search(r"whsec_\S{44}", page.text)[0]
     assert second != first
-    page = await admin.send(await admin.open(place), f"{place}/promote")
+    page = await admin.send(await admin.open(path), f"{path}/promote")
     assert "is now the only one" in page.text
-    page = await admin.send(await admin.open(place), f"{place}/rotate", overlap_hours="1000")
+    page = await admin.send(await admin.open(path), f"{path}/rotate", overlap_hours="1000")
     assert page.status == 400
     assert "0 to 168" in page.text
 
 
-async def test_members_read_and_do_not_change(dashboard):
+async def test_members_see_endpoints_but_cannot_change_them(dashboard):
     await added(dashboard)
     endpoint = await endpoint_of(dashboard)
-    place = f"/settings/webhooks/{endpoint.id}"
-    page = await dashboard.member.open(place)
+    path = f"/settings/webhooks/{endpoint.id}"
+    page = await dashboard.member.open(path)
     assert page.status == 200
-    assert not page.has_form(f"{place}/remove")
-    assert (await dashboard.viewer.open(place)).status == 403
-    assert (await dashboard.outsider.open(place)).status == 404
+    assert not page.has_form(f"{path}/remove")
+    assert (await dashboard.viewer.open(path)).status == 403
+    assert (await dashboard.outsider.open(path)).status == 404
 
 
-async def test_an_endpoint_that_gave_up_is_told_on_every_page(dashboard):
+async def test_a_disabled_endpoint_is_reported_on_every_page(dashboard):
     await added(dashboard)
     endpoint = await endpoint_of(dashboard)
     await dashboard.db.transact(disable, endpoint.id, "failing", now_ms())
@@ -168,7 +168,7 @@ async def _deliveries(dashboard, endpoint_id, job_id):
     return [row["id"] for row in rows]
 
 
-async def test_the_log_shows_request_and_answer_and_nothing_hostile_runs(dashboard):
+async def test_the_delivery_log_shows_request_and_response_escaped(dashboard):
     await added(dashboard, description=PAYLOAD)
     delivery_id = await logged(dashboard)
     log = await dashboard.member.open("/settings/webhooks/delivery-log")
@@ -181,7 +181,7 @@ async def test_the_log_shows_request_and_answer_and_nothing_hostile_runs(dashboa
         assert each.is_safe()
 
 
-async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
+async def test_the_delivery_log_is_filtered_and_has_empty_states(dashboard):
     assert (
         "No deliveries yet" in (await dashboard.member.open("/settings/webhooks/delivery-log")).text
     )
@@ -194,24 +194,24 @@ async def test_the_log_is_filtered_and_empty_states_say_what_to_do(dashboard):
     assert "No deliveries match these filters" in page.text
 
 
-async def test_one_and_all_failed_are_sent_again(dashboard):
+async def test_one_or_all_failed_deliveries_are_redelivered(dashboard):
     await added(dashboard)
-    one, other = await logged(dashboard), await logged(dashboard)
-    place = f"/settings/webhooks/delivery-log/{one}"
-    page = await dashboard.member.send(await dashboard.member.open(place), f"{place}/redeliver")
+    delivery_id, other_id = await logged(dashboard), await logged(dashboard)
+    path = f"/settings/webhooks/delivery-log/{delivery_id}"
+    page = await dashboard.member.send(await dashboard.member.open(path), f"{path}/redeliver")
     assert "Redelivery started" in page.text
     log = await dashboard.member.open("/settings/webhooks/delivery-log?status=failed")
-    assert other in log.html
-    assert one not in log.html
+    assert other_id in log.html
+    assert delivery_id not in log.html
     page = await dashboard.member.send(log, "/redeliver-failed", days="7")
     assert "Redelivering 1 failed deliveries." in page.text
-    assert (await dashboard.outsider.open(place)).status == 404
+    assert (await dashboard.outsider.open(path)).status == 404
 
 
 async def test_a_failed_ping_is_shown_as_a_failure(sample_dashboard):
     # An address that may not be dialled, so that nothing is sent.
     await write(sample_dashboard.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
-    here = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
-    page = await sample_dashboard.admin.send(await sample_dashboard.admin.open(here), "/test")
+    path = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
+    page = await sample_dashboard.admin.send(await sample_dashboard.admin.open(path), "/test")
     assert '<p class="alert bad" role="alert">The ping was not delivered.</p>' in page.html
     assert "alert good" not in page.html

@@ -27,7 +27,7 @@ async def joined(pieces: AsyncIterator[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000_000])
-async def test_a_packed_body_is_unpacked_however_it_is_cut(size: int) -> None:
+async def test_a_compressed_body_is_decompressed_for_any_chunk_size(size: int) -> None:
     text = b"want 0123456789\n" * 5_000
     assert await joined(gunzip(pieces_of(cut(gzip.compress(text), size)))) == text
 
@@ -43,13 +43,13 @@ async def test_a_packed_body_is_unpacked_however_it_is_cut(size: int) -> None:
     ],
     ids=["no gzip", "cut short", "more behind", "broken inside", "nothing"],
 )
-async def test_a_damaged_packed_body_is_refused(body: bytes) -> None:
+async def test_a_damaged_compressed_body_is_rejected(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
         await joined(gunzip(pieces_of(cut(body, 10))))
     assert refused.value.code == "bad_request"
 
 
-async def test_a_bomb_is_stopped_at_the_limit_without_being_held() -> None:
+async def test_a_gzip_bomb_is_stopped_at_the_limit_without_buffering_it() -> None:
     bomb = gzip.compress(b"\0" * 200_000_000, 9)
     tracemalloc.start()
     try:
@@ -62,7 +62,7 @@ async def test_a_bomb_is_stopped_at_the_limit_without_being_held() -> None:
     assert refused.value.code == "payload_too_large"
 
 
-async def test_other_work_goes_on_while_a_bomb_is_unpacked() -> None:
+async def test_other_tasks_run_while_a_gzip_bomb_is_decompressed() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000, 9)
     turns = 0
 
@@ -79,7 +79,7 @@ async def test_other_work_goes_on_while_a_bomb_is_unpacked() -> None:
     assert turns > 50
 
 
-async def test_a_body_that_is_only_let_come_is_not_unpacked() -> None:
+async def test_a_drained_body_is_not_decompressed() -> None:
     packed = gzip.compress(b"\0" * 50_000_000, 9)
     received = pieces_of(cut(packed, 1_000))
     body = Body(gunzip(received), received)
@@ -89,13 +89,13 @@ async def test_a_body_that_is_only_let_come_is_not_unpacked() -> None:
     assert rest == packed[1_000:]
 
 
-async def test_what_was_read_already_comes_first_again() -> None:
+async def test_bytes_that_were_already_read_are_replayed_first() -> None:
     received = pieces_of([b"one", b"two"])
     body = Body(received, received)
     assert await joined(body.after(await anext(body.pieces)).pieces) == b"onetwo"
 
 
-async def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
+async def test_a_client_that_disconnects_during_the_body_is_detected() -> None:
     messages: list[Message] = [
         {"type": "http.request", "body": b"half", "more_body": True},
         {"type": "http.disconnect"},

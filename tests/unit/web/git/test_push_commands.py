@@ -41,22 +41,22 @@ def test_a_push_names_the_refs_it_changes_and_what_its_client_understands() -> N
     assert opening.received == body
 
 
-def test_a_flush_alone_is_a_push_of_nothing() -> None:
+def test_a_flush_packet_alone_is_an_empty_push() -> None:
     assert parse(b"0000").updates == ()
 
 
-def test_shallow_lines_may_come_first() -> None:
+def test_shallow_lines_may_precede_commands() -> None:
     body = pkt_line(b"shallow " + NEW) + update() + b"0000"
     assert [command.name for command in parse(body).updates] == ["refs/heads/main"]
 
 
-def test_sha256_names_are_understood() -> None:
+def test_sha256_object_ids_are_parsed() -> None:
     body = pkt_line(b"0" * 64 + b" " + b"b" * 64 + b" refs/heads/main") + b"0000"
     assert parse(body).updates == (RefUpdate("refs/heads/main", deletes=False),)
 
 
 @given(st.lists(st.integers(1, 50), max_size=30))
-def test_pieces_of_any_size_make_the_same_opening(sizes: list[int]) -> None:
+def test_chunks_of_any_size_parse_to_the_same_commands(sizes: list[int]) -> None:
     body = update(rest=CAPABILITIES) + update(b"refs/heads/other") + b"0000"
     parser = OpeningParser()
     opening = None
@@ -70,13 +70,13 @@ def test_pieces_of_any_size_make_the_same_opening(sizes: list[int]) -> None:
 
 
 @given(st.integers(0, 200))
-def test_a_truncated_opening_is_never_taken_for_a_whole_one(length: int) -> None:
+def test_truncated_commands_are_never_accepted_as_complete(length: int) -> None:
     body = update(rest=CAPABILITIES) + update(b"refs/heads/other") + b"0000"
     assert OpeningParser().feed(body[: min(length, len(body) - 1)]) is None
 
 
 @given(st.binary(max_size=300))
-def test_noise_is_refused_or_awaited_but_breaks_nothing(noise: bytes) -> None:
+def test_random_bytes_are_rejected_or_incomplete(noise: bytes) -> None:
     try:
         opening = OpeningParser().feed(noise)
     except MalformedOpening:
@@ -110,12 +110,12 @@ def test_noise_is_refused_or_awaited_but_breaks_nothing(noise: bytes) -> None:
         update() + pkt_line(b"shallow " + NEW),
     ],
 )
-def test_what_git_could_read_in_another_way_is_refused(body: bytes) -> None:
+def test_commands_that_git_could_parse_differently_are_rejected(body: bytes) -> None:
     with pytest.raises(MalformedOpening):
         OpeningParser().feed(body + b"0000")
 
 
-def test_a_giant_list_of_refs_is_refused_before_it_is_held() -> None:
+def test_a_huge_list_of_refs_is_rejected_before_it_is_buffered() -> None:
     parser = OpeningParser()
     line = update(b"refs/heads/" + b"x" * 60_000)
     for _ in range(MAX_OPENING_BYTES // len(line)):
@@ -124,7 +124,7 @@ def test_a_giant_list_of_refs_is_refused_before_it_is_held() -> None:
         parser.feed(line)
 
 
-def test_a_refusal_is_told_in_the_words_of_git() -> None:
+def test_a_rejection_uses_the_report_format_of_git() -> None:
     opening = parse(update(rest=CAPABILITIES) + update(b"refs/heads/mine") + b"0000")
     report = rejection_report(opening, {"refs/heads/main": "not yours"})
     assert report is not None

@@ -34,14 +34,14 @@ def assert_refused(keys, cookie, issuer=ISSUER, now=NOW) -> None:
     assert "Start again" in problem.value.message
 
 
-def test_what_is_sealed_comes_back_for_ten_minutes(keys):
+def test_a_sealed_sign_in_is_valid_for_ten_minutes(keys):
     pending = new_pending("/jobs?page=2", "inv_token", NOW)
     cookie = seal_pending(keys, pending, ISSUER)
     assert open_pending(keys, cookie, ISSUER, NOW + MAX_AGE_MS) == pending
     assert_refused(keys, cookie, now=NOW + MAX_AGE_MS + 1)
 
 
-def test_a_cookie_is_of_one_provider_and_of_one_service(keys, tmp_path):
+def test_a_cookie_belongs_to_one_provider_and_one_service(keys, tmp_path):
     cookie = seal_pending(keys, new_pending("/", None, NOW), ISSUER)
     assert_refused(keys, cookie, issuer="https://other.example.com")
     assert_refused(SealingKeys([], tmp_path / "another.key"), cookie)
@@ -88,7 +88,7 @@ def test_an_invalid_invitation_is_refused():
         assert problem.value.code == "sign_in_failed"
 
 
-def test_a_key_that_cannot_be_used_is_the_operators_matter(tmp_path, caplog):
+def test_an_unusable_key_is_reported_to_the_operator(tmp_path, caplog):
     path = tmp_path / "encryption.key"
     path.write_text("x")
     path.chmod(0o644)
@@ -99,7 +99,7 @@ def test_a_key_that_cannot_be_used_is_the_operators_matter(tmp_path, caplog):
     assert "chmod 600" in caplog.text
 
 
-def test_what_the_provider_says_is_cut_and_printable(caplog):
+def test_the_providers_error_is_truncated_and_printable(caplog):
     with caplog.at_level(logging.WARNING):
         problem = provider_error("a\x1b[31m\u202e" + "b" * 9_999, "c\n" * 9_999)
     assert problem.message.startswith("The sign-in provider returned an error: a?[31m?bbb")
@@ -123,7 +123,7 @@ class Source:
         return self.asked
 
 
-async def test_what_was_fetched_is_kept_for_an_hour():
+async def test_a_fetched_document_is_cached_for_an_hour():
     source = Source()
     remembered = CachedDocument(source.fetch, lambda: source.now)
     assert [await remembered.value(), await remembered.value()] == [1, 1]
@@ -135,7 +135,7 @@ async def test_what_was_fetched_is_kept_for_an_hour():
     assert await remembered.value() == 3
 
 
-async def test_it_is_renewed_at_most_once_a_minute():
+async def test_a_document_is_refreshed_at_most_once_a_minute():
     source = Source()
     remembered = CachedDocument(source.fetch, lambda: source.now)
     assert await remembered.value() == 1
@@ -144,7 +144,7 @@ async def test_it_is_renewed_at_most_once_a_minute():
     assert [await remembered.refresh(), await remembered.value()] == [3, 3]
 
 
-async def test_a_failure_is_remembered_for_a_moment_only():
+async def test_a_failure_is_cached_briefly():
     source = Source()
     remembered = CachedDocument(source.fetch, lambda: source.now)
     source.is_down = True

@@ -97,11 +97,11 @@ def test_a_token_without_a_required_claim_is_refused(claim):
     assert_refused(sign(without=(claim,)))
 
 
-def test_clocks_may_differ_a_little():
+def test_a_small_clock_difference_is_tolerated():
     verify_claims(sign(exp=NOW - 59, iat=NOW + 59), PUBLISHED, EXPECTED)
 
 
-def test_a_token_for_several_is_ours_if_it_says_so():
+def test_a_token_with_several_audiences_needs_the_authorized_party():
     verify_claims(sign(aud=["us", "others"], azp="us"), PUBLISHED, EXPECTED)
 
 
@@ -159,12 +159,12 @@ def test_a_changed_token_is_refused():
     ],
     ids=["gone", "none", "another kind", "for encryption", "for another algorithm", "which of two"],
 )
-def test_a_key_that_is_not_published_may_be_published_by_now(kid, keys):
+def test_an_unknown_key_id_requests_a_refresh_of_the_keys(kid, keys):
     with pytest.raises(UnknownKey):
         verify_claims(sign(kid=kid), keys, EXPECTED)
 
 
-def test_without_a_key_id_the_only_key_of_its_kind_counts():
+def test_without_a_key_id_the_only_key_of_its_kind_is_used():
     verify_claims(sign(kid=None), PUBLISHED, EXPECTED)
 
 
@@ -183,7 +183,7 @@ def test_a_broken_key_is_refused(key):
     assert_refused(sign(), [key])
 
 
-def test_a_broken_key_beside_a_good_one_does_not_matter():
+def test_a_broken_key_next_to_a_valid_one_is_ignored():
     verify_claims(sign(), ({"kty": "EC"}, {}, {"kid": ["ec"]}, *PUBLISHED), EXPECTED)
 
 
@@ -217,7 +217,7 @@ def with_header(header: str) -> str:
     ],
     ids=lambda token: ascii(token[:40]),
 )
-def test_garbage_is_refused(token):
+def test_a_malformed_token_is_refused(token):
     assert_refused(token)
 
 
@@ -230,7 +230,7 @@ def test_the_identity_is_read_from_the_token():
     assert (identity.email, identity.email_verified) == ("ada@example.com", True)
 
 
-def test_the_address_and_whether_it_is_verified_come_from_one_source():
+def test_the_email_and_its_verification_come_from_one_source():
     identity = identity_of(
         ISSUER, {"sub": "1", "email_verified": True}, {"sub": "1", "email": "ada@example.com"}
     )
@@ -282,14 +282,14 @@ def test_userinfo_about_another_subject_is_refused():
         identity_of(ISSUER, {"sub": "1"}, {"email": "eve@example.com"})
 
 
-def test_a_name_is_cut_and_printable():
+def test_a_name_is_truncated_and_printable():
     assert identity_of(ISSUER, {**PERSON, "name": "A\u202eda\n" + "a" * 999}, {}).name == (
         "Ada" + "a" * 197
     )
     assert identity_of(ISSUER, {**PERSON, "name": {}, "preferred_username": "al"}, {}).name == "al"
 
 
-def test_how_the_client_says_who_it_is():
+def test_the_client_authenticates_with_a_declared_method():
     client = Client(id="a:b", secret="c d", redirect_uri="")
     basic = {"Authorization": "Basic " + base64.b64encode(b"a%3Ab:c+d").decode()}
     assert client_authentication(client, ("client_secret_basic", "client_secret_post"))[0] == basic

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.users import write
 from tests.unit.web.dashboard.addresses import GETS, address_of, describe_route
-from tests.unit.web.dashboard.statements import counted
+from tests.unit.web.dashboard.statements import count_statements
 
 # What an organization can have many of: the column that tells them apart, and what else must
 # differ from copy to copy.
@@ -48,38 +48,40 @@ async def multiply(dashboard):
 
 
 @pytest.fixture
-async def asked(sample_dashboard):
-    async def walk():
-        found = {}
-        for place in GETS:
-            if place.path.endswith(("/stream", "/log")):
+async def count_by_page(sample_dashboard):
+    async def count():
+        counts = {}
+        for route in GETS:
+            if route.path.endswith(("/stream", "/log")):
                 continue
-            address = address_of(place, sample_dashboard.samples["acme"])
-            with counted(sample_dashboard.db) as statements:
+            address = address_of(route, sample_dashboard.samples["acme"])
+            with count_statements(sample_dashboard.db) as statements:
                 assert (await sample_dashboard.admin.get(address)).status_code in {200, 303}
-            found[describe_route(place)] = statements.count
-        return found
+            counts[describe_route(route)] = statements.count
+        return counts
 
-    return walk
+    return count
 
 
-async def test_no_page_asks_more_often_when_there_is_more(sample_dashboard, asked):
-    before = await asked()
+async def test_more_data_does_not_increase_the_statements_of_a_page(
+    sample_dashboard, count_by_page
+):
+    before = await count_by_page()
     await multiply(sample_dashboard)
     for table in MANY:
         row = await sample_dashboard.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row["n"] > TIMES, table
-    after = await asked()
+    after = await count_by_page()
     # Some is remembered for a second, so that a page may ask once more or less than before.
     grown = {name: count for name, count in after.items() if count > before[name] + 2}
     assert grown == {}
     assert max(before.values()) <= 12
 
 
-async def test_a_pull_request_with_many_jobs_and_comments_asks_no_more(sample_dashboard):
+async def test_jobs_and_comments_do_not_increase_the_statements_of_a_pull_request(sample_dashboard):
     counts = []
     for _ in range(2):
-        with counted(sample_dashboard.db) as statements:
+        with count_statements(sample_dashboard.db) as statements:
             page = await sample_dashboard.viewer.open("/acme/acme/shop/pulls/1")
         counts.append(statements.count)
         await multiply(sample_dashboard)

@@ -5,20 +5,20 @@ import pytest
 from agentjobs.store.database import StoreUnavailable
 
 
-@pytest.mark.parametrize("place", ["/nothing", "/jobs/job_0", "/repos/acme/nothing"])
-async def test_who_is_signed_in_keeps_navigation_and_account(dashboard, place):
-    page = await dashboard.member.open(place)
+@pytest.mark.parametrize("path", ["/nothing", "/jobs/job_0", "/repos/acme/nothing"])
+async def test_error_pages_keep_the_navigation_of_signed_in_users(dashboard, path):
+    page = await dashboard.member.open(path)
     assert page.status == 404
     assert {"/jobs", "/repos", "/settings", "/account"} <= set(page.links)
     assert page.has_form("/sign-out")
-    viewers = await dashboard.viewer.open(place)
+    viewers = await dashboard.viewer.open(path)
     assert "/settings" not in viewers.links
-    strangers = await dashboard.anonymous.open("/nothing")
-    assert "/jobs" not in strangers.links
-    assert not strangers.has_form("/sign-out")
+    anonymous_page = await dashboard.anonymous.open("/nothing")
+    assert "/jobs" not in anonymous_page.links
+    assert not anonymous_page.has_form("/sign-out")
 
 
-async def test_a_refused_role_and_a_refused_form_keep_them_too(dashboard):
+async def test_forbidden_pages_and_forms_keep_the_navigation(dashboard):
     page = await dashboard.viewer.open("/settings/api-keys")
     assert page.status == 403
     assert "/jobs" in page.links
@@ -27,7 +27,7 @@ async def test_a_refused_role_and_a_refused_form_keep_them_too(dashboard):
     assert page.has_form("/sign-out")
 
 
-async def test_a_store_that_is_away_is_no_reason_to_fail_twice(dashboard, monkeypatch):
+async def test_an_unreachable_store_does_not_break_the_error_page(dashboard, monkeypatch):
     async def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("away")
 
@@ -40,10 +40,10 @@ async def test_a_store_that_is_away_is_no_reason_to_fail_twice(dashboard, monkey
     assert not page.has_form("/sign-out")
 
 
-async def test_an_address_that_is_none_is_told_in_words_for_people(dashboard):
+async def test_the_message_for_an_unknown_url_depends_on_the_client(dashboard):
     for browser in (dashboard.anonymous, dashboard.admin):
         page = await browser.open("/nothing")
         assert "There is no page at this address" in page.text
         assert "endpoints" not in page.text
-    answer = await dashboard.admin.get("/nothing", headers={"Accept": "application/json"})
-    assert "/v1/docs lists all endpoints" in answer.json()["error"]["message"]
+    response = await dashboard.admin.get("/nothing", headers={"Accept": "application/json"})
+    assert "/v1/docs lists all endpoints" in response.json()["error"]["message"]

@@ -24,7 +24,7 @@ async def importing(dashboard):
     return dashboard
 
 
-async def test_what_runs_is_cancelled_by_an_administrator(importing):
+async def test_an_administrator_cancels_a_running_import(importing):
     action = f"/repos/imports/{IMPORT}/cancel"
     page, stale = await importing.admin.open_twice("/repos")
     assert "Receiving objects: 3 %" in page.text
@@ -36,24 +36,24 @@ async def test_what_runs_is_cancelled_by_an_administrator(importing):
     assert (await importing.admin.send(stale, action)).status == 404
 
 
-async def test_nobody_else_is_offered_it(importing):
+async def test_only_administrators_can_cancel_an_import(importing):
     for browser in (importing.member, importing.viewer):
         assert not (await browser.open("/repos")).has_form("/cancel")
     outsider = importing.outsider
     csrf = (await outsider.open("/account")).form("/sign-out").value("csrf")
-    answer = await outsider.post(f"/repos/imports/{IMPORT}/cancel", [("csrf", csrf)])
-    assert answer.status == 404
+    response = await outsider.post(f"/repos/imports/{IMPORT}/cancel", [("csrf", csrf)])
+    assert response.status == 404
     assert len(await list_imports(importing.db, importing.caller.organization_id)) == 1
 
 
-async def test_what_failed_is_dismissed_instead(importing):
+async def test_a_failed_import_can_only_be_dismissed(importing):
     await write(importing.db, "UPDATE repo_imports SET state = 'failed'")
     page = await importing.admin.open("/repos")
     assert not page.has_form("/cancel")
     assert page.has_form("/dismiss")
 
 
-async def test_a_failure_stands_alone_on_the_page(importing):
+async def test_a_failed_import_shows_no_progress_banner(importing):
     """No banner says that the repository is being fetched."""
     page = await importing.admin.open("/repos")
     sent = {"address": "https://git.example.com/acme/tools.git"}

@@ -19,9 +19,9 @@ async def status(dashboard, *, client="127.0.0.1", trusted=(), **headers):
     transport = httpx.ASGITransport(build_application(context), client=(client, 4321))
     describe_route = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as browser:
-        answer = await browser.get("/sign-in", headers={"Accept": "text/html", **describe_route})
+        response = await browser.get("/sign-in", headers={"Accept": "text/html", **describe_route})
     await context.close()
-    return answer.status_code
+    return response.status_code
 
 
 def _proxies(trusted):
@@ -29,14 +29,14 @@ def _proxies(trusted):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:9000", "[::1]:8080", "127.0.0.2"])
-async def test_by_a_name_of_this_machine_one_may(dashboard, host):
+async def test_a_loopback_host_allows_sign_in(dashboard, host):
     assert await status(dashboard, host=host) == 200
 
 
 @pytest.mark.parametrize(
     "host", ["jobs.example", "192.0.2.1:8080", "localhost.evil.example", "", "[::1", "0.0.0.0"]
 )
-async def test_by_another_name_one_may_not(dashboard, host):
+async def test_another_host_does_not_allow_sign_in(dashboard, host):
     assert await status(dashboard, host=host) == 403
 
 
@@ -49,12 +49,12 @@ async def test_by_another_name_one_may_not(dashboard, host):
         ("forwarded", "for=192.0.2.9"),
     ],
 )
-async def test_through_a_proxy_that_nobody_vouches_for_one_may_not(dashboard, name, value):
+async def test_an_untrusted_proxy_does_not_allow_sign_in(dashboard, name, value):
     assert await status(dashboard, **{name: value}) == 403
     assert await status(dashboard, trusted=["10.0.0.0/8"], **{name: value}) == 403
 
 
-async def test_through_an_own_proxy_the_browser_counts(dashboard):
+async def test_behind_a_trusted_proxy_the_browsers_address_decides(dashboard):
     own = ["127.0.0.1"]
     assert await status(dashboard, trusted=own, x_forwarded_for="127.0.0.1") == 200
     assert await status(dashboard, trusted=own, x_forwarded_for="192.0.2.9") == 403

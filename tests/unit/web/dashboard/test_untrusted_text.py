@@ -25,7 +25,7 @@ from tests.unit.web.dashboard.browser import ADDRESS, PAYLOAD, Page
 from tests.unit.web.dashboard.conftest import build_sample_template, open_sample_dashboard
 from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.page_safety import collapse_whitespace, safety_faults
-from tests.unit.web.dashboard.platform_data import answer_as_jira
+from tests.unit.web.dashboard.platform_data import use_jira_double
 
 DECEIVING = "\u202e\u2066\u200b"
 CONTROL = "\x01\x02\x08\x0c\x0e\x1f\x85\x9b"
@@ -104,7 +104,7 @@ def hostile_template(sqlite_template, tmp_path_factory):
 @pytest.fixture
 async def hostile(hostile_template, tmp_path, monkeypatch):
     make_passwords_cheap(monkeypatch)
-    answer_as_jira(monkeypatch)
+    use_jira_double(monkeypatch)
     async with open_sample_dashboard(hostile_template, tmp_path) as dashboard:
         await _spoil(dashboard)
         yield dashboard
@@ -133,75 +133,77 @@ async def _spoil(dashboard):
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_page_is_harmless(hostile, role):
+async def test_every_page_escapes_untrusted_text(hostile, role):
     browser, samples = getattr(hostile, role), hostile.samples["acme"]
-    seen = 0
-    for place in GETS:
-        if not allows(role, place.role) or place.path.endswith(("/stream", "/log")):
+    shown_count = 0
+    for route in GETS:
+        if not allows(role, route.role) or route.path.endswith(("/stream", "/log")):
             continue
-        page = await browser.open(address_of(place, samples))
-        assert page.status == 200, describe_route(place)
-        assert safety_faults(page) == [], describe_route(place)
-        seen += PAYLOAD in page.html.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")
-    assert seen > 8
+        page = await browser.open(address_of(route, samples))
+        assert page.status == 200, describe_route(route)
+        assert safety_faults(page) == [], describe_route(route)
+        shown_count += PAYLOAD in page.html.replace("&#34;", '"').replace("&lt;", "<").replace(
+            "&gt;", ">"
+        )
+    assert shown_count > 8
 
 
-async def test_each_text_is_shown_as_the_text_it_is(hostile):
+async def test_each_untrusted_text_is_shown_literally(hostile):
     samples = vars(hostile.samples["acme"])
-    for path, words in SHOWN.items():
+    for path, labels in SHOWN.items():
         page = await hostile.admin.open(path.format(**samples))
         assert page.status == 200
         text = collapse_whitespace(page.text)
-        for word in words:
-            assert collapse_whitespace(word + PAYLOAD) in text, f"{path}: {word}"
+        for label in labels:
+            assert collapse_whitespace(label + PAYLOAD) in text, f"{path}: {label}"
         assert "{{7*7}}" in text
         assert safety_faults(page) == [], path
 
 
-async def test_what_is_invisible_is_named_where_text_is_not_a_terminals(hostile):
+async def test_invisible_characters_are_shown_by_code_point(hostile):
     page = await hostile.admin.open("/agents")
     assert visible(DECEIVING) in page.text
     assert "⟦U+202E⟧" in page.text
 
 
-async def test_names_of_branches_and_files_are_shown_and_lead_where_they_say(hostile):
+async def test_branch_and_file_names_are_shown_and_their_links_work(hostile):
     page = await hostile.member.open("/acme/acme/shop/pulls/1")
     assert collapse_whitespace("agentjobs/open" + visible(BRANCH)) in collapse_whitespace(page.text)
     assert "Image: " not in page.text
     alone = [link for link in page.links if "/file?" in link]
     for link in alone:
-        shown = await hostile.member.open(link)
-        assert shown.status == 200
-        assert safety_faults(shown) == []
+        file_page = await hostile.member.open(link)
+        assert file_page.status == 200
+        assert safety_faults(file_page) == []
 
 
-async def test_every_place_in_a_graph_is_shown_and_leads_where_it_says(hostile):
+async def test_every_node_of_a_graph_is_shown_and_its_links_work(hostile):
     begin = "/repos/acme/shop/graph"
-    waiting, seen = [begin, f"{begin}?q=s", "/repos/acme/shop/dependencies"], set()
+    waiting, visited = [begin, f"{begin}?q=s", "/repos/acme/shop/dependencies"], set()
     while waiting:
-        place = waiting.pop()
-        page = await hostile.viewer.open(place)
-        assert page.status == 200, place
-        assert safety_faults(page) == [], place
-        seen.add(place)
+        path = waiting.pop()
+        page = await hostile.viewer.open(path)
+        assert page.status == 200, path
+        assert safety_faults(page) == [], path
+        visited.add(path)
         linked = {link for link in page.links if "/graph?" in link or "/dependencies?" in link}
-        waiting += linked - seen - set(waiting)
+        waiting += linked - visited - set(waiting)
     # Three files, a name from elsewhere, three packages; a manifest and a search that find them.
-    assert len(seen) >= 11
+    assert len(visited) >= 11
 
 
 async def test_a_default_branch_with_any_name_is_shown(hostile):
     await write(hostile.db, "UPDATE repos SET default_branch = :name", name=make_text("main"))
-    for place in ("/repos", "/repos/acme/shop"):
-        page = await hostile.viewer.open(place)
+    for path in ("/repos", "/repos/acme/shop"):
+        page = await hostile.viewer.open(path)
         assert page.status == 200
         assert safety_faults(page) == []
         assert collapse_whitespace("main" + PAYLOAD) in collapse_whitespace(page.text)
 
 
-async def test_parts_of_live_pages_are_harmless(hostile):
+async def test_parts_of_live_pages_escape_untrusted_text(hostile):
     samples = hostile.samples["acme"]
-    places = {
+    event_counts = {
         "/stream": 3,
         "/jobs/stream": 1,
         f"/jobs/{samples.failed_job}/stream": 6,
@@ -209,28 +211,28 @@ async def test_parts_of_live_pages_are_harmless(hostile):
         "/repos/stream": 1,
         f"/repos/{samples.repo}/stream": 2,
     }
-    for place, events in places.items():
-        heard = await listen(hostile.app, hostile.admin, place, events=events)
-        parts = heard.parts()
-        assert len(parts) == events, place
-        assert any(PAYLOAD in part.text for part in parts.values()), place
+    for path, events in event_counts.items():
+        stream = await listen(hostile.app, hostile.admin, path, events=events)
+        parts = stream.parts()
+        assert len(parts) == events, path
+        assert any(PAYLOAD in part.text for part in parts.values()), path
         for name, part in parts.items():
-            assert safety_faults(part) == [], f"{place}: {name}"
+            assert safety_faults(part) == [], f"{path}: {name}"
 
 
-async def test_lines_of_a_log_are_harmless_page_by_page_and_live(hostile):
+async def test_log_lines_are_escaped_on_the_page_and_in_the_stream(hostile):
     job = hostile.samples["acme"].running_job
-    heard = await listen(hostile.app, hostile.viewer, f"/jobs/{job}/log/stream")
-    lines = heard.lines()
+    stream = await listen(hostile.app, hostile.viewer, f"/jobs/{job}/log/stream")
+    lines = stream.lines()
     assert safety_faults(lines) == []
-    for word in ("compiling", "in red", "the end"):
-        assert f"{word}{PAYLOAD}" in lines.text
-    whole = await hostile.viewer.get(f"/jobs/{job}/log")
-    assert whole.headers["content-type"].startswith("text/plain")
-    assert whole.headers["x-content-type-options"] == "nosniff"
+    for label in ("compiling", "in red", "the end"):
+        assert f"{label}{PAYLOAD}" in lines.text
+    log = await hostile.viewer.get(f"/jobs/{job}/log")
+    assert log.headers["content-type"].startswith("text/plain")
+    assert log.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_word_without_an_end_breaks_no_page(hostile):
+async def test_a_very_long_word_breaks_no_page(hostile):
     samples, db = hostile.samples["acme"], hostile.db
     await write(
         db,
@@ -250,7 +252,7 @@ async def test_a_word_without_an_end_breaks_no_page(hostile):
         assert safety_faults(page) == []
 
 
-async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
+async def test_any_query_string_gets_a_safe_response(hostile):
     names = (
         *("q", "status", "repo", "agent", "ticket", "since", "until", "before", "state", "actor"),
         *("action", "name", "endpoint", "job", "days", "next", "token", "path", "base", "head"),
@@ -258,32 +260,32 @@ async def test_an_address_with_anything_in_it_is_answered_harmlessly(hostile):
         *("ecosystem", "kind", "manifest", "vulnerable", "severity", "level"),
     )
     query = urlencode(dict.fromkeys(names, SOUP))
-    for place in (*GETS, *PUBLIC_ROUTES):
-        if place.method == "GET" and not place.path.endswith(("/stream", "/log")):
-            address = address_of(place, hostile.samples["acme"]).partition("?")[0]
+    for route in (*GETS, *PUBLIC_ROUTES):
+        if route.method == "GET" and not route.path.endswith(("/stream", "/log")):
+            address = address_of(route, hostile.samples["acme"]).partition("?")[0]
             page = await hostile.admin.open(f"{address}?{query}")
-            assert page.status < 500, describe_route(place)
+            assert page.status < 500, describe_route(route)
             assert [fault for fault in safety_faults(page) if "in the text" not in fault] == []
 
 
-async def test_a_form_with_anything_in_it_is_answered_harmlessly(hostile):
+async def test_any_form_content_gets_a_safe_response(hostile):
     csrf = await csrf_of(hostile.admin)
-    for place in (*POSTS, *PUBLIC_ROUTES):
+    for route in (*POSTS, *PUBLIC_ROUTES):
         # A ping would be sent; signing out ends the walk.
-        ends = place.path.startswith(("/sign-out", "/account/sessions"))
-        if place.method == "GET" or ends or place.path.endswith("/test"):
+        ends = route.path.startswith(("/sign-out", "/account/sessions"))
+        if route.method == "GET" or ends or route.path.endswith("/test"):
             continue
-        names = {*fields_of(place), "name", "email", "title", "more", "base_branch", "user", "job"}
+        names = {*fields_of(route), "name", "email", "title", "more", "base_branch", "user", "job"}
         fields = {**dict.fromkeys(names, SOUP), "csrf": csrf}
-        address = address_of(place, hostile.samples["acme"])
-        answer = await hostile.admin.http.post(address, data=fields, headers={"Origin": ADDRESS})
-        page = Page(answer)
-        assert page.status < 500, describe_route(place)
+        address = address_of(route, hostile.samples["acme"])
+        response = await hostile.admin.http.post(address, data=fields, headers={"Origin": ADDRESS})
+        page = Page(response)
+        assert page.status < 500, describe_route(route)
         assert [fault for fault in safety_faults(page) if "in the text" not in fault] == []
 
 
 @pytest.mark.parametrize("path", [f"/{PAYLOAD}", f"/jobs/{PAYLOAD}", f"/repos/{PAYLOAD}/{SOUP}"])
-async def test_a_page_that_is_not_there_repeats_nothing_that_runs(hostile, path):
+async def test_a_not_found_page_escapes_the_path(hostile, path):
     page = await hostile.admin.open(quote(path))
     assert page.status == 404
     assert safety_faults(page) == []

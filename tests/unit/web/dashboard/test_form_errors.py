@@ -10,10 +10,12 @@ JOB = {"repo": "acme/shop", "agent": "fixer"}
 
 def described(page, name):
     """What a screen reader says of a field: whether it is wrong, and the words it points to."""
-    fields = {given.get("id"): given for _, given in page.tags if given.get("id")}
+    fields = {
+        attributes.get("id"): attributes for _, attributes in page.tags if attributes.get("id")
+    }
     field = fields[name]
     pointed = (field.get("aria-describedby") or "").split()
-    assert all(each in fields for each in pointed), f"{name} points to nothing"
+    assert all(field_id in fields for field_id in pointed), f"{name} points to nothing"
     return field.get("aria-invalid"), f"{name}-error" in pointed
 
 
@@ -40,24 +42,24 @@ REFUSED_FIELDS = [
 ]
 
 
-async def test_a_refused_job_names_the_fields_as_the_form_does(dashboard, subtests):
+async def test_errors_of_a_job_use_the_labels_of_the_form(dashboard, subtests):
     await write(dashboard.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
     await dashboard.db.transact(
         insert_repo, dashboard.caller.organization_id, "acme/big", "indexing"
     )
     raw_names = ("config_override", "GET /", "see details", "max_cost_usd", "timeout_seconds")
-    for field, text, words in REFUSED_FIELDS:
-        with subtests.test(words):
+    for field, text, message in REFUSED_FIELDS:
+        with subtests.test(message):
             page = await dashboard.member.open("/jobs/new")
             assert described(page, field) == (None, False)
             page = await dashboard.member.send(page, "/jobs", **{**JOB, field: text})
-            assert words in page.text
+            assert message in page.text
             assert [name for name in raw_names if name in page.text] == []
             marked = "more" if field == "prompt" else field
             assert described(page, marked) == ("true", True)
 
 
-async def test_running_again_and_following_up_speak_the_same_way(sample_dashboard):
+async def test_errors_of_reruns_and_follow_ups_use_the_same_labels(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     await write(sample_dashboard.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
     await write(
@@ -73,10 +75,12 @@ async def test_running_again_and_following_up_speak_the_same_way(sample_dashboar
     assert "What should the agent do next? must not be blank" in more.text
 
 
-async def test_more_settings_are_open_when_the_address_fills_one_of_them(dashboard):
+async def test_more_settings_are_expanded_when_the_query_string_sets_one(dashboard):
     def is_open(page):
         (details,) = [
-            given for tag, given in page.tags if tag == "details" and given.get("class") != "menu"
+            attributes
+            for tag, attributes in page.tags
+            if tag == "details" and attributes.get("class") != "menu"
         ]
         return "open" in details
 
@@ -91,7 +95,7 @@ async def test_more_settings_are_open_when_the_address_fills_one_of_them(dashboa
     assert page.form("/jobs").value("draft") == "on"
 
 
-async def test_a_repositorys_name_is_refused_without_options_of_a_command(dashboard):
+async def test_the_error_for_a_repository_name_mentions_no_command_options(dashboard):
     page = await dashboard.admin.open("/repos")
     typed = {"address": "https://git.example/a/b.git", "name": "no name"}
     page = await dashboard.admin.send(page, "/repos", **typed)
@@ -102,35 +106,35 @@ async def test_a_repositorys_name_is_refused_without_options_of_a_command(dashbo
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1/x", "http://198.51.100.7/x"])
-async def test_an_address_that_is_closed_says_whose_setting_that_is(dashboard, url):
+async def test_a_blocked_address_names_the_responsible_setting(dashboard, url):
     admin = dashboard.admin
     page = await admin.send(await admin.open("/settings/webhooks"), "/settings/webhooks", url=url)
     assert page.status == 400
     assert "can allow others with AGENTJOBS_WEBHOOKS_ALLOW" in page.text
-    for word in ("Add it there", "start the service again", "agentjobs up"):
-        assert word not in page.text
+    for term in ("Add it there", "start the service again", "agentjobs up"):
+        assert term not in page.text
 
 
 @pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "2026-1-1", "2026-02-30"])
-@pytest.mark.parametrize("place", ["/jobs", "/settings/audit-log"])
-async def test_what_is_no_day_is_refused_alike(sample_dashboard, place, day):
+@pytest.mark.parametrize("path", ["/jobs", "/settings/audit-log"])
+async def test_an_invalid_date_gets_the_same_error_on_every_page(sample_dashboard, path, day):
     for name, label in (("since", "From"), ("until", "To")):
-        page = await sample_dashboard.admin.open(f"{place}?{name}={day}")
+        page = await sample_dashboard.admin.open(f"{path}?{name}={day}")
         assert page.status == 400
         assert f"{label}: write a date like 2026-01-31." in page.text
-        assert page.form(place).value(name) == day
+        assert page.form(path).value(name) == day
 
 
-async def test_a_list_with_a_day_that_is_none_does_not_ask_for_news(sample_dashboard):
+async def test_a_list_with_an_invalid_date_is_not_live(sample_dashboard):
     page = await sample_dashboard.viewer.open("/jobs?since=yesterday")
-    assert not [given for _, given in page.tags if given.get("data-live")]
+    assert not [attributes for _, attributes in page.tags if attributes.get("data-live")]
     assert (await sample_dashboard.viewer.get("/jobs/stream?since=yesterday")).status_code == 400
 
 
-async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(sample_dashboard):
-    admin, here = sample_dashboard.admin, "/settings/webhooks/delivery-log"
-    for place in (f"{here}/dlv_{'0' * 26}", f"{here}/nonsense"):
-        page = await admin.open(place)
+async def test_errors_about_deliveries_mention_no_command(sample_dashboard):
+    admin, log_path = sample_dashboard.admin, "/settings/webhooks/delivery-log"
+    for path in (f"{log_path}/dlv_{'0' * 26}", f"{log_path}/nonsense"):
+        page = await admin.open(path)
         assert page.status == 404
         assert "There is no such delivery in the log" in page.text
         assert "agentjobs webhooks" not in page.text
@@ -139,14 +143,12 @@ async def test_a_delivery_that_is_not_there_or_a_ping_names_no_command(sample_da
         sample_dashboard.db, "UPDATE deliveries SET event = 'ping' WHERE id = :id", id=delivery
     )
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
-    page = await admin.post(f"{here}/{delivery}/redeliver", [("csrf", csrf)])
+    page = await admin.post(f"{log_path}/{delivery}/redeliver", [("csrf", csrf)])
     assert "A ping cannot be redelivered" in page.text
     assert "agentjobs webhooks" not in page.text
 
 
-async def test_more_failed_deliveries_than_one_request_takes_on_are_told(
-    sample_dashboard, monkeypatch
-):
+async def test_the_remaining_failed_deliveries_are_counted(sample_dashboard, monkeypatch):
     module = "agentjobs.web.dashboard.settings.delivery_log._MAX_REDELIVERIES"
     monkeypatch.setattr(module, 2)
     await write(sample_dashboard.db, "UPDATE deliveries SET status = 'failed'")
