@@ -28,7 +28,7 @@ POSTS = [route for route in SIGNED_IN if route.method == "POST"]
 PUBLIC_ROUTES = [route for route in ROUTES if isinstance(route, PublicRoute)]
 
 _PASSWORD = "correct horse battery"
-# By the beginning of the path, the longer before the shorter.
+# By path prefix, longer prefixes first.
 _IDS = {
     "/account/sessions/": "session",
     "/repos/imports/": "failed_import",
@@ -39,7 +39,7 @@ _IDS = {
     "/settings/webhooks/delivery-log/": "delivery",
     "/settings/webhooks/": "endpoint",
 }
-# What a form has to say; nothing for those that are only a button.
+# The fields of each form; forms that are only a button have none.
 _FIELDS: Mapping[str, dict[str, str]] = {
     "/account/name": {"name": "Ada"},
     "/account/organization": {"organization": "acme"},
@@ -80,7 +80,7 @@ def describe_route(route: PageRoute | PublicRoute) -> str:
 
 
 def names_resource(route: PageRoute | PublicRoute) -> bool:
-    """What an address names is an organization's, or a person's; advisories are everybody's."""
+    """Whether the URL names a resource of an organization or a user; advisories are shared."""
     return "{" in route.path.replace("{advisory_id}", "")
 
 
@@ -100,7 +100,7 @@ def fields_of(route: PageRoute | PublicRoute) -> dict[str, str]:
 
 
 def unknown_ids(samples: SampleIds) -> SampleIds:
-    """Well-formed names of what is nowhere."""
+    """Well-formed IDs of resources that do not exist."""
     made_up = {
         name: new_id(value.partition("_")[0])
         for name, value in vars(samples).items()
@@ -110,7 +110,7 @@ def unknown_ids(samples: SampleIds) -> SampleIds:
 
 
 def with_session_of(samples: SampleIds, browser: Browser) -> SampleIds:
-    """A session is a person's, not an organization's."""
+    """Sessions belong to users, so the session is that of the browser."""
     token = browser.http.cookies["agentjobs-session-8080"]
     return replace(samples, session=session_id(token_hash(token)))
 
@@ -122,7 +122,7 @@ async def send_request(
     address: str,
     csrf: str | None = None,
 ) -> httpx.Response:
-    """As the page's own form or link does, without following a redirect."""
+    """Send the request of the page's form or link, without following redirects."""
     if route.path.endswith("/stream"):
         stream = await listen(dashboard.app, browser, address)
         return httpx.Response(stream.status, content=stream.body)
@@ -138,7 +138,7 @@ async def csrf_of(browser: Browser) -> str:
 
 
 async def store_contents(db: Database) -> dict[str, list[str]]:
-    """All that is in the store, but when somebody was seen last and which forms were sent."""
+    """All rows by table, except times of last use and used form tokens."""
     tables = await db.fetch_all(
         "SELECT name FROM sqlite_master WHERE type = 'table'"
         " AND name <> 'used_form_tokens' ORDER BY name"
@@ -164,7 +164,7 @@ def _value(path: str, name: str, samples: SampleIds) -> str:
     }
     if name == "id":
         prefix = next((candidate for candidate in _IDS if path.startswith(candidate)), None)
-        assert prefix is not None, f"{path}: say in this module whose identifier that is"
+        assert prefix is not None, f"{path}: add the prefix to _IDS in this module"
         return str(getattr(samples, _IDS[prefix]))
-    assert name in values, f"{path}: say in this module what {name} is"
+    assert name in values, f"{path}: add {name} to _value in this module"
     return values[name]

@@ -1,11 +1,11 @@
 """The actions that a module writes into the audit log, read from its source.
 
-What cannot be read fails, so that no new way to write one goes unnoticed.
+An action that cannot be read fails, so that every new form of writing one is noticed.
 """
 
 import ast
 
-# Where each takes the action: its place among the arguments.
+# The position of the action among the arguments of each function.
 _WRITERS = {"entry": 0, "audit_entry": 0, "entry_for_person": 0, "Entry": 1}
 
 
@@ -28,7 +28,7 @@ def actions_in(module: ast.Module) -> set[str]:
 
 
 def _calls(node: ast.AST, parameters: frozenset[str]) -> list[tuple[ast.Call, frozenset[str]]]:
-    """Each with the parameters of the functions around it: a wrapper hands an action on."""
+    """Each call with the parameters of its enclosing functions: a wrapper passes an action on."""
     calls = []
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = node.args

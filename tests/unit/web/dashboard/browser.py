@@ -1,4 +1,4 @@
-"""A browser without a window: keeps cookies, finds forms on a page and sends them as people do."""
+"""A headless browser: keeps cookies, finds the forms of a page and submits them."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -9,7 +9,7 @@ import httpx
 from starlette.types import ASGIApp
 
 ADDRESS = "http://127.0.0.1:8080"
-# In every text that somebody else can write.
+# Part of every untrusted text.
 PAYLOAD = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 _VOID_VALUES = {"checkbox": "on", "radio": "on"}
 
@@ -19,7 +19,7 @@ class Form:
     action: str
     method: str
     fields: list[tuple[str, str]] = field(default_factory=list)
-    # Every value a field may be given, for those that offer a choice.
+    # The values of select fields, checkboxes and radio buttons.
     choices: dict[str, list[str]] = field(default_factory=dict)
     button: str = ""
 
@@ -28,7 +28,7 @@ class Form:
 
 
 class _Reader(HTMLParser):
-    """The forms, links and words of a page; tags and attributes as a browser would see them."""
+    """The forms, links and text of a page; tags and attributes as a browser parses them."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -114,7 +114,7 @@ class Page:
         self.text = " ".join(" ".join(reader.text_parts).split())
 
     def form(self, action: str) -> Form:
-        """The one whose address ends like this."""
+        """The only form whose action ends with `action`."""
         matching = [form for form in self.forms if urlsplit(form.action).path.endswith(action)]
         assert len(matching) == 1, (
             f"{len(matching)} forms to {action} on {self.path}: {self.text[:300]}"
@@ -125,7 +125,7 @@ class Page:
         return any(urlsplit(form.action).path.endswith(action) for form in self.forms)
 
     def is_safe(self) -> bool:
-        """Nothing that somebody else wrote became a tag or a handler."""
+        """Whether no untrusted text became a tag or an event handler."""
         scripts = [attributes for tag, attributes in self.tags if tag == "script"]
         handlers = [
             name for _, attributes in self.tags for name in attributes if name.startswith("on")
@@ -157,15 +157,15 @@ class Browser:
         return Page(await self.http.get(path, follow_redirects=True, **options))
 
     async def open_twice(self, path: str) -> tuple[Page, Page]:
-        """In two windows: what is done in one makes the other stale."""
+        """Open the page in two windows; a change in one makes the other stale."""
         return await self.open(path), await self.open(path)
 
     async def get(self, path: str, **options: Any) -> httpx.Response:
-        """Without following anything."""
+        """Does not follow redirects."""
         return await self.http.get(path, **options)
 
     async def send(self, page: Page, action: str, **values: Any) -> Page:
-        """Fill in the form that goes to `action` and send it; a list repeats a field."""
+        """Fill in the form with this action and submit it; a list repeats a field."""
         form = page.form(action)
         fields = [(name, value) for name, value in form.fields if name not in values]
         for name, value in values.items():

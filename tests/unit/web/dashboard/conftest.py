@@ -1,4 +1,4 @@
-"""The dashboard in this process, on a real SQLite store, with people of every role."""
+"""The dashboard in this process, on a real SQLite store, with users of every role."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -133,7 +133,7 @@ def build_sample_template(
         await db.close()
         return organizations
 
-    # In a thread of its own, so that it does not matter whether a loop is set in this one.
+    # In a separate thread, because this thread may already have an event loop.
     with ThreadPoolExecutor(1) as thread:
         return data, thread.submit(asyncio.run, build()).result()
 

@@ -1,4 +1,4 @@
-"""Reads a live page's stream as a browser does: event by event, and leaves when it has enough."""
+"""Reads the event stream of a live page like a browser and disconnects after some events."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ _SECONDS = 10.0
 
 
 class Stream:
-    """What was heard: the status, and (event, value) in their order."""
+    """The status of the response and its events as (name, value)."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -31,13 +31,13 @@ class Stream:
         return events
 
     def parts(self) -> dict[str, Page]:
-        """The latest of each part, read as a page."""
+        """The latest version of each part, parsed as a page."""
         return {
             value["id"]: part_of(value["html"]) for name, value in self.events if name == "part"
         }
 
     def lines(self) -> Page:
-        """All that a log said."""
+        """All lines of a log, parsed as a page."""
         chunks = [value["html"] + value["rest"] for name, value in self.events if name == "lines"]
         return part_of("".join(chunks))
 
@@ -54,7 +54,10 @@ async def listen(
     events: int = 1,
     on_event: Callable[[], None] = lambda: None,
 ) -> Stream:
-    """Until so many events were heard, or the service ended the stream. `each` is told of each."""
+    """Read until `events` events arrived or the service ended the stream.
+
+    `on_event` is called after every chunk that follows the first event.
+    """
     stream, disconnected = Stream(), asyncio.Event()
 
     async def receive() -> Message:

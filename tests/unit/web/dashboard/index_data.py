@@ -1,6 +1,6 @@
 """Sample results of an index and a scan: packages, a graph, findings, and a job for one.
 
-Written straight into the store: this is about pages, not about how things are found.
+The rows are written directly, because these tests cover pages and not scans.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from tests.unit.web.dashboard.repository import TextMaker
 
 ADVISORY, RELATIVE = "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-7"
 MODULE = "src/shop.py"
-# The first of those that are counted up by tests that want many.
+# Tests that need many rows count up from this one.
 FIRST = 1_000
 
 
@@ -35,7 +35,7 @@ async def insert_index(
 
 
 async def insert_advisories(harness: JobHarness, make_text: TextMaker) -> None:
-    """Everybody's, and how fresh they are."""
+    """The shared advisories and the state of their feeds."""
     affected = Affected(
         "PyPI",
         make_text("requests"),

@@ -1,4 +1,4 @@
-"""Judges a page as a browser and a reader would: did anything that others wrote come alive?"""
+"""Checks a page for untrusted text that became markup, a script, a link or invisible."""
 
 import re
 
@@ -6,12 +6,12 @@ from tests.unit.web.dashboard.browser import Page
 
 _SAFE_ADDRESS = re.compile(r"(/(?!/)|#|https?://|mailto:)")
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
-# Those that load, run, or lead astray; and what only a hostile text brings along.
+# Tags that load, run or redirect, and tags that occur only in the hostile texts.
 _BAD_TAGS = {"applet", "audio", "b", "base", "embed", "iframe", "math", "object", "video"}
 
 
 def safety_faults(page: Page) -> list[str]:
-    """Why the page is not harmless; nothing when it is."""
+    """Every unsafe element of the page."""
     faults = [] if page.is_safe() else ["a script, a handler, a style or a foreign picture"]
     faults += [f"<{tag}>" for tag, _ in page.tags if tag in _BAD_TAGS or not tag.isalnum()]
     for tag, attributes in page.tags:
@@ -30,5 +30,5 @@ def safety_faults(page: Page) -> list[str]:
 
 
 def collapse_whitespace(text: str) -> str:
-    """Without spaces: tags may stand between the words, for colours."""
+    """Remove whitespace: highlighting may put tags between words."""
     return "".join(text.split())

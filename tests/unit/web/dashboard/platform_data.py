@@ -26,7 +26,7 @@ def table_of() -> MemoryRepositories:
 
 
 def platforms_of(harness: JobHarness, table: MemoryRepositories | None = None) -> Platforms:
-    # Nobody reaches out, so that no session is needed.
+    # The double sends no requests and needs no session.
     nothing = cast("aiohttp.ClientSession", None)
     keys = SealingKeys.load(harness.context.settings)
     return (table or table_of()).platforms(harness.db, keys, nothing)
@@ -35,7 +35,7 @@ def platforms_of(harness: JobHarness, table: MemoryRepositories | None = None) -
 async def insert_platform(
     harness: JobHarness, caller: Caller, keys: SealingKeys, make_text: TextMaker
 ) -> dict[str, str]:
-    """Each with what strangers can write into it."""
+    """A connection and a tracker with untrusted text in every field that allows it."""
     name = caller.organization
     new = NewConnection(platform="gitea", credential=ACCEPTED, url="https://git.example.org")
     connection = (await add_connection(harness.db, keys, name, new)).connection
@@ -58,7 +58,7 @@ async def insert_platform(
 
 
 class JiraDouble:
-    """Only what is asked when a token is tried."""
+    """Implements only the check of a token."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -70,5 +70,5 @@ class JiraDouble:
 
 
 def use_jira_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No request leaves this process: what Jira says to requests is tested elsewhere."""
+    """Replaces the Jira client; its requests are tested in tests/integration/tickets."""
     monkeypatch.setattr(verify, "jira_tracker", lambda _tracker, token, *_: JiraDouble(token))

@@ -1,4 +1,4 @@
-"""A small repository with branches that were proposed, made by a developer's own git.
+"""A small repository with branches with pull requests, created with plain git.
 
 `make_text` puts every text that others can write: as it is, or with something hostile in it.
 """

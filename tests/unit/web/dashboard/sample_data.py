@@ -32,7 +32,7 @@ SECRET = "ANTHROPIC_API_KEY"
 
 @dataclass(frozen=True)
 class SampleIds:
-    """What an organization has, by what addresses call it."""
+    """The IDs of an organization's resources, by the names of URL parameters."""
 
     organization: str
     repo: str
@@ -53,14 +53,14 @@ class SampleIds:
     invitation_token: str = ""
     organization_id: str = ""
     repo_id: str = ""
-    # Of the member.
+    # A session of `member`.
     session: str = ""
-    # Everybody's.
+    # Shared by all organizations.
     advisory: str = ADVISORY
     module: str = ""
 
     def names(self) -> list[str]:
-        """All that tells these things from others, the longest first."""
+        """Every text that identifies these resources, longest first."""
         shared = {self.base, self.head, self.advisory, self.module}
         ids = [value for value in vars(self).values() if value and value not in shared]
         return sorted(ids, key=len, reverse=True)
@@ -214,7 +214,7 @@ async def insert_worker(harness: JobHarness, make_text: TextMaker) -> None:
         host=make_text("build-1"),
         agents='["fixer"]',
         now=now_ms(),
-        # Alive for as long as the tests take.
+        # The heartbeat stays current for the whole test run.
         later=now_ms() + 3_600_000,
         unready=msgspec.json.encode({"pro-fixer": make_text("bwrap is missing")}).decode(),
     )

@@ -1,4 +1,4 @@
-"""Counts what is asked of the store while a page is made."""
+"""Counts the statements that a page sends to the store."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Statements:
         return len(self.scans) + len(self.points)
 
     def about(self, table: str) -> list[str]:
-        """Those that name the table."""
+        """The statements that name the table."""
         return [sql for sql in (*self.scans, *self.points) if re.search(rf"\b{table}\b", sql)]
 
 

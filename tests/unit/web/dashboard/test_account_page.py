@@ -1,4 +1,4 @@
-"""One's own account: name, password, sessions, and which organization one stands in."""
+"""/account: name, password, sessions and the current organization."""
 
 import pytest
 
@@ -129,7 +129,7 @@ async def test_a_user_ends_a_single_session(dashboard, ada):
     assert "The session was ended." in page.text
     assert "Chrome" not in page.text
     assert (await other_browser.open("/account")).path.startswith("/sign-in")
-    # By its own id, this one as well.
+    # The current session can be ended by its ID, too.
     (session,) = await list_sessions(dashboard.db, user.id)
     csrf = [("csrf", page.form("/sign-out").value("csrf"))]
     page = await browser.post(f"/account/sessions/{session.id}/end", csrf)
@@ -165,7 +165,7 @@ async def test_a_user_switches_to_another_of_their_organizations(dashboard, ada)
     assert "viewer of other" in page.text
     assert (await browser.open("/repos/other/shop")).status == 200
     assert (await browser.open("/repos/acme/shop")).status == 404
-    # The other browser stays where it was.
+    # The other browser stays in its organization.
     assert "member of acme" in (await other_browser.open("/account")).text
 
 

@@ -1,4 +1,4 @@
-"""/agents: who can be sent to work, and why somebody cannot."""
+"""/agents: which agents can run jobs, and why others cannot."""
 
 from tests.support.users import write
 

@@ -1,4 +1,4 @@
-"""Settings, API keys: made, shown once, used, revoked."""
+"""Settings, API keys: creating, showing once, using and revoking them."""
 
 import pytest
 
@@ -174,5 +174,5 @@ async def test_the_page_shows_when_a_key_was_last_used(dashboard: Dashboard) -> 
     assert now_ms() - key.last_used_at < DAY_MS
     page = await dashboard.admin.open(PATH)
     line = page.text.partition("busy")[2].partition("Revoke")[0]
-    # Its expiry alone is never.
+    # Only the expiry is "never".
     assert line.count("never") == 1

@@ -1,4 +1,4 @@
-"""Settings, audit log: entries in plain words, filters, pages and the file."""
+"""Settings, audit log: descriptions of entries, filters, pagination and the CSV export."""
 
 import ast
 import csv
@@ -41,7 +41,7 @@ async def forget(tx: Transaction) -> None:
 
 @pytest.fixture
 async def quiet_dashboard(dashboard: Dashboard) -> Dashboard:
-    """Nothing of what made it is in the log."""
+    """A dashboard with an empty audit log."""
     await dashboard.db.transact(forget)
     return dashboard
 
@@ -103,7 +103,7 @@ async def test_actors_with_the_same_name_are_distinguished(quiet_dashboard: Dash
     assert "Mallory mallory@acme.example user changed a name: mallory@acme.example" in page.text
     assert "from Mallory to Admin" in page.text
     assert "Admin mallory@acme.example user signed out: mallory@acme.example" in page.text
-    # By the name both are found; by the address, and the link on the name, one is.
+    # The name matches both actors; the email and the link on the name match one.
     assert "BY-THE-REAL-ONE" in (await dashboard.admin.send(page, PATH, actor="Admin")).text
     link = f"{PATH}?actor_id={mallory.id}"
     assert link in page.links
@@ -244,7 +244,7 @@ def test_every_action_that_the_service_writes_has_a_description() -> None:
         for file in source.rglob("*.py")
         for action in actions_in(ast.parse(file.read_text()))
     }
-    # One of each way to say it.
+    # One action for each form of writing it.
     expected = {"api_key.created", "webhook.disabled", "job.created", "webhook.redelivered"}
     assert expected <= written
     assert written == set(ACTIONS)

@@ -1,4 +1,4 @@
-"""Settings, budgets: limits, what was spent, and what is left of today."""
+"""Settings, budgets: limits, spending, and the remaining budget of today."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def spend(tx: Transaction, organization_id: str, day: int, dollars: float)
 
 
 async def spent(dashboard: Dashboard, days_ago: int, dollars: float) -> str:
-    """The day, as pages write it."""
+    """The day in the format of the page."""
     day = now_ms() // DAY_MS - days_ago
     await dashboard.db.transact(spend, dashboard.caller.organization_id, day, dollars)
     return iso_utc(day * DAY_MS)[:10]

@@ -1,4 +1,4 @@
-"""/repos/{owner}/{name}/dependencies, and what the repository's own page says of packages."""
+"""/repos/{owner}/{name}/dependencies, and the packages on the repository's page."""
 
 import pytest
 
@@ -34,7 +34,7 @@ async def test_a_package_shows_its_dependents_vulnerabilities_and_fix(sample_das
         ("manifest=requirements.txt&q=un", ["unpinned"]),
         ("manifest=elsewhere", []),
         (f"after={FIRST + 1}", ["unpinned"]),
-        # What makes no sense is left out.
+        # Invalid filters are ignored.
         ("kind=odd&after=-1&after=x", ["requests", "urllib3", "unpinned"]),
     ],
 )
@@ -112,7 +112,7 @@ async def test_members_see_a_link_to_a_job_that_fixes_vulnerabilities(sample_das
     fix = "/jobs/new?repo=acme/shop&agent=cve-fixer"
     assert fix in (await sample_dashboard.member.open(REPO)).links
     assert fix not in (await sample_dashboard.viewer.open(REPO)).links
-    # Then they start by themselves.
+    # With automatic jobs, the link is not needed.
     await write(sample_dashboard.db, "UPDATE repos SET auto_trigger = 'high'")
     assert fix not in (await sample_dashboard.member.open(REPO)).links
 

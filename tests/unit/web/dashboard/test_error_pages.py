@@ -1,4 +1,4 @@
-"""What is refused keeps the way to everywhere else, and speaks to people, not to programs."""
+"""Error pages keep the navigation, and their messages are written for users."""
 
 import pytest
 

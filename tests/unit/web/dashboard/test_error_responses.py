@@ -1,4 +1,4 @@
-"""What is refused is a page for people and the one error shape for programs."""
+"""Errors are HTML pages for browsers and the JSON error shape for other clients."""
 
 import pytest
 

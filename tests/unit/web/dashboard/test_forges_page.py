@@ -1,4 +1,4 @@
-"""Settings, Platforms: connecting one, how it stands, and the repositories that it shows."""
+"""Settings, Platforms: connecting a platform, its state and its repositories."""
 
 import asyncio
 from functools import partial
@@ -32,7 +32,7 @@ def table(dashboard):
 
 @pytest.fixture
 async def connection(dashboard, table):
-    """acme's, just connected."""
+    """A new connection of acme."""
     page = await dashboard.admin.send(await dashboard.admin.open(HERE), HERE, **GITEA)
     assert page.status == 200, page.text
     (added,) = await list_connections(dashboard.db, "acme")
@@ -290,7 +290,7 @@ async def test_all_connectable_repositories_are_connected_at_once(dashboard, tab
     page = await admin.post(path, [("csrf", csrf), ("all", "yes")])
     assert "151 repositories connected." in page.text
     assert "Showing the first 100 of 151" in page.text
-    # Those that are connected already are no refusals.
+    # Repositories that are already connected are not rejections.
     csrf = page.form("/sign-out").value("csrf")
     page = await admin.post(path, [("csrf", csrf), ("all", "yes")])
     assert "0 repositories connected." in page.text

@@ -1,4 +1,4 @@
-"""Refusals on pages: by the labels of fields, tied to them, and without words for operators."""
+"""Form errors use the labels of fields, are linked to them, and mention nothing for operators."""
 
 import pytest
 
@@ -9,7 +9,7 @@ JOB = {"repo": "acme/shop", "agent": "fixer"}
 
 
 def described(page, name):
-    """What a screen reader says of a field: whether it is wrong, and the words it points to."""
+    """What a screen reader announces: whether the field is invalid, and its description."""
     fields = {
         attributes.get("id"): attributes for _, attributes in page.tags if attributes.get("id")
     }

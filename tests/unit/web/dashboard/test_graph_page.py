@@ -1,4 +1,4 @@
-"""/repos/{owner}/{name}/graph: one place after the other, as a picture and as lists."""
+"""/repos/{owner}/{name}/graph: one node at a time, as a drawing and as lists."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.users import write
 HERE = "/repos/acme/shop/graph"
 
 
-async def test_the_graph_starts_at_the_most_imported_module(sample_dashboard):
+async def test_without_a_node_the_page_lists_the_most_imported_modules(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
     assert "3 files with 2 imports between them, and 1 external name." in page.text
     assert "src/shop.py imported by 1 file" in page.text
@@ -29,7 +29,7 @@ async def test_a_node_links_to_all_its_neighbours(sample_dashboard, query, left,
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     assert page.status == 200
     around = [link.removeprefix(f"{HERE}?") for link in page.links if link.startswith(f"{HERE}?")]
-    # In the wide picture, in the narrow one, and in the lists.
+    # In the wide drawing, in the narrow drawing and in the lists.
     assert around == [*left, *right] * 3
     assert not [
         attributes for tag, attributes in page.tags if tag == "script" and "src" not in attributes

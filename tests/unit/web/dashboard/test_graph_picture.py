@@ -1,4 +1,4 @@
-"""The picture of a place in a graph: bounded, escaped, and each node a way on."""
+"""The drawing of a graph node: bounded, escaped, with a link for each neighbour."""
 
 import xml.etree.ElementTree as ET
 
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawings(picture):
-    """The wide and the narrow one, read as strictly as it goes."""
+    """The wide and the narrow drawing, parsed as strict XML."""
     text = str(draw(picture)).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     return list(ET.fromstring(f"<both>{text}</both>"))
 

@@ -1,4 +1,4 @@
-"""/invitation: joining as somebody new, or as who one is already."""
+"""/invitation: joining as a new or an existing user."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def _cheap_passwords(monkeypatch):
 
 @pytest.fixture
 async def link(dashboard):
-    """To acme, as a member."""
+    """An invitation to acme as a member."""
     _, token = await invite(dashboard.db, dashboard.caller.organization_id, EMAIL, "member")
     return f"/invitation?token={token}"
 
@@ -34,7 +34,7 @@ async def members(dashboard):
 
 
 async def has_account(dashboard, organization=None):
-    """Grace is known here, and signed in."""
+    """Create an account for Grace and sign in."""
     await create_user(dashboard.db, EMAIL, password=PASSWORD)
     row = await dashboard.db.fetch_one("SELECT id FROM users WHERE email = :email", email=EMAIL)
     await add_member(dashboard.db, dashboard.other.organization_id, row["id"], "viewer")
@@ -80,7 +80,7 @@ async def test_a_signed_out_user_with_an_account_is_sent_to_sign_in(dashboard, l
     await has_account(dashboard)
     page = await dashboard.anonymous.open(link)
     assert not page.has_form("/invitation")
-    (sign_in_path,) = [link for link in page.links if link.startswith("/sign-in?next=")]
+    (sign_in_path,) = [href for href in page.links if href.startswith("/sign-in?next=")]
     page = await dashboard.anonymous.open(sign_in_path)
     page = await dashboard.anonymous.send(page, "/sign-in", email=EMAIL, password=PASSWORD)
     assert page.path == link

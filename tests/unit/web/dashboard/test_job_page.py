@@ -1,4 +1,4 @@
-"""/jobs/{id}: what it shows of a job, its log, and what can be done with it."""
+"""/jobs/{id}: details, log and actions of a job."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def test_a_finished_job_shows_its_details(sample_dashboard):
         assert text in page.text, text
     assert samples.finished_job in page.text
     assert f"/jobs/{samples.finished_job}/changes" in page.links
-    # Nothing will change again.
+    # The page of a finished job is not live.
     assert "data-live" not in page.html
     assert "data-log=" not in page.html
 
@@ -33,7 +33,7 @@ async def test_a_viewer_sees_no_forms_that_change_anything(sample_dashboard):
     for job in ("finished_job", "queued_job"):
         page = await sample_dashboard.viewer.open(job_path(samples, job))
         assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
-    # The addresses of webhooks are members' to read.
+    # Viewers do not see webhook URLs.
     assert "192.0.2.10" not in (await sample_dashboard.viewer.open(job_path(samples))).text
     assert "https://192.0.2.10/acme" in (await sample_dashboard.member.open(job_path(samples))).text
 
@@ -182,7 +182,7 @@ async def test_the_page_follows_a_job_until_it_finishes(sample_dashboard):
         await first_event.wait()
         await sample_dashboard.member.send(page, f"{path}/cancel")
 
-    # The page also waits for deliveries, which nobody sends here.
+    # The page also waits for deliveries, but no sender runs in this test.
     await write(sample_dashboard.db, "UPDATE deliveries SET status = 'delivered'")
     await write(sample_dashboard.db, "UPDATE webhook_endpoints SET removed_at = 1")
     first_event = asyncio.Event()
@@ -214,7 +214,7 @@ async def test_the_log_stream_continues_where_the_page_ends(sample_dashboard):
         "INSERT INTO job_logs (job_id, sequence, created_at, text) VALUES (:id, 2, 1, ' of it\n')",
         id=job,
     )
-    # The first piece left a line unfinished, and this one ends it.
+    # This chunk completes the unfinished line of the first chunk.
     stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{stream_path}?after=1")
     assert stream.lines().text == "the end of it"
     await write(sample_dashboard.db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)

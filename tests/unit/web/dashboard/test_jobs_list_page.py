@@ -1,4 +1,4 @@
-"""/jobs: what it lists, how it is narrowed, and how it stays true while somebody looks."""
+"""/jobs: the list, its filters and its live updates."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.unit.web.dashboard.statements import count_statements
 
 
 async def jobs_on(browser, query=""):
-    """The identifiers of the jobs on a page, in their order."""
+    """The IDs of the jobs on a page, in order."""
     page = await browser.open(f"/jobs{query}")
     assert page.status == 200
     links = [link.removeprefix("/jobs/") for link in page.links]

@@ -1,4 +1,4 @@
-"""Settings, members: who is in, as what; inviting, changing roles, removing."""
+"""Settings, members: listing, inviting, changing roles and removing."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""/jobs/new: a form that knows what can be asked for, and keeps what was typed."""
+"""/jobs/new: the choices of the form, and its values after an error."""
 
 import msgspec
 
@@ -117,7 +117,7 @@ async def test_without_a_repository_the_page_links_to_connecting_one(dashboard):
 
 
 async def test_an_agent_that_a_worker_can_run_is_selected(sample_dashboard):
-    """The first one by name has none."""
+    """No worker can run the first agent by name."""
     agents = msgspec.json.encode(["pro-fixer"]).decode()
     await write(sample_dashboard.db, "UPDATE workers SET agents = :agents", agents=agents)
     page = await sample_dashboard.member.open("/jobs/new")

@@ -1,4 +1,4 @@
-"""Settings, organization: what the plan allows, where things are, and the door to all settings."""
+"""Settings, organization: the plan, its limits, and the entry page of the settings."""
 
 import msgspec
 

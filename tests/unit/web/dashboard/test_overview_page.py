@@ -1,4 +1,4 @@
-"""/: how it goes, and the way from each number to what it counts."""
+"""/: statistics, and a link from each number to the list that it counts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Repositories, pull requests and jobs of a platform elsewhere, and names of several parts."""
+"""Repositories, pull requests and jobs of external platforms, and names of several parts."""
 
 from shutil import rmtree
 
@@ -26,7 +26,7 @@ MISSING = "f" * 40
 
 @pytest.fixture
 async def platform_dashboard(sample_dashboard):
-    """A platform keeps the shop of acme and its pull requests; it was renamed since its jobs."""
+    """acme's shop and its pull requests are on a platform, renamed after its jobs ran."""
     samples = sample_dashboard.samples["acme"]
     await write(
         sample_dashboard.db,
@@ -101,7 +101,7 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     assert f"/settings/forges/{connection}" in page.links
     assert "up to date" in page.text
     assert "Clone it with any user name" not in page.text
-    # The file is read from the copy.
+    # The file is read from the mirror.
     assert "make check" in page.text
     viewer = await platform_dashboard.viewer.open(path)
     assert f"/settings/forges/{connection}" not in viewer.links

@@ -1,4 +1,4 @@
-"""What the public address decides: cookies, whether one may sign in, and how addresses begin."""
+"""The public URL decides the cookies, whether sign-in is allowed, and the prefix of links."""
 
 import re
 
@@ -104,16 +104,16 @@ async def test_without_https_remote_sign_in_is_rejected(
         assert row["n"] == after["n"]
 
 
-def strange_addresses(page):
-    """Those that would lead out of the place where the service is."""
+def links_outside_prefix(page):
+    """Links that leave the path prefix of the service."""
     links = []
     for tag, attributes in page.tags:
         for name in ADDRESSES:
             address = attributes.get(name)
             if address is None or address.startswith(("#", f"{PREFIX}/", f"{HOST}{PREFIX}/")):
                 continue
-            # A pull request's own address was written when it was opened; the whole text of an
-            # advisory is where it was published; platforms are elsewhere altogether.
+            # The URL of a pull request is stored when it is opened; advisories and platforms have
+            # external URLs.
             if not address.startswith(("http://127.0.0.1:8080/acme/", PUBLISHED, *PLATFORMS)):
                 links.append(f"<{tag} {name}={address}>")
     return links
@@ -121,7 +121,7 @@ def strange_addresses(page):
 
 @pytest.fixture
 async def below(sample_template, tmp_path):
-    """The service below a path of a host whose proxy takes the path away."""
+    """The service under a path prefix that the proxy removes."""
     async with (
         open_sample_dashboard(sample_template, tmp_path, public_url=f"{HOST}{PREFIX}") as dashboard,
         browser_at(dashboard) as browser,
@@ -143,16 +143,16 @@ async def test_under_a_path_prefix_every_link_has_the_prefix(below):
         page = Page(response)
         assert page.status == 200, describe_route(route)
         assert f"{PREFIX}/static/dashboard.js" in page.html
-        assert strange_addresses(page) == [], describe_route(route)
+        assert links_outside_prefix(page) == [], describe_route(route)
     for route in ("/sign-in", "/nothing", f"/invitation?token={_token(dashboard)}"):
-        assert strange_addresses(Page(await browser.get(route))) == [], route
+        assert links_outside_prefix(Page(await browser.get(route))) == [], route
 
 
 async def test_under_a_path_prefix_every_redirect_has_the_prefix(below):
     dashboard, browser = below
     csrf = Page(await browser.get("/account")).form("/sign-out").value("csrf")
     redirected = 0
-    # Signing out last.
+    # Sign-out comes last.
     for route in sorted(POSTS, key=lambda route: route.path == "/sign-out"):
         if route.path.endswith(("/test", "/password", "/remove", "/disconnect", "/end-all")):
             continue
@@ -165,7 +165,7 @@ async def test_under_a_path_prefix_every_redirect_has_the_prefix(below):
             redirected += 1
             assert response.headers["location"].startswith(f"{PREFIX}/"), describe_route(route)
         else:
-            assert strange_addresses(Page(response)) == [], describe_route(route)
+            assert links_outside_prefix(Page(response)) == [], describe_route(route)
     assert redirected > 15
     response = await browser.get("/jobs?status=failed")
     assert response.headers["location"] == f"{PREFIX}/sign-in?next=/jobs%3Fstatus%3Dfailed"
@@ -181,7 +181,7 @@ async def test_under_a_path_prefix_links_in_live_pages_have_the_prefix(below):
         stream = await listen(dashboard.app, dashboard.admin, path, events=events)
         assert len(stream.parts()) == events
         for part in stream.parts().values():
-            assert strange_addresses(part) == []
+            assert links_outside_prefix(part) == []
 
 
 async def test_under_a_path_prefix_static_files_are_served(below):

@@ -180,7 +180,7 @@ async def test_a_url_may_name_another_organization_of_the_user(sample_dashboard)
     )
     page = await sample_dashboard.viewer.open("/other/other/shop/pulls/1")
     assert page.status == 200
-    # As a member there, though only a viewer here.
+    # The user is a member of that organization and only a viewer of this one.
     assert page.has_form("/merge")
     assert (await sample_dashboard.member.open("/other/other/shop/pulls/1")).status == 404
 

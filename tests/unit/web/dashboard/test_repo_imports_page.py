@@ -1,4 +1,4 @@
-"""/repos: what is on its way in can be called off while it runs, by an administrator."""
+"""/repos: administrators can cancel a running import."""
 
 import pytest
 

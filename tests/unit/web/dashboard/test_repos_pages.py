@@ -1,4 +1,4 @@
-"""/repos and /repos/{owner}/{name}: what is connected, and what an administrator may do with it."""
+"""/repos and /repos/{owner}/{name}: connected repositories and the actions of admins."""
 
 import asyncio
 

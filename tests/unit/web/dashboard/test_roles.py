@@ -1,4 +1,4 @@
-"""Who may come where: every address of the dashboard, for everybody, with ids of both sides."""
+"""Access control: every route of the dashboard, for every role, with IDs of both organizations."""
 
 import re
 
@@ -26,8 +26,8 @@ from tests.unit.web.dashboard.addresses import (
 from tests.unit.web.dashboard.conftest import open_sample_dashboard
 from tests.unit.web.dashboard.platform_data import use_jira_double
 
-# What is refused for another reason than who asks: the name of the new repository is taken, and
-# the import that is there ended long ago.
+# Rejected for reasons other than the role: the name of the new repository is taken, and the
+# import has already ended.
 REFUSED_ANYWAY = {"POST /repos": 409, "POST /repos/imports/{id}/cancel": 404}
 
 
@@ -49,11 +49,11 @@ def test_every_route_has_a_sample_url_and_unknown_parameters_fail(sample_templat
     samples = sample_template[1].samples["acme"]
     addresses = [address_of(route, samples) for route in ROUTES]
     assert not any("{" in address for address in addresses)
-    strange = PageRoute("GET", "/things/{thing_id}", "viewer", ROUTES[-1].handler)
+    new_route = PageRoute("GET", "/things/{thing_id}", "viewer", ROUTES[-1].handler)
     with pytest.raises(AssertionError, match="thing_id"):
-        address_of(strange, samples)
+        address_of(new_route, samples)
     unknown_route = PageRoute("GET", "/things/{id}", "viewer", ROUTES[-1].handler)
-    with pytest.raises(AssertionError, match="whose identifier"):
+    with pytest.raises(AssertionError, match="add the prefix to _IDS"):
         address_of(unknown_route, samples)
 
 
@@ -140,13 +140,13 @@ async def test_a_form_is_accepted_from_the_lowest_permitted_role(sample_dashboar
         return
     assert response.status_code in {200, 303}, response.text
     is_idle = route.path in {"/account/organization", "/account/sessions/end-others"}
-    # There is no new secret yet.
+    # No secret was rotated yet.
     is_idle = is_idle or route.path.endswith("/promote")
     assert (await store_contents(sample_dashboard.db) == before) is is_idle
 
 
 async def test_resources_of_another_organization_look_nonexistent(sample_dashboard):
-    """For an administrator of another organization, so that no role stands in the way."""
+    """The user is an administrator of another organization, so that the role is sufficient."""
     other_samples, unknown_samples = (
         sample_dashboard.samples["acme"],
         unknown_ids(sample_dashboard.samples["acme"]),
@@ -172,7 +172,7 @@ async def test_the_users_organization_gives_no_access_to_anothers_repository(sam
     browser = sample_dashboard.outsider
     for route in ("/other/acme/shop/pulls", "/other/acme/shop/pulls/1", "/repos/acme/shop"):
         assert (await browser.get(route)).status_code == 404
-    # Nor does the name of an organization that is not theirs lead to their own repository.
+    # Another organization in the URL gives no access to the user's own repository either.
     for organization, status in (("other", 200), ("acme", 404), ("ghost", 404)):
         for rest in ("", "/1"):
             route = f"/{organization}/other/shop/pulls{rest}"
@@ -217,7 +217,7 @@ async def test_public_routes_work_for_everyone(sample_dashboard):
     for route in PUBLIC_ROUTES:
         for browser in (sample_dashboard.anonymous, sample_dashboard.viewer):
             response = await send_request(sample_dashboard, browser, route, route.path)
-            # Who is signed in already is led on from the door.
+            # Signed-in users are redirected from the sign-in page.
             redirects = {303} if browser is sample_dashboard.viewer else set()
             assert response.status_code in {200, 400, 401, 404} | redirects, describe_route(route)
 

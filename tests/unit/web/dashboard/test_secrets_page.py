@@ -1,4 +1,4 @@
-"""Settings, secrets: a value goes in, and no page ever shows it."""
+"""Settings, secrets: values are write-only."""
 
 from collections.abc import Iterable
 

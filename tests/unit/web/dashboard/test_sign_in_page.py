@@ -139,8 +139,8 @@ async def test_no_page_can_be_framed_or_load_foreign_scripts(dashboard):
     assert "set-cookie" not in headers
 
 
-class Vouching:
-    """A provider's answer that was found right, for one person with an invitation."""
+class VerifiedProvider:
+    """A provider with a verified identity for a user who has an invitation."""
 
     def __init__(self, invitation: str) -> None:
         self._invitation = invitation
@@ -160,7 +160,7 @@ class Vouching:
 async def test_signing_in_with_an_invitation_opens_its_organization(dashboard, ada):
     other = dashboard.other.organization_id
     _, token = await invite(dashboard.db, other, "ada@acme.example", "viewer")
-    dashboard.context.openid = Vouching(token)
+    dashboard.context.openid = VerifiedProvider(token)
     page = await dashboard.anonymous.open("/sign-in/oidc/callback?code=1")
     assert page.path == "/account"
     assert "viewer of other" in page.text
@@ -169,6 +169,6 @@ async def test_signing_in_with_an_invitation_opens_its_organization(dashboard, a
 
 async def test_a_signed_in_user_is_redirected_from_sign_in(dashboard):
     assert (await dashboard.member.open("/sign-in")).path == "/"
-    # Unless they are asked to be somebody else.
+    # An invitation may be for another user, so the form is shown.
     page = await dashboard.member.open("/sign-in", params={"next": "/invitation?token=x"})
     assert page.has_form("/sign-in")

@@ -1,4 +1,4 @@
-"""Signing in without https: only where browser, name and service are on one machine."""
+"""Sign-in without HTTPS is allowed only if browser and service are on the same machine."""
 
 import httpx
 import pytest
@@ -17,9 +17,9 @@ async def status(dashboard, *, client="127.0.0.1", trusted=(), **headers):
     )
     context = WebContext(harness.context, dashboard.context.authenticator)
     transport = httpx.ASGITransport(build_application(context), client=(client, 4321))
-    describe_route = {name.replace("_", "-"): value for name, value in headers.items()}
+    request_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as browser:
-        response = await browser.get("/sign-in", headers={"Accept": "text/html", **describe_route})
+        response = await browser.get("/sign-in", headers={"Accept": "text/html", **request_headers})
     await context.close()
     return response.status_code
 
@@ -58,5 +58,5 @@ async def test_behind_a_trusted_proxy_the_browsers_address_decides(dashboard):
     own = ["127.0.0.1"]
     assert await status(dashboard, trusted=own, x_forwarded_for="127.0.0.1") == 200
     assert await status(dashboard, trusted=own, x_forwarded_for="192.0.2.9") == 403
-    # What the proxy itself was told before it is not its own word.
+    # Only the last address is from the trusted proxy.
     assert await status(dashboard, trusted=own, x_forwarded_for="127.0.0.1, 192.0.2.9") == 403

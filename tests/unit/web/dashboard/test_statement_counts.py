@@ -1,4 +1,4 @@
-"""How much a page asks of the store does not depend on how much is in it."""
+"""The number of statements per page does not depend on the amount of data."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from tests.support.users import write
 from tests.unit.web.dashboard.addresses import GETS, address_of, describe_route
 from tests.unit.web.dashboard.statements import count_statements
 
-# What an organization can have many of: the column that tells them apart, and what else must
-# differ from copy to copy.
+# Tables with many rows per organization: the key column, and other columns that must differ
+# between copies.
 MANY = {
     "users": ("id", {"email": "email || :number"}),
     "memberships": ("user_id", {}),
@@ -30,11 +30,11 @@ TIMES = 20
 
 
 async def multiply(dashboard):
-    """Of everything that an organization can have many of, so many more."""
+    """Copy the rows of every table in MANY `TIMES` times."""
     for table, (key, others) in MANY.items():
         rows = await dashboard.db.fetch_all(f"PRAGMA table_info({table})")
         columns = [row["name"] for row in rows]
-        # As long as before, and older than those there are.
+        # The new keys are as long as the existing keys and sort before them.
         new_key = f"substr({key}, 1, length({key}) - 18) || printf('%018d', :number)"
         values = {**{column: column for column in columns}, **others, key: new_key}
         for number in range(TIMES):
@@ -72,7 +72,7 @@ async def test_more_data_does_not_increase_the_statements_of_a_page(
         row = await sample_dashboard.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row["n"] > TIMES, table
     after = await count_by_page()
-    # Some is remembered for a second, so that a page may ask once more or less than before.
+    # Some results are cached for a second, so the count may differ slightly.
     grown = {name: count for name, count in after.items() if count > before[name] + 2}
     assert grown == {}
     assert max(before.values()) <= 12

@@ -18,13 +18,13 @@ def at(text):
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000
 
 
-def look_from(browser, zone):
+def set_zone(browser, zone):
     browser.http.cookies.set("agentjobs-zone-8080", zone, domain="127.0.0.1", path="/")
     return browser
 
 
-async def put_job_late_in_january(dashboard):
-    """At half past four in the morning of 1 February in Tokyo."""
+async def move_job_to_end_of_january(dashboard):
+    """Set the time to 04:30 on 1 February in Tokyo."""
     job = dashboard.samples["acme"].finished_job
     await write(
         dashboard.db,
@@ -36,11 +36,11 @@ async def put_job_late_in_january(dashboard):
 
 
 async def test_times_use_the_viewers_zone_or_utc(sample_dashboard):
-    job = await put_job_late_in_january(sample_dashboard)
+    job = await move_job_to_end_of_january(sample_dashboard)
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
     assert "2026-01-31 19:30" in page.text
     assert "Times are in UTC." in page.text
-    page = await look_from(sample_dashboard.viewer, TOKYO).open(f"/jobs/{job}")
+    page = await set_zone(sample_dashboard.viewer, TOKYO).open(f"/jobs/{job}")
     assert "2026-02-01 04:30" in page.text
     assert 'title="2026-01-31 19:30 UTC"' in page.html
     assert "Times are in Asia/Tokyo." in page.text
@@ -48,7 +48,7 @@ async def test_times_use_the_viewers_zone_or_utc(sample_dashboard):
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "America", "../../etc/passwd", "x" * 100, ""])
 async def test_an_invalid_zone_means_utc(sample_dashboard, zone):
-    page = await look_from(sample_dashboard.viewer, zone).open("/jobs")
+    page = await set_zone(sample_dashboard.viewer, zone).open("/jobs")
     assert page.status == 200
     assert "Times are in UTC." in page.text
 
@@ -56,16 +56,16 @@ async def test_an_invalid_zone_means_utc(sample_dashboard, zone):
 @pytest.mark.parametrize("path", ["/jobs", "/settings/audit-log"])
 async def test_date_filters_name_their_time_zone(sample_dashboard, path):
     assert "From (UTC)" in (await sample_dashboard.admin.open(path)).text
-    assert "From (JST)" in (await look_from(sample_dashboard.admin, TOKYO).open(path)).text
+    assert "From (JST)" in (await set_zone(sample_dashboard.admin, TOKYO).open(path)).text
 
 
 async def test_a_stream_uses_the_time_zone_of_its_page(sample_dashboard):
-    look_from(sample_dashboard.viewer, TOKYO)
+    set_zone(sample_dashboard.viewer, TOKYO)
     stream = await listen(
         sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
     )
     assert "JST" not in stream.body.decode()
-    job = await put_job_late_in_january(sample_dashboard)
+    job = await move_job_to_end_of_january(sample_dashboard)
     stream = await listen(
         sample_dashboard.app, sample_dashboard.viewer, "/jobs/stream?zone=UTC", events=1
     )
@@ -74,9 +74,9 @@ async def test_a_stream_uses_the_time_zone_of_its_page(sample_dashboard):
 
 
 async def test_plots_use_the_time_zone_of_the_page(sample_dashboard):
-    page = await look_from(sample_dashboard.viewer, "Asia/Kolkata").open("/")
+    page = await set_zone(sample_dashboard.viewer, "Asia/Kolkata").open("/")
     assert "Plots use Asia/Kolkata time." in page.text
-    # Hours there begin at half past.
+    # UTC hours start at half past in this zone.
     assert ":30</text>" in page.html
 
 

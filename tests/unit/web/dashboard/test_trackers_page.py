@@ -1,4 +1,4 @@
-"""Settings, Trackers: where tickets are looked up."""
+"""Settings, Trackers: the sources of tickets."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""People in two organizations: addresses of the one, opened while they stand in the other."""
+"""Users of two organizations open pages of one while the other is current."""
 
 import pytest
 
@@ -21,7 +21,7 @@ async def both(sample_dashboard):
     return sample_dashboard
 
 
-async def stands_in(sample_dashboard):
+async def current_organization(sample_dashboard):
     page = await sample_dashboard.member.open("/account")
     return "other" if "viewer of other" in page.text else "acme"
 
@@ -29,14 +29,14 @@ async def stands_in(sample_dashboard):
 async def test_opening_a_page_of_another_organization_switches_to_it(both):
     page = await both.member.open(OTHER_PULLS)
     assert page.status == 200
-    assert await stands_in(both) == "other"
+    assert await current_organization(both) == "other"
     pull = await both.member.open(f"{OTHER_PULLS}/1")
     job = f"/jobs/{both.samples['other'].finished_job}"
     assert job in pull.links
     for path in (job, "/repos/other/shop"):
         assert (await both.member.open(path)).status == 200
     await both.member.open("/acme/acme/shop/pulls")
-    assert await stands_in(both) == "acme"
+    assert await current_organization(both) == "acme"
 
 
 async def test_the_plan_is_that_of_the_opened_organization(both, monkeypatch):
@@ -65,7 +65,7 @@ async def test_the_plan_is_that_of_the_opened_organization(both, monkeypatch):
 )
 async def test_background_requests_do_not_switch_organizations(both, headers):
     assert (await both.member.get(OTHER_PULLS, headers=headers)).status_code == 200
-    assert await stands_in(both) == "acme"
+    assert await current_organization(both) == "acme"
 
 
 async def test_a_form_uses_the_organization_and_role_of_its_url(both):
@@ -82,7 +82,7 @@ async def test_a_form_uses_the_organization_and_role_of_its_url(both):
     )
     assert response.status_code == 303
     assert (await both.db.fetch_one(comments))["n"] == 1
-    assert await stands_in(both) == "acme"
+    assert await current_organization(both) == "acme"
 
 
 @pytest.mark.parametrize("kind", ["job", "repository", "form"])

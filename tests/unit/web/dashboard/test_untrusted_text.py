@@ -1,6 +1,6 @@
-"""Whatever others wrote, on every page, in every part of a live page: it is shown, and only shown.
+"""Untrusted text on every page and in every part of a live page is shown as plain text.
 
-Others are agents, git histories, receivers of webhooks, workers, and people with a keyboard.
+It comes from agents, git histories, webhook receivers, workers and users.
 """
 
 from urllib.parse import quote, urlencode
@@ -34,11 +34,11 @@ SOUP = (
     f"{PAYLOAD}{{{{7*7}}}}${{7*7}}</pre></textarea></title>"
     f"[link](javascript:alert(4))<javascript:alert(5)>&lt;b&gt;{DECEIVING}{CONTROL}{TERMINAL}"
 )
-# As much of it as git allows in the name of a branch.
+# The characters that git allows in a branch name.
 BRANCH = f'"><script>alert(1)</script><img/src=x>{{{{7x7}}}}{DECEIVING}'
 LONG = "w" * 100_000
 
-# Where each text must be seen, by the plain word that stands before it.
+# The texts that each page must show, by the label before the payload.
 SHOWN = {
     "/": ["Fix the price"],
     "/jobs": ["Fix the price", "SHOP-1", "Ada"],
@@ -111,7 +111,7 @@ async def hostile(hostile_template, tmp_path, monkeypatch):
 
 
 async def _spoil(dashboard):
-    """What operations would refuse: a store may hold it all the same, from elsewhere or before."""
+    """Write values that operations reject but an older version may have stored."""
     samples, db = dashboard.samples["acme"], dashboard.db
     email = f"{PAYLOAD}@acme.example"
     await write(db, "UPDATE users SET email = :e WHERE id = :id", e=email, id=samples.member)
@@ -188,7 +188,7 @@ async def test_every_node_of_a_graph_is_shown_and_its_links_work(hostile):
         visited.add(path)
         linked = {link for link in page.links if "/graph?" in link or "/dependencies?" in link}
         waiting += linked - visited - set(waiting)
-    # Three files, a name from elsewhere, three packages; a manifest and a search that find them.
+    # Three files, one external name, three packages, a manifest and the searches that list them.
     assert len(visited) >= 11
 
 
@@ -271,7 +271,7 @@ async def test_any_query_string_gets_a_safe_response(hostile):
 async def test_any_form_content_gets_a_safe_response(hostile):
     csrf = await csrf_of(hostile.admin)
     for route in (*POSTS, *PUBLIC_ROUTES):
-        # A ping would be sent; signing out ends the walk.
+        # A ping would be sent, and signing out would end the session.
         ends = route.path.startswith(("/sign-out", "/account/sessions"))
         if route.method == "GET" or ends or route.path.endswith("/test"):
             continue

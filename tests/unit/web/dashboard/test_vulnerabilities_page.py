@@ -1,4 +1,4 @@
-"""/vulnerabilities and /vulnerabilities/{id}: what is known, where, and what is done about it."""
+"""/vulnerabilities and /vulnerabilities/{id}: advisories, affected repositories and fixing jobs."""
 
 import pytest
 
@@ -66,7 +66,7 @@ async def test_long_lists_are_paginated(sample_dashboard):
     (more,) = {link for link in page.links if "after=" in link}
     rest = await sample_dashboard.viewer.open(more)
     rows = [page.html.count("<tr>"), rest.html.count("<tr>")]
-    # The heads of two tables on each.
+    # Each page has the headers of two tables.
     assert sum(rows) - 2 * 2 - 2 * 2 == 61
     assert f"{HERE}?severity=unknown" in rest.links
 

@@ -122,7 +122,7 @@ async def test_a_disabled_endpoint_is_reported_on_every_page(dashboard):
 
 
 async def logged(dashboard, status="failed", **attempt):
-    """A delivery with one attempt that a hostile receiver answered."""
+    """A delivery with one attempt and a hostile response."""
     endpoint = await endpoint_of(dashboard)
     job_id = await dashboard.harness.job(dashboard.caller)
     delivery_id = (await _deliveries(dashboard, endpoint.id, job_id))[0]
@@ -209,7 +209,7 @@ async def test_one_or_all_failed_deliveries_are_redelivered(dashboard):
 
 
 async def test_a_failed_ping_is_shown_as_a_failure(sample_dashboard):
-    # An address that may not be dialled, so that nothing is sent.
+    # The address is blocked, so nothing is sent.
     await write(sample_dashboard.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
     path = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
     page = await sample_dashboard.admin.send(await sample_dashboard.admin.open(path), "/test")

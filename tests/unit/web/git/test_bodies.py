@@ -1,4 +1,4 @@
-"""Bodies of git requests: unpacked piece by piece, bounded, and refused when damaged."""
+"""Bodies of git requests: decompressed in chunks, bounded, and rejected when damaged."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The opening of a push is read strictly, however it is cut into pieces."""
+"""The commands of a push are parsed strictly, for any chunk size."""
 
 import pytest
 from hypothesis import given

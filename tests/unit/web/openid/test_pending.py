@@ -109,18 +109,18 @@ def test_the_providers_error_is_truncated_and_printable(caplog):
 
 
 class Source:
-    """Counts how often it was asked; `now` is the clock."""
+    """Counts its fetches; `now` is the clock."""
 
     def __init__(self):
-        self.asked = 0
+        self.fetch_count = 0
         self.now = NOW
         self.is_down = False
 
     async def fetch(self):
-        self.asked += 1
+        self.fetch_count += 1
         if self.is_down:
             raise Problem("provider_unavailable", "down", retry_after_seconds=60)
-        return self.asked
+        return self.fetch_count
 
 
 async def test_a_fetched_document_is_cached_for_an_hour():
@@ -155,7 +155,7 @@ async def test_a_failure_is_cached_briefly():
             "provider_unavailable",
             60,
         )
-    assert source.asked == 1
+    assert source.fetch_count == 1
     source.is_down = False
     source.now += FAILURE_MAX_AGE_MS
     assert await remembered.value() == 2

@@ -71,7 +71,7 @@ def test_a_valid_token_is_accepted():
         {"aud": "others", "azp": "us"},
         {"aud": []},
         {"aud": {"us": 1}},
-        # Of several audiences the token says whose it is.
+        # With several audiences, `azp` must name the client.
         {"aud": ["us", "others"]},
         {"aud": ["us", "others"], "azp": "others"},
         {"azp": "others"},
@@ -113,7 +113,7 @@ def test_a_token_without_a_signature_is_refused_even_if_the_provider_declares_th
 
 
 def with_digest(key: bytes, kid: str) -> str:
-    """By hand: no library signs with a public key any more."""
+    """Encodes the token by hand: libraries refuse to sign with a public key."""
     header = _b64(json.dumps({"alg": "HS256", "kid": kid}))
     signing_input = f"{header}.{_b64(json.dumps(CLAIMS))}"
     return f"{signing_input}.{_b64(hmac.digest(key, signing_input.encode(), 'sha256'))}"
@@ -159,7 +159,7 @@ def test_a_changed_token_is_refused():
     ],
     ids=["gone", "none", "another kind", "for encryption", "for another algorithm", "which of two"],
 )
-def test_an_unknown_key_id_requests_a_refresh_of_the_keys(kid, keys):
+def test_a_key_that_is_not_published_raises_unknown_key(kid, keys):
     with pytest.raises(UnknownKey):
         verify_claims(sign(kid=kid), keys, EXPECTED)
 
