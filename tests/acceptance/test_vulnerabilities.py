@@ -158,7 +158,7 @@ def test_a_change_that_stays_vulnerable_opens_no_pull_request(
         assert (job["status"], job["error"]["code"]) == ("failed", "still_vulnerable")
         assert "pyyaml 5.3.1 in requirements.txt is still vulnerable" in job["error"]["message"]
         assert job["pr_url"] is None
-        assert "goes to 5.4" in api.log(job["job_id"])
+        assert "is upgraded to 5.4" in api.log(job["job_id"])
         assert "registry is unreachable" in api.log(job["job_id"])
         override = {"auto_trigger_on_cve_severity": "none"}
         idle = api.finish("acme/shop", "cve-fixer", config_override=override)

@@ -65,7 +65,7 @@ async def drive(
     workspace = make_workspace(base / "tree", owner)
     prepared = prepare_run(
         agent,
-        facts_of(agent, task),
+        job_details(agent, task),
         workspace=workspace,
         run_dir=base / "run",
         owner_uid=owner,
@@ -91,7 +91,7 @@ async def drive(
     )
 
 
-def facts_of(agent: Agent, task: str) -> JobDetails:
+def job_details(agent: Agent, task: str) -> JobDetails:
     return JobDetails(
         job_id="job_1",
         repo="acme/shop",

@@ -22,8 +22,8 @@ _COLUMNS = (
 
 
 class DependencyAdvisory(msgspec.Struct, frozen=True, kw_only=True):
-    id: Annotated[str, doc("The advisory that represents all with this fault.")]
-    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same fault.")]
+    id: Annotated[str, doc("The advisory that represents all of this vulnerability.")]
+    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same vulnerability.")]
     severity: Annotated[str, known_values("How severe it is.", LEVELS)]
     score: Annotated[float | None, doc("The CVSS base score, if there is one.")]
     summary: Annotated[str, doc("A summary on one line.")]

@@ -60,8 +60,8 @@ async def verify_and_add(
     owner = await find_organization(db, organization)
     draft = draft_from(owner, new)
     account = await _check(platforms, draft, new.credential, retry_budget)
-    is_signed = msgspec.structs.replace(draft, account=account.login, checked_at=now_ms())
-    return VerifiedConnection(await store_connection(db, keys, is_signed, new.credential), account)
+    verified = msgspec.structs.replace(draft, account=account.login, checked_at=now_ms())
+    return VerifiedConnection(await store_connection(db, keys, verified, new.credential), account)
 
 
 async def verify_and_replace(

@@ -77,7 +77,7 @@ def check_acceptable(
 def _check_cost(body: CreateJobRequest, budget_nanousd: int | None) -> None:
     max_cost = nanousd((body.config_override or {}).get("max_cost_usd"))
     if max_cost is not None and budget_nanousd is not None and max_cost > budget_nanousd:
-        message = f"may lower the organization's {usd_text(budget_nanousd)} USD, never raise them"
+        message = f"must be at most {usd_text(budget_nanousd)}, the organization's limit"
         raise Problem(
             "validation_failed",
             f"config_override.max_cost_usd {message}.",

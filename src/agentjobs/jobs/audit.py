@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from agentjobs.organizations import audit
 from agentjobs.store.database import Transaction
 
-_IN_PERSON = ("user", "operator")
+_KINDS_OF_PEOPLE = ("user", "operator")
 
 
 def entry_for_person(action: str, target: str = "", /, **details: Any) -> audit.Entry | None:
     """Make an entry before the transaction; None when an API key acts."""
-    if audit.current_actor().kind not in _IN_PERSON:
+    if audit.current_actor().kind not in _KINDS_OF_PEOPLE:
         return None
     return audit.entry(action, target, **details)
 

@@ -6,7 +6,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import check_acceptable, load_admission
 from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
+from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
 from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
@@ -49,7 +49,7 @@ async def _create(
     fleet: FleetState,
     entry: Entry | None,
 ) -> CreatedJob:
-    earlier = await recall(tx, caller.organization_id, idempotency)
+    earlier = await find_receipt(tx, caller.organization_id, idempotency)
     if earlier is not None:
         return CreatedJob(earlier, replayed=True)
     admission = await load_admission(tx, caller.organization_id, body.repo)
@@ -59,5 +59,5 @@ async def _create(
     await write_entry(tx, caller.organization_id, job_id, entry)
     estimate = estimate_start(context.plans, caller, fleet, admission, body.agent)
     receipt = Receipt(job_id, QUEUED, estimate)
-    await remember(tx, caller.organization_id, idempotency, receipt)
+    await store_receipt(tx, caller.organization_id, idempotency, receipt)
     return CreatedJob(receipt, replayed=False)

@@ -14,7 +14,7 @@ from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admissio
 from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob
-from agentjobs.jobs.idempotency import IdempotencyClaim, first_call, recall, remember
+from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
 from agentjobs.jobs.model import (
     AgentId,
     ConfigOverride,
@@ -127,7 +127,7 @@ async def _follow_up(
     fleet: FleetState,
     entry: Entry | None,
 ) -> CreatedJob:
-    replayed = await recall(tx, caller.organization_id, idempotency)
+    replayed = await find_receipt(tx, caller.organization_id, idempotency)
     if replayed is not None:
         return CreatedJob(replayed, replayed=True)
     row = await tx.fetch_one(_EARLIER, job_id=job_id, organization_id=caller.organization_id)
@@ -150,7 +150,7 @@ async def _follow_up(
     await write_entry(tx, caller.organization_id, follow_up_id, entry)
     estimate = estimate_start(context.plans, caller, fleet, admission, request.agent)
     receipt = Receipt(follow_up_id, QUEUED, estimate)
-    await remember(tx, caller.organization_id, idempotency, receipt)
+    await store_receipt(tx, caller.organization_id, idempotency, receipt)
     return CreatedJob(receipt, replayed=False)
 
 

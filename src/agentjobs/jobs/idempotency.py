@@ -34,7 +34,7 @@ def first_call(
         in_flight.discard(entry)
 
 
-async def recall(
+async def find_receipt(
     tx: Transaction, organization_id: str, claim: IdempotencyClaim | None
 ) -> Receipt | None:
     """The receipt of the first request with this key; refuses the key with another body."""
@@ -57,7 +57,7 @@ async def recall(
     return msgspec.json.decode(bytes(row["response"]), type=Receipt)
 
 
-async def remember(
+async def store_receipt(
     tx: Transaction, organization_id: str, claim: IdempotencyClaim | None, receipt: Receipt
 ) -> None:
     if claim is None:

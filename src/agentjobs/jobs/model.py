@@ -151,13 +151,13 @@ class Usage(msgspec.Struct, frozen=True):
 class CausingAdvisory(msgspec.Struct, frozen=True):
     """The advisory that represents all advisories about the same vulnerability."""
 
-    id: Annotated[str, doc("The advisory that represents all with this fault.")]
+    id: Annotated[str, doc("The advisory that represents all of this vulnerability.")]
     severity: Annotated[str, known_values("How severe it is.", LEVELS)]
-    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same fault.")] = ()
+    aliases: Annotated[tuple[str, ...], doc("Other identifiers of the same vulnerability.")] = ()
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why the service created a job by itself: a vulnerable package and the version to go to."""
+    """Why the service created a job by itself: a vulnerable package and its upgrade."""
 
     ecosystem: Annotated[str, doc("Where the package is published, as OSV names it.")]
     package: Annotated[str, doc("The vulnerable package.")]

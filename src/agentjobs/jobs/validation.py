@@ -37,15 +37,15 @@ def cap_faults(
 ) -> list[Fault]:
     """A request may lower the limits of the agent, never raise them; `known` fields are skipped."""
     caps = {
-        "timeout_seconds": (agent.timeout_seconds, "seconds"),
-        "max_cost_usd": (agent.max_cost_usd or math.inf, "USD"),
+        "timeout_seconds": agent.timeout_seconds,
+        "max_cost_usd": agent.max_cost_usd or math.inf,
     }
     skipped = {fault["field"] for fault in known}
     return [
         {
             "field": prefix + name,
-            "message": f"may lower the agent's {cap:.12g} {unit}, never raise them",
+            "message": f"must be at most {cap:.12g}, the agent's limit",
         }
-        for name, (cap, unit) in caps.items()
+        for name, cap in caps.items()
         if prefix + name not in skipped and (override.get(name) or 0) > cap
     ]

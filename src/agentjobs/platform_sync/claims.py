@@ -158,17 +158,22 @@ def _due(row: Row, now: int, lease_until: int) -> DueSync:
 
 
 async def _finish(
-    tx: Transaction, due: DueSync, held: int, whole_due_at: int, due_at: int, note: str | None
+    tx: Transaction,
+    due: DueSync,
+    lease_until: int,
+    whole_due_at: int,
+    due_at: int,
+    note: str | None,
 ) -> None:
     await tx.execute(
         "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :claimed_at,"
         " whole_due_at = :whole_due_at,"
         # Events after the claim may not have been seen.
         " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
-        " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
+        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
-        held=held,
+        lease_until=lease_until,
         whole_due_at=whole_due_at,
         due_at=due_at,
         claimed_at=due.claimed_at,
@@ -182,14 +187,14 @@ async def _finish(
 
 
 async def _fail(
-    tx: Transaction, due: DueSync, held: int, reason: str, is_unreachable: bool
+    tx: Transaction, due: DueSync, lease_until: int, reason: str, is_unreachable: bool
 ) -> None:
     await tx.execute(
         "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
-        " sync_due_at = CASE WHEN sync_due_at = :held THEN :due_at ELSE sync_due_at END"
+        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
-        held=held,
+        lease_until=lease_until,
         due_at=now_ms() + sync_backoff_ms(due.failures),
         reason=reason,
     )

@@ -28,11 +28,11 @@ class IssueTracker:
         self._repo = repo
 
     async def find(self, ticket_id: str) -> Ticket | None:
-        wanted = parse_issue(ticket_id, self._repo)
-        if wanted is None:
+        issue_address = parse_issue(ticket_id, self._repo)
+        if issue_address is None:
             return None
         try:
-            issue = await self._platform.issue(*wanted)
+            issue = await self._platform.issue(*issue_address)
         except ForgeError as error:
             if error.fault == "gone":
                 return None
@@ -42,9 +42,9 @@ class IssueTracker:
         return build_ticket(name, issue.title, text, issue.labels, issue.url)
 
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None:
-        wanted = parse_issue(ticket.id, self._repo)
-        if wanted is None:
+        issue_address = parse_issue(ticket.id, self._repo)
+        if issue_address is None:
             raise ForgeError(f"{ticket.id} is not an issue of {self._repo}.")
         # The title is left out: an agent wrote it, and the platform shows it with the link.
         text = f"{OWN_MARK}\nA pull request was opened for this issue: {link.url}"
-        await self._platform.comment_on_issue(*wanted, text)
+        await self._platform.comment_on_issue(*issue_address, text)

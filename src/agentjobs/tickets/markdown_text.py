@@ -29,9 +29,9 @@ def visible_text(text: str) -> str:
             fence = match[1]
             visible.append(line)
             continue
-        kept, is_hidden = _strip_comments(line, may_continue=number < last_end)
-        if kept.strip() or kept == line:
-            visible.append(kept)
+        shown, is_hidden = _strip_comments(line, may_continue=number < last_end)
+        if shown.strip() or shown == line:
+            visible.append(shown)
     return "\n".join(visible)
 
 
@@ -43,19 +43,19 @@ def _closes(line: str, fence: str) -> bool:
 def _strip_comments(line: str, *, may_continue: bool) -> tuple[str, bool]:
     """The visible rest, and whether a comment continues on the next line; one that never ends does
     so only if it starts its line."""
-    kept = []
+    shown = []
     at = ticks = 0
     while (start := line.find(_BEGIN, at)) >= 0:
         ticks += line.count("`", at, start)
-        kept.append(line[at:start])
+        shown.append(line[at:start])
         if ticks % 2:
             # Between backticks it is code, which is shown.
-            kept.append(_BEGIN)
+            shown.append(_BEGIN)
             at = start + len(_BEGIN)
             continue
         end = line.find(_END, start + len(_BEGIN))
         if end < 0:
             is_hidden = may_continue or not line[:start].strip()
-            return "".join(kept) + ("" if is_hidden else line[start:]), is_hidden
+            return "".join(shown) + ("" if is_hidden else line[start:]), is_hidden
         at = end + len(_END)
-    return "".join(kept) + line[at:], False
+    return "".join(shown) + line[at:], False

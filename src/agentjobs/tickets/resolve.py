@@ -61,41 +61,41 @@ class Tickets:
         self._session = session
         self._platforms = platforms
 
-    async def find(self, wanted: TicketQuery, retry_budget: RetryBudget) -> FoundTicket | None:
+    async def find(self, query: TicketQuery, retry_budget: RetryBudget) -> FoundTicket | None:
         """None if no tracker is configured for this repository.
 
         Raises TicketNotFound, or ForgeError if a tracker is unavailable.
         """
         trackers = [
             tracker
-            for tracker in await trackers_of(self._db, wanted.organization_id)
-            if tracker.kind != "issues" or wanted.connection_id is not None
+            for tracker in await trackers_of(self._db, query.organization_id)
+            if tracker.kind != "issues" or query.connection_id is not None
         ]
         if not trackers:
             return None
         reasons = []
         unavailable: ForgeError | None = None
         for tracker in trackers:
-            if not _accepts(tracker, wanted):
+            if not _accepts(tracker, query):
                 continue
             try:
-                ticket = await self._find_in(tracker, wanted, retry_budget)
+                ticket = await self._find_in(tracker, query, retry_budget)
             except (ForgeError, Problem) as error:
                 if isinstance(error, ForgeError) and error.is_temporary:
                     unavailable = unavailable or ForgeError(f"{tracker.name}: {error}", "away")
                 reasons.append(f"{tracker.name}: {error}")
                 continue
             if ticket is not None:
-                return _found_ticket(tracker, ticket, wanted)
+                return _found_ticket(tracker, ticket, query)
             reasons.append(f"{tracker.name} does not have it, or its account cannot see it.")
         if unavailable is not None:
             raise unavailable
-        raise TicketNotFound(_not_found_message(wanted, reasons, trackers))
+        raise TicketNotFound(_not_found_message(query, reasons, trackers))
 
     async def link_back(
         self, found: FoundTicket, link: ResultLink, retry_budget: RetryBudget
     ) -> bool:
-        """False if links are not wanted any more. Raises ForgeError, or Problem for a locked token.
+        """False if links are not query any more. Raises ForgeError, or Problem for a locked token.
 
         Repeating it replaces the link on Jira and adds a comment to an issue.
         """
@@ -122,14 +122,14 @@ class Tickets:
         return row is not None
 
     async def _find_in(
-        self, configured: ConfiguredTracker, wanted: TicketQuery, retry_budget: RetryBudget
+        self, configured: ConfiguredTracker, query: TicketQuery, retry_budget: RetryBudget
     ) -> Ticket | None:
         opened = await open_tracker(self._db, self._keys, configured.id)
         if opened is None:
             return None
-        tracker = await self._tracker(*opened, wanted.connection_id, wanted.full_name, retry_budget)
+        tracker = await self._tracker(*opened, query.connection_id, query.full_name, retry_budget)
         try:
-            ticket = await tracker.find(wanted.ticket_id)
+            ticket = await tracker.find(query.ticket_id)
         except ForgeError as error:
             if error.fault in {"unauthorized", "denied"}:
                 await self._record(configured, str(error))
@@ -169,27 +169,27 @@ def jira_tracker(
     return JiraTracker(tracker.url, tracker.account, token, session, retry_budget)
 
 
-def _accepts(tracker: ConfiguredTracker, wanted: TicketQuery) -> bool:
+def _accepts(tracker: ConfiguredTracker, query: TicketQuery) -> bool:
     if tracker.kind == "jira":
-        return parse_key(wanted.ticket_id, tracker.url or "") is not None
-    return parse_issue(wanted.ticket_id, wanted.full_name) is not None
+        return parse_key(query.ticket_id, tracker.url or "") is not None
+    return parse_issue(query.ticket_id, query.full_name) is not None
 
 
-def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, wanted: TicketQuery) -> FoundTicket:
+def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, query: TicketQuery) -> FoundTicket:
     return FoundTicket(
         ticket=ticket,
         tracker_id=tracker.id,
         tracker=tracker.name,
         link_back=tracker.link_back,
-        full_name=wanted.full_name,
-        connection_id=wanted.connection_id,
+        full_name=query.full_name,
+        connection_id=query.connection_id,
     )
 
 
 def _not_found_message(
-    wanted: TicketQuery, reasons: list[str], trackers: Iterable[ConfiguredTracker]
+    query: TicketQuery, reasons: list[str], trackers: Iterable[ConfiguredTracker]
 ) -> str:
-    name = repr(one_line(wanted.ticket_id, _MAX_ID_CHARACTERS))
+    name = repr(one_line(query.ticket_id, _MAX_ID_CHARACTERS))
     if reasons:
         return f"The ticket {name} was not found. {' '.join(reasons)}"
     formats = "; ".join(f"{tracker.name}: {_FORMATS[tracker.kind]}" for tracker in trackers)

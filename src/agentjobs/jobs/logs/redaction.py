@@ -27,11 +27,11 @@ class Redactor:
         self._before = b""
         self._held = b""
         self._dropping: _Drop | None = None
-        self._learn(values)
+        self._add_all(values)
 
     def add(self, value: str) -> None:
         """Redact this value from now on."""
-        self._learn((value,))
+        self._add_all((value,))
 
     def feed(self, data: bytes) -> bytes:
         return self._redact(data, is_last=False)
@@ -46,7 +46,7 @@ class Redactor:
         self._dropping = None
         return text
 
-    def _learn(self, values: Iterable[str]) -> None:
+    def _add_all(self, values: Iterable[str]) -> None:
         for form in forms_of(values):
             rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
             rests.add(form[_MAX_HEAD_BYTES:])

@@ -41,7 +41,7 @@ _NEXT = (
     "  AND a.organization_id = :organization_id) < :concurrent_jobs"
     " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */"
 )
-_TAKE = (
+_CLAIM = (
     "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
     " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
 )
@@ -151,7 +151,7 @@ async def _take(
     credential = new_token(JOB_CREDENTIAL_PREFIX)
     now = await tx.clock_ms()
     await tx.execute(
-        _TAKE,
+        _CLAIM,
         job_id=job_id,
         worker_id=worker_id,
         lease_expires_at=now + int(context.settings.lease_seconds * 1_000),

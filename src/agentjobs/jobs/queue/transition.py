@@ -118,11 +118,11 @@ def _update(columns: tuple[str, ...], to: JobStatus, *, fenced: bool) -> str:
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     sources = ", ".join(f"'{status}'" for status in sources_of(to))
     # Only names and statuses from this package are formatted; values are parameters.
-    held = " AND fence = :held_fence AND lease_owner IS NOT NULL" if fenced else ""
+    is_claimed = " AND fence = :held_fence AND lease_owner IS NOT NULL" if fenced else ""
     # Ending a claim raises the fence, so that its former holder can write nothing.
     fence = "" if to == RUNNING else ", fence = fence + 1"
     return (
         f"UPDATE jobs SET {assignments}{fence}, last_sequence = last_sequence + :emitted"
-        f" WHERE id = :job_id AND status IN ({sources}){held}"
+        f" WHERE id = :job_id AND status IN ({sources}){is_claimed}"
         " RETURNING organization_id, last_sequence, repo, pr_url"
     )

@@ -18,7 +18,7 @@ from agentjobs.jobs.run.prompt import prepare_task
 from agentjobs.jobs.run.pull_request import open_pull_request
 from agentjobs.jobs.run.pull_text import pull_text, read_pull_text
 from agentjobs.jobs.run.push import push_commit
-from agentjobs.jobs.run.ticket import facts_of, find_ticket, find_ticket_again, link_ticket
+from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
 
 
 async def run_job(run: RunContext) -> Outcome:
@@ -57,7 +57,7 @@ async def _propose(
     ) as checkout:
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entry)
         report = await run_agent(run, plan, checkout, task)
-        text = pull_text(run.job, plan.agent.name, report, facts_of(ticket))
+        text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
         commit = await commit_changes(run, plan, checkout, text)

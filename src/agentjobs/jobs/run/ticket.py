@@ -28,16 +28,16 @@ async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
     # A follow-up continues a pull request that was made from the ticket.
     if job.ticket_id is None or job.follows is not None:
         return None
-    wanted = TicketQuery(
+    query = TicketQuery(
         organization_id=job.organization_id,
         ticket_id=job.ticket_id,
         full_name=repo.address.full_name,
         connection_id=job.connection_id,
     )
-    ticket = await run.tools.tickets.find(wanted, RetryBudget(_FIND_SECONDS, run.log.note))
+    ticket = await run.tools.tickets.find(query, RetryBudget(_FIND_SECONDS, run.log.note))
     if ticket is not None:
         run.log.note(f"{ticket.tracker}: {ticket.ticket.url}")
-        await run.db.transact(_store, job, facts_of(ticket))
+        await run.db.transact(_store, job, ticket_details(ticket))
     return ticket
 
 
@@ -65,7 +65,7 @@ async def link_ticket(
         run.log.note(f"the pull request could not be linked on its ticket: {error}")
 
 
-def facts_of(found: FoundTicket | None) -> TicketDetails | None:
+def ticket_details(found: FoundTicket | None) -> TicketDetails | None:
     if found is None:
         return None
     ticket = found.ticket

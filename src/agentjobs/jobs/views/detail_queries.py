@@ -9,7 +9,7 @@ from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.store.database import Database, Row
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
-_FACTS = (
+_DETAILS = (
     "SELECT j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
     " r.platform, r.default_branch, r.full_name, r.disconnected_at,"
     " j.created_by, j.created_by_name, j.follows,"
@@ -88,7 +88,7 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load_details(context: JobsContext, organization_id: str, job_id: str) -> JobDetails:
-    row = await context.db.fetch_one(_FACTS, job_id=job_id, organization_id=organization_id)
+    row = await context.db.fetch_one(_DETAILS, job_id=job_id, organization_id=organization_id)
     if row is None:
         raise job_not_found(job_id)
     override = msgspec.json.decode(row["config_override"], type=dict[str, Any])

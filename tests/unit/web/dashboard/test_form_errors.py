@@ -22,9 +22,17 @@ def described(page, name):
 REFUSED_FIELDS = [
     ("timeout_seconds", "soon", "Time limit in seconds must be a whole number"),
     ("timeout_seconds", "0", "Time limit in seconds must be at least 1"),
-    ("timeout_seconds", "601", "Time limit in seconds may lower the agent's 600 seconds"),
+    (
+        "timeout_seconds",
+        "601",
+        "Time limit in seconds must be at most 600, the agent's limit",
+    ),
     ("max_cost_usd", "nan", "Cost limit in US dollars must be greater than 0"),
-    ("max_cost_usd", "9", "Cost limit in US dollars may lower the organization's 5"),
+    (
+        "max_cost_usd",
+        "9",
+        "Cost limit in US dollars must be at most 5.00, the organization's limit",
+    ),
     ("base_branch", "a..b", "Base branch must be the name of a branch"),
     ("title", "x" * 300, "Pull request title must be at most 200 characters"),
     ("ticket_id", "x" * 300, "Ticket must be at most 255 characters"),
@@ -69,7 +77,7 @@ async def test_errors_of_reruns_and_follow_ups_use_the_same_labels(sample_dashbo
     )
     page = await sample_dashboard.member.open(f"/jobs/{samples.finished_job}")
     again = await sample_dashboard.member.send(page, f"/jobs/{samples.finished_job}/again")
-    assert "Cost limit in US dollars may lower the organization's 5" in again.text
+    assert "Cost limit in US dollars must be at most 5.00, the organization's limit" in again.text
     assert "max_cost_usd may" not in again.text
     more = await sample_dashboard.member.send(page, "/follow-up", prompt=" ")
     assert "What should the agent do next? must not be blank" in more.text

@@ -58,15 +58,15 @@ class RustResolver:
             return (path,) if path in self._paths else path
         parts = name.split("::")
         path = below(self._children_of(scope), "/".join(parts))
-        found = self._module(path)
-        return (found,) if found else path
+        target = self._module(path)
+        return (target,) if target else path
 
     def _named(self, scope: str, parts: list[str]) -> Target:
         """A crate of the repository, a module of this file, or an external crate."""
         if not parts[0]:
             parts = parts[1:]
-        elif found := self._down(self._children_of(scope), parts):
-            return found
+        elif target := self._down(self._children_of(scope), parts):
+            return target
         name = parts[0] if parts else ""
         source = self._crates.get(name)
         if source is not None:
@@ -92,13 +92,13 @@ class RustResolver:
 
     def _down(self, directory: str, parts: Iterable[str]) -> Target:
         """The deepest module along the path that has a file."""
-        found = ""
+        target = ""
         for part in parts:
             inner = self._module(below(directory, part))
             if not inner:
                 break
-            found, directory = inner, below(directory, part)
-        return (found,) if found else NO_TARGET
+            target, directory = inner, below(directory, part)
+        return (target,) if target else NO_TARGET
 
     def _module(self, path: str) -> str:
         for file in (path + ".rs", path + "/mod.rs"):

@@ -75,7 +75,9 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
     for reason in plan.not_fixed:
         run.log.note(reason)
     for fix in plan.fixes:
-        run.log.note(f"{fix.package} {fix.old} in {fix.manifest} goes to {fix.new}: {fix.why}")
+        run.log.note(
+            f"{fix.package} {fix.old} in {fix.manifest} is upgraded to {fix.new}: {fix.why}"
+        )
     return CveFix(run, plan.fixes, before)
 
 
@@ -93,6 +95,6 @@ async def _take_over(run: RunContext, fixes: tuple[Fix, ...]) -> None:
         if other is not None:
             raise JobFailed(
                 "no_changes",
-                f"{fix.package} in {fix.manifest} now goes to {fix.new}, and the job {other} "
-                "already proposes that.",
+                f"{fix.package} in {fix.manifest} now needs {fix.new}, and the job {other} "
+                "already proposes that upgrade.",
             )
