@@ -91,7 +91,7 @@ def assert_marks_are_inside(drawing: Drawing) -> None:
 def test_a_plot_without_values_is_replaced_by_text(draw, values) -> None:
     drawing = draw(plot_of(*values))
     assert drawing.svg == ""
-    assert drawing.empty == "Nothing to show yet."
+    assert drawing.empty == "No data yet."
 
 
 def test_a_small_value_is_visible_beside_a_large_one() -> None:
@@ -185,4 +185,4 @@ def test_the_figure_has_a_legend_and_a_table_of_the_same_numbers() -> None:
     for draw in KINDS:
         shown = figure(draw(hostile))
         assert not {"<b>", "<i>", "<u>"} & {shown[at : at + 3] for at in range(len(shown))}
-    assert "Nothing to show yet." in figure(bars(plot_of()))
+    assert "No data yet." in figure(bars(plot_of()))

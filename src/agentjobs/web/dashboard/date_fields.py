@@ -24,7 +24,7 @@ def _day(text: str, label: str) -> date | None:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise Problem("bad_request", f"{label}: write a date like 2026-01-31.") from None
+        raise Problem("bad_request", f"{label}: enter a date such as 2026-01-31.") from None
     # Keeps the next day representable in every time zone.
     return min(max(day, date(1970, 1, 1)), date(9999, 12, 30))
 

@@ -42,7 +42,7 @@ async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
     # Not stripped: a file name may start or end with a space.
     path = request.http.query_params.get("path", "")
     if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
-        raise Problem("not_found", "There is no such file. Reload the page of the change.")
+        raise Problem("not_found", "There is no such file. Reload the page with the changes.")
     commits = CommitRange(repo_id, base, head)
     file = await _file(request, commits, path)
     if request.http.headers.get("x-part"):
@@ -83,7 +83,5 @@ async def _file(request: PageRequest, commits: CommitRange, path: str) -> FileVi
     git_dir = git_dir_of(request, commits.repo_id)
     file = await file_diff_between(git_dir, commits.base, commits.head, path)
     if file is None:
-        raise Problem(
-            "not_found", "This change does not touch that file. Reload the page of the change."
-        )
+        raise Problem("not_found", "The file was not changed. Reload the page with the changes.")
     return await asyncio.to_thread(render_file_view, file, 1, commits)

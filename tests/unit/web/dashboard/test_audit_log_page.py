@@ -144,7 +144,7 @@ async def test_an_invalid_date_is_rejected_and_kept_in_the_form(
 ) -> None:
     page = await dashboard.admin.open(PATH, params={"since": day})
     assert page.status == 400
-    assert "write a date like" in page.text
+    assert "enter a date such as" in page.text
     assert page.form(PATH).value("since") == day
     assert page.is_safe()
 

@@ -99,7 +99,7 @@ REFUSED_CONNECTIONS = [
     ({"app_id": "12"}, "Only GitHub supports apps", "app_id"),
     ({"platform": "github", "app_id": "12"}, "an App ID and an installation ID", "app_id"),
     ({"private_key": "a-secret"}, "not both. Nothing was stored", "private_key"),
-    ({"token": "", "private_key": "a-secret"}, "of the private key, too", "app_id"),
+    ({"token": "", "private_key": "a-secret"}, "App ID and the installation ID as well", "app_id"),
 ]
 
 
@@ -325,10 +325,10 @@ async def test_a_platform_that_does_not_respond_times_out(
     path = f"{HERE}/{connection.id}"
     page = await dashboard.member.open(f"{path}/repositories")
     assert page.status == 503
-    assert "gitea did not answer within" in page.text
+    assert "gitea did not respond within" in page.text
     page = await dashboard.admin.send(await dashboard.admin.open(path), "/check")
     assert page.status == 503
-    assert "did not answer" in (await dashboard.admin.open(HERE)).text
+    assert "did not respond" in (await dashboard.admin.open(HERE)).text
 
 
 async def test_a_service_without_platform_access_says_so(dashboard, connection):

@@ -107,7 +107,7 @@ async def test_the_error_for_a_repository_name_mentions_no_command_options(dashb
     page = await dashboard.admin.open("/repos")
     typed = {"address": "https://git.example/a/b.git", "name": "no name"}
     page = await dashboard.admin.send(page, "/repos", **typed)
-    assert "write one like owner/name" in page.text
+    assert "Enter a name such as owner/name" in page.text
     assert "--name" not in page.text
     assert described(page, "name") == ("true", True)
     assert described(page, "address") == (None, False)
@@ -129,7 +129,7 @@ async def test_an_invalid_date_gets_the_same_error_on_every_page(sample_dashboar
     for name, label in (("since", "From"), ("until", "To")):
         page = await sample_dashboard.admin.open(f"{path}?{name}={day}")
         assert page.status == 400
-        assert f"{label}: write a date like 2026-01-31." in page.text
+        assert f"{label}: enter a date such as 2026-01-31." in page.text
         assert page.form(path).value(name) == day
 
 

@@ -68,7 +68,7 @@ async def test_a_filter_lists_the_matching_jobs(sample_dashboard, subtests):
 async def test_an_invalid_date_is_rejected_and_kept_in_the_form(sample_dashboard):
     page = await sample_dashboard.viewer.open("/jobs?since=yesterday&status=running")
     assert page.status == 400
-    assert "write a date like 2026-01-31" in page.text
+    assert "enter a date such as 2026-01-31" in page.text
     assert page.form("/jobs").value("since") == "yesterday"
     assert page.form("/jobs").value("status") == "running"
 

@@ -102,7 +102,7 @@ def test_a_missing_date_is_no_limit_and_extreme_dates_are_clamped():
     zone = zone_named("America/New_York")
     assert between_days("", "", zone) == (None, None)
     assert between_days("0001-01-01", "9999-12-31", zone)[0] >= 0
-    with pytest.raises(Problem, match="write a date"):
+    with pytest.raises(Problem, match="enter a date"):
         between_days("yesterday", "", zone)
 
 

@@ -81,7 +81,7 @@ async def test_a_jira_tracker_is_added_and_its_token_is_never_shown(dashboard, j
         ({"url": "http://jira.example.com"}, "must start with https://", "url"),
         ({"account": ""}, "needs the e-mail address", "account"),
         ({"url": "https://jira.example.com"}, "needs no account", "account"),
-        ({"flavour": "server"}, "Choose the kind of Jira", None),
+        ({"flavour": "server"}, "Choose a Jira edition", None),
         ({"name": "No Name"}, "is not a valid name", "name"),
         ({"token": ""}, "The token is empty", "token"),
         ({"token": "a-secret"}, "does not accept the token", "token"),
@@ -128,8 +128,8 @@ async def test_a_jira_that_does_not_respond_times_out(dashboard, jira, monkeypat
     page = await admin.open(HERE)
     page = await admin.send(page, "/check")
     assert page.status == 503
-    assert "jira did not answer within" in page.text
-    assert "did not answer" in (await dashboard.member.open(HERE)).text
+    assert "jira did not respond within" in page.text
+    assert "did not respond" in (await dashboard.member.open(HERE)).text
 
 
 async def test_untrusted_tracker_text_is_escaped(dashboard, jira):

@@ -94,7 +94,7 @@ async def test_a_rotated_secret_signs_together_with_the_old_one_until_promoted(d
     second = re.search(r"whsec_\S{44}", page.text)[0]
     assert second != first
     page = await admin.send(await admin.open(path), f"{path}/promote")
-    assert "is now the only one" in page.text
+    assert "new secret is now in use" in page.text
     page = await admin.send(await admin.open(path), f"{path}/rotate", overlap_hours="1000")
     assert page.status == 400
     assert "0 to 168" in page.text

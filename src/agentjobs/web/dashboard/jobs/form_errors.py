@@ -67,16 +67,16 @@ def for_page(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
 
 def by_field(problem: Problem | None) -> dict[str, str]:
     """The error of each form field; empty if there is none. Takes the result of `for_page`."""
-    faults = dict.fromkeys(LABELS, "")
+    errors = dict.fromkeys(LABELS, "")
     if problem is None:
-        return faults
+        return errors
     if problem.code in _MESSAGES:
         field, message = _MESSAGES[problem.code]
-        faults[field] = message
+        errors[field] = message
     elif isinstance(problem.details, list):
         for each in problem.details:
-            faults[each["name"]] = f"{each['field']} {each['message']}"
-    return faults
+            errors[each["name"]] = f"{each['field']} {each['message']}"
+    return errors
 
 
 def _form_field(field: str) -> str:

@@ -30,7 +30,7 @@ class Plot(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     series: tuple[PlotSeries, ...]
     unit: Unit = "count"
-    empty: str = "Nothing to show yet."
+    empty: str = "No data yet."
 
 
 class Drawing(msgspec.Struct, frozen=True):

@@ -60,20 +60,26 @@ def module_view(path: str, neighbors: Neighborhood) -> GraphView:
     ]
     if not neighbors.external:
         lists += [
-            NodeList("imported", "Imports", imported, neighbors.imported.total, "No other file."),
+            NodeList(
+                "imported",
+                "Imports",
+                imported,
+                neighbors.imported.total,
+                "No imports.",
+            ),
             NodeList(
                 "externals",
                 "External imports",
                 # The list's title already says so.
                 tuple(msgspec.structs.replace(neighbor, note="") for neighbor in externals),
                 neighbors.externals.total,
-                "Nothing.",
+                "No external imports.",
             ),
         ]
     files, others = _select_drawn(imported, externals)
     drawn = len(files) + len(others)
     picture = Picture(
-        title=f"What imports {neighbors.name}, and what it imports",
+        title=f"Modules that import {neighbors.name}, and its imports",
         centre=Node(neighbors.name, kind="external" if neighbors.external else "plain"),
         left=importers[:_MAX_DRAWN],
         right=(*files, *others),
@@ -123,13 +129,19 @@ def package_view(
         NodeList(
             "manifests", "Declared in", manifests, len(manifests), "Not declared in any manifest."
         ),
-        NodeList("dependents", "Required by", dependents, len(dependents), "No other package."),
+        NodeList(
+            "dependents",
+            "Required by",
+            dependents,
+            len(dependents),
+            "No dependents.",
+        ),
         NodeList(
             "dependencies",
             "Requires",
             dependencies,
             len(dependencies),
-            "No dependencies in a lock file.",
+            "No dependencies found in a lock file.",
         ),
     )
     return GraphView(name, f"{ecosystem} package", draw(picture), lists)

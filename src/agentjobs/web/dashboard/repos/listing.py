@@ -67,13 +67,13 @@ async def _page(
     request: PageRequest, problem: Problem | None = None, **form_values: str
 ) -> Response:
     template_values: dict[str, Any] = {"address": "", "name": "", "user": "", **form_values}
-    faults = dict.fromkeys(_FIELD_OF.values(), "")
+    errors = dict.fromkeys(_FIELD_OF.values(), "")
     if problem and problem.code in _FIELD_OF:
-        faults[_FIELD_OF[problem.code]] = problem.message
+        errors[_FIELD_OF[problem.code]] = problem.message
     return await request.render(
         "repos/list.html",
         problem=problem,
-        field_errors=faults,
+        field_errors=errors,
         **await _rows(request),
         **template_values,
     )
@@ -82,10 +82,7 @@ async def _page(
 def _for_page(problem: Problem) -> Problem:
     if problem.code != "invalid_name":
         return problem
-    message = (
-        "This cannot be the repository's name here: write one like owner/name, made of letters, "
-        "digits, and _ . - inside."
-    )
+    message = "Enter a name such as owner/name, with letters and digits, and with _ . - in between."
     return Problem(problem.code, message)
 
 

@@ -69,7 +69,7 @@ async def redeliver_one(request: PageRequest) -> Response:
         await redeliver(request.db, owner, delivery_id)
     except Problem as problem:
         return await _detail_page(request, delivery_id, _for_page(problem))
-    banner = "Redelivery started, with the same webhook-id."
+    banner = "Redelivery started with the same webhook-id."
     return request.redirect(f"{PATH}/{delivery_id}", banner=banner)
 
 

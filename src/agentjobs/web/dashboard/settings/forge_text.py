@@ -23,12 +23,12 @@ _FIELD_OF = {
 
 def errors_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[str, str]:
     """The error of each form field; empty if there is none."""
-    faults = dict.fromkeys(("platform", "url", "name", "app_id", "token", "private_key"), "")
+    errors = dict.fromkeys(("platform", "url", "name", "app_id", "token", "private_key"), "")
     field = None if problem is None else _FIELD_OF.get(problem.code)
     if problem is not None and field is not None:
         credential = "private_key" if is_app else "token"
-        faults[credential if field == "credential" else field] = problem.message
-    return faults
+        errors[credential if field == "credential" else field] = problem.message
+    return errors
 
 
 def hook_address(public_url: str, connection: Connection) -> str:

@@ -78,7 +78,7 @@ def _new(form_values: _FormValues, form: Form) -> NewConnection:
     if private_key and not form_values.is_app:
         raise Problem(
             "invalid_app",
-            "Enter the App ID and installation ID of the private key, too.",
+            "Enter the App ID and the installation ID as well.",
         )
     return NewConnection(
         platform=form_values.platform,

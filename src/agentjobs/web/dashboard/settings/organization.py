@@ -39,7 +39,7 @@ async def set_threshold(request: PageRequest) -> Response:
     except Problem as problem:
         return await _page(request, problem)
     return request.redirect(
-        _PATH, banner="Saved. This applies to repositories without a setting of their own."
+        _PATH, banner="Saved. This applies to repositories that do not override it."
     )
 
 

@@ -37,7 +37,7 @@ async def page_timeout(name: str, advice: str) -> AsyncIterator[None]:
         async with asyncio.timeout(MAX_SECONDS):
             yield
     except TimeoutError:
-        message = f"{name} did not answer within {MAX_SECONDS:.0f} seconds. {advice}"
+        message = f"{name} did not respond within {MAX_SECONDS:.0f} seconds. {advice}"
         raise Problem("forge_unavailable", message) from None
 
 

@@ -94,7 +94,7 @@ async def check(request: PageRequest) -> Response:
             await trackers.record_check(request.db, tracker.id, problem.message)
         return await _page(request, problem)
     if known_as is None:
-        banner = "Issues use the platform connections. See Platforms for their state."
+        banner = "Issues use the platform connections. See Platforms for their status."
         return request.redirect(PATH, banner=banner)
     return request.redirect(
         PATH, banner=f"{tracker.name} is signed in to {tracker.url} as {known_as}."
@@ -128,7 +128,7 @@ async def replace_token(request: PageRequest) -> Response:
             )
     except Problem as problem:
         return await _page(request, problem, open_form=tracker.id)
-    banner = f"The new token of {known_as} is in use. Revoke the old one."
+    banner = f"The new token of {known_as} is in use. Revoke the old token."
     return request.redirect(PATH, banner=banner)
 
 
@@ -159,7 +159,7 @@ def _form_values(form: Form) -> _FormValues:
 
 def _new(form_values: _FormValues, token: str) -> NewTracker:
     if form_values.flavour not in _FLAVOURS:
-        raise Problem("invalid_flavour", "Choose the kind of Jira.")
+        raise Problem("invalid_flavour", "Choose a Jira edition.")
     return NewTracker(
         kind="jira",
         name=form_values.name,
@@ -179,13 +179,13 @@ async def _page(
 ) -> Response:
     """`open_form` is the tracker whose form has an error; `form_values` belong to the Jira form."""
     configured = await trackers.trackers_of(request.db, request.organization_id)
-    faults = dict.fromkeys(_FIELD_OF.values(), "")
+    errors = dict.fromkeys(_FIELD_OF.values(), "")
     if problem is not None and form_values is not None and problem.code in _FIELD_OF:
-        faults[_FIELD_OF[problem.code]] = problem.message
+        errors[_FIELD_OF[problem.code]] = problem.message
     return await request.render(
         "settings/trackers.html",
         problem=problem,
-        field_errors=faults,
+        field_errors=errors,
         trackers=configured,
         has_issues=any(tracker.kind == "issues" for tracker in configured),
         flavours=list(_FLAVOURS.items()),

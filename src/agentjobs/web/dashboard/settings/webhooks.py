@@ -122,10 +122,13 @@ async def promote(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     if not endpoint.has_pending_secret:
         return request.redirect(
-            _endpoint_path(endpoint), banner="The newest secret is already the only one."
+            _endpoint_path(endpoint), banner="The new secret is already in use."
         )
     await promote_secret(request.db, request.organization, endpoint.id)
-    return request.redirect(_endpoint_path(endpoint), banner="The new secret is now the only one.")
+    return request.redirect(
+        _endpoint_path(endpoint),
+        banner="The new secret is now in use. The old secret no longer signs requests.",
+    )
 
 
 async def disable(request: PageRequest) -> Response:
@@ -209,7 +212,7 @@ def _for_page(problem: Problem) -> Problem:
         )
         return Problem(problem.code, message)
     if problem.code == "too_many_endpoints":
-        message = "The limit of endpoints is reached. Remove one that is not needed."
+        message = "The limit of endpoints is reached. Remove an endpoint that is not needed."
         return Problem(problem.code, message)
     return problem
 

@@ -18,7 +18,7 @@ from agentjobs.web.dashboard.text.visible_text import visible
 MAX_RENDERED = 64 * 1024
 MAX_RENDERED_LINES = 2_000
 MAX_PLAIN = 256 * 1024
-NOT_RENDERED = "The rest of this long text is shown as it was written."
+NOT_RENDERED = "The rest of this text is too long to render and is shown as plain text."
 
 # Parsing a paragraph can take more than linear time.
 _MAX_PARAGRAPH_LENGTH = 8 * 1024

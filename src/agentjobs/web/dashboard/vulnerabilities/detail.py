@@ -35,7 +35,7 @@ async def show(request: PageRequest) -> Response:
     if vulnerability is None and not findings:
         raise Problem(
             "not_found",
-            "No advisory with this id is known. It may have been withdrawn, or belong to an "
+            "No advisory with this ID is known. It may have been withdrawn, or belong to an "
             "ecosystem that is not synced.",
         )
     return await request.render(
