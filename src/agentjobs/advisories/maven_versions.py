@@ -35,7 +35,7 @@ class _Token(NamedTuple):
 def key(text: str) -> tuple[Any, ...] | None:
     if NUMBERS.fullmatch(text):
         return _numbers_key([int(number) for number in text.split(".")])
-    return _words_key(text.lower()) if _VERSION.fullmatch(text) else None
+    return _qualifier_version_key(text.lower()) if _VERSION.fullmatch(text) else None
 
 
 def _numbers_key(numbers: list[int]) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def _numbers_key(numbers: list[int]) -> tuple[Any, ...]:
     return (*[(_DOT_NUMBER, 0, "", number) for number in numbers], (_END,))
 
 
-def _words_key(text: str) -> tuple[Any, ...]:
+def _qualifier_version_key(text: str) -> tuple[Any, ...]:
     parts: list[Any] = []
     nulls: list[Any] = []
     for token in _trim(_tokens(text)):

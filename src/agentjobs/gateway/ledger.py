@@ -57,7 +57,7 @@ OnTotals = Callable[[Transaction, Totals], Awaitable[None]]
 
 
 class Ledger:
-    """`on_totals` stores the job's totals elsewhere, in the same transaction."""
+    """`on_totals` also stores the job's totals, in the same transaction."""
 
     def __init__(self, db: Database, account: Account, on_totals: OnTotals) -> None:
         self._db = db
