@@ -62,5 +62,10 @@ def create_repository(
         commits[name] = git_output("rev-parse", "HEAD", cwd=tree)
     git_output("checkout", "--quiet", "main", cwd=tree)
     commits["main"] = commit_files(tree, {"README.md": "# my shop\n"}, "second")
-    git_output("clone", "--quiet", "--bare", str(tree), str(directory / "bare"), cwd=directory)
+    # One pack and no sample hooks: the repository is copied for every test.
+    git_output(
+        *("clone", "--quiet", "--bare", "--no-local", "--template="),
+        *(str(tree), str(directory / "bare")),
+        cwd=directory,
+    )
     return Repository(directory / "bare", commits, branches)
