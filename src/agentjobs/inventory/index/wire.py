@@ -47,7 +47,7 @@ class DependencyBatch(msgspec.Struct, frozen=True, array_like=True, tag="depende
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
-    """`graph` is packed by `graph_data`; `configuration` is the content of `.agentjobs.toml`.
+    """`graph` is packed by `graph.encoding`; `configuration` is the content of `.agentjobs.toml`.
 
     `graph` and `dependencies` are None if unchanged; `purls` has one entry per dependency.
     """
