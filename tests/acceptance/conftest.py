@@ -68,7 +68,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileService
 
 @pytest.fixture
 def agent_seconds() -> str:
-    """How long this test's agents sleep: tells them from those of tests beside it."""
+    """How long this test's agents sleep: identifies their processes among concurrent tests."""
     return f"600.{secrets.randbelow(10**9):09d}"
 
 

@@ -32,7 +32,7 @@ def test_a_branch_pushed_by_a_drained_attempt_becomes_the_pull_request(
     assert "adopted" in api.log(job_id)
     page = api.http.get(job["pr_url"]).text
     assert "Found again" in page
-    # What its earlier attempt found still holds.
+    # The verification result of the earlier attempt still applies.
     assert "it is broken" in page
     assert job["verification"]["exit_code"] == 2
     assert "pr.review_requested" not in api.events(job_id)

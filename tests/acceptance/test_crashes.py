@@ -23,8 +23,8 @@ from tests.support.service import (
 
 
 def agents_alive(seconds: str) -> bool:
-    found = subprocess.run(["pgrep", "-f", f"sleep {seconds}$"], capture_output=True, check=False)
-    return found.returncode == 0
+    result = subprocess.run(["pgrep", "-f", f"sleep {seconds}$"], capture_output=True, check=False)
+    return result.returncode == 0
 
 
 def freeze(worker: Service, database_url: str) -> None:
@@ -79,12 +79,12 @@ def test_a_restarted_service_continues_the_job_of_the_killed_one(
     api.wait_status(job_id, "running")
     service.kill()
     wait_until(lambda: not agents_alive(agent_seconds), "the agent to be gone", 5)
-    again = start()
-    api = again.client(again.key())
+    restarted = start()
+    api = restarted.client(restarted.key())
     job = api.wait_status(job_id, "completed", "failed")
     assert (job["status"], job["attempt"]) == ("completed", 2)
-    assert pull_requests(again) == 1
-    assert again.stop() == 0
+    assert pull_requests(restarted) == 1
+    assert restarted.stop() == 0
 
 
 def test_every_job_accepted_before_a_kill_exists_afterwards(
@@ -109,13 +109,13 @@ def test_every_job_accepted_before_a_kill_exists_afterwards(
     service.kill()
     for thread in threads:
         thread.join()
-    again = start("serve", AGENTJOBS_RATE_LIMIT_PER_SECOND="0")
-    api = again.client(again.key())
+    restarted = start("serve", AGENTJOBS_RATE_LIMIT_PER_SECOND="0")
+    api = restarted.client(restarted.key())
     assert len(acknowledged) > 50
     for job_id in acknowledged:
         assert api.job(job_id)["status"] == "queued"
         assert api.events(job_id) == ["job.queued"]
-    assert again.stop() == 0
+    assert restarted.stop() == 0
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -180,9 +180,9 @@ def test_the_service_starts_with_a_damaged_repository(start: StartService, tmp_p
     assert service.stop() == 0
     (damaged,) = (service.data_dir / "git").iterdir()
     (damaged / "HEAD").unlink()
-    again = start("serve")
-    assert again.client(again.key()).http.get("/repos").status_code == 200
-    assert again.stop() == 0
+    restarted = start("serve")
+    assert restarted.client(restarted.key()).http.get("/repos").status_code == 200
+    assert restarted.stop() == 0
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -194,10 +194,10 @@ def test_a_running_job_may_finish_within_the_grace_period(
     job_id = api.create("acme/shop", "sleepy", config_override={"timeout_seconds": 2})
     api.wait_status(job_id, "running")
     assert service.stop() == 0
-    again = start("serve")
-    job = again.client(again.key()).job(job_id)
+    restarted = start("serve")
+    job = restarted.client(restarted.key()).job(job_id)
     assert (job["status"], job["error"]["code"]) == ("failed", "timeout")
-    assert again.stop() == 0
+    assert restarted.stop() == 0
 
 
 @pytest.fixture(scope="module")

@@ -46,8 +46,8 @@ ENDED = ("completed", "failed")
 
 
 @dataclass
-class Desk:
-    """A server and its one worker, whose claims last while it is made to stand still."""
+class Setup:
+    """A server and its worker; leases outlast a pause of the worker."""
 
     serve: Service
     worker: Service
@@ -63,34 +63,34 @@ def start(directory: Path, *command: str, **environment: str) -> Service:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    place = tmp_path_factory.mktemp("desk")
-    url = f"sqlite:///{place / 'agentjobs.db'}"
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
+    directory = tmp_path_factory.mktemp("follow-ups")
+    url = f"sqlite:///{directory / 'agentjobs.db'}"
     environment = {"AGENTJOBS_DATABASE_URL": url, "AGENTJOBS_LEASE_SECONDS": "60"}
-    serve = start(place / "serve", "serve", **environment)
-    there = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
-    worker = start(place / "worker", "worker", **there)
-    serve.connect(sample_repository(place / "source"), "acme/shop")
+    serve = start(directory / "serve", "serve", **environment)
+    worker_environment = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
+    worker = start(directory / "worker", "worker", **worker_environment)
+    serve.connect(sample_repository(directory / "source"), "acme/shop")
     key = serve.key("--git-write")
     api = serve.client(key)
     api.wait_ready("acme/shop")
-    yield Desk(serve, worker, api, key, url)
+    yield Setup(serve, worker, api, key, url)
     assert (worker.stop(), serve.stop()) == (0, 0), worker.log()
 
 
 @contextmanager
-def standing_still(desk: Desk) -> Iterator[None]:
-    freeze(desk.worker, desk.url)
+def paused_worker(setup: Setup) -> Iterator[None]:
+    freeze(setup.worker, setup.url)
     try:
         yield
     finally:
-        desk.worker.signal(signal.SIGCONT)
+        setup.worker.signal(signal.SIGCONT)
 
 
-def go_on(api: Api, job_id: str, prompt: str = "Now test it.", **fields: Any) -> str:
-    answer = api.http.post(f"/jobs/{job_id}/follow-ups", json={"prompt": prompt, **fields})
-    assert answer.status_code == 202, answer.text
-    follow_up: str = answer.json()["job_id"]
+def follow_up_on(api: Api, job_id: str, prompt: str = "Now test it.", **fields: Any) -> str:
+    response = api.http.post(f"/jobs/{job_id}/follow-ups", json={"prompt": prompt, **fields})
+    assert response.status_code == 202, response.text
+    follow_up: str = response.json()["job_id"]
     return follow_up
 
 
@@ -98,15 +98,15 @@ def branch_of(job: dict[str, Any]) -> str:
     return f"agentjobs/{job['agent']}/{job['job_id'][-12:]}"
 
 
-def clone_of(service: Service, key: str, place: Path) -> Path:
+def clone_of(service: Service, key: str, directory: Path) -> Path:
     host = service.root_url.removeprefix("http://")
     address = f"http://key:{key}@{host}/git/default/acme/shop.git"
-    git(service.data_dir, "clone", "--quiet", address, str(place))
-    return place
+    git(service.data_dir, "clone", "--quiet", address, str(directory))
+    return directory
 
 
 def jobs_that_committed(clone: Path, branch: str) -> list[str]:
-    """By the trailers of the commits that main lacks, oldest first."""
+    """The job IDs in the trailers of commits that main lacks, oldest first."""
     git(clone, "fetch", "--quiet")
     form = "--format=%(trailers:key=Job,valueonly)"
     return git(clone, "log", "--reverse", form, f"origin/main..origin/{branch}").split()
@@ -117,7 +117,7 @@ def test_a_follow_up_adds_a_commit_to_the_same_pull_request(
 ) -> None:
     first = api.finish("acme/shop", "edit", config_override={"prompt": "Fix the price."})
     pulls = pull_requests(service)
-    follow_up = go_on(api, first["job_id"])
+    follow_up = follow_up_on(api, first["job_id"])
     second = api.wait_status(follow_up, *ENDED)
     assert second["status"] == "completed", second
     assert (second["pr_url"], second["pr_number"]) == (first["pr_url"], first["pr_number"])
@@ -142,7 +142,7 @@ def test_a_follow_up_without_changes_fails_and_keeps_the_branch(
     service: Service, api: Api, key: str, tmp_path: Path
 ) -> None:
     first = api.finish("acme/shop", "edit")
-    second = api.wait_status(go_on(api, first["job_id"], agent="idle"), *ENDED)
+    second = api.wait_status(follow_up_on(api, first["job_id"], agent="idle"), *ENDED)
     assert second["error"]["code"] == "no_changes"
     clone = clone_of(service, key, tmp_path / "clone")
     assert jobs_that_committed(clone, branch_of(first)) == [first["job_id"]]
@@ -153,8 +153,8 @@ def test_a_refused_follow_up_says_why(service: Service, api: Api) -> None:
     path, body = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
 
     def refusal(client: Api, **sent: Any) -> tuple[int, str]:
-        answer = client.http.post(path, **{"json": body, **sent})
-        return answer.status_code, answer.json()["error"]["code"]
+        response = client.http.post(path, **{"json": body, **sent})
+        return response.status_code, response.json()["error"]["code"]
 
     assert refusal(service.client(service.key("--scope", "read"))) == (403, "insufficient_scope")
     service.admin("orgs", "create", "others")
@@ -174,61 +174,61 @@ def test_a_service_killed_during_a_follow_up_adds_exactly_one_commit(
     api = service.client(key)
     api.wait_ready("acme/shop")
     first = api.finish("acme/shop", "edit")
-    follow_up = go_on(api, first["job_id"], agent="slow-once")
+    follow_up = follow_up_on(api, first["job_id"], agent="slow-once")
     api.wait_status(follow_up, "running")
     service.kill()
-    again = start(tmp_path / "data", "up", **leases)
-    api = again.client(key)
+    restarted = start(tmp_path / "data", "up", **leases)
+    api = restarted.client(key)
     second = api.wait_status(follow_up, *ENDED)
-    # The branch was there, but what it held was the earlier job's.
+    # The branch had only the earlier job's commit, so nothing was adopted.
     assert "adopted" not in api.log(follow_up)
     assert (second["status"], second["attempt"]) == ("completed", 2)
     assert second["pr_number"] == first["pr_number"]
-    clone = clone_of(again, key, tmp_path / "clone")
+    clone = clone_of(restarted, key, tmp_path / "clone")
     branch = branch_of(first)
     assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
     assert git(clone, "show", f"origin/{branch}:edited.txt") == "changed\nslowly\n"
-    assert again.stop() == 0
+    assert restarted.stop() == 0
 
 
 def test_a_follow_up_adopts_the_commit_that_its_lost_attempt_pushed(
-    desk: Desk, tmp_path: Path
+    setup: Setup, tmp_path: Path
 ) -> None:
-    api = desk.api
+    api = setup.api
     first = api.finish("acme/shop", "edit")
-    clone = clone_of(desk.serve, desk.key, tmp_path / "clone")
-    with standing_still(desk):
-        follow_up = go_on(api, first["job_id"])
-        asyncio.run(attempt_until_pushed(desk, clone))
+    clone = clone_of(setup.serve, setup.key, tmp_path / "clone")
+    with paused_worker(setup):
+        follow_up = follow_up_on(api, first["job_id"])
+        asyncio.run(attempt_until_pushed(setup, clone))
     second = api.wait_status(follow_up, *ENDED)
     assert second["status"] == "completed", second
     assert "adopted" in api.log(follow_up)
     assert second["pr_url"] == first["pr_url"]
     branch = branch_of(first)
     assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
-    # What a person has put on top of it stays the pull request's head.
+    # A later commit by a person stays the head of the pull request.
     head = git(clone, "rev-parse", f"origin/{branch}").strip()
     assert git(clone, "log", "-1", "--format=%s", head).strip() == "By a person"
-    assert head in desk.serve.admin("pulls", "list", "--json")
+    assert head in setup.serve.admin("pulls", "list", "--json")
 
 
-async def attempt_until_pushed(desk: Desk, clone: Path) -> None:
-    """What a worker does up to the push, then no further; and then a person goes on."""
-    settings = load({"AGENTJOBS_DATA_DIR": str(desk.serve.data_dir)})
-    db = await open_database(desk.url, migrate=False)
+async def attempt_until_pushed(setup: Setup, clone: Path) -> None:
+    """Do what a worker does up to the push, release the job, and push a commit by a person."""
+    settings = load({"AGENTJOBS_DATA_DIR": str(setup.serve.data_dir)})
+    db = await open_database(setup.url, migrate=False)
     try:
         context = JobsContext(db, settings, build_catalog(settings))
         job = await claim_job(context, "wrk_lost", ["edit"])
         assert job is not None
         await start_job(db, job, "0" * 40)
-        await asyncio.to_thread(push_as, job, desk.serve, clone)
+        await asyncio.to_thread(push_as, job, setup.serve, clone)
         assert await finish_job(db, job, Released())
     finally:
         await db.close()
 
 
 def push_as(job: ClaimedJob, serve: Service, clone: Path) -> None:
-    """With the job's own credential, which opens the branch that an earlier job made."""
+    """Push with the job's credential, which is valid for the branch of the earlier job."""
     host = serve.root_url.removeprefix("http://")
     address = f"http://job:{job.credential}@{host}/git/default/{job.repo}.git"
     git(clone, "checkout", "--quiet", job.branch)
@@ -244,20 +244,22 @@ def commit(clone: Path, message: str) -> None:
     git(clone, *IDENTITY, "commit", "--quiet", "--all", "--message", message)
 
 
-def test_a_branch_that_moved_during_the_run_is_not_overwritten(desk: Desk, tmp_path: Path) -> None:
-    api = desk.api
+def test_a_branch_that_moved_during_the_run_is_not_overwritten(
+    setup: Setup, tmp_path: Path
+) -> None:
+    api = setup.api
     first = api.finish("acme/shop", "edit")
-    clone = clone_of(desk.serve, desk.key, tmp_path / "clone")
+    clone = clone_of(setup.serve, setup.key, tmp_path / "clone")
     git(clone, "checkout", "--quiet", branch_of(first))
-    follow_up = go_on(api, first["job_id"], agent="thoughtful")
+    follow_up = follow_up_on(api, first["job_id"], agent="thoughtful")
     api.wait_status(follow_up, "running")
-    with standing_still(desk):
+    with paused_worker(setup):
         commit(clone, "By a person")
         git(clone, "push", "--quiet", "origin", "HEAD")
     second = api.wait_status(follow_up, *ENDED)
     assert second["error"]["code"] == "push_rejected", second
     assert "moved while the agent worked" in second["error"]["message"]
     assert jobs_that_committed(clone, branch_of(first)) == [first["job_id"]]
-    # From there the next one goes on.
-    third = api.wait_status(go_on(api, first["job_id"]), *ENDED)
+    # The next follow-up continues from the moved branch.
+    third = api.wait_status(follow_up_on(api, first["job_id"]), *ENDED)
     assert third["status"] == "completed", third

@@ -9,14 +9,14 @@ from tests.support.hostile_service import HostileService
 def test_the_check_after_every_attempt_detects_a_running_agent(hostile: HostileService) -> None:
     job_id = hostile.start(shell="echo up; cd docs; exec env -i sleep 600")
     hostile.wait_for_output(job_id, "up")
-    found = hostile.leftovers()
-    assert {entry.split()[0] for entry in found} == {"process", "directory"}
+    leftovers = hostile.leftovers()
+    assert {entry.split()[0] for entry in leftovers} == {"process", "directory"}
     hostile.api.http.post(f"/jobs/{job_id}/cancel")
     assert hostile.end(job_id).outcome == "cancelled"
 
 
 def test_a_fork_bomb_is_limited_and_ends_at_the_timeout(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         children = 0
         while True:
@@ -30,11 +30,11 @@ def test_a_fork_bomb_is_limited_and_ends_at_the_timeout(hostile: HostileService)
         agent="crowded",
         timeout_seconds=1,
     )
-    assert ended.outcome == "timeout"
+    assert finished.outcome == "timeout"
 
 
 def test_exceeding_the_process_limit_does_not_fail_the_job(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         made = 0
         try:
@@ -49,17 +49,17 @@ def test_exceeding_the_process_limit_does_not_fail_the_job(hostile: HostileServi
         """,
         agent="crowded",
     )
-    assert ended.outcome == "completed"
-    made = next(line.split() for line in ended.log.splitlines() if line.startswith("made"))
-    assert 8 <= int(made[1]) <= 40
-    assert made[2] == "EAGAIN"
+    assert finished.outcome == "completed"
+    forks = next(line.split() for line in finished.log.splitlines() if line.startswith("made"))
+    assert 8 <= int(forks[1]) <= 40
+    assert forks[2] == "EAGAIN"
 
 
 def test_a_shells_fork_bomb_only_ends_itself(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "bomb() { bomb | bomb & }; bomb; sleep 600", agent="crowded", timeout_seconds=1
     )
-    assert ended.outcome in {"timeout", "agent_failed"}
+    assert finished.outcome in {"timeout", "agent_failed"}
 
 
 @pytest.mark.parametrize("flood", ["cat /dev/zero", "yes '[agentjobs] all is well'"])
@@ -67,58 +67,58 @@ def test_endless_output_fills_the_log_and_nothing_else(hostile: HostileService, 
     job_id = hostile.start(shell=f"echo up; exec {flood}", timeout_seconds=1)
     hostile.wait_for_output(job_id, "up")
     assert hostile.api.http.get(f"{hostile.service.root_url}/readyz").status_code == 200
-    ended = hostile.end(job_id)
-    assert ended.outcome == "timeout"
-    assert len(ended.log) < LOG_BYTES + 64 * 1024
-    last_lines = ended.log.splitlines()[-3:]
+    finished = hostile.end(job_id)
+    assert finished.outcome == "timeout"
+    assert len(finished.log) < LOG_BYTES + 64 * 1024
+    last_lines = finished.log.splitlines()[-3:]
     assert last_lines[0].startswith("[agentjobs] the log is full")
     assert last_lines[-1] == "[agentjobs] failed: timeout"
 
 
 def test_a_full_log_does_not_fail_the_job(hostile: HostileService) -> None:
-    ended = hostile.shell("yes | head -c 2000000; echo changed > edited.txt")
-    assert ended.outcome == "completed"
-    assert "[agentjobs] opened pull request" in ended.log.splitlines()[-1]
+    finished = hostile.shell("yes | head -c 2000000; echo changed > edited.txt")
+    assert finished.outcome == "completed"
+    assert "[agentjobs] opened pull request" in finished.log.splitlines()[-1]
 
 
 def test_a_sparse_file_of_ten_gigabytes_is_refused(hostile: HostileService) -> None:
-    ended = hostile.shell("truncate -s 10G big")
-    assert ended.outcome == "unsafe_change"
-    assert "big" in ended.message
+    finished = hostile.shell("truncate -s 10G big")
+    assert finished.outcome == "unsafe_change"
+    assert "big" in finished.message
 
 
 def test_a_sparse_file_above_the_limit_is_not_created(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "truncate -s 10G big; test -s big || echo changed > edited.txt", agent="tight"
     )
-    assert ended.outcome == "completed"
-    assert ended.branch.content("big") == b""
+    assert finished.outcome == "completed"
+    assert finished.branch.content("big") == b""
 
 
 def test_a_file_cannot_be_written_beyond_its_limit(hostile: HostileService) -> None:
-    ended = hostile.shell("exec head -c 10G /dev/zero > big", agent="tight")
-    assert ended.outcome == "agent_failed"
-    assert "exit code 153" in ended.message
+    finished = hostile.shell("exec head -c 10G /dev/zero > big", agent="tight")
+    assert finished.outcome == "agent_failed"
+    assert "exit code 153" in finished.message
 
 
 def test_many_files_cannot_fill_the_disk(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "while :; do n=$((n+1)); head -c 4M /dev/zero > big.$n; sync .; done", agent="tight"
     )
-    assert ended.outcome == "agent_failed"
-    assert ended.message == "The agent used more than 32 MiB in the workspace."
+    assert finished.outcome == "agent_failed"
+    assert finished.message == "The agent used more than 32 MiB in the workspace."
 
 
 def test_the_report_directory_is_part_of_the_workspace(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "cd /run/agentjobs/report; while :; do n=$((n+1)); head -c 4M /dev/zero > $n; sync .; done",
         agent="tight",
     )
-    assert ended.message == "The agent used more than 32 MiB in the workspace."
+    assert finished.message == "The agent used more than 32 MiB in the workspace."
 
 
 def test_deleted_files_that_are_held_open_count_too(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         held = []
         while True:
@@ -129,11 +129,11 @@ def test_deleted_files_that_are_held_open_count_too(hostile: HostileService) -> 
         """,
         agent="tight",
     )
-    assert ended.message == "The agent used more than 32 MiB in the workspace."
+    assert finished.message == "The agent used more than 32 MiB in the workspace."
 
 
 def test_memory_is_counted_over_all_processes(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         for _ in range(3):
             os.fork()
@@ -144,17 +144,19 @@ def test_memory_is_counted_over_all_processes(hostile: HostileService) -> None:
         """,
         agent="tight",
     )
-    assert ended.outcome == "agent_failed"
-    assert ended.message == "The agent used more than 64 MiB of memory."
+    assert finished.outcome == "agent_failed"
+    assert finished.message == "The agent used more than 64 MiB of memory."
 
 
 def test_a_greedy_process_does_not_take_the_machines_memory(hostile: HostileService) -> None:
-    ended = hostile.python("hoard = []\nwhile True: hoard.append(b'x' * (1 << 22))", agent="tight")
-    assert ended.message == "The agent used more than 64 MiB of memory."
+    finished = hostile.python(
+        "hoard = []\nwhile True: hoard.append(b'x' * (1 << 22))", agent="tight"
+    )
+    assert finished.message == "The agent used more than 64 MiB of memory."
 
 
 def test_a_full_temporary_directory_only_affects_the_agent(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         """
         for place in /tmp "$HOME" /dev/shm; do
             head -c 1G /dev/zero > "$place/fill" || echo "$place is full"
@@ -163,27 +165,27 @@ def test_a_full_temporary_directory_only_affects_the_agent(hostile: HostileServi
         """,
         agent="tight",
     )
-    assert ended.outcome == "completed"
-    assert ended.log.count("is full") == 3
+    assert finished.outcome == "completed"
+    assert finished.log.count("is full") == 3
 
 
 def test_endless_empty_files_count_as_memory(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         "number = 0\nwhile True:\n    number += 1; os.mknod(f'/tmp/{number}')", agent="tight"
     )
-    assert ended.message == "The agent used more than 64 MiB of memory."
+    assert finished.message == "The agent used more than 64 MiB of memory."
 
 
 def test_cpu_time_is_counted_over_all_processes(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "for n in 1 2 3; do (while :; do :; done) & done; wait", agent="short-of-cpu"
     )
-    assert ended.outcome == "agent_failed"
-    assert ended.message == "The agent used more than 1 second of CPU time."
+    assert finished.outcome == "agent_failed"
+    assert finished.message == "The agent used more than 1 second of CPU time."
 
 
 def test_cpu_time_of_ended_processes_counts(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         "while :; do timeout 0.3 sh -c 'while :; do :; done'; done", agent="short-of-cpu"
     )
-    assert ended.message == "The agent used more than 1 second of CPU time."
+    assert finished.message == "The agent used more than 1 second of CPU time."

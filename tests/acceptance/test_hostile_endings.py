@@ -7,17 +7,17 @@ STUBBORN = "trap '' TERM INT HUP QUIT USR1; echo up; while :; do sleep 600; done
 
 def test_an_agent_that_ignores_every_signal_ends_at_the_timeout(hostile: HostileService) -> None:
     script = f"({STUBBORN}) & sleep 600 & kill -STOP $!; trap '' TERM HUP; kill -STOP $$"
-    ended = hostile.shell(script, timeout_seconds=1)
-    assert ended.outcome == "timeout"
-    assert ended.message == "The agent did not finish within 1 seconds."
+    finished = hostile.shell(script, timeout_seconds=1)
+    assert finished.outcome == "timeout"
+    assert finished.message == "The agent did not finish within 1 seconds."
 
 
 def test_an_agent_that_ignores_every_signal_can_be_cancelled(hostile: HostileService) -> None:
     job_id = hostile.start(shell=f'(setsid sh -c "{STUBBORN}" &) ; {STUBBORN}')
     hostile.wait_for_output(job_id, "up\nup")
     assert hostile.api.http.post(f"/jobs/{job_id}/cancel").status_code == 202
-    ended = hostile.end(job_id)
-    assert (ended.job["status"], ended.outcome) == ("cancelled", "cancelled")
+    finished = hostile.end(job_id)
+    assert (finished.job["status"], finished.outcome) == ("cancelled", "cancelled")
     assert hostile.api.http.post(f"/jobs/{job_id}/cancel").status_code == 409
 
 
@@ -30,7 +30,7 @@ def test_a_fork_bomb_can_be_cancelled(hostile: HostileService) -> None:
 
 
 def test_a_daemon_does_not_fail_the_job_and_does_not_outlive_it(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         if os.fork() == 0:
             os.setsid()
@@ -48,44 +48,44 @@ def test_a_daemon_does_not_fail_the_job_and_does_not_outlive_it(hostile: Hostile
             time.sleep(0.01)
         """
     )
-    assert ended.outcome == "completed"
-    assert b"daemon.txt" in ended.branch.files()
+    assert finished.outcome == "completed"
+    assert b"daemon.txt" in finished.branch.files()
 
 
 def test_daemons_that_keep_the_output_open_do_not_delay_the_job(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         """
         nohup setsid sh -c 'while :; do echo still here; sleep 0.01; done' &
         (sleep 600 &)
         echo changed > edited.txt
         """
     )
-    assert ended.outcome == "completed"
+    assert finished.outcome == "completed"
 
 
 def test_an_agent_can_kill_only_its_own_processes(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         """
         sleep 600 & sleep 600 &
         kill -9 -1; kill -9 1; kill -TERM 1; kill -STOP 1; kill -9 0 2>/dev/null
         """
     )
-    assert ended.outcome == "agent_failed"
-    ended = hostile.shell("sleep 600 & kill -9 -1; kill -9 1; kill -STOP 1; echo x > edited.txt")
-    assert ended.outcome == "completed"
+    assert finished.outcome == "agent_failed"
+    finished = hostile.shell("sleep 600 & kill -9 -1; kill -9 1; kill -STOP 1; echo x > edited.txt")
+    assert finished.outcome == "completed"
 
 
 def test_changes_of_a_failed_agent_are_not_committed(hostile: HostileService) -> None:
-    ended = hostile.shell("echo changed > edited.txt; exit 255")
-    assert ended.outcome == "agent_failed"
-    assert "exit code 255" in ended.message
-    assert ended.pushed is None
+    finished = hostile.shell("echo changed > edited.txt; exit 255")
+    assert finished.outcome == "agent_failed"
+    assert "exit code 255" in finished.message
+    assert finished.pushed is None
 
 
 def test_an_agent_that_kills_itself_is_reported_as_by_a_shell(hostile: HostileService) -> None:
-    ended = hostile.shell("kill -SEGV $$")
-    assert ended.outcome == "agent_failed"
-    assert "exit code 139" in ended.message
+    finished = hostile.shell("kill -SEGV $$")
+    assert finished.outcome == "agent_failed"
+    assert "exit code 139" in finished.message
 
 
 def test_hostile_and_ordinary_agents_do_not_affect_each_other(hostile: HostileService) -> None:

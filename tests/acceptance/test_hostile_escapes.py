@@ -16,14 +16,14 @@ CALLS = (
 )
 
 
-def probed(ended: FinishedJob, least: int) -> dict[str, str]:
-    """How each attempt was refused, by name; none may succeed."""
-    assert ended.outcome == "completed", (ended.job, ended.log)
-    lines = (line.partition(": ") for line in ended.log.splitlines())
-    found = {name: text for name, _, text in lines if text.startswith(("refused", "REACHED"))}
-    assert {name: text for name, text in found.items() if "REACHED" in text} == {}
-    assert len(found) >= least, found
-    return found
+def refusals(finished: FinishedJob, minimum: int) -> dict[str, str]:
+    """How each attempt was refused, by name; fails if one succeeded."""
+    assert finished.outcome == "completed", (finished.job, finished.log)
+    lines = (line.partition(": ") for line in finished.log.splitlines())
+    results = {name: text for name, _, text in lines if text.startswith(("refused", "REACHED"))}
+    assert {name: text for name, text in results.items() if "REACHED" in text} == {}
+    assert len(results) >= minimum, results
+    return results
 
 
 def port_of(hostile: HostileService) -> int:
@@ -43,7 +43,7 @@ def own_address() -> str:
 
 
 def test_there_is_no_network(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         def dial(host, port, family=socket.AF_INET):
             with socket.socket(family) as connection:
@@ -68,12 +68,12 @@ def test_there_is_no_network(hostile: HostileService) -> None:
         port=port_of(hostile),
         own=own_address(),
     )
-    probed(ended, least=20)
-    assert "interfaces ['lo']" in ended.log
+    refusals(finished, minimum=20)
+    assert "interfaces ['lo']" in finished.log
 
 
 def test_an_allow_list_allows_no_other_host(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         proxy = os.environ["HTTPS_PROXY"].removeprefix("http://").rpartition(":")
 
@@ -103,15 +103,15 @@ def test_an_allow_list_allows_no_other_host(hostile: HostileService) -> None:
         agent="online",
         port=port_of(hostile),
     )
-    found = probed(ended, least=20)
-    assert found["CONNECT 169.254.169.254:81"] == "refused, status 403"
-    assert "169.254.169.254:80 is not in this agent's network list" in ended.log
-    assert "AGENTJOBS_EGRESS_ALLOW" in ended.log
+    results = refusals(finished, minimum=20)
+    assert results["CONNECT 169.254.169.254:81"] == "refused, status 403"
+    assert "169.254.169.254:80 is not in this agent's network list" in finished.log
+    assert "AGENTJOBS_EGRESS_ALLOW" in finished.log
 
 
 def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
     assert hostile.service.process is not None
-    ended = hostile.python(
+    finished = hostile.python(
         """
         home, pid = Path(given["data_dir"]), given["pid"]
         probe("its directory", lambda: os.listdir(home))
@@ -134,14 +134,14 @@ def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
         outside=str(hostile.outside),
         pid=hostile.service.process.pid,
     )
-    probed(ended, least=20)
-    assert "the service: False" in ended.log
-    assert "variable: False" in ended.log
-    assert "descriptors: []" in ended.log
+    refusals(finished, minimum=20)
+    assert "the service: False" in finished.log
+    assert "variable: False" in finished.log
+    assert "descriptors: []" in finished.log
 
 
 def test_nothing_of_the_machine_can_be_written(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         actor = sys.argv[0]
         for path in ("/x", "/usr/bin/x", "/usr/bin/env", "/bin/sh", "/lib/x", "/etc/passwd",
@@ -157,12 +157,12 @@ def test_nothing_of_the_machine_can_be_written(hostile: HostileService) -> None:
         change()
         """
     )
-    probed(ended, least=22)
+    refusals(finished, minimum=22)
 
 
 def test_dangerous_kernel_features_are_refused(hostile: HostileService) -> None:
     numbers = ARCHITECTURES[platform.machine()].numbers
-    ended = hostile.python(
+    finished = hostile.python(
         """
         for name, number in given["calls"].items():
             first = 0x10000000 if name == "unshare" else 0
@@ -183,12 +183,12 @@ def test_dangerous_kernel_features_are_refused(hostile: HostileService) -> None:
         """,
         calls={name: numbers[name] for name in CALLS},
     )
-    found = probed(ended, least=len(CALLS) + 4)
-    assert {found[name] for name in CALLS} <= {"refused, EPERM", "refused, ENOSYS"}
+    results = refusals(finished, minimum=len(CALLS) + 4)
+    assert {results[name] for name in CALLS} <= {"refused, EPERM", "refused, ENOSYS"}
     for line in ("CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"):
-        assert line in ended.log
-    assert "Seccomp:\t2" in ended.log
-    assert "came through" not in ended.log
+        assert line in finished.log
+    assert "Seccomp:\t2" in finished.log
+    assert "came through" not in finished.log
 
 
 def test_another_jobs_workspace_and_processes_are_invisible(hostile: HostileService) -> None:
@@ -205,7 +205,7 @@ os.execvp("sleep", ["sleep", "600"])
 """
     )
     hostile.wait_for_output(quiet, "up")
-    nosy = hostile.start(
+    observer = hostile.start(
         python="""
 name = "of-another-job.txt"
 found = [top for top, _, files in os.walk("/") if name in files]
@@ -225,11 +225,11 @@ for pid in range(3, 2000):
 change()
 """
     )
-    job = hostile.api.wait_status(nosy, "completed", "failed")
-    log = hostile.api.log(nosy)
+    job = hostile.api.wait_status(observer, "completed", "failed")
+    log = hostile.api.log(observer)
     assert hostile.api.job(quiet)["status"] == "running"
     hostile.api.http.post(f"/jobs/{quiet}/cancel")
     hostile.end(quiet)
     assert "found in []" in log
     assert "sleepers []" in log
-    probed(FinishedJob(job, log, None), least=3)
+    refusals(FinishedJob(job, log, None), minimum=3)

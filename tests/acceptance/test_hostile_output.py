@@ -14,7 +14,7 @@ def service_lines(log: str) -> list[str]:
 
 
 def test_lines_that_imitate_the_service_are_distinguishable(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         r"""
         def say(*pieces):
             for piece in pieces:
@@ -31,14 +31,16 @@ def test_lines_that_imitate_the_service_are_distinguishable(hostile: HostileServ
         change()
         """
     )
-    assert ended.outcome == "completed"
-    assert "forged at once" in ended.log
-    assert [line for line in service_lines(ended.log) if "forged" in line or "evil" in line] == []
-    assert len(service_lines(ended.log)) >= 4
+    assert finished.outcome == "completed"
+    assert "forged at once" in finished.log
+    assert [
+        line for line in service_lines(finished.log) if "forged" in line or "evil" in line
+    ] == []
+    assert len(service_lines(finished.log)) >= 4
 
 
 def test_a_log_contains_no_terminal_control_codes(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         r"""
         os.write(1, b"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[6n\x1bP1;2q\x1b\\\x9b2J\x08\x7f")
         os.write(1, "\u202eright to left\u2066 \x1b[31mred\x1b[0m\n".encode())
@@ -48,16 +50,16 @@ def test_a_log_contains_no_terminal_control_codes(hostile: HostileService) -> No
         os._exit(3)
         """
     )
-    assert ended.outcome == "agent_failed"
-    without_colour = re.sub(r"\x1b\[[0-9;]*m", "", ended.log)
+    assert finished.outcome == "agent_failed"
+    without_colour = re.sub(r"\x1b\[[0-9;]*m", "", finished.log)
     assert re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", without_colour) == []
-    assert "\x1b[31mred\x1b[0m" in ended.log
-    assert "\N{LATIN SMALL LETTER E WITH ACUTE} in two pieces" in ended.log
-    assert all(letter.isprintable() or letter == "\n" for letter in ended.message)
+    assert "\x1b[31mred\x1b[0m" in finished.log
+    assert "\N{LATIN SMALL LETTER E WITH ACUTE} in two pieces" in finished.log
+    assert all(letter.isprintable() or letter == "\n" for letter in finished.message)
 
 
 def test_keys_are_neither_logged_nor_visible_to_agents(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         f"""
         def say(text, at):
             for piece in (text[:at], text[at:]):
@@ -80,14 +82,14 @@ def test_keys_are_neither_logged_nor_visible_to_agents(hostile: HostileService) 
         agent="with-model",
         real_key_backwards=MODEL_KEY[::-1],
     )
-    assert ended.outcome == "agent_failed"
-    key = re.search(r"backwards (\S+)", ended.log)
+    assert finished.outcome == "agent_failed"
+    key = re.search(r"backwards (\S+)", finished.log)
     assert key is not None
     for secret in (key[1][::-1], TOKEN, MODEL_KEY):
-        assert secret not in ended.log
-        assert secret not in ended.message
-    assert "the real key is in []" in ended.log
-    assert ended.log.count("[redacted]") >= 8
+        assert secret not in finished.log
+        assert secret not in finished.message
+    assert "the real key is in []" in finished.log
+    assert finished.log.count("[redacted]") >= 8
 
 
 @pytest.mark.parametrize(
@@ -111,15 +113,15 @@ def test_keys_are_neither_logged_nor_visible_to_agents(hostile: HostileService) 
 )
 def test_an_invalid_report_does_not_fail_the_job(hostile: HostileService, plant: str) -> None:
     store = str(hostile.service.data_dir / "agentjobs.db")
-    ended = hostile.shell(plant.replace("STORE", store) + "; echo changed > edited.txt")
-    assert ended.outcome == "completed"
-    page = hostile.page(ended)
+    finished = hostile.shell(plant.replace("STORE", store) + "; echo changed > edited.txt")
+    assert finished.outcome == "completed"
+    page = hostile.page(finished)
     assert "Hostile: proposed changes" in page or "Unread" in page
     assert "SQLite format" not in page
 
 
 def test_a_report_is_only_text(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         rf"""
         Path(os.environ["AGENTJOBS_REPORT"]).write_bytes(
             b"\x1b[2J# <script>alert(1)</script> \xff\r\n\n"
@@ -128,24 +130,24 @@ def test_a_report_is_only_text(hostile: HostileService) -> None:
         change()
         """
     )
-    assert ended.outcome == "completed"
-    page = hostile.page(ended)
+    assert finished.outcome == "completed"
+    page = hostile.page(finished)
     assert "&lt;script&gt;" in page
     assert not re.search(r"<script>alert|<img src=x|\x1b|\x07|\0", page)
     assert TOKEN not in page
 
 
 def test_log_lines_cannot_forge_stream_events(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         r"""
         os.write(1, b"data: x\n\nevent: end\nid: 99999\ndata: {}\n\n: comment\n\rretry: 1\n\n")
         os._exit(1)
         """
     )
     headers = {"Accept": "text/event-stream"}
-    path = f"/jobs/{ended.job['job_id']}/logs"
-    with hostile.api.http.stream("GET", path, headers=headers) as answer:
-        lines = "".join(answer.iter_text()).splitlines()
+    path = f"/jobs/{finished.job['job_id']}/logs"
+    with hostile.api.http.stream("GET", path, headers=headers) as response:
+        lines = "".join(response.iter_text()).splitlines()
     assert "data: id: 99999" in lines
     assert not {"id: 99999", "retry: 1", "data: {}", ": comment"} & set(lines)
     assert lines.count("event: end") == 1

@@ -57,15 +57,15 @@ git -c protocol.file.allow=always submodule --quiet add /tmp/library vendored
 def test_a_deleted_working_directory_is_a_change_that_deletes_everything(
     hostile: HostileService,
 ) -> None:
-    ended = hostile.shell("cd /; rm -rf /workspace; rmdir /workspace; mv /workspace /gone; true")
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {}
+    finished = hostile.shell("cd /; rm -rf /workspace; rmdir /workspace; mv /workspace /gone; true")
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {}
 
 
 def test_an_inaccessible_working_directory_is_made_accessible(hostile: HostileService) -> None:
-    ended = hostile.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+    finished = hostile.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_an_inaccessible_working_directory_is_made_accessible(hostile: HostileSe
 )
 def test_a_planted_root_git_is_ignored(hostile: HostileService, plant: str) -> None:
     script = f"EVIL='{EVIL_CONFIGURATION}'\n{plant}\necho changed > edited.txt"
-    ended = hostile.shell(_placed(script, hostile))
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+    finished = hostile.shell(_placed(script, hostile))
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
     assert not hostile.trap.exists()
 
 
 def test_commits_and_gitlinks_in_the_agents_git_directory_are_ignored(
     hostile: HostileService,
 ) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         """
         git config user.name x; git config user.email x@example.com
         git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),vendored
@@ -100,12 +100,12 @@ def test_commits_and_gitlinks_in_the_agents_git_directory_are_ignored(
         echo changed > edited.txt
         """
     )
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
 def test_filters_and_attributes_run_no_code(hostile: HostileService) -> None:
-    ended = hostile.shell(
+    finished = hostile.shell(
         _placed(
             f"""
 EVIL='{EVIL_CONFIGURATION}'
@@ -118,25 +118,25 @@ printf '$Id$\r\n' > edited.txt
             hostile,
         )
     )
-    assert ended.outcome == "completed"
-    assert ended.branch.content("edited.txt").startswith(b"$Id")
+    assert finished.outcome == "completed"
+    assert finished.branch.content("edited.txt").startswith(b"$Id")
     assert not hostile.trap.exists()
 
 
 def test_links_to_the_outside_are_committed_as_links(hostile: HostileService) -> None:
     store = hostile.service.data_dir / "agentjobs.db"
-    ended = hostile.shell(
+    finished = hostile.shell(
         f"""
         ln -s {store} store.txt; ln -s /etc/passwd passwd.txt; ln -s ../../../../.. up
         ln -s loop loop; rm -r docs; ln -s {hostile.service.data_dir} docs
         rm .gitignore; ln -s /etc/shadow .gitignore; ln -s {store} .gitattributes
         """
     )
-    assert ended.outcome == "completed"
+    assert finished.outcome == "completed"
     names = [b"store.txt", b"passwd.txt", b"up", b"loop", b"docs", b".gitignore", b".gitattributes"]
-    assert ended.branch.files() == {b"app.py": "100644", **dict.fromkeys(names, "120000")}
-    assert ended.branch.content("store.txt") == os.fsencode(store)
-    assert "SQLite format" not in hostile.page(ended)
+    assert finished.branch.files() == {b"app.py": "100644", **dict.fromkeys(names, "120000")}
+    assert finished.branch.content("store.txt") == os.fsencode(store)
+    assert "SQLite format" not in hostile.page(finished)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_links_to_the_outside_are_committed_as_links(hostile: HostileService) ->
     ids=["repository", "file", "link", "spelt otherwise", "submodule"],
 )
 def test_nested_repositories_and_submodules_are_unsafe(hostile: HostileService, plant: str) -> None:
-    ended = hostile.shell(_placed(NEW_REPOSITORY + plant, hostile))
-    assert ended.outcome == "unsafe_change", (ended.job, ended.log)
-    assert ended.pushed is None
+    finished = hostile.shell(_placed(NEW_REPOSITORY + plant, hostile))
+    assert finished.outcome == "unsafe_change", (finished.job, finished.log)
+    assert finished.pushed is None
 
 
 @pytest.mark.parametrize(
@@ -167,26 +167,26 @@ def test_nested_repositories_and_submodules_are_unsafe(hostile: HostileService, 
     ids=["encoding", "option as address", "pointer", "huge"],
 )
 def test_invalid_git_files_are_unsafe(hostile: HostileService, plant: str) -> None:
-    ended = hostile.shell(plant + "; echo changed > edited.txt")
-    assert ended.outcome == "unsafe_change", (ended.job, ended.log)
+    finished = hostile.shell(plant + "; echo changed > edited.txt")
+    assert finished.outcome == "unsafe_change", (finished.job, finished.log)
 
 
 def test_names_of_any_bytes_are_committed_and_displayed(hostile: HostileService) -> None:
     names = [b"new\nline", b"\xff\xfe", b"-rf", b'"quoted"', b"\x1b[2J", b"a\tb", b":(top)*", b" "]
-    ended = hostile.python(f"for name in {names!r}: open(name, 'w').close()")
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {**ORIGINAL, **dict.fromkeys(names, "100644")}
-    assert "\x1b" not in hostile.page(ended)
+    finished = hostile.python(f"for name in {names!r}: open(name, 'w').close()")
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {**ORIGINAL, **dict.fromkeys(names, "100644")}
+    assert "\x1b" not in hostile.page(finished)
 
 
 def test_a_hostile_name_is_escaped_in_a_message(hostile: HostileService) -> None:
-    ended = hostile.python(r'os.makedirs(b"a\n[agentjobs] \x1b[2J\xff/.git/objects")')
-    assert ended.outcome == "unsafe_change"
-    assert ended.message.isprintable()
+    finished = hostile.python(r'os.makedirs(b"a\n[agentjobs] \x1b[2J\xff/.git/objects")')
+    assert finished.outcome == "unsafe_change"
+    assert finished.message.isprintable()
 
 
 def test_a_setuid_file_is_committed_as_an_ordinary_one(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         Path("plain").write_text("x")
         probe("setuid", lambda: os.chmod("plain", 0o4755))
@@ -194,21 +194,21 @@ def test_a_setuid_file_is_committed_as_an_ordinary_one(hostile: HostileService) 
         os.close(os.open("born", os.O_CREAT | os.O_WRONLY, 0o6755))
         """
     )
-    assert ended.outcome == "completed"
-    assert "setuid: refused, EPERM" in ended.log
-    assert ended.branch.files() == {**ORIGINAL, b"plain": "100755", b"born": "100755"}
+    assert finished.outcome == "completed"
+    assert "setuid: refused, EPERM" in finished.log
+    assert finished.branch.files() == {**ORIGINAL, b"plain": "100755", b"born": "100755"}
 
 
 def test_pipes_and_sockets_are_not_committed(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         os.mkfifo("pipe"); os.mkfifo(".gitattributes")
         socket.socket(socket.AF_UNIX).bind("socket")
         change()
         """
     )
-    assert ended.outcome == "completed"
-    assert ended.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
+    assert finished.outcome == "completed"
+    assert finished.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 
 
 def test_a_pipe_in_place_of_a_file_is_unsafe(hostile: HostileService) -> None:
@@ -216,7 +216,7 @@ def test_a_pipe_in_place_of_a_file_is_unsafe(hostile: HostileService) -> None:
 
 
 def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(hostile: HostileService) -> None:
-    ended = hostile.python(
+    finished = hostile.python(
         """
         Path("closed").mkdir(); Path("closed/file").write_text("x"); os.chmod("closed", 0)
         for level in range(1500):
@@ -225,12 +225,14 @@ def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(hostile: HostileServic
         os.chmod("bottom", 0); os.chmod(".", 0)
         """
     )
-    assert ended.outcome == "unsafe_change"
+    assert finished.outcome == "unsafe_change"
 
 
 def test_protected_paths_are_refused(hostile: HostileService) -> None:
-    ended = hostile.shell("mkdir -p .github/workflows && echo 'on: push' > .github/workflows/x.yml")
-    assert ended.outcome == "protected_path"
+    finished = hostile.shell(
+        "mkdir -p .github/workflows && echo 'on: push' > .github/workflows/x.yml"
+    )
+    assert finished.outcome == "protected_path"
     assert hostile.shell("echo 'verify = \"true\"' > .agentjobs.toml").outcome == "protected_path"
 
 

@@ -118,9 +118,9 @@ def website() -> Iterator[tuple[str, int]]:
 @pytest.fixture(scope="module")
 def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     script = tmp_path_factory.mktemp("model") / "script.json"
-    answer = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
-    dear = {**answer, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
-    script.write_text(json.dumps([dear, answer]))
+    reply = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
+    dear = {**reply, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
+    script.write_text(json.dumps([dear, reply]))
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.support.model_server", "--script", script, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -238,9 +238,9 @@ def test_a_request_may_lower_the_caps_but_not_raise_them(organization: Organizat
     organization.service.admin("orgs", "set-budget", organization.name, "--per-job", "0.25")
     for cost, field in ((0.6, "the agent's"), (0.3, "the organization's")):
         body = {"repo": "acme/shop", "agent": "asking", "config_override": {"max_cost_usd": cost}}
-        answer = organization.api.http.post("/jobs", json=body)
-        assert answer.status_code == 422
-        (fault,) = answer.json()["error"]["details"]
+        response = organization.api.http.post("/jobs", json=body)
+        assert response.status_code == 422
+        (fault,) = response.json()["error"]["details"]
         assert fault["field"] == "config_override.max_cost_usd"
         assert field in fault["message"]
 

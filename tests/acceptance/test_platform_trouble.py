@@ -26,7 +26,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectedSer
 
 @pytest.fixture(scope="module")
 def polling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectedService]:
-    """Its platforms send no hooks, so they are asked all the time; who is killed is soon missed."""
+    """A service that polls its platforms every second and has short leases."""
     settings = {
         "AGENTJOBS_FORGE_POLL_SECONDS": "1",
         "AGENTJOBS_LEASE_SECONDS": "3",
@@ -45,18 +45,18 @@ def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
     server = platform.server
     assert isinstance(server, GitHubServer)
     app = server.app
-    # Shorter than the agent thinks.
+    # Tokens expire before the agent finishes.
     monkeypatch.setattr(app, "token_seconds", 3)
     clock = server.add_repository("acme/clock", {"app.py": "x = 1\n"}, roles=platform.shop.roles)
     connected.service.admin("forges", "connect", "github", "acme/clock")
     connected.api.wait_ready("acme/clock")
-    given = len(app.tokens)
+    token_count = len(app.tokens)
     job_id = connected.api.create("acme/clock", "thoughtful")
     wait_until(lambda: "thinking" in connected.api.log(job_id), "the agent to think")
-    (before, *_) = list(app.tokens.values())[given:]
-    # And what it works on is called otherwise when it is done.
+    (before, *_) = list(app.tokens.values())[token_count:]
+    # The repository is renamed during the run.
     platform.rename(clock, "acme/watch")
-    job = connected.completed(job_id)
+    job = connected.wait_completed(job_id)
     assert before.expires_at < server.clock()
     branch = f"agentjobs/thoughtful/{job_id[-12:]}"
     assert [pull.number for pull in platform.pulls_of(branch, clock)] == [job["pr_number"]]
@@ -65,7 +65,7 @@ def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
 
     del app.permissions["pull_requests"]
     count_before = platform.request_count()
-    code, message = connected.failed(connected.api.create("acme/watch", "edit"))
+    code, message = connected.wait_failed(connected.api.create("acme/watch", "edit"))
     assert code == "forge_error"
     assert "“Pull requests: read and write”" in message
     assert platform.request_count() - count_before <= 8
@@ -76,7 +76,7 @@ def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
 
     message = "acme/watch no longer exists on its platform"
     wait_until(
-        lambda: message in trouble_of(connected, "acme/watch"), "the error of the repository"
+        lambda: message in sync_error_of(connected, "acme/watch"), "the error of the repository"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_name_that_now_belongs_to_another_repository_is_not_used(
     name = platform.shop.full_name
     platform.rename(platform.shop, f"{name}-of-old")
     other = platform.server.add_repository(name, {"app.py": "x = 1\n"}, roles=platform.shop.roles)
-    job = connected.completed(connected.api.create(name, "edit"))
+    job = connected.wait_completed(connected.api.create(name, "edit"))
     assert platform.pull(job["pr_number"]).state == "open"
     assert platform.server.git.head(other, f"agentjobs/edit/{job['job_id'][-12:]}") is None
     assert not other.pulls
@@ -100,46 +100,46 @@ def test_an_apps_token_that_was_revoked_early_is_replaced(
 ) -> None:
     platform = connected.platforms["github-app"]
     assert isinstance(platform.server, GitHubServer)
-    connected.completed(connected.start(platform))
+    connected.wait_completed(connected.start(platform))
     platform.server.app.tokens.clear()
-    connected.completed(connected.start(platform))
+    connected.wait_completed(connected.start(platform))
 
 
 def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: ConnectedService) -> None:
     platform = connected.platforms["gitlab"]
-    known = set(platform.shop.pulls)
+    pulls_before = set(platform.shop.pulls)
     platform.forbid_our_branches()
-    code, message = connected.failed(connected.start(platform))
+    code, message = connected.wait_failed(connected.start(platform))
     assert code == "push_rejected"
     assert "GH013: a rule protects refs/heads/agentjobs/edit/" in message
     platform.forbid_our_branches(forbidden=False)
 
     platform.order(faults.web_page(200, on=platform.creates, times=None))
-    code, message = connected.failed(connected.start(platform))
+    code, message = connected.wait_failed(connected.start(platform))
     assert code == "forge_error"
     assert "returned a web page" in message
     platform.clear_faults()
 
     creates = len(platform.server.calls_of(platform.creates))
-    refused = platform.order(faults.forbidden("403 Forbidden", on=platform.creates, times=5))
-    code, message = connected.failed(connected.start(platform))
+    fault = platform.order(faults.forbidden("403 Forbidden", on=platform.creates, times=5))
+    code, message = connected.wait_failed(connected.start(platform))
     assert code == "forge_error"
     assert "api" in message
-    # A fault that is done is no call.
-    assert (refused.times, len(platform.server.calls_of(platform.creates))) == (4, creates)
+    # The contract server does not record requests that a fault answered.
+    assert (fault.times, len(platform.server.calls_of(platform.creates))) == (4, creates)
     platform.clear_faults()
-    assert set(platform.shop.pulls) == known
-    # Once more away, once more there.
+    assert set(platform.shop.pulls) == pulls_before
+    # The platform fails again and recovers.
     platform.order(faults.web_page(502, on=platform.creates))
     platform.order(faults.cut(on=platform.creates, after=True))
-    job = connected.completed(connected.start(platform))
-    assert set(platform.shop.pulls) - known == {job["pr_number"]}
+    job = connected.wait_completed(connected.start(platform))
+    assert set(platform.shop.pulls) - pulls_before == {job["pr_number"]}
 
 
 def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedService) -> None:
     platform = connected.platforms["gitlab"]
     platform.server.token = "another-one"
-    code, message = connected.failed(connected.start(platform))
+    code, message = connected.wait_failed(connected.start(platform))
     assert code == "forge_error"
     assert "does not accept the credential" in message
     wait_until(lambda: connection(connected, "gitlab")["error"], "the error of the connection")
@@ -149,12 +149,12 @@ def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedSer
     assert "does not accept the credential" in rotated.stderr
     connected.service.admin("forges", "rotate-token", "gitlab", typed=platform.server.token)
     assert connection(connected, "gitlab")["error"] is None
-    connected.completed(connected.start(platform))
+    connected.wait_completed(connected.start(platform))
 
 
 def test_without_a_hook_a_push_is_found_by_polling(polling: ConnectedService) -> None:
     platform = polling.platforms["gitea"]
-    draft = polling.completed(polling.start(platform, config_override={"draft": True}))
+    draft = polling.wait_completed(polling.start(platform, config_override={"draft": True}))
     commit = platform.push({"app.py": "x = 2\n"})
     platform.mark_ready(draft["pr_number"])
     polling.wait_indexed(platform.shop.full_name, commit)
@@ -166,7 +166,7 @@ def test_without_a_hook_a_push_is_found_by_polling(polling: ConnectedService) ->
 def test_a_service_killed_while_opening_opens_one_pull_request(
     polling: ConnectedService,
 ) -> None:
-    """On one platform before it is opened, on the other before its answer came."""
+    """On one platform before the pull request is opened, on the other before the response."""
     stuck = {
         "gitlab": polling.platforms["gitlab"].order(
             faults.slow(on=polling.platforms["gitlab"].creates)
@@ -186,7 +186,7 @@ def test_a_service_killed_while_opening_opens_one_pull_request(
     polling.service.kill()
     polling.restart()
     for kind, job_id in jobs.items():
-        job = polling.completed(job_id)
+        job = polling.wait_completed(job_id)
         assert job["attempt"] == 2
         assert "adopted" in polling.api.log(job_id)
         pulls = polling.platforms[kind].pulls_of(branches[kind])
@@ -194,12 +194,12 @@ def test_a_service_killed_while_opening_opens_one_pull_request(
 
 
 def connection(connected: ConnectedService, name: str) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(connected.service.admin("forges", "show", name, "--json"))
-    return shown
+    details: dict[str, Any] = json.loads(connected.service.admin("forges", "show", name, "--json"))
+    return details
 
 
-def trouble_of(connected: ConnectedService, full_name: str) -> str:
-    """As its page shows it."""
+def sync_error_of(connected: ConnectedService, full_name: str) -> str:
+    """The sync error of the repository."""
     with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
-        found = db.execute("SELECT sync_error FROM repos WHERE full_name = ?", (full_name,))
-        return found.fetchone()[0] or ""
+        rows = db.execute("SELECT sync_error FROM repos WHERE full_name = ?", (full_name,))
+        return rows.fetchone()[0] or ""

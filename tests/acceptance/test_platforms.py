@@ -44,14 +44,14 @@ def deliveries(connected: ConnectedService) -> Iterator[Receiver]:
 
 @pytest.fixture(scope="module")
 def opened(connected: ConnectedService, deliveries: Receiver) -> dict[str, dict[str, Any]]:
-    """A job for each platform, all at once, whose platforms are busy when it comes to the end; no
-    tracker is configured yet."""
+    """Concurrent jobs, one per platform; each platform is rate-limited when the pull request is
+    opened. No tracker is configured yet."""
     override = {"prompt": "Change a file."}
     jobs = {}
     for kind, platform in connected.platforms.items():
         platform.order(too_many(1, on=platform.creates))
         jobs[kind] = connected.start(platform, ticket_id="SHOP-7", config_override=override)
-    return {kind: connected.completed(job_id) for kind, job_id in jobs.items()}
+    return {kind: connected.wait_completed(job_id) for kind, job_id in jobs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def drafts(
         kind: connected.start(platform, config_override={"draft": True})
         for kind, platform in connected.platforms.items()
     }
-    return {kind: connected.completed(job_id) for kind, job_id in jobs.items()}
+    return {kind: connected.wait_completed(job_id) for kind, job_id in jobs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def trackers(
     drafts: dict[str, dict[str, Any]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[JiraServer]:
-    """Issues, and Jira; a ticket means something from now on."""
+    """Issue trackers and Jira; tickets are looked up from now on."""
     jira = JiraServer(tmp_path_factory.mktemp("jira"), is_cloud=False)
     jira.add_issue("SHOP-7", summary="Prices lack the tax", description="Add it.")
     with served(jira):
@@ -93,7 +93,7 @@ def ticketed(connected: ConnectedService, trackers: JiraServer) -> dict[str, dic
     for kind, platform in connected.platforms.items():
         platform.open_issue(12, "Round the prices", "Nobody pays half a cent.", "bug")
         jobs[kind] = connected.start(platform, ticket_id="#12")
-    return {kind: connected.completed(job_id) for kind, job_id in jobs.items()}
+    return {kind: connected.wait_completed(job_id) for kind, job_id in jobs.items()}
 
 
 def test_a_job_ends_as_a_pull_request_on_its_platform(
@@ -109,7 +109,7 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     assert job["pr_url"].startswith(f"{platform.server.url}/{platform.shop.full_name}/")
     assert job["pr_url"].endswith(f"/{pull.number}")
     assert job["pr_state"] == "open"
-    # Without a tracker the ticket is only carried along.
+    # Without a tracker, the ticket is only part of title and body.
     assert pull.title == "SHOP-7: Edit a file"
     for text in (
         "As asked.",
@@ -153,11 +153,11 @@ def test_a_ticket_that_no_tracker_has_fails_the_job_before_it_starts(
         for ticket in ("#999", "SHOP-8", "SHOP-7")
     }
     for ticket in ("#999", "SHOP-8"):
-        code, message = connected.failed(jobs[ticket])
+        code, message = connected.wait_failed(jobs[ticket])
         assert code == "ticket_not_found"
         assert f"'{ticket}' was not found" in message
         assert "job.started" not in connected.api.events(jobs[ticket])
-    job = connected.completed(jobs["SHOP-7"])
+    job = connected.wait_completed(jobs["SHOP-7"])
     assert (job["ticket"]["title"], job["ticket"]["url"]) == (
         "Prices lack the tax",
         f"{trackers.url}/browse/SHOP-7",
@@ -208,19 +208,19 @@ def test_a_comment_by_a_writer_starts_a_follow_up(
     platform.comment(number, WRITER, "@agentjobs once more, please")
     platform.tell("comment", number)
     wait_until(lambda: len(connected.jobs(full_name)) > before, "the follow-up")
-    follow_up = connected.completed(connected.jobs(full_name)[0]["job_id"])
+    follow_up = connected.wait_completed(connected.jobs(full_name)[0]["job_id"])
     assert (follow_up["pr_url"], follow_up["follows"]) == (job["pr_url"], job["job_id"])
     branch = platform.pull(number).head
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"], follow_up["job_id"]]
     prompt = connected.api.http.get(f"/jobs/{follow_up['job_id']}/prompt").json()["prompt"]
     assert "once more, please" in prompt
-    (answer,) = platform.pull(number).comments[3:]
-    assert follow_up["job_id"] in answer.text
-    # Not even if it is made to speak to itself, and may write.
-    platform.shop.roles[answer.author] = "write"
-    last = platform.comment(number, answer.author, f"@agentjobs again\n{answer.text}")
+    (reply,) = platform.pull(number).comments[3:]
+    assert follow_up["job_id"] in reply.text
+    # The service ignores its own comments, even if its account has write access.
+    platform.shop.roles[reply.author] = "write"
+    last = platform.comment(number, reply.author, f"@agentjobs again\n{reply.text}")
     if platform.kind == "github-app":
-        last = platform.comment(number, answer.author, "@agentjobs again")
+        last = platform.comment(number, reply.author, "@agentjobs again")
     platform.tell("comment", number)
     wait_until(
         lambda: last_read_comment(connected, platform, number) == last.id, "all comments to be read"
@@ -239,7 +239,7 @@ def test_a_comment_on_a_line_starts_a_follow_up_that_names_the_line(
     platform.comment_on_line(number, WRITER, "@agentjobs explain it", "edited.txt", 1)
     platform.tell("review", number)
     wait_until(lambda: len(connected.jobs(full_name)) > before, "the follow-up")
-    follow_up = connected.completed(connected.jobs(full_name)[0]["job_id"])
+    follow_up = connected.wait_completed(connected.jobs(full_name)[0]["job_id"])
     assert follow_up["pr_url"] == job["pr_url"]
     prompt = connected.api.http.get(f"/jobs/{follow_up['job_id']}/prompt").json()["prompt"]
     assert "About edited.txt, line 1:\nexplain it" in prompt
@@ -258,7 +258,7 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
 ) -> None:
     job = ticketed[platform.kind]
     path, body = f"/jobs/{job['job_id']}/follow-ups", {"prompt": "Now test it."}
-    follow_up = connected.completed(connected.api.http.post(path, json=body).json()["job_id"])
+    follow_up = connected.wait_completed(connected.api.http.post(path, json=body).json()["job_id"])
     assert follow_up["pr_number"] == job["pr_number"]
     branch = platform.pull(job["pr_number"]).head
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"], follow_up["job_id"]]
@@ -267,18 +267,18 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     platform.tell("pull", job["pr_number"])
     for job_id in (job["job_id"], follow_up["job_id"]):
         connected.wait_pull_state(job_id, "merged")
-    refused = connected.api.http.post(path, json=body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "pull_not_open")
+    response = connected.api.http.post(path, json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (409, "pull_not_open")
 
 
 def last_read_comment(connected: ConnectedService, platform: LivePlatform, number: int) -> int:
     with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
-        found = db.execute(
+        rows = db.execute(
             "SELECT p.comment_seen FROM pulls p JOIN repos r ON r.id = p.repo_id"
             " WHERE r.full_name = ? AND p.number = ?",
             (platform.shop.full_name, number),
         )
-        return int(found.fetchone()[0])
+        return int(rows.fetchone()[0])
 
 
 def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
@@ -294,12 +294,12 @@ def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
     for path in (f"/jobs/{job_id}", f"/jobs/{job_id}/prompt", f"/jobs/{job_id}/logs"):
         assert others.http.get(path).status_code == 404
     count_before = platform.request_count()
-    theirs = platform.delivery("push", secret=added["hook_secret"])
+    delivery = platform.delivery("push", secret=added["hook_secret"])
     nowhere = platform.hook_url[:-1] + ("0" if platform.hook_url[-1] != "0" else "1")
     for url in (platform.hook_url, nowhere, platform.hook_url.replace("/gitea/", "/github/")):
-        assert platform.send(theirs, url) == (401, "unauthorized")
+        assert platform.send(delivery, url) == (401, "unauthorized")
     # Hooks for a repository that they did not connect have no effect.
-    assert platform.send(theirs, added["hook_url"]) == (202, "ignored")
+    assert platform.send(delivery, added["hook_url"]) == (202, "ignored")
     assert platform.request_count() == count_before
 
 
@@ -310,18 +310,18 @@ def test_secrets_are_stored_only_encrypted(
         connected.start(connected.platforms[kind], "thief") for kind in ("github-app", "gitlab")
     ]
     for job_id in thieves:
-        connected.completed(job_id)
+        connected.wait_completed(job_id)
         assert found_by_thief(connected.api.log(job_id)) == {"./decoy.txt"}
     secrets = {trackers.token}.union(
         *(platform.secrets for platform in connected.platforms.values())
     )
     assert len(secrets) > 10
-    forms = {form for secret in secrets for form in written(secret)}
-    kept = list(everything_kept(connected))
-    # It is looked where something is.
-    assert {"forge_connections", "trackers"} <= {place for place, _ in kept}
-    for place, content in kept:
-        assert not [form for form in forms if form in content], place
+    forms = {form for secret in secrets for form in encodings(secret)}
+    stored = list(stored_content(connected))
+    # The search includes the tables that store credentials.
+    assert {"forge_connections", "trackers"} <= {location for location, _ in stored}
+    for location, content in stored:
+        assert not [form for form in forms if form in content], location
     for platform in connected.platforms.values():
         pushes = [line for line in platform.command_lines if " push " in line]
         assert any(platform.server.url in line for line in pushes)
@@ -334,14 +334,14 @@ def found_by_thief(log: str) -> set[str]:
     return {path for _, mark, path in lines if mark}
 
 
-def written(secret: str) -> Iterator[bytes]:
-    """As it is, and as the header for git has it."""
+def encodings(secret: str) -> Iterator[bytes]:
+    """The secret itself, and as base64 in git's authorization header."""
     yield secret.encode()
     for user in ("x-access-token", "oauth2", "agentjobs-bot"):
         yield base64.b64encode(f"{user}:{secret}".encode())
 
 
-def everything_kept(connected: ConnectedService) -> Iterator[tuple[str, bytes]]:
+def stored_content(connected: ConnectedService) -> Iterator[tuple[str, bytes]]:
     data_dir = connected.service.data_dir
     for path in data_dir.rglob("*"):
         if path.is_file() and not path.is_symlink():

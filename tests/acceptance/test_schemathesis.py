@@ -25,7 +25,7 @@ expected-statuses = ["2xx", "403", "404", "409", "422"]
 
 @pytest.fixture
 def fuzzed(database_url: str, tmp_path: Path) -> Iterator[Service]:
-    """A service of its own, without a rate limit."""
+    """A separate service without a rate limit."""
     environment = {
         "AGENTJOBS_DATABASE_URL": database_url,
         "AGENTJOBS_RATE_LIMIT_PER_SECOND": "0",
@@ -47,7 +47,7 @@ def test_responses_match_the_openapi_document_and_are_no_server_errors(
     done = schemathesis(fuzzed, str(api.http.headers["Authorization"]), tmp_path, phases)
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert answers_of(fuzzed, least=500) == []
+    assert logged_requests(fuzzed, min_status=500) == []
     # Real work was done: an example of the document became a job with a pull request.
     wait_until(lambda: pull_requests(api), "a completed job")
     api.http.close()
@@ -79,9 +79,9 @@ def schemathesis(
     )
 
 
-def answers_of(service: Service, *, least: int) -> list[dict[str, object]]:
+def logged_requests(service: Service, *, min_status: int) -> list[dict[str, object]]:
     """Requests that the service logged with this status or a higher one."""
     lines = [json.loads(line) for line in service.log().splitlines() if line.startswith("{")]
-    answered = [line for line in lines if line["message"] == "request"]
-    assert answered
-    return [line for line in answered if line["status"] >= least]
+    requests = [line for line in lines if line["message"] == "request"]
+    assert requests
+    return [line for line in requests if line["status"] >= min_status]

@@ -48,9 +48,9 @@ def another_link(data_dir: Path, port: int) -> str:
     command = [PROGRAM, "users", "sign-in-link", "admin@localhost", "--data-dir", str(data_dir)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     link = printed.stdout.strip()
-    found = LINK.fullmatch(link)
-    assert found is not None, link
-    assert int(found[1]) == port
+    match = LINK.fullmatch(link)
+    assert match is not None, link
+    assert int(match[1]) == port
     return link
 
 
@@ -63,14 +63,14 @@ def is_ready(port: int) -> bool:
 
 def check_link(link: str) -> None:
     with httpx.Client(headers={"Accept": "text/html"}, timeout=20) as browser:
-        answer = browser.get(link)
-        assert answer.status_code == 303
-        assert answer.headers["location"] == "/"
+        response = browser.get(link)
+        assert response.status_code == 303
+        assert response.headers["location"] == "/"
         overview = browser.get(httpx.URL(link).join("/"))
         assert overview.status_code == 200
         assert "Administrator" in overview.text
-    with httpx.Client(headers={"Accept": "text/html"}, timeout=20) as another:
-        again = another.get(link)
-        assert again.status_code == 400
-        assert "set-cookie" not in again.headers
-        assert "already used" in again.text
+    with httpx.Client(headers={"Accept": "text/html"}, timeout=20) as other_browser:
+        repeated = other_browser.get(link)
+        assert repeated.status_code == 400
+        assert "set-cookie" not in repeated.headers
+        assert "already used" in repeated.text

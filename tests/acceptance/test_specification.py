@@ -21,9 +21,9 @@ def test_the_base_address_ends_with_the_version(service: Service) -> None:
 
 
 def test_agents_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
-    answer = api.http.get("/agents")
-    assert answer.status_code == 200
-    agents = {agent["id"]: agent for agent in answer.json()["agents"]}
+    response = api.http.get("/agents")
+    assert response.status_code == 200
+    agents = {agent["id"]: agent for agent in response.json()["agents"]}
     assert {"lint-fixer", "edit", "premium"} <= agents.keys()
     for agent in agents.values():
         assert isinstance(agent["id"], str)
@@ -34,9 +34,9 @@ def test_agents_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
 
 
 def test_repos_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
-    answer = api.http.get("/repos")
-    assert answer.status_code == 200
-    (shop,) = [repo for repo in answer.json()["repos"] if repo["full_name"] == "acme/shop"]
+    response = api.http.get("/repos")
+    assert response.status_code == 200
+    (shop,) = [repo for repo in response.json()["repos"] if repo["full_name"] == "acme/shop"]
     assert shop["id"].startswith("repo_")
     assert shop["platform"] == "local"
     assert shop["index_status"] == "ready"
@@ -44,9 +44,9 @@ def test_repos_are_listed_with_exactly_the_specified_fields(api: Api) -> None:
 
 
 def test_a_job_is_accepted_queued_and_estimated(api: Api) -> None:
-    answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
-    assert answer.status_code == 202
-    body = answer.json()
+    response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+    assert response.status_code == 202
+    body = response.json()
     assert set(body) == {"job_id", "status", "estimated_start_ms"}
     assert body["job_id"].startswith("job_")
     assert body["status"] == "queued"
@@ -88,16 +88,16 @@ def test_the_pull_requests_branch_can_be_cloned_and_contains_the_change(
 
 def test_every_status_change_is_an_event_in_order(api: Api) -> None:
     job = api.finish("acme/shop", "edit")
-    answer = api.http.get(f"/jobs/{job['job_id']}/events").json()["events"]
-    assert [event["event"] for event in answer] == EVENTS
-    assert [event["sequence"] for event in answer] == [1, 2, 3, 4]
-    for event in answer:
+    events = api.http.get(f"/jobs/{job['job_id']}/events").json()["events"]
+    assert [event["event"] for event in events] == EVENTS
+    assert [event["sequence"] for event in events] == [1, 2, 3, 4]
+    for event in events:
         payload = event["payload"]
         assert list(payload) == ["event", "job_id", "repo", "pr_url", "timestamp"]
         assert payload["job_id"] == job["job_id"]
         assert payload["repo"] == "acme/shop"
         moment(payload["timestamp"])
-    assert [event["payload"]["pr_url"] for event in answer] == [None, None, *[job["pr_url"]] * 2]
+    assert [event["payload"]["pr_url"] for event in events] == [None, None, *[job["pr_url"]] * 2]
 
 
 def test_values_that_do_not_exist_yet_are_null(api: Api) -> None:
@@ -146,32 +146,32 @@ def test_review_of_a_draft_is_requested_once_it_is_ready(api: Api) -> None:
 def test_a_cancelled_job_ends_within_a_second_with_job_failed(api: Api) -> None:
     job_id = api.create("acme/shop", "sleepy")
     api.wait_status(job_id, "running")
-    answer = api.http.post(f"/jobs/{job_id}/cancel")
-    assert answer.status_code == 202
+    response = api.http.post(f"/jobs/{job_id}/cancel")
+    assert response.status_code == 202
     job = wait_until(
         lambda: (job := api.job(job_id))["status"] == "cancelled" and job, "the cancel", 1.5
     )
     assert job["error"]["code"] == "cancelled"
     assert api.events(job_id)[-1] == "job.failed"
-    again = api.http.post(f"/jobs/{job_id}/cancel")
-    assert (again.status_code, again.json()["error"]["code"]) == (409, "job_finished")
+    repeated = api.http.post(f"/jobs/{job_id}/cancel")
+    assert (repeated.status_code, repeated.json()["error"]["code"]) == (409, "job_finished")
 
 
 def test_waiting_returns_as_soon_as_the_status_changes(api: Api) -> None:
     job_id = api.create("acme/shop", "edit")
-    seen = []
-    while not seen or seen[-1] not in {"completed", "failed"}:
-        seen.append(api.http.get(f"/jobs/{job_id}?wait_seconds=30").json()["status"])
-    assert seen[-1] == "completed"
-    assert len(seen) <= 3
+    statuses = []
+    while not statuses or statuses[-1] not in {"completed", "failed"}:
+        statuses.append(api.http.get(f"/jobs/{job_id}?wait_seconds=30").json()["status"])
+    assert statuses[-1] == "completed"
+    assert len(statuses) <= 3
 
 
 def test_the_log_of_a_job_is_text(api: Api) -> None:
     job = api.finish("acme/shop", "edit")
-    answer = api.http.get(f"/jobs/{job['job_id']}/logs")
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert "editing" in answer.text
-    assert job["pr_url"] in answer.text
+    response = api.http.get(f"/jobs/{job['job_id']}/logs")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert "editing" in response.text
+    assert job["pr_url"] in response.text
 
 
 def test_the_built_in_lint_fixer_repairs_a_python_tree(api: Api) -> None:
@@ -194,11 +194,11 @@ def test_the_built_in_lint_fixer_repairs_a_python_tree(api: Api) -> None:
     ],
 )
 def test_every_endpoint_requires_a_token(api: Api, method: str, path: str) -> None:
-    for shown in ("", "Bearer x", "Basic x", "Bearer ajk_" + "0" * 38):
-        answer = api.http.request(method, path, headers={"Authorization": shown})
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert answer.json()["error"]["code"] == "unauthorized"
+    for credential in ("", "Bearer x", "Basic x", "Bearer ajk_" + "0" * 38):
+        response = api.http.request(method, path, headers={"Authorization": credential})
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"].startswith("Bearer")
+        assert response.json()["error"]["code"] == "unauthorized"
 
 
 def test_one_organization_sees_nothing_of_another(api: Api, service: Service) -> None:
@@ -210,12 +210,12 @@ def test_one_organization_sees_nothing_of_another(api: Api, service: Service) ->
     agents = {agent["id"]: agent for agent in rival.http.get("/agents").json()["agents"]}
     assert agents["premium"]["available"] is False
     for suffix in ("", "/logs", "/events"):
-        answer = rival.http.get(f"/jobs/{job['job_id']}{suffix}")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
-    answer = rival.http.post(f"/jobs/{job['job_id']}/cancel")
-    assert answer.status_code == 404
-    answer = rival.http.post("/jobs", json={"repo": "acme/shop", "agent": "edit"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "repo_not_connected")
+        response = rival.http.get(f"/jobs/{job['job_id']}{suffix}")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "job_not_found")
+    response = rival.http.post(f"/jobs/{job['job_id']}/cancel")
+    assert response.status_code == 404
+    response = rival.http.post("/jobs", json={"repo": "acme/shop", "agent": "edit"})
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "repo_not_connected")
     assert rival.http.get(job["pr_url"]).status_code == 404
     unknown = service.root_url + "/git/default/acme/shop.git/info/refs?service=git-upload-pack"
     assert rival.http.get(unknown).status_code == 404

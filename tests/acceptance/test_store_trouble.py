@@ -14,7 +14,7 @@ from tests.support.service import Api, Service, sample_repository, wait_until
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    """A service of this test's own, without a worker: jobs stay queued."""
+    """A separate service without a worker: jobs stay queued."""
     running = Service(tmp_path / "data", command=("serve",)).start()
     yield running
     assert running.stop() == 0, running.log()
@@ -38,7 +38,7 @@ def jobs(api: Api) -> int:
 
 @contextmanager
 def full_disk(service: Service) -> Iterator[None]:
-    """No file of the service may grow any more, which is what a full disk means to it."""
+    """Prevent every file of the service from growing, as on a full disk."""
     assert service.process is not None
     pid = service.process.pid
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
@@ -52,9 +52,9 @@ def full_disk(service: Service) -> Iterator[None]:
 def test_a_locked_database_returns_503_until_it_is_unlocked(service: Service, api: Api) -> None:
     with closing(sqlite3.connect(service.data_dir / "agentjobs.db")) as intruder:
         intruder.execute("BEGIN IMMEDIATE")
-        answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
-        assert int(answer.headers["retry-after"]) > 0
+        response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
+        assert int(response.headers["retry-after"]) > 0
         assert jobs(api) == 0
         intruder.rollback()
     assert post(api) == 202
@@ -64,8 +64,8 @@ def test_a_locked_database_returns_503_until_it_is_unlocked(service: Service, ap
 def test_a_full_disk_returns_503_and_loses_nothing(service: Service, api: Api) -> None:
     assert post(api) == 202
     with full_disk(service):
-        answer = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
         assert jobs(api) == 1
     assert post(api) == 202
     assert jobs(api) == 2

@@ -170,15 +170,15 @@ def test_an_invalid_configuration_is_reported_with_its_line_and_nothing_runs(api
 
 def test_the_prompt_is_stored_and_shown(api: Api) -> None:
     job = api.finish("acme/shop", "edit", config_override={"prompt": "Make it blue."})
-    answer = api.http.get(f"/jobs/{job['job_id']}/prompt").json()
-    assert answer["job_id"] == job["job_id"]
+    response = api.http.get(f"/jobs/{job['job_id']}/prompt").json()
+    assert response["job_id"] == job["job_id"]
     for text in ("Make it blue.", "Python (1)", "AGENTS.md", "make test", "acme/shop"):
-        assert text in answer["prompt"]
+        assert text in response["prompt"]
 
 
 def test_the_prompt_of_another_organizations_job_is_not_found(service: Service, api: Api) -> None:
     job = api.finish("acme/shop", "edit")
     service.admin("orgs", "create", "other")
     outsider = service.client(service.key("--org", "other"))
-    answer = outsider.http.get(f"/jobs/{job['job_id']}/prompt")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
+    response = outsider.http.get(f"/jobs/{job['job_id']}/prompt")
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "job_not_found")

@@ -70,13 +70,13 @@ def jobs(api: Api) -> dict[str, dict[str, Any]]:
     """The automatic jobs, once all have finished, by project."""
 
     def finished_jobs() -> dict[str, dict[str, Any]] | None:
-        found = api.http.get("/jobs?limit=100").json()["jobs"]
-        by_project = {job["cause"]["manifest"].partition("/")[0]: job for job in found}
-        is_finished = all(job["status"] in ("completed", "failed") for job in found)
+        finished = api.http.get("/jobs?limit=100").json()["jobs"]
+        by_project = {job["cause"]["manifest"].partition("/")[0]: job for job in finished}
+        is_finished = all(job["status"] in ("completed", "failed") for job in finished)
         return by_project if set(PROJECTS) <= set(by_project) and is_finished else None
 
-    found: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project", 150)
-    return found
+    finished: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project", 150)
+    return finished
 
 
 @pytest.mark.parametrize("name", PROJECTS)
@@ -104,12 +104,14 @@ def test_a_vulnerability_without_a_fix_is_shown_and_starts_no_job(
 ) -> None:
     assert len(jobs) == len(PROJECTS)
     repo_id = api.wait_ready("acme/shop")["id"]
-    answer = api.http.get(f"/repos/{repo_id}/dependencies?vulnerable=true&limit=1000").json()
+    response = api.http.get(f"/repos/{repo_id}/dependencies?vulnerable=true&limit=1000").json()
     (unfixable,) = [
-        one for one in answer["dependencies"] if one["name"] == "github.com/dgrijalva/jwt-go"
+        entry
+        for entry in response["dependencies"]
+        if entry["name"] == "github.com/dgrijalva/jwt-go"
     ]
     assert unfixable["advisories"]
-    assert {one["fix_version"] for one in unfixable["advisories"]} == {None}
+    assert {entry["fix_version"] for entry in unfixable["advisories"]} == {None}
 
 
 def test_a_restart_and_another_scan_start_no_further_job(
@@ -120,11 +122,11 @@ def test_a_restart_and_another_scan_start_no_further_job(
     service.kill()
     scans = service.log().count(SCANNED)
     service.start()
-    again = service.client(service.key())
+    restarted = service.client(service.key())
     wait_until(lambda: service.log().count(SCANNED) > scans, "the scan of a start")
     service.admin("orgs", "auto-trigger", "default", "low")
     wait_until(lambda: service.log().count(SCANNED) > scans + 1, "the scan of a change")
-    assert job_ids(again) == before
+    assert job_ids(restarted) == before
 
 
 def job_ids(api: Api) -> set[str]:

@@ -46,9 +46,9 @@ def holding_receiver() -> Iterator[tuple[Receiver, threading.Event]]:
         may_answer.wait(60)
         return 204
 
-    with receiver(hold) as one:
+    with receiver(hold) as holding:
         try:
-            yield one, may_answer
+            yield holding, may_answer
         finally:
             may_answer.set()
 
@@ -59,7 +59,7 @@ def queue_jobs(harness: WebhookHarness, number: int) -> list[str]:
 
 def delivery_counts(receiving: Receiver) -> Counter[str]:
     """By the identifier of the event."""
-    return Counter(one.headers["webhook-id"] for one in receiving.received)
+    return Counter(request.headers["webhook-id"] for request in receiving.received)
 
 
 def check_only_the_first_was_sent_twice(receiving: Receiver, logged: list[dict[str, Any]]) -> None:
@@ -67,7 +67,7 @@ def check_only_the_first_was_sent_twice(receiving: Receiver, logged: list[dict[s
     counts = delivery_counts(receiving)
     assert counts.pop(receiving.received[0].headers["webhook-id"]) == 2
     assert list(counts.values()) == [1] * (len(logged) - 1)
-    assert [outcomes(one) for one in logged] == [[204]] * len(logged)
+    assert [outcomes(delivery) for delivery in logged] == [[204]] * len(logged)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -83,12 +83,12 @@ def test_deliveries_of_a_killed_service_arrive_after_its_restart(
         service.kill()
         assert len(receiving.received) == 1
         may_answer.set()
-        again = start("serve", **ONE_AT_A_TIME)
+        restarted = start("serve", **ONE_AT_A_TIME)
         receiving.wait_for(4)
-        logged = settled(again)
-    assert sorted(one["job_id"] for one in logged) == sorted(jobs)
+        logged = settled(restarted)
+    assert sorted(delivery["job_id"] for delivery in logged) == sorted(jobs)
     check_only_the_first_was_sent_twice(receiving, logged)
-    assert again.stop() == 0
+    assert restarted.stop() == 0
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -124,11 +124,11 @@ def test_a_job_that_lost_its_worker_sends_queued_and_started_again(
         harness.api.wait_status(job_id, "running")
         assert len(harness.settled()) == 2
         service.kill()
-        again = start(**SHARED)
+        restarted = start(**SHARED)
         arrived = receiving.wait_for(6)
-        assert again.stop() == 0
-    assert [one.event for one in arrived] == LIFE_WITH_A_LOST_WORKER
-    assert [one.sequence for one in arrived] == [1, 2, 3, 4, 5, 6]
+        assert restarted.stop() == 0
+    assert [request.event for request in arrived] == LIFE_WITH_A_LOST_WORKER
+    assert [request.sequence for request in arrived] == [1, 2, 3, 4, 5, 6]
     assert len(receiving.received) == 6
 
 
@@ -141,24 +141,27 @@ def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_rece
     service = start("serve", **environment)
     harness = open_harness(service, tmp_path)
     with holding_receiver() as (slow, slow_may_answer), holding_receiver() as (dead, revive):
-        endpoints = [harness.add(one.url) for one in (slow, dead)]
+        endpoints = [harness.add(target.url) for target in (slow, dead)]
         queue_jobs(harness, 1)
-        for one in (slow, dead):
-            one.wait_for(1)
+        for target in (slow, dead):
+            target.wait_for(1)
         service.signal(signal.SIGTERM)
         slow_may_answer.set()
         # Without a second signal, which would ask it to hurry.
         wait_until(lambda: service.process and service.process.poll() is not None, "the end")
         assert service.stop() == 0
-        left = {one["endpoint"]: (one["status"], outcomes(one)) for one in harness.deliveries()}
+        left = {
+            delivery["endpoint"]: (delivery["status"], outcomes(delivery))
+            for delivery in harness.deliveries()
+        }
         assert [left[each.id] for each in endpoints] == [("delivered", [204]), ("pending", [])]
         revive.set()
-        again = start("serve", **environment)
+        restarted = start("serve", **environment)
         dead.wait_for(2, 20)
-        assert [outcomes(one) for one in settled(again)] == [[204]] * 2
+        assert [outcomes(delivery) for delivery in settled(restarted)] == [[204]] * 2
         assert list(delivery_counts(dead).values()) == [2]
         assert list(delivery_counts(slow).values()) == [1]
-        assert again.stop() == 0
+        assert restarted.stop() == 0
 
 
 def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
@@ -179,8 +182,8 @@ def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
             may_answer.set()
             cluster.start()
             logged = harness.settled()
-            assert sorted(one["job_id"] for one in logged) == sorted(jobs)
-            assert [outcomes(one) for one in logged] == [[204]] * 5
+            assert sorted(delivery["job_id"] for delivery in logged) == sorted(jobs)
+            assert [outcomes(delivery) for delivery in logged] == [[204]] * 5
             # Nothing was sent twice: the results were kept, not lost and made again.
             assert len(receiving.received) == 5
     finally:

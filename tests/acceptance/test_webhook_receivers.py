@@ -1,6 +1,6 @@
-"""Every bad receiver at once against one running service: what its log sends, and who suffers.
+"""All bad receivers at once against one running service: recorded outcomes and isolation.
 
-All are endpoints of one organization and hear of the same job, beside one that is healthy.
+All are endpoints of one organization and receive the same job, next to a healthy endpoint.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ def cuts_its_body() -> Behaviour:
     return bad.resets_mid_body(at_once)
 
 
-def asks_to_wait(*wishes: str) -> Behaviour:
-    answers = (bad.response(429, {"Retry-After": bad.RETRY_AFTER[wish]}) for wish in wishes)
-    return bad.in_sequence(*answers)
+def asks_to_wait(*names: str) -> Behaviour:
+    responses = (bad.response(429, {"Retry-After": bad.RETRY_AFTER[name]}) for name in names)
+    return bad.in_sequence(*responses)
 
 
 BOMB = "gzip bomb"
@@ -147,7 +147,7 @@ def served(authority: Authority) -> dict[str, tuple[Behaviour, SSLContext | None
 
 def urls_of(received: dict[str, bad.Receiver]) -> dict[str, str]:
     return {
-        **{name: one.url() for name, one in received.items()},
+        **{name: receiver.url() for name, receiver in received.items()},
         **{name: f"https://{HERE}:{received[name].port}/" for name in NO_TLS},
         NO_SUCH_NAME: "https://hooks.invalid/",
     }
@@ -177,14 +177,18 @@ def test_bad_receivers_are_classified_and_do_not_affect_others(tmp_path: Path) -
             for delivery in everything
             if delivery["endpoint"] == endpoint_id
         }
-        beside = [one for one in everything if one["endpoint"] == healthy.id]
+        healthy_deliveries = [
+            delivery for delivery in everything if delivery["endpoint"] == healthy.id
+        ]
 
         check_outcomes(log)
         check_addresses(log, receivers.received)
         check_waits(log)
         check_requests(receivers.received)
         check_only_the_gone_one_is_disabled(receivers)
-        check_healthy_one_was_not_delayed(receivers.healthy, beside, log["never answers"])
+        check_healthy_one_was_not_delayed(
+            receivers.healthy, healthy_deliveries, log["never answers"]
+        )
         receivers.harness.check_healthy()
 
 
@@ -204,7 +208,7 @@ def check_outcomes(log: Log) -> None:
 def check_addresses(log: Log, received: dict[str, bad.Receiver]) -> None:
     dialled = {name: {each["address"] for each in log[name]["attempts"]} for name in log}
     assert dialled == {
-        **{name: {f"{HERE}:{one.port}"} for name, one in received.items()},
+        **{name: {f"{HERE}:{receiver.port}"} for name, receiver in received.items()},
         NO_SUCH_NAME: {None},
     }
 
@@ -231,23 +235,31 @@ def check_requests(received: dict[str, bad.Receiver]) -> None:
     for name in ("never answers", "500 thrice", "301", "reset after the request"):
         requests = received[name].requests
         assert len(requests) == ATTEMPTS, name
-        assert len({one.headers["webhook-id"] for one in requests}) == 1
-        assert len({one.headers["x-service-delivery"] for one in requests}) == 1
-        assert len({one.body for one in requests}) == 1
+        assert len({request.headers["webhook-id"] for request in requests}) == 1
+        assert len({request.headers["x-service-delivery"] for request in requests}) == 1
+        assert len({request.body for request in requests}) == 1
     for name in ("self-signed", "wrong name", "expired", "plain text"):
         assert received[name].requests == [], name
 
 
 def check_only_the_gone_one_is_disabled(receivers: ReceiverHarness) -> None:
     listed = json.loads(receivers.harness.webhooks("list", "--json"))["webhooks"]
-    disabled = {one["id"]: one["disabled_reason"] for one in listed if not one["enabled"]}
+    disabled = {
+        endpoint["id"]: endpoint["disabled_reason"]
+        for endpoint in listed
+        if not endpoint["enabled"]
+    }
     assert disabled == {receivers.ids["410"]: "gone"}
 
 
 def check_healthy_one_was_not_delayed(
     healthy: Receiver, deliveries: list[dict[str, Any]], hanging: dict[str, Any]
 ) -> None:
-    assert [one.event for one in healthy.received] == ["job.queued", "job.started", "job.failed"]
-    assert [outcomes(one) for one in deliveries] == [[204]] * 3
+    assert [request.event for request in healthy.received] == [
+        "job.queued",
+        "job.started",
+        "job.failed",
+    ]
+    assert [outcomes(delivery) for delivery in deliveries] == [[204]] * 3
     # The end of the job was delivered before the hanging deliveries timed out.
     assert deliveries[-1]["attempts"][0]["at"] < hanging["attempts"][-1]["at"]

@@ -37,10 +37,10 @@ def start_here(tmp_path: Path) -> Iterator[StartHere]:
 
 
 def check_refused(service: Service, url: str) -> None:
-    refused = service.try_admin("webhooks", "add", url)
-    assert refused.returncode == 2, refused
-    assert SETTING in refused.stderr
-    assert refused.stdout == ""
+    result = service.try_admin("webhooks", "add", url)
+    assert result.returncode == 2, result
+    assert SETTING in result.stderr
+    assert result.stdout == ""
 
 
 def test_up_on_loopback_may_reach_loopback_and_no_other_internal_address(

@@ -59,8 +59,8 @@ def company(
 @pytest.fixture(params=["laptop", "company"])
 def harness(request: pytest.FixtureRequest) -> WebhookHarness:
     """The test runs once on each store."""
-    found: WebhookHarness = request.getfixturevalue(request.param)
-    return found
+    harness: WebhookHarness = request.getfixturevalue(request.param)
+    return harness
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def witness(new_receiver: NewReceiver) -> Receiver:
 def wait_for_events(receiving: Receiver, job_id: str, expected: list[str]) -> list[Received]:
     """All of the job's, once so many came: exactly these, in this order."""
     wait_until(lambda: len(receiving.events_of(job_id)) >= len(expected), f"{expected} of {job_id}")
-    arrived = [one for one in receiving.received if one.job_id == job_id]
-    assert [one.event for one in arrived] == expected
+    arrived = [delivery for delivery in receiving.received if delivery.job_id == job_id]
+    assert [delivery.event for delivery in arrived] == expected
     return arrived
 
 
@@ -95,9 +95,14 @@ def wait_for_job(harness: WebhookHarness, receiving: Receiver) -> Received:
     return first
 
 
-def check_signed(one: Received, endpoint: Endpoint) -> None:
-    assert one.headers.get_all("X-Service-Signature-256") == [body_signature(endpoint.secret, one)]
-    assert Webhook(endpoint.secret).verify(one.body, dict(one.headers.items())) == one.payload
+def check_signed(delivery: Received, endpoint: Endpoint) -> None:
+    assert delivery.headers.get_all("X-Service-Signature-256") == [
+        body_signature(endpoint.secret, delivery)
+    ]
+    assert (
+        Webhook(endpoint.secret).verify(delivery.body, dict(delivery.headers.items()))
+        == delivery.payload
+    )
 
 
 def test_the_events_of_a_job_arrive_in_order_and_signed(
@@ -107,23 +112,32 @@ def test_the_events_of_a_job_arrive_in_order_and_signed(
     job = harness.api.finish(REPO, "edit")
     assert job["status"] == "completed", job
     arrived = wait_for_events(receiving, job["job_id"], COMPLETED)
-    assert [one.sequence for one in arrived] == [1, 2, 3, 4]
-    assert [one.payload["pr_url"] for one in arrived] == [None, None, job["pr_url"], job["pr_url"]]
-    for one in arrived:
-        assert list(one.payload) == FIELDS
-        assert (one.job_id, one.payload["repo"]) == (job["job_id"], REPO)
-        assert TIMESTAMP.fullmatch(one.payload["timestamp"])
-        assert one.headers["X-Service-Event"] == one.event
-        assert one.headers["Content-Type"] == "application/json"
-        assert one.headers["webhook-id"].startswith("evt_")
-        assert "X-Service-Signature-256-Next" not in one.headers
-        check_signed(one, endpoint)
+    assert [delivery.sequence for delivery in arrived] == [1, 2, 3, 4]
+    assert [delivery.payload["pr_url"] for delivery in arrived] == [
+        None,
+        None,
+        job["pr_url"],
+        job["pr_url"],
+    ]
+    for delivery in arrived:
+        assert list(delivery.payload) == FIELDS
+        assert (delivery.job_id, delivery.payload["repo"]) == (job["job_id"], REPO)
+        assert TIMESTAMP.fullmatch(delivery.payload["timestamp"])
+        assert delivery.headers["X-Service-Event"] == delivery.event
+        assert delivery.headers["Content-Type"] == "application/json"
+        assert delivery.headers["webhook-id"].startswith("evt_")
+        assert "X-Service-Signature-256-Next" not in delivery.headers
+        check_signed(delivery, endpoint)
     logged = harness.settled("--job", job["job_id"], "--endpoint", endpoint.id)
-    assert [one["id"] for one in logged] == [one.headers["X-Service-Delivery"] for one in arrived]
-    assert [one["event"] for one in logged] == COMPLETED
-    assert [outcomes(one) for one in logged] == [[204]] * 4
-    assert {one["endpoint"] for one in logged} == {endpoint.id}
-    assert {one["attempts"][0]["address"] for one in logged} == {f"127.0.0.1:{receiving.port}"}
+    assert [delivery["id"] for delivery in logged] == [
+        delivery.headers["X-Service-Delivery"] for delivery in arrived
+    ]
+    assert [delivery["event"] for delivery in logged] == COMPLETED
+    assert [outcomes(delivery) for delivery in logged] == [[204]] * 4
+    assert {delivery["endpoint"] for delivery in logged} == {endpoint.id}
+    assert {delivery["attempts"][0]["address"] for delivery in logged} == {
+        f"127.0.0.1:{receiving.port}"
+    }
 
 
 def test_jobs_without_a_pull_request_end_with_job_failed(
@@ -136,8 +150,8 @@ def test_jobs_without_a_pull_request_end_with_job_failed(
     harness.api.http.post(f"/jobs/{cancelled}/cancel")
     for job_id in (crashed, cancelled):
         arrived = wait_for_events(receiving, job_id, FAILED)
-        assert [one.sequence for one in arrived] == [1, 2, 3]
-        assert {one.payload["pr_url"] for one in arrived} == {None}
+        assert [delivery.sequence for delivery in arrived] == [1, 2, 3]
+        assert {delivery.payload["pr_url"] for delivery in arrived} == {None}
 
 
 def test_review_of_a_draft_is_requested_once_it_is_marked_ready(
@@ -156,15 +170,15 @@ def test_review_of_a_draft_is_requested_once_it_is_marked_ready(
 def test_each_endpoint_receives_the_events_it_subscribed_to(
     laptop: WebhookHarness, receiving: Receiver, witness: Receiver
 ) -> None:
-    wanted = ["job.queued", "pr.review_requested"]
+    events = ["job.queued", "pr.review_requested"]
     everything = laptop.add(receiving.url)
-    some = laptop.add(witness.url, "--events", ",".join(wanted))
+    some = laptop.add(witness.url, "--events", ",".join(events))
     job_id = laptop.api.finish(REPO, "edit")["job_id"]
     to_all = wait_for_events(receiving, job_id, COMPLETED)
-    to_some = wait_for_events(witness, job_id, wanted)
+    to_some = wait_for_events(witness, job_id, events)
     for endpoint, arrived in ((everything, to_all), (some, to_some)):
-        for one in arrived:
-            check_signed(one, endpoint)
+        for delivery in arrived:
+            check_signed(delivery, endpoint)
     # The event is the same, its deliveries are not.
     assert to_all[0].headers["webhook-id"] == to_some[0].headers["webhook-id"]
     assert to_all[0].body == to_some[0].body
@@ -179,19 +193,19 @@ def test_events_of_another_organization_are_not_sent(
     service.connect(sample_repository(tmp_path / "source"), REPO, "rival")
     rival = service.client(service.key("--org", "rival"))
     rival.wait_ready(REPO)
-    ours = laptop.add(receiving.url)
+    endpoint = laptop.add(receiving.url)
     laptop.add(witness.url, "--org", "rival")
     of_rival = rival.finish(REPO, "idle")["job_id"]
     of_us = laptop.api.finish(REPO, "idle")["job_id"]
     wait_for_events(witness, of_rival, FAILED)
     wait_for_events(receiving, of_us, FAILED)
-    assert {one.job_id for one in witness.received} == {of_rival}
+    assert {delivery.job_id for delivery in witness.received} == {of_rival}
     assert receiving.events_of(of_rival) == []
     assert laptop.deliveries("--job", of_rival) == []
     assert len(laptop.deliveries("--job", of_rival, "--org", "rival")) == 3
-    refused = service.try_admin("webhooks", "disable", ours.id, "--org", "rival")
-    assert refused.returncode != 0
-    assert "has no endpoint" in refused.stderr
+    result = service.try_admin("webhooks", "disable", endpoint.id, "--org", "rival")
+    assert result.returncode != 0
+    assert "has no endpoint" in result.stderr
 
 
 def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
@@ -207,8 +221,8 @@ def test_an_endpoint_is_disabled_enabled_and_removed_while_the_service_runs(
     laptop.webhooks("remove", endpoint.id)
     wait_for_job(laptop, witness)
     logged = laptop.deliveries("--endpoint", endpoint.id)
-    assert [one["job_id"] for one in logged] == job_ids
-    assert [one.job_id for one in receiving.received] == job_ids
+    assert [delivery["job_id"] for delivery in logged] == job_ids
+    assert [delivery.job_id for delivery in receiving.received] == job_ids
     assert endpoint.id not in laptop.webhooks("list")
 
 
@@ -235,28 +249,28 @@ def test_a_failed_delivery_is_redelivered_with_the_same_id(
     receiving.respond = lambda _: 503
     jobs = [laptop.api.create(REPO, "idle") for _ in range(2)]
     failed = laptop.settled("--endpoint", endpoint.id)
-    assert [outcomes(one) for one in failed] == [["http_status"] * 4] * 2
+    assert [outcomes(delivery) for delivery in failed] == [["http_status"] * 4] * 2
     receiving.respond = lambda _: 200
     laptop.webhooks("redeliver", failed[0]["id"])
     (first,) = laptop.settled("--job", failed[0]["job_id"], "--endpoint", endpoint.id)
     assert (first["status"], first["id"]) == ("delivered", failed[0]["id"])
     laptop.webhooks("redeliver", "--failed-since", "1h", "--endpoint", endpoint.id)
     both = laptop.settled("--endpoint", endpoint.id)
-    assert [outcomes(one) for one in both] == [["http_status"] * 4 + [200]] * 2
+    assert [outcomes(delivery) for delivery in both] == [["http_status"] * 4 + [200]] * 2
     for job_id in jobs:
-        arrived = [one for one in receiving.received if one.job_id == job_id]
+        arrived = [delivery for delivery in receiving.received if delivery.job_id == job_id]
         assert len(arrived) == 5
-        assert len({one.headers["webhook-id"] for one in arrived}) == 1
-        assert len({one.headers["X-Service-Delivery"] for one in arrived}) == 1
-        assert len({one.body for one in arrived}) == 1
+        assert len({delivery.headers["webhook-id"] for delivery in arrived}) == 1
+        assert len({delivery.headers["X-Service-Delivery"] for delivery in arrived}) == 1
+        assert len({delivery.body for delivery in arrived}) == 1
 
 
 def test_a_ping_is_signed_like_every_delivery(laptop: WebhookHarness, receiving: Receiver) -> None:
     endpoint = laptop.add(receiving.url, "--events", "job.queued")
     pinged = json.loads(laptop.webhooks("test", endpoint.id, "--json"))
-    (one,) = receiving.received
-    assert one.event == one.headers["X-Service-Event"] == "ping"
-    assert list(one.payload) == FIELDS
-    assert pinged["id"] == one.headers["X-Service-Delivery"]
+    (delivery,) = receiving.received
+    assert delivery.event == delivery.headers["X-Service-Event"] == "ping"
+    assert list(delivery.payload) == FIELDS
+    assert pinged["id"] == delivery.headers["X-Service-Delivery"]
     assert (pinged["succeeded"], pinged["status_code"]) == (True, 204)
-    check_signed(one, endpoint)
+    check_signed(delivery, endpoint)

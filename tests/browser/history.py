@@ -45,8 +45,8 @@ def write_history(database: Path) -> None:
         ]
         for table, columns in _COLUMNS.items():
             names = columns.split()
-            places = ", ".join("?" * len(names))
-            sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"
+            placeholders = ", ".join("?" * len(names))
+            sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({placeholders})"
             connection.executemany(sql, [row for each in rows for row in each[table]])
 
 
@@ -57,14 +57,15 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
     agent, title = chance.choice(_AGENTS), chance.choice(_TITLES)
     has_failed = chance.random() < 0.15
     started = at + chance.randint(300, 9_000)
-    ended = started + chance.randint(20_000, 240_000)
+    finished = started + chance.randint(20_000, 240_000)
     cost = chance.randint(20_000_000, 400_000_000)
     usage = f'{{"input_tokens":41000,"output_tokens":1900,"cost_usd":{cost / 1e9},"requests":9}}'
     error = ("agent_failed", "The agent ended with code 1.") if has_failed else (None, None)
     status = "failed" if has_failed else "completed"
     job = (
         job_id, organization_id, repo_id, repo, agent, None, f'{{"title":"{title}"}}', status, at,
-        at, started, ended, f"agentjobs/{agent}/{job_id[-12:]}", *error, usage, title, "", "Grace",
+        at, started, finished, f"agentjobs/{agent}/{job_id[-12:]}", *error, usage, title, "",
+        "Grace",
     )  # fmt: skip
     deliveries = [
         (
@@ -73,7 +74,7 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
             "failed" if chance.random() < 0.06 else "delivered", moment, moment,
         )
         for sequence, event, moment in (
-            (1, "job.queued", at), (2, "job.started", started), (3, f"job.{status}", ended)
+            (1, "job.queued", at), (2, "job.started", started), (3, f"job.{status}", finished)
         )
     ]  # fmt: skip
     return {"jobs": [job], "job_spending": [(job_id, cost)], "deliveries": deliveries}

@@ -85,5 +85,5 @@ def write_platform(data_dir: Path) -> tuple[str, str]:
 
 
 def _insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
-    places = ", ".join(f":{name}" for name in row)
-    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)
+    placeholders = ", ".join(f":{name}" for name in row)
+    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({placeholders})", row)

@@ -21,7 +21,7 @@ _FOCUSED = """() => {
 }"""
 
 
-async def tab_to(page: Page, wanted: Locator) -> None:
+async def tab_to(page: Page, target: Locator) -> None:
     """Press Tab until the element has the focus; every focused element must show it."""
     for _ in range(_MAX_TAB_STEPS):
         await page.keyboard.press("Tab")
@@ -30,9 +30,9 @@ async def tab_to(page: Page, wanted: Locator) -> None:
             continue
         assert focused["hasOutline"], focused
         assert focused["isInView"], focused
-        if await wanted.evaluate("element => element === document.activeElement"):
+        if await target.evaluate("element => element === document.activeElement"):
             return
-    raise AssertionError(f"Tab never reached {wanted}")
+    raise AssertionError(f"Tab never reached {target}")
 
 
 async def test_a_job_is_created_with_the_keyboard_alone(

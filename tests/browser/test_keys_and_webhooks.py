@@ -88,8 +88,8 @@ async def test_a_failed_delivery_is_explained_and_sent_again(
         await expect(admin.get_by_role("link", name=webhook_receiver.url)).to_have_count(0)
 
 
-async def _reload_until_shown(page: Page, wanted: Any) -> None:
+async def _reload_until_shown(page: Page, target: Any) -> None:
     """Reload until the element exists: the delivery log is not live."""
     async with asyncio.timeout(20):
-        while not await wanted.count():
+        while not await target.count():
             await page.reload()

@@ -38,7 +38,7 @@ sort -u /tmp/found > edited.txt
 """]
 '''
 CONFIGURATION = 'labels = ["agents", "needs review"]\nverify = "test -s edited.txt"\n'
-ENDED = ("completed", "failed", "cancelled")
+FINISHED = ("completed", "failed", "cancelled")
 
 
 @dataclass
@@ -56,16 +56,16 @@ class ConnectedService:
     def start(self, platform: LivePlatform, agent: str = "edit", **fields: Any) -> str:
         return self.api.create(platform.shop.full_name, agent, **fields)
 
-    def ended(self, job_id: str) -> dict[str, Any]:
-        return self.api.wait_status(job_id, *ENDED)
+    def wait_finished(self, job_id: str) -> dict[str, Any]:
+        return self.api.wait_status(job_id, *FINISHED)
 
-    def completed(self, job_id: str) -> dict[str, Any]:
-        job = self.ended(job_id)
+    def wait_completed(self, job_id: str) -> dict[str, Any]:
+        job = self.wait_finished(job_id)
         assert job["status"] == "completed", (job["error"], self.api.log(job_id))
         return job
 
-    def failed(self, job_id: str) -> tuple[str, str]:
-        job = self.ended(job_id)
+    def wait_failed(self, job_id: str) -> tuple[str, str]:
+        job = self.wait_finished(job_id)
         assert job["status"] == "failed", job
         return job["error"]["code"], job["error"]["message"]
 
@@ -126,9 +126,9 @@ def open_connected_service(
         assert service.stop() == 0, service.log()
 
 
-def run_concurrently(acts: list[Callable[[], object]]) -> None:
-    with ThreadPoolExecutor(len(acts)) as threads:
-        for done in [threads.submit(act) for act in acts]:
+def run_concurrently(operations: list[Callable[[], object]]) -> None:
+    with ThreadPoolExecutor(len(operations)) as threads:
+        for done in [threads.submit(operation) for operation in operations]:
             done.result()
 
 

@@ -41,7 +41,7 @@ class JobHarness:
     callers: dict[str, Caller] = field(default_factory=dict)
 
     async def organization(self, name: str = "acme", plan: str = "enterprise") -> Caller:
-        """With a repository `<name>/shop` that is ready."""
+        """An organization with a ready repository `<name>/shop`."""
         organization = await create_organization(self.db, self.context.plans, name, plan)
         created = await create_key(self.db, name)
         caller = await ApiKeyAuthenticator(self.db).authenticate(created.key)

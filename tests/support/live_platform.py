@@ -92,7 +92,7 @@ class LivePlatform:
     # Joining a service
 
     def connect(self, service: Service, org: str = "default") -> None:
-        """With the command line: the platform, then its repository."""
+        """Connect the platform and its repository with the command line."""
         added = self.add_to(service, "--org", org)
         self.hook_url, self.hook_secret = added["hook_url"], added["hook_secret"]
         service.admin("forges", "connect", self.platform, self.shop.full_name, "--org", org)
@@ -106,10 +106,10 @@ class LivePlatform:
         added: dict[str, Any] = json.loads(service.admin(*command, *options, typed=self.credential))
         return added
 
-    # What people do there
+    # Actions of people on the platform
 
     def push(self, files: dict[str, str | bytes], repository: RepositoryRow | None = None) -> str:
-        """As a developer, to the default branch; the commit."""
+        """Push to the default branch as a developer; returns the commit."""
         row = repository or self.shop
         return self.server.git.commit(row, row.default_branch, files)
 
@@ -123,7 +123,7 @@ class LivePlatform:
 
     def mark_ready(self, number: int) -> None:
         pull = self.pull(number)
-        # Gitea tells a draft by its title.
+        # On Gitea, the title marks a draft.
         ready = {"title": pull.title.removeprefix("WIP: "), "is_draft": False}
         self._do(lambda: vars(pull).update(ready))
 
@@ -160,7 +160,7 @@ class LivePlatform:
     def clear_faults(self) -> None:
         self._do(self.server.clear_faults)
 
-    # What is to be seen there
+    # State of the platform
 
     def pull(self, number: int) -> PullRow:
         return self.shop.pulls[number]
@@ -169,7 +169,7 @@ class LivePlatform:
         return self._do(lambda: list((repository or self.shop).pull_of_branch(branch)))
 
     def log(self, branch: str, form: str) -> list[str]:
-        """Of the commits that the default branch lacks, the oldest first."""
+        """The commits that the default branch lacks, oldest first."""
         directory = self.server.git.directory(self.shop)
         between = f"{self.shop.default_branch}..{branch}"
         return git_output("log", "--reverse", f"--format={form}", between, cwd=directory).split(
@@ -183,7 +183,7 @@ class LivePlatform:
         """The number of API and git requests so far."""
         return self._do(lambda: len(self.server.calls) + len(self.server.git_requests))
 
-    # Its hooks
+    # Hooks
 
     def delivery(self, event: str, number: int = 0, secret: str | None = None) -> Delivery:
         """`event` is push, pull, comment, review or repository; by default about the shop."""
@@ -201,7 +201,7 @@ class LivePlatform:
         return response.status_code, str(content.get("status") or content["error"]["code"])
 
     def tell(self, event: str, number: int = 0, repository: RepositoryRow | None = None) -> None:
-        """A hook that is believed."""
+        """Send a hook with a valid signature."""
         sent = self.delivery_about(repository or self.shop, event, number)
         assert self.send(sent) == (202, "accepted")
 
@@ -209,7 +209,7 @@ class LivePlatform:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Self]:
-        """Fails at its end if anything broke the platform's description."""
+        """Fails at the end if a request violated the platform's description."""
         self._watch_command_lines()
         with served(self.server) as self._loop:
             yield self
@@ -221,7 +221,7 @@ class LivePlatform:
         self._do(lambda: vars(pull).update(ended))
 
     def _do(self, change: Callable[[], Result]) -> Result:
-        """On the server's own loop, so that nothing moves while it answers."""
+        """Run on the server's event loop, so that no request is handled meanwhile."""
 
         async def changed() -> Result:
             return change()
@@ -241,7 +241,7 @@ class LivePlatform:
 
 @contextlib.contextmanager
 def served(server: ContractServer) -> Iterator[asyncio.AbstractEventLoop]:
-    """In a thread, on a loop of its own. Fails at its end if anything broke the description."""
+    """Serve in a thread; fails at the end if a request violated the description."""
     loops: list[asyncio.AbstractEventLoop] = []
     is_up, is_over = threading.Event(), asyncio.Event()
 
@@ -263,6 +263,6 @@ def served(server: ContractServer) -> Iterator[asyncio.AbstractEventLoop]:
 
 def _command_lines() -> Iterator[str]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        # A process may end while it is looked at.
+        # A process may end while it is read.
         with contextlib.suppress(OSError):
             yield entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")

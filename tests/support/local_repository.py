@@ -122,7 +122,7 @@ class Platform:
         return commit
 
     def request(self, branch: str, commit: str, **fields: object) -> PullRequestRequest:
-        given = {
+        values = {
             "head_branch": branch,
             "base_branch": "main",
             "head_commit": commit,
@@ -131,7 +131,7 @@ class Platform:
             "body": "It was wrong.",
             **fields,
         }
-        return PullRequestRequest(**given)  # type: ignore[arg-type]
+        return PullRequestRequest(**values)  # type: ignore[arg-type]
 
     async def open_pull(
         self, branch: str, files: Mapping[str, str | bytes], **fields: object
@@ -148,7 +148,7 @@ class Platform:
     async def job_credential(
         self, branch: str, *, status: str = "running", lease_ms: int = 60_000
     ) -> str:
-        """Of a job on this repository that a worker holds."""
+        """The credential of a job on this repository that a worker has claimed."""
         credential = new_token(JOB_CREDENTIAL_PREFIX)
         await self.db.transact(_insert_job, self, branch, status, lease_ms, credential)
         return credential

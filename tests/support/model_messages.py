@@ -26,7 +26,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """`input` is everything that was read, `cached` and `cache_write` are parts of it."""
+    """`input` includes `cached` and `cache_write`."""
 
     input: int
     output: int

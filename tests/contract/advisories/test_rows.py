@@ -60,8 +60,8 @@ async def test_storing_a_record_again_replaces_it(db: Database) -> None:
     assert await ids_for(db, "zope-interface") == []
     assert await ids_for(db, "left-pad", ecosystem="npm") == ["GHSA-9999"]
     assert await search(db, "CVE-9") == []
-    known = await rows.load_states(db, ["GHSA-9999", "GHSA-none"])
-    assert known == {"GHSA-9999": rows.StoredState(LATER, "npm", is_current_format=True)}
+    states = await rows.load_states(db, ["GHSA-9999", "GHSA-none"])
+    assert states == {"GHSA-9999": rows.StoredState(LATER, "npm", is_current_format=True)}
 
 
 async def test_deleted_records_are_not_found(db: Database) -> None:

@@ -90,8 +90,8 @@ async def test_a_full_sync_deletes_missing_records_and_keeps_broken_ones(
 ) -> None:
     harness.write(FIRST, SECOND, record("GHSA-3"), record("GHSA-4"))
     await harness.sync()
-    gone = record("GHSA-3", withdrawn=LATER, modified=LATER)
-    archive = packed([FIRST, gone], **{"GHSA-4.json": b"{broken"})
+    withdrawn = record("GHSA-3", withdrawn=LATER, modified=LATER)
+    archive = packed([FIRST, withdrawn], **{"GHSA-4.json": b"{broken"})
     (harness.directory / "osv" / "PyPI" / "modified_id.csv").unlink()
     (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(archive)
     result = await harness.sync()
@@ -223,18 +223,18 @@ async def test_records_of_an_older_format_are_rewritten(
 async def test_a_feed_is_synchronized_by_one_process_at_a_time(harness: SyncHarness) -> None:
     harness.write(FIRST)
     await configure_feeds(harness.db, ["PyPI"], harness.source().name)
-    ours = await claim_due_feed(harness.db, ["PyPI"])
-    assert ours is not None
+    own_claim = await claim_due_feed(harness.db, ["PyPI"])
+    assert own_claim is not None
     assert await claim_due_feed(harness.db, ["PyPI"]) is None
     assert await claim_feed(harness.db, "PyPI") is None
     await harness.db.transact(_expire)
-    theirs = await claim_feed(harness.db, "PyPI")
-    assert theirs is not None
-    claim = FeedClaim(harness.db, ours)
+    other_claim = await claim_feed(harness.db, "PyPI")
+    assert other_claim is not None
+    claim = FeedClaim(harness.db, own_claim)
     assert not await claim.renew()
     await claim.fail("too late", 60)
     assert (await harness.feed()).error is None
-    assert await FeedClaim(harness.db, theirs).renew()
+    assert await FeedClaim(harness.db, other_claim).renew()
 
 
 async def test_work_whose_claim_is_lost_is_cancelled() -> None:

@@ -1,4 +1,4 @@
-"""Connections to platforms, on both stores: sealed, an organization's own, asked before stored."""
+"""Connections to platforms, on both stores: encrypted, private to an organization, verified."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -39,8 +39,8 @@ from tests.support.memory_platform import MemoryRepositories
 TOKEN = "good-token"
 
 
-def sealing_keys(place: Path, letter: bytes = b"k") -> SealingKeys:
-    return SealingKeys([base64.b64encode(letter * 32).decode()], place / "encryption.key")
+def sealing_keys(directory: Path, letter: bytes = b"k") -> SealingKeys:
+    return SealingKeys([base64.b64encode(letter * 32).decode()], directory / "encryption.key")
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def a_token(platform: str = "github", **fields: Any) -> NewConnection:
     return NewConnection(platform=platform, credential=TOKEN, **fields)
 
 
-async def code_of(refused: Any) -> str:
+async def code_of(operation: Any) -> str:
     with pytest.raises(Problem) as problem:
-        await refused
+        await operation
     return problem.value.code
 
 
-async def test_a_credential_is_stored_sealed_and_opens_for_its_connection_alone(
+async def test_a_credential_is_encrypted_and_opens_only_for_its_connection(
     database: Database, keys: SealingKeys, acme: str, tmp_path: Path
 ) -> None:
     connection, hook_secret = await add_connection(database, keys, "acme", a_token())
@@ -91,12 +91,12 @@ async def test_a_credential_is_stored_sealed_and_opens_for_its_connection_alone(
     assert len(hook_secret) == 64
     for name in ("forge_connections", "audit_log"):
         for row in await database.fetch_all(f"SELECT * FROM {name}"):
-            kept = b"|".join(
+            stored = b"|".join(
                 bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
                 for value in dict(row).values()
             )
-            assert TOKEN.encode() not in kept
-            assert hook_secret.encode() not in kept
+            assert TOKEN.encode() not in stored
+            assert hook_secret.encode() not in stored
     assert TOKEN not in repr(connection)
 
     # Neither another key nor another row opens it, and the two secrets are not interchangeable.
@@ -124,12 +124,12 @@ async def test_another_organization_finds_nothing_and_may_use_the_same_name(
         ):
             assert await code_of(verb) == "forge_not_found"
     assert await list_connections(database, "other") == []
-    theirs, _ = await add_connection(database, keys, "other", a_token())
-    assert theirs.name == connection.name
-    assert await find_connection(database, "other", theirs.name) == theirs
+    other_connection, _ = await add_connection(database, keys, "other", a_token())
+    assert other_connection.name == connection.name
+    assert await find_connection(database, "other", other_connection.name) == other_connection
     assert {connection.id for connection in await list_all_connections(database)} == {
         connection.id,
-        theirs.id,
+        other_connection.id,
     }
 
 
@@ -200,13 +200,13 @@ async def test_a_connection_in_use_is_not_removed_and_a_removed_one_keeps_no_sec
     assert await find_connection(database, "acme", "github") == connection
     await database.transact(_disconnect_all)
     await remove_connection(database, "acme", "github")
-    for refused in (
+    for operation in (
         find_connection(database, "acme", "github"),
         find_connection(database, "acme", connection.id),
         open_credential(database, keys, connection.id),
         remove_connection(database, "acme", "github"),
     ):
-        assert await code_of(refused) == "forge_not_found"
+        assert await code_of(operation) == "forge_not_found"
     assert await open_hook_secret(database, keys, connection.id) is None
     (row,) = await database.fetch_all("SELECT sealed, hook_sealed, key_id FROM forge_connections")
     assert (bytes(row["sealed"]), bytes(row["hook_sealed"]), row["key_id"]) == (b"", b"", "")
@@ -244,8 +244,8 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
     assert connection.checked_at is not None
 
     table.accepted = {"newer-token"}
-    refused = verify_and_replace(database, keys, platforms, "acme", "github", "worse-token")
-    assert await code_of(refused) == "forge_unauthorized"
+    operation = verify_and_replace(database, keys, platforms, "acme", "github", "worse-token")
+    assert await code_of(operation) == "forge_unauthorized"
     assert (await open_credential(database, keys, connection.id))[1] == TOKEN
     assert await code_of(check_connection(database, platforms, connection.id)) == (
         "forge_unauthorized"
@@ -267,9 +267,9 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
         with pytest.raises(ForgeError, match="github cannot be decrypted") as locked:
             await table.platforms(database, strange, session).adapter_for(connection.id)
         await remove_connection(database, "acme", "github")
-        with pytest.raises(ForgeError, match="no connection") as gone:
+        with pytest.raises(ForgeError, match="no connection") as raised:
             await table.platforms(database, keys, session).adapter_for(connection.id)
-    assert (locked.value.fault, gone.value.fault) == ("refused", "gone")
+    assert (locked.value.fault, raised.value.fault) == ("refused", "gone")
     assert table.requests == []
 
 

@@ -33,9 +33,9 @@ async def account(
     )
 
 
-def reserved(answer: Reservation | Refusal) -> Reservation:
-    assert isinstance(answer, Reservation)
-    return answer
+def reserved(result: Reservation | Refusal) -> Reservation:
+    assert isinstance(result, Reservation)
+    return result
 
 
 async def job_totals(db: Database, owner: Account) -> dict[str, int]:
@@ -111,16 +111,16 @@ async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -
 
 async def test_a_refused_reservation_is_rolled_back(database: Database) -> None:
     owner = await account(database)
-    told: list[Totals] = []
+    reported: list[Totals] = []
 
     async def also(tx: Transaction, totals: Totals) -> None:
-        told.append(totals)
+        reported.append(totals)
 
     assert isinstance(await Ledger(database, owner, also).reserve(1_001), Refusal)
 
     assert await job_totals(database, owner) == {}
     assert await day_total(database, owner) == 0
-    assert told == []
+    assert reported == []
 
 
 async def test_the_totals_callback_runs_in_the_same_transaction(
@@ -172,25 +172,25 @@ async def test_settling_above_a_limit_is_reported_and_stops_reservations(
     ledger = Ledger(database, await account(database, job=job, day=day), ignore)
     first, second = reserved(await ledger.reserve(100)), reserved(await ledger.reserve(100))
 
-    told = await ledger.settle(first, nanousd=900, input_tokens=0, output_tokens=0)
-    assert told is None
-    told = await ledger.settle(second, nanousd=101, input_tokens=0, output_tokens=0)
+    message = await ledger.settle(first, nanousd=900, input_tokens=0, output_tokens=0)
+    assert message is None
+    message = await ledger.settle(second, nanousd=101, input_tokens=0, output_tokens=0)
 
-    assert told is not None
-    assert "budget" in told
-    assert "$0.000001001 is spent" in told
+    assert message is not None
+    assert "budget" in message
+    assert "$0.000001001 is spent" in message
     assert isinstance(await ledger.reserve(0), Refusal)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Of one of two jobs; `used` of what it reserved, None: its stream is cut."""
+    """A request of one of two jobs; it uses `used` of `reserve`, or all of it if None (cut off)."""
 
     job: int
     reserve: int
     used: int | None
     steps: int
-    """How often others get their turn before it is settled."""
+    """How often other requests run before it is settled."""
 
 
 requests = st.builds(
@@ -222,11 +222,15 @@ async def _race(url: str, plan: list[Request]) -> None:
     try:
         first = await account(db)
         accounts = [first, _second_job(first)]
-        seen: list[int] = []
-        spent = await asyncio.gather(*(_live(db, accounts[one.job], one, seen) for one in plan))
-        assert max(seen, default=0) <= JOB_LIMIT
+        job_costs: list[int] = []
+        spent = await asyncio.gather(
+            *(_live(db, accounts[request.job], request, job_costs) for request in plan)
+        )
+        assert max(job_costs, default=0) <= JOB_LIMIT
         for number, owner in enumerate(accounts):
-            expected = sum(cost for cost, one in zip(spent, plan, strict=True) if one.job == number)
+            expected = sum(
+                cost for cost, request in zip(spent, plan, strict=True) if request.job == number
+            )
             assert (await job_totals(db, owner)).get("spent_nanousd", 0) == expected <= JOB_LIMIT
         assert await day_total(db, first) == sum(spent) <= DAY_LIMIT
     finally:
@@ -242,9 +246,9 @@ def _second_job(first: Account) -> Account:
     )
 
 
-async def _live(db: Database, owner: Account, request: Request, seen: list[int]) -> int:
+async def _live(db: Database, owner: Account, request: Request, job_costs: list[int]) -> int:
     async def watch(tx: Transaction, totals: Totals) -> None:
-        seen.append(totals.cost_nanousd)
+        job_costs.append(totals.cost_nanousd)
         row = await tx.fetch_one(
             "SELECT sum(spent_nanousd) AS spent FROM daily_spending WHERE organization_id = :id",
             id=owner.organization_id,
@@ -253,12 +257,12 @@ async def _live(db: Database, owner: Account, request: Request, seen: list[int])
         assert row["spent"] <= DAY_LIMIT
 
     ledger = Ledger(db, owner, watch)
-    answer = await ledger.reserve(request.reserve)
-    if isinstance(answer, Refusal):
+    result = await ledger.reserve(request.reserve)
+    if isinstance(result, Refusal):
         return 0
     for _ in range(request.steps):
         await asyncio.sleep(0)
     if request.used is None:
         return request.reserve
-    await ledger.settle(answer, nanousd=request.used, input_tokens=1, output_tokens=1)
+    await ledger.settle(result, nanousd=request.used, input_tokens=1, output_tokens=1)
     return request.used

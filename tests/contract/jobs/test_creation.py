@@ -14,7 +14,7 @@ from agentjobs.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
 
 
-async def refused(harness: JobHarness, caller_name: str, **fields: str) -> Problem:
+async def problem_of(harness: JobHarness, caller_name: str, **fields: str) -> Problem:
     caller = harness.callers[caller_name]
     before = await list_jobs(harness.context, caller.organization_id)
     with pytest.raises(Problem) as problem:
@@ -48,7 +48,7 @@ async def test_an_events_payload_has_exactly_the_five_fields(harness: JobHarness
 
 async def test_an_unknown_repository_is_refused(harness: JobHarness) -> None:
     await harness.organization()
-    assert (await refused(harness, "acme", repo="acme/other")).code == "repo_not_connected"
+    assert (await problem_of(harness, "acme", repo="acme/other")).code == "repo_not_connected"
 
 
 async def test_another_organizations_repository_is_reported_as_not_connected(
@@ -56,19 +56,19 @@ async def test_another_organizations_repository_is_reported_as_not_connected(
 ) -> None:
     await harness.organization()
     await harness.organization("evil")
-    assert (await refused(harness, "evil", repo="acme/shop")).code == "repo_not_connected"
+    assert (await problem_of(harness, "evil", repo="acme/shop")).code == "repo_not_connected"
 
 
 async def test_an_unknown_agent_is_refused(harness: JobHarness) -> None:
     await harness.organization()
-    assert (await refused(harness, "acme", agent="nobody")).code == "unknown_agent"
+    assert (await problem_of(harness, "acme", agent="nobody")).code == "unknown_agent"
 
 
 async def test_an_agent_above_the_plan_is_refused_with_the_plan_it_needs(
     harness: JobHarness,
 ) -> None:
     await harness.organization(plan="free")
-    problem = await refused(harness, "acme", agent="pro-fixer")
+    problem = await problem_of(harness, "acme", agent="pro-fixer")
     assert problem.code == "plan_required"
     assert problem.details == {"plan_required": "pro"}
 
@@ -76,7 +76,7 @@ async def test_an_agent_above_the_plan_is_refused_with_the_plan_it_needs(
 async def test_a_repo_still_indexing_refuses_jobs_and_emits_nothing(harness: JobHarness) -> None:
     caller = await harness.organization()
     await harness.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
-    problem = await refused(harness, "acme", repo="acme/new")
+    problem = await problem_of(harness, "acme", repo="acme/new")
     assert problem.code == "repo_indexing"
     assert problem.retry_after_seconds
 
@@ -86,9 +86,9 @@ async def test_the_repository_is_checked_before_the_agent_and_the_agent_before_t
 ) -> None:
     caller = await harness.organization(plan="free")
     await harness.db.transact(insert_repo, caller.organization_id, "acme/new", "indexing")
-    assert (await refused(harness, "acme", repo="x/y", agent="z")).code == "repo_not_connected"
-    assert (await refused(harness, "acme", repo="acme/new", agent="z")).code == "unknown_agent"
-    problem = await refused(harness, "acme", repo="acme/new", agent="pro-fixer")
+    assert (await problem_of(harness, "acme", repo="x/y", agent="z")).code == "repo_not_connected"
+    assert (await problem_of(harness, "acme", repo="acme/new", agent="z")).code == "unknown_agent"
+    problem = await problem_of(harness, "acme", repo="acme/new", agent="pro-fixer")
     assert problem.code == "plan_required"
 
 
@@ -98,7 +98,7 @@ async def test_a_full_queue_refuses_another_job(harness: JobHarness) -> None:
     small.callers["acme"] = await harness.organization()
     await small.job(small.callers["acme"])
     await small.job(small.callers["acme"])
-    assert (await refused(small, "acme")).code == "queue_full"
+    assert (await problem_of(small, "acme")).code == "queue_full"
 
 
 async def test_the_same_key_and_body_return_the_same_job(harness: JobHarness) -> None:
@@ -139,10 +139,10 @@ async def test_a_refused_request_does_not_consume_its_key(harness: JobHarness) -
 
 async def test_concurrent_requests_with_one_key_create_one_job(harness: JobHarness) -> None:
     caller = await harness.organization()
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         *(harness.same_request(caller, "k") for _ in range(5)), return_exceptions=True
     )
-    problems = [answer.code for answer in answers if isinstance(answer, Problem)]
+    problems = [result.code for result in results if isinstance(result, Problem)]
     assert len(problems) == 4
     assert set(problems) == {"idempotency_in_progress"}
     assert len(await list_jobs(harness.context, caller.organization_id)) == 1

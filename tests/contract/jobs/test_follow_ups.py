@@ -70,7 +70,7 @@ async def create_follow_up(harness: JobHarness, caller: Caller, job_id: str, **f
     return (await follow_up_job(harness.context, caller, job_id, body)).receipt.job_id
 
 
-async def refused(harness: JobHarness, caller: Caller, job_id: str, **fields: Any) -> Problem:
+async def problem_of(harness: JobHarness, caller: Caller, job_id: str, **fields: Any) -> Problem:
     with pytest.raises(Problem) as problem:
         await create_follow_up(harness, caller, job_id, **fields)
     return problem.value
@@ -106,8 +106,8 @@ async def test_a_follow_up_completes_with_the_same_pull_request_and_requests_a_r
 async def test_another_organizations_job_is_reported_as_not_found(harness: JobHarness) -> None:
     job_id = await completed(harness, await harness.organization())
     evil = await harness.organization("evil")
-    assert (await refused(harness, evil, job_id)).code == "job_not_found"
-    assert (await refused(harness, evil, "job_none")).code == "job_not_found"
+    assert (await problem_of(harness, evil, job_id)).code == "job_not_found"
+    assert (await problem_of(harness, evil, "job_none")).code == "job_not_found"
     with pytest.raises(Problem, match="There is no job"):
         await earlier_job(harness.db, evil.organization_id, job_id)
 
@@ -115,17 +115,17 @@ async def test_another_organizations_job_is_reported_as_not_found(harness: JobHa
 async def test_an_unfinished_job_is_reported_as_the_active_one(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    problem = await refused(harness, caller, job_id)
+    problem = await problem_of(harness, caller, job_id)
     assert (problem.code, problem.details) == ("follow_up_active", {"job_id": job_id})
     await start_job(harness.db, await harness.claim(), BASE)
-    assert (await refused(harness, caller, job_id)).code == "follow_up_active"
+    assert (await problem_of(harness, caller, job_id)).code == "follow_up_active"
 
 
 async def test_a_failed_job_has_no_pull_request_to_continue(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await finish_job(harness.db, await harness.claim(), Failed("agent_failed", "no"))
-    problem = await refused(harness, caller, job_id)
+    problem = await problem_of(harness, caller, job_id)
     assert problem.code == "pull_not_open"
     assert "create a new job" in problem.message
 
@@ -134,10 +134,10 @@ async def test_a_closed_or_merged_pull_request_cannot_be_continued(harness: JobH
     caller = await harness.organization()
     closed = await completed(harness, caller)
     await close_pull(harness.db, "acme", "acme/shop", 1)
-    assert (await refused(harness, caller, closed)).code == "pull_not_open"
+    assert (await problem_of(harness, caller, closed)).code == "pull_not_open"
     merged = await completed(harness, caller)
     await harness.db.transact(set_state, 2, "merged", COMMIT)
-    problem = await refused(harness, caller, merged)
+    problem = await problem_of(harness, caller, merged)
     assert problem.code == "pull_not_open"
     assert "already merged" in problem.message
 
@@ -148,12 +148,12 @@ async def test_a_second_follow_up_is_refused_until_the_first_has_finished(
     caller = await harness.organization()
     job_id = await completed(harness, caller)
     first = await create_follow_up(harness, caller, job_id)
-    problem = await refused(harness, caller, job_id)
+    problem = await problem_of(harness, caller, job_id)
     assert (problem.code, problem.details) == ("follow_up_active", {"job_id": first})
     job = await harness.claim()
-    assert (await refused(harness, caller, job_id)).details == {"job_id": first}
+    assert (await problem_of(harness, caller, job_id)).details == {"job_id": first}
     await start_job(harness.db, job, BASE)
-    assert (await refused(harness, caller, job_id)).details == {"job_id": first}
+    assert (await problem_of(harness, caller, job_id)).details == {"job_id": first}
     await finish_job(harness.db, job, Failed("no_changes", "none"))
     await create_follow_up(harness, caller, job_id)
 
@@ -169,8 +169,8 @@ async def test_of_concurrent_follow_ups_one_is_accepted(harness: JobHarness) -> 
         # Both jobs have the same branch.
         requests = [create_follow_up(harness, caller, each) for each in (job_id, follow_up) * 5]
         results = await asyncio.gather(*requests, return_exceptions=True)
-        (accepted,) = [answer for answer in results if isinstance(answer, str)]
-        problems = [answer for answer in results if isinstance(answer, Problem)]
+        (accepted,) = [result for result in results if isinstance(result, str)]
+        problems = [result for result in results if isinstance(result, Problem)]
         assert len(problems) == 9
         assert {problem.code for problem in problems} == {"follow_up_active"}
         assert all(problem.details == {"job_id": accepted} for problem in problems)
@@ -225,8 +225,8 @@ async def problem_of_running_again(harness: JobHarness, caller: Caller, job_id: 
 async def test_another_agent_within_the_plan_may_follow_up(harness: JobHarness) -> None:
     caller = await harness.organization(plan="free")
     job_id = await completed(harness, caller)
-    assert (await refused(harness, caller, job_id, agent="pro-fixer")).code == "plan_required"
-    assert (await refused(harness, caller, job_id, agent="nobody")).code == "unknown_agent"
+    assert (await problem_of(harness, caller, job_id, agent="pro-fixer")).code == "plan_required"
+    assert (await problem_of(harness, caller, job_id, agent="nobody")).code == "unknown_agent"
     rich = await harness.organization("rich")
     job_id = await completed(harness, rich)
     await create_follow_up(harness, rich, job_id, agent="pro-fixer")
@@ -239,9 +239,9 @@ async def test_a_repository_that_replaced_another_is_not_pushed_to(
     caller = await harness.organization()
     job_id = await completed(harness, caller)
     await harness.db.transact(disconnect)
-    assert (await refused(harness, caller, job_id)).code == "repo_not_connected"
+    assert (await problem_of(harness, caller, job_id)).code == "repo_not_connected"
     await harness.db.transact(insert_repo, caller.organization_id, "acme/shop", "ready")
-    assert (await refused(harness, caller, job_id)).code == "repo_not_connected"
+    assert (await problem_of(harness, caller, job_id)).code == "repo_not_connected"
 
 
 async def test_faults_are_named_as_the_fields_of_a_follow_up(harness: JobHarness) -> None:
@@ -269,7 +269,7 @@ async def test_a_cost_above_the_organizations_budget_names_the_follow_ups_field(
     caller = await harness.organization()
     job_id = await completed(harness, caller)
     await harness.db.transact(limit_cost)
-    problem = await refused(harness, caller, job_id, max_cost_usd=2.0)
+    problem = await problem_of(harness, caller, job_id, max_cost_usd=2.0)
     assert problem.code == "validation_failed"
     assert isinstance(problem.details, list)
     assert problem.details[0]["field"] == "max_cost_usd"

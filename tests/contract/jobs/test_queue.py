@@ -145,8 +145,8 @@ async def test_concurrent_workers_never_exceed_the_plan_or_share_a_job(harness: 
     claims = await asyncio.gather(
         *(claim_job(harness.context, f"wrk_{n}", AGENTS) for n in range(12))
     )
-    taken = [job.id for job in claims if job is not None]
-    assert len(taken) == len(set(taken)) == 5
+    job_ids = [job.id for job in claims if job is not None]
+    assert len(job_ids) == len(set(job_ids)) == 5
 
 
 async def test_concurrent_claims_and_ends_never_exceed_the_plan(

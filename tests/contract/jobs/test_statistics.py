@@ -89,20 +89,24 @@ async def test_a_day_is_shown_by_hour_with_the_day_before(harness: JobHarness) -
     await a_delivery(harness, caller, NOW, "delivered")
     await a_delivery(harness, caller, NOW - 3 * HOUR_MS, "failed")
 
-    shown = await Statistics(harness.db).overview(caller.organization_id, "24h", NOW)
-    assert (shown.running, shown.queued, shown.oldest_wait_ms) == (1, 1, 5_000)
-    assert len(shown.buckets) == 24
-    last = shown.buckets[-1]
+    overview = await Statistics(harness.db).overview(caller.organization_id, "24h", NOW)
+    assert (overview.running, overview.queued, overview.oldest_wait_ms) == (1, 1, 5_000)
+    assert len(overview.buckets) == 24
+    last = overview.buckets[-1]
     assert (last.starts_at, last.ends_at) == (NOW - HOUR_MS // 2, NOW + HOUR_MS // 2)
     assert (last.accepted, last.completed, last.failed, last.cancelled) == (5, 1, 1, 0)
     assert (last.mean_wait_ms, last.mean_duration_ms, last.cost_nanousd) == (1_000, 10_000, 1_000)
     assert (last.deliveries_delivered, last.deliveries_failed) == (1, 0)
-    assert shown.buckets[-4].deliveries_failed == 1
-    assert (shown.buckets[-2].mean_wait_ms, shown.buckets[-2].success_rate) == (None, None)
-    assert (shown.total.accepted, shown.total.completed, shown.total.failed) == (6, 2, 1)
-    assert shown.total.success_rate == 2 / 3
-    assert shown.total.mean_wait_ms == (1_000 + 1_000 + 5_000) // 3
-    assert (shown.before.accepted, shown.before.failed, shown.before.success_rate) == (1, 1, 0.0)
+    assert overview.buckets[-4].deliveries_failed == 1
+    assert (overview.buckets[-2].mean_wait_ms, overview.buckets[-2].success_rate) == (None, None)
+    assert (overview.total.accepted, overview.total.completed, overview.total.failed) == (6, 2, 1)
+    assert overview.total.success_rate == 2 / 3
+    assert overview.total.mean_wait_ms == (1_000 + 1_000 + 5_000) // 3
+    assert (overview.before.accepted, overview.before.failed, overview.before.success_rate) == (
+        1,
+        1,
+        0.0,
+    )
 
 
 async def test_weeks_and_months_have_buckets_at_whole_hours_of_utc(harness: JobHarness) -> None:
@@ -145,8 +149,8 @@ async def test_an_hour_with_pending_deliveries_is_read_again(harness: JobHarness
         await tx.execute("UPDATE deliveries SET status = 'delivered'")
 
     await harness.db.transact(settle)
-    shown = await statistics.overview(caller.organization_id, "24h", NOW)
-    assert shown.total.deliveries_delivered == 1
+    overview = await statistics.overview(caller.organization_id, "24h", NOW)
+    assert overview.total.deliveries_delivered == 1
 
 
 async def test_the_cache_is_bounded_and_drops_the_least_recently_viewed(

@@ -105,9 +105,9 @@ class AuditLogReader:
         assert await self.new() == []
 
     async def assert_refused(self, operation: Awaitable[object], code: str) -> None:
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Problem) as raised:
             await operation
-        assert refused.value.code == code
+        assert raised.value.code == code
         assert await self.new() == []
 
 
@@ -415,9 +415,9 @@ async def test_entries_are_filtered_paged_and_private_to_their_organization(
     await database.transact(write, other.id, entry("secret.set", "THEIRS"))
 
     async def targets(
-        wanted: AuditFilter, limit: int = 100, before: str | None = None
+        filters: AuditFilter, limit: int = 100, before: str | None = None
     ) -> list[str]:
-        records = await list_entries(database, acme.id, wanted, limit=limit, before=before)
+        records = await list_entries(database, acme.id, filters, limit=limit, before=before)
         return [record.target for record in records]
 
     assert await targets(AuditFilter(action="secret")) == ["S2", "S1", "S0"]
@@ -430,19 +430,19 @@ async def test_entries_are_filtered_paged_and_private_to_their_organization(
     assert await targets(AuditFilter(since=every[0].at + 60_000)) == []
     assert await targets(AuditFilter(until=every[-1].at - 60_000)) == []
     assert len(await targets(AuditFilter(since=every[-1].at, until=every[0].at + 1))) == 7
-    theirs = await list_entries(database, other.id, AuditFilter(), limit=100)
-    assert [record.target for record in theirs] == ["THEIRS", "other"]
+    other_entries = await list_entries(database, other.id, AuditFilter(), limit=100)
+    assert [record.target for record in other_entries] == ["THEIRS", "other"]
 
 
 async def _execute(tx: Transaction, sql: str) -> None:
     await tx.execute(sql)
 
 
-async def _nothing(tx: Transaction, what: object) -> None:
+async def _nothing(tx: Transaction, target: object) -> None:
     pass
 
 
-async def _fail(tx: Transaction, what: object) -> None:
+async def _fail(tx: Transaction, target: object) -> None:
     raise Problem("stopped", "Try again.")
 
 
@@ -463,8 +463,8 @@ async def test_entries_of_a_user_are_found_by_email_and_id_regardless_of_names(
             audit_entry = entry("secret.set", actor.kind)
         await database.transact(write, acme.id, audit_entry)
 
-    async def list_actors(**wanted: str) -> list[tuple[str, str | None]]:
-        by = AuditFilter(action="secret.set", **wanted)
+    async def list_actors(**filters: str) -> list[tuple[str, str | None]]:
+        by = AuditFilter(action="secret.set", **filters)
         entries = await list_entries(database, acme.id, by, limit=9)
         return [(each.actor_kind, each.actor_email) for each in reversed(entries)]
 

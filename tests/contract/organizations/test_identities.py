@@ -144,16 +144,16 @@ async def test_two_concurrent_first_sign_ins_create_one_user(
     database: Database, database_url: str
 ) -> None:
     await organization(database, "acme")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         users = await asyncio.gather(
             *(
                 resolve_identity(db, JOINING, ADA)
-                for db in (database, elsewhere, database, elsewhere)
+                for db in (database, other_database, database, other_database)
             )
         )
     finally:
-        await elsewhere.close()
+        await other_database.close()
     assert len({user.id for user in users}) == 1
 
 

@@ -105,12 +105,12 @@ async def test_a_bad_password_leaves_the_invitation_as_it_was(database: Database
 async def test_a_newer_invitation_replaces_the_older_one(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     _, first = await invite(database, acme, "ada@example.com", "viewer")
-    _, elsewhere = await invite(database, other, "ada@example.com", "viewer")
+    _, other_token = await invite(database, other, "ada@example.com", "viewer")
     second, token = await invite(database, acme, "ADA@example.com", "admin")
     assert await list_invitations(database, acme) == [second]
     assert await problem_of(find_invitation(database, first)) == "invitation_not_valid"
     assert (await find_invitation(database, token)).role == "admin"
-    assert (await find_invitation(database, elsewhere)).organization == "other"
+    assert (await find_invitation(database, other_token)).organization == "other"
 
 
 async def test_only_its_organization_can_revoke_an_invitation(
@@ -161,20 +161,20 @@ async def test_only_one_of_two_concurrent_acceptances_succeeds(
 ) -> None:
     acme = await organization(database, "acme")
     _, token = await invite(database, acme, "ada@example.com", "viewer")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         outcomes = await asyncio.gather(
             *(
                 accept_as_new_user(db, token, name=f"Ada {number}", password=PASSWORD)
-                for number, db in enumerate((database, elsewhere, database, elsewhere))
+                for number, db in enumerate((database, other_database, database, other_database))
             ),
             return_exceptions=True,
         )
     finally:
-        await elsewhere.close()
+        await other_database.close()
     (ada,) = [each for each in outcomes if isinstance(each, User)]
-    refused = {each.code for each in outcomes if isinstance(each, Problem)}
-    assert refused <= {"invitation_not_valid", "email_taken"}
+    codes = {each.code for each in outcomes if isinstance(each, Problem)}
+    assert codes <= {"invitation_not_valid", "email_taken"}
     assert [each.user_id for each in await list_members(database, acme)] == [ada.id]
 
 
@@ -182,15 +182,15 @@ async def test_concurrent_invitations_leave_one_open_link(
     database: Database, database_url: str
 ) -> None:
     acme = await organization(database, "acme")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         invitations: list[tuple[Invitation, str]] = await asyncio.gather(
             *(
                 invite(db, acme, "ada@example.com", "viewer")
-                for db in (database, elsewhere, database, elsewhere)
+                for db in (database, other_database, database, other_database)
             )
         )
     finally:
-        await elsewhere.close()
+        await other_database.close()
     (still_open,) = await list_invitations(database, acme)
     assert still_open.id in {invitation.id for invitation, _ in invitations}

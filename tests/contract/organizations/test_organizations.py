@@ -94,19 +94,22 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_in_other_processes
 ) -> None:
     await ensure_default(database, PLANS)
     created = await create_key(database, "default")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
-        here, there = ApiKeyAuthenticator(database), ApiKeyAuthenticator(elsewhere)
-        assert await here.authenticate(created.key) is not None
-        assert await there.authenticate(created.key) is not None
+        authenticator, other_authenticator = (
+            ApiKeyAuthenticator(database),
+            ApiKeyAuthenticator(other_database),
+        )
+        assert await authenticator.authenticate(created.key) is not None
+        assert await other_authenticator.authenticate(created.key) is not None
         await revoke_key(database, "default", created.record.id)
-        assert await here.authenticate(created.key) is None
+        assert await authenticator.authenticate(created.key) is None
         async with asyncio.timeout(1):
             # The condition is the other process's view of the store: there is nothing to await.
-            while await there.authenticate(created.key) is not None:  # noqa: ASYNC110
+            while await other_authenticator.authenticate(created.key) is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     finally:
-        await elsewhere.close()
+        await other_database.close()
 
 
 async def test_an_expired_key_is_refused_even_if_cached(

@@ -45,9 +45,9 @@ async def test_a_session_identifies_its_user_and_only_its_hash_is_stored(
     assert (viewer.user_id, viewer.role, viewer.organization) == (ada.id, "admin", "acme")
     assert (viewer.plan, viewer.memberships, viewer.display_name) == ("free", 1, "ada@example.com")
     assert token.startswith("ajs_")
-    kept = await stored_text(database, "sessions")
-    assert token not in kept
-    assert viewer.csrf not in kept
+    stored = await stored_text(database, "sessions")
+    assert token not in stored
+    assert viewer.csrf not in stored
     assert (await get_user(database, ada.id)).last_sign_in_at is not None
     assert ("user.signed_in", ada.email) not in await actions(database, acme)
 
@@ -274,8 +274,10 @@ async def test_only_its_user_can_end_a_session_by_id(database: Database) -> None
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
     bob = await member(database, acme, "bob@example.com")
-    here, there = [await start_session(database, SETTINGS, ada.id, ORIGIN) for _ in range(2)]
-    viewer = await find_viewer(database, SETTINGS, there)
+    session, other_session = [
+        await start_session(database, SETTINGS, ada.id, ORIGIN) for _ in range(2)
+    ]
+    viewer = await find_viewer(database, SETTINGS, other_session)
     assert viewer is not None
     ended = viewer.session.hex()[:16]
     for user_id, wrong in ((bob.id, ended), (ada.id, ended[:-1]), (ada.id, ""), (ada.id, "\0")):
@@ -283,8 +285,8 @@ async def test_only_its_user_can_end_a_session_by_id(database: Database) -> None
     with database.changes.listen("sessions") as signal:
         assert await end_session_by_id(database, ada.id, ended) == viewer.session
         assert await signal.wait(5)
-    assert await find_viewer(database, SETTINGS, there) is None
-    assert await find_viewer(database, SETTINGS, here) is not None
+    assert await find_viewer(database, SETTINGS, other_session) is None
+    assert await find_viewer(database, SETTINGS, session) is not None
     assert (await actions(database, acme)).count(("sessions.ended", ada.email)) == 1
     assert await problem_of(end_session_by_id(database, ada.id, ended)) == "not_found"
 
@@ -296,7 +298,7 @@ async def test_an_admin_ends_a_members_sessions_in_their_organization(
     ada = await member(database, acme, "ada@example.com")
     bob = await member(database, zoo, "bob@example.com")
     await add_member(database, zoo, ada.id, "viewer")
-    here, there = [
+    session, other_session = [
         await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=each)
         for each in (acme, zoo)
     ]
@@ -307,7 +309,9 @@ async def test_an_admin_ends_a_members_sessions_in_their_organization(
         assert await sign_member_out(database, acme, ada.id) == 1
         assert await signal.wait(5)
     assert await sign_member_out(database, acme, ada.id) == 0
-    left = [await find_viewer(database, SETTINGS, token) for token in (here, there, bobs)]
+    left = [
+        await find_viewer(database, SETTINGS, token) for token in (session, other_session, bobs)
+    ]
     assert [each is not None for each in left] == [False, True, True]
     assert (await actions(database, acme)).count(("member.signed_out", ada.email)) == 1
     assert ("member.signed_out", ada.email) not in await actions(database, zoo)

@@ -189,8 +189,8 @@ async def test_an_email_address_may_fail_a_hundred_times_from_all_networks_toget
         subject=subject,
         most=MAX_PER_EMAIL,
     )
-    refused = sign_in(database, ada.email, PASSWORD, "192.0.2.7")
-    assert await problem_of(refused) == "too_many_attempts"
+    attempt = sign_in(database, ada.email, PASSWORD, "192.0.2.7")
+    assert await problem_of(attempt) == "too_many_attempts"
     # The operator sets a new password.
     await set_password(database, ada.id, PASSWORD)
     assert await sign_in(database, ada.email, PASSWORD, "192.0.2.7")
@@ -200,18 +200,18 @@ async def test_an_email_address_may_fail_a_hundred_times_from_all_networks_toget
 async def test_parallel_guesses_cannot_exceed_the_limit(
     database: Database, database_url: str
 ) -> None:
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         outcomes = await asyncio.gather(
             *(
                 count_attempt(db, Attempt("ada@example.com", "192.0.2.7"))
                 for _ in range(2 * MAX_PER_PAIR)
-                for db in (database, elsewhere)
+                for db in (database, other_database)
             ),
             return_exceptions=True,
         )
     finally:
-        await elsewhere.close()
+        await other_database.close()
     assert outcomes.count(None) == MAX_PER_PAIR
     codes = {each.code for each in outcomes if isinstance(each, Problem)}
     assert codes == {"too_many_attempts"}
@@ -245,8 +245,8 @@ async def test_a_network_may_fail_a_hundred_times_for_all_users_together(
         most=MAX_PER_ADDRESS,
     )
     await count_attempt(database, Attempt("other@example.com", "2001:db8:0:1::1"))
-    refused = count_attempt(database, Attempt("third@example.com", "2001:db8::2"))
-    assert await problem_of(refused) == "too_many_attempts"
+    attempt = count_attempt(database, Attempt("third@example.com", "2001:db8::2"))
+    assert await problem_of(attempt) == "too_many_attempts"
     rows = await database.fetch_all("SELECT subject FROM sign_in_failures")
     # Refused attempts do not count against the user.
     assert Attempt("third@example.com", None).email_subject not in {r["subject"] for r in rows}
@@ -304,22 +304,22 @@ async def test_only_one_of_two_concurrent_uses_of_a_link_succeeds(
     database: Database, database_url: str
 ) -> None:
     ada = await member(database, await organization(database, "acme"), "ada@example.com")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         for round_number in range(1, 6):
             link = await create_link(database, ada.id)
             outcomes = await asyncio.gather(
                 *(
                     use_link(db, SETTINGS, link, ORIGIN)
-                    for db in (database, elsewhere, database, elsewhere)
+                    for db in (database, other_database, database, other_database)
                 ),
                 return_exceptions=True,
             )
-            refused = [each.code for each in outcomes if isinstance(each, Problem)]
-            assert refused == ["link_not_valid"] * 3
+            codes = [each.code for each in outcomes if isinstance(each, Problem)]
+            assert codes == ["link_not_valid"] * 3
             assert len(await list_sessions(database, ada.id)) == round_number
     finally:
-        await elsewhere.close()
+        await other_database.close()
 
 
 async def test_a_link_expires_after_ten_minutes_and_is_pruned(database: Database) -> None:

@@ -24,17 +24,17 @@ async def spend(tx: Transaction, organization_id: str, day: int, nanousd: int) -
 
 
 async def test_daily_spending_includes_days_without_spending(database: Database) -> None:
-    ours = await database.transact(add, f"org_{uuid.uuid4().hex}")
-    theirs = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    organization_id = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    other_id = await database.transact(add, f"org_{uuid.uuid4().hex}")
     for organization, day, nanousd in [
-        (ours, 100, 1),
-        (ours, 101, 2),
-        (ours, 103, 4),
-        (ours, 104, 8),
-        (theirs, 102, 16),
+        (organization_id, 100, 1),
+        (organization_id, 101, 2),
+        (organization_id, 103, 4),
+        (organization_id, 104, 8),
+        (other_id, 102, 16),
     ]:
         await database.transact(spend, organization, day, nanousd)
-    assert await list_daily_spending(database, ours, last_day=103, days=3) == [
+    assert await list_daily_spending(database, organization_id, last_day=103, days=3) == [
         DailySpending(101, 2),
         DailySpending(102, 0),
         DailySpending(103, 4),
@@ -42,7 +42,7 @@ async def test_daily_spending_includes_days_without_spending(database: Database)
 
 
 async def test_the_limits_of_one_organization_are_its_own(database: Database) -> None:
-    ours = await database.transact(add, f"org_{uuid.uuid4().hex}")
-    assert await find_budget(database, ours) == Budget(None, None)
-    await set_budget(database, ours, daily="2", job="none")
-    assert await find_budget(database, ours) == Budget(2_000_000_000, None)
+    organization_id = await database.transact(add, f"org_{uuid.uuid4().hex}")
+    assert await find_budget(database, organization_id) == Budget(None, None)
+    await set_budget(database, organization_id, daily="2", job="none")
+    assert await find_budget(database, organization_id) == Budget(2_000_000_000, None)

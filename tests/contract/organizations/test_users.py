@@ -163,7 +163,7 @@ async def test_the_last_admin_cannot_be_demoted_or_removed(database: Database) -
 
 async def test_two_admins_cannot_leave_concurrently(database: Database, database_url: str) -> None:
     acme = await organization(database, "acme")
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         for round_number in range(5):
             pair = [
@@ -175,28 +175,28 @@ async def test_two_admins_cannot_leave_concurrently(database: Database, database
                     await remove_member(database, acme, each.user_id)
             outcomes = await asyncio.gather(
                 remove_member(database, acme, pair[0].id),
-                set_role(elsewhere, acme, pair[1].id, "viewer"),
+                set_role(other_database, acme, pair[1].id, "viewer"),
                 return_exceptions=True,
             )
-            refused = [each for each in outcomes if isinstance(each, Problem)]
-            assert [each.code for each in refused] == ["last_admin"]
+            problems = [each for each in outcomes if isinstance(each, Problem)]
+            assert [each.code for each in problems] == ["last_admin"]
             roles = [each.role for each in await list_members(database, acme)]
             assert roles.count("admin") == 1
     finally:
-        await elsewhere.close()
+        await other_database.close()
 
 
 async def test_a_removed_member_is_signed_out_only_there(database: Database) -> None:
     acme, other = await organization(database, "acme"), await organization(database, "other")
     ada = await member(database, acme, "ada@example.com")
     await add_member(database, other, ada.id, "viewer")
-    here = await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=acme)
-    there = await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=other)
+    session = await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=acme)
+    other_session = await start_session(database, SETTINGS, ada.id, ORIGIN, organization_id=other)
     with database.changes.listen("sessions") as signal:
         await remove_member(database, acme, ada.id)
         assert await signal.wait(5)
-    assert await find_viewer(database, SETTINGS, here) is None
-    viewer = await find_viewer(database, SETTINGS, there)
+    assert await find_viewer(database, SETTINGS, session) is None
+    viewer = await find_viewer(database, SETTINGS, other_session)
     assert viewer is not None
     assert (viewer.organization, viewer.memberships) == ("other", 1)
 
@@ -221,13 +221,13 @@ async def test_two_processes_create_one_administrator(
     names = ["one", "two", "three"]
     for name in names:
         await organization(database, name)
-    elsewhere = await open_database(database_url, migrate=False)
+    other_database = await open_database(database_url, migrate=False)
     try:
         administrators = await asyncio.gather(
-            *(ensure_administrator(db, name) for name in names for db in (database, elsewhere))
+            *(ensure_administrator(db, name) for name in names for db in (database, other_database))
         )
     finally:
-        await elsewhere.close()
+        await other_database.close()
     assert len({user.id for user in administrators}) == 1
     assert [
         (each.organization, each.role)
@@ -289,8 +289,8 @@ async def test_only_one_of_two_concurrent_password_changes_succeeds(database: Da
         change_password(database, ada.id, PASSWORD, "a third password"),
         return_exceptions=True,
     )
-    refused = [each for each in outcomes if isinstance(each, Problem)]
-    assert [each.code for each in refused] == ["wrong_password"]
+    problems = [each for each in outcomes if isinstance(each, Problem)]
+    assert [each.code for each in problems] == ["wrong_password"]
 
 
 def subject_of(email: str) -> str:

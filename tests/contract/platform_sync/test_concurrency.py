@@ -30,7 +30,7 @@ from tests.support.stores import until
 
 
 class SlowPlatform(FakePlatform):
-    """Never answers while it is slow."""
+    """Does not respond while it is slow."""
 
     is_slow = False
 

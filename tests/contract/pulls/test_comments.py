@@ -1,4 +1,4 @@
-"""What people say about pull requests, and lists of many of them, on both stores."""
+"""Comments on pull requests and paginated lists of pull requests, on both stores."""
 
 import asyncio
 from pathlib import Path
@@ -41,9 +41,9 @@ async def test_a_comment_has_the_current_actor_as_author_and_an_audit_entry(
     assert (second.author, second.author_id) == (SERVICE.name, None)
     pull = await get_pull(platform.db, *HERE, 1)
     assert await list_comments(platform.db, pull) == [first, second]
-    wanted = AuditFilter(action="pull.commented")
-    told = await list_entries(platform.db, platform.organization.id, wanted, limit=10)
-    assert [(one.actor, one.target, one.details) for one in told] == [
+    filters = AuditFilter(action="pull.commented")
+    entries = await list_entries(platform.db, platform.organization.id, filters, limit=10)
+    assert [(entry.actor, entry.target, entry.details) for entry in entries] == [
         (SERVICE.name, "acme/shop#1", {"comment": second.id}),
         (ADA.name, "acme/shop#1", {"comment": first.id}),
     ]
@@ -65,9 +65,9 @@ INVALID_COMMENTS = ["", " \r\n\t", "x" * 65_537, "a\0b", "half \ud83d", "\udc00"
 async def test_an_invalid_comment_is_refused(platform: Platform, subtests: pytest.Subtests) -> None:
     for body in INVALID_COMMENTS:
         with subtests.test(repr(body[:8])):
-            with pytest.raises(Problem) as refused:
+            with pytest.raises(Problem) as raised:
                 await add_comment(platform.db, *HERE, 1, body)
-            assert refused.value.code == "invalid_comment"
+            assert raised.value.code == "invalid_comment"
             assert await bodies(platform.db) == []
 
 
@@ -77,13 +77,13 @@ async def test_a_comment_may_be_long(platform: Platform) -> None:
     assert [len(body) for body in await bodies(platform.db)] == [65_536, 1]
 
 
-@pytest.mark.parametrize("place", [("other", "acme/shop", 1), ("acme", "a/b", 1), (*HERE, 9)])
-async def test_a_pull_request_of_a_platform_cannot_be_commented_on(
-    platform: Platform, place: tuple[str, str, int]
+@pytest.mark.parametrize("pull", [("other", "acme/shop", 1), ("acme", "a/b", 1), (*HERE, 9)])
+async def test_a_comment_on_an_unknown_pull_request_is_refused(
+    platform: Platform, pull: tuple[str, str, int]
 ) -> None:
-    with pytest.raises(Problem) as refused:
-        await add_comment(platform.db, *place, "Hello")
-    assert refused.value.code == "pull_not_found"
+    with pytest.raises(Problem) as raised:
+        await add_comment(platform.db, *pull, "Hello")
+    assert raised.value.code == "pull_not_found"
     assert await bodies(platform.db) == []
 
 
@@ -93,12 +93,12 @@ async def test_comments_are_limited_even_if_they_come_concurrently(
     monkeypatch.setattr(comments, "MAX_COMMENTS", 3)
     adding = [add_comment(platform.db, *HERE, 1, f"{number}") for number in range(8)]
     results = await asyncio.gather(*adding, return_exceptions=True)
-    problems = [one for one in results if isinstance(one, Problem)]
-    assert [one.code for one in problems] == ["too_many_comments"] * 5
+    problems = [result for result in results if isinstance(result, Problem)]
+    assert [result.code for result in problems] == ["too_many_comments"] * 5
     assert len(await bodies(platform.db)) == 3
-    wanted = AuditFilter(action="pull")
-    told = await list_entries(platform.db, platform.organization.id, wanted, limit=10)
-    assert len(told) == 3
+    filters = AuditFilter(action="pull")
+    entries = await list_entries(platform.db, platform.organization.id, filters, limit=10)
+    assert len(entries) == 3
 
 
 async def test_a_comment_without_an_audit_entry_is_not_stored(platform: Platform) -> None:
@@ -115,24 +115,24 @@ async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(
     every = await list_pulls(platform.db, "acme")
     assert len(every) == 25
     assert [pull.cursor for pull in every] == sorted(
-        (pull.cursor for pull in every), key=lambda place: (-place[0], place[1], -place[2])
+        (pull.cursor for pull in every), key=lambda cursor: (-cursor[0], cursor[1], -cursor[2])
     )
     for options in ({}, {"state": "merged"}, {"full_name": "acme/r1"}):
-        whole = await list_pulls(platform.db, "acme", **options)  # type: ignore[arg-type] # of those
-        seen = []
+        expected = await list_pulls(platform.db, "acme", **options)  # type: ignore[arg-type] # of those
+        listed = []
         before: PullCursor | None = None
         while page := await list_pulls(platform.db, "acme", limit=4, before=before, **options):  # type: ignore[arg-type] # likewise
             assert len(page) <= 4
-            seen += page
+            listed += page
             before = page[-1].cursor
-        assert seen == whole
+        assert listed == expected
     assert {pull.state for pull in await list_pulls(platform.db, "acme", state="open")} == {"open"}
     assert len(await list_pulls(platform.db, "acme", state="merged")) == 8
     assert await list_pulls(platform.db, "acme", state="none of these") == []
 
 
 async def _fill(tx: Transaction, organization_id: str) -> None:
-    """Two repositories with twelve each, many of them made in the same moment."""
+    """Two repositories with twelve pull requests each, many with the same creation time."""
     for repo in ("r1", "r2"):
         await tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"

@@ -53,11 +53,11 @@ async def test_changes_that_were_rolled_back_are_never_published(
         await notify(tx, "a", "jobs")
         raise Refused
 
-    with database.changes.listen("jobs") as here, other.changes.listen("jobs") as there:
+    with database.changes.listen("jobs") as local, other.changes.listen("jobs") as remote:
         with pytest.raises(Refused):
             await database.transact(tell_and_refuse)
-        assert not await here.wait(0)
-        assert not await there.wait(0.3)
+        assert not await local.wait(0)
+        assert not await remote.wait(0.3)
 
 
 @pytest.mark.parametrize("notify", [announce, invalidate])
@@ -117,9 +117,9 @@ async def test_a_process_is_not_notified_of_its_own_changes(
         await database.transact(invalidate, "b", "keys")
         assert await signal.wait(WITHIN_SECONDS)
 
-    with database.changes.listen("answer") as answer:
+    with database.changes.listen("answer") as reply:
         await other.transact(announce, "c", "answer")
-        assert await answer.wait(WITHIN_SECONDS)
+        assert await reply.wait(WITHIN_SECONDS)
     # On SQLite, a write by another process notifies every topic.
     assert invalidations == ["keys"] * {"sqlite": 3, "postgresql": 2}[database.engine]
 

@@ -168,12 +168,12 @@ async def test_a_restarted_server_is_reconnected(
 async def test_announcements_during_an_outage_are_sent_later(
     postgres_url: str, cut_off: CutOff
 ) -> None:
-    async with opened(postgres_url) as here, opened(postgres_url) as there:
-        with there.changes.listen("jobs") as signal:
+    async with opened(postgres_url) as local, opened(postgres_url) as remote:
+        with remote.changes.listen("jobs") as signal:
             await cut_off()
-            await until(lambda: not here.changes.live)
-            await here.transact(_announce_jobs)
-            await until(lambda: here.changes.live and there.changes.live)
+            await until(lambda: not local.changes.live)
+            await local.transact(_announce_jobs)
+            await until(lambda: local.changes.live and remote.changes.live)
             assert await signal.wait(1)
 
 

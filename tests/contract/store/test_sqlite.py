@@ -142,15 +142,15 @@ async def test_every_commit_is_flushed_to_the_disk(sqlite_url: str) -> None:
 
 
 async def test_a_caller_cancelled_after_its_work_started_is_committed(sqlite_url: str) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def begin(tx: Transaction) -> None:
         await add(tx, "a")
-        begun.set()
+        started.set()
 
     async with opened(sqlite_url) as db:
         caller = asyncio.create_task(db.transact(begin))
-        await begun.wait()
+        await started.wait()
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller

@@ -185,9 +185,9 @@ async def test_after_a_failed_statement_a_transaction_refuses_everything(
     database: Database,
 ) -> None:
     await database.transact(add, "acme")
-    refused: list[type[BaseException]] = []
+    errors: list[type[BaseException]] = []
 
-    async def go_on_regardless(tx: Transaction) -> str:
+    async def continue_after_failure(tx: Transaction) -> str:
         await add(tx, "other")
         with pytest.raises(IntegrityError):
             await add(tx, "acme")
@@ -195,28 +195,28 @@ async def test_after_a_failed_statement_a_transaction_refuses_everything(
             try:
                 await attempt("SELECT 1 AS one")
             except TransactionEnded as error:
-                refused.append(type(error))
+                errors.append(type(error))
         return "as if nothing had happened"
 
     with pytest.raises(TransactionEnded):
-        await database.transact(go_on_regardless)
+        await database.transact(continue_after_failure)
 
-    assert refused == [TransactionEnded] * 3
+    assert errors == [TransactionEnded] * 3
     assert await names(database) == ["acme"]
 
 
 async def test_a_transaction_cannot_be_used_after_its_end(database: Database) -> None:
-    kept: list[Transaction] = []
+    transactions: list[Transaction] = []
 
-    async def keep(tx: Transaction) -> None:
-        kept.append(tx)
+    async def store_transaction(tx: Transaction) -> None:
+        transactions.append(tx)
 
-    await database.transact(keep)
+    await database.transact(store_transaction)
 
     with pytest.raises(TransactionEnded):
-        await kept[0].execute(INSERT, id="a")
+        await transactions[0].execute(INSERT, id="a")
     with pytest.raises(TransactionEnded):
-        kept[0].announce("jobs")
+        transactions[0].announce("jobs")
     assert await names(database) == []
 
 
@@ -386,10 +386,10 @@ async def test_a_closed_database_is_unavailable(database: Database) -> None:
 
 
 async def test_closing_finishes_running_transactions(database: Database, database_url: str) -> None:
-    begun = [asyncio.create_task(database.transact(add, f"o{n}")) for n in range(5)]
+    tasks = [asyncio.create_task(database.transact(add, f"o{n}")) for n in range(5)]
     await asyncio.sleep(0)
     await database.close()
-    outcomes = await asyncio.gather(*begun, return_exceptions=True)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
 
     async with opened(database_url) as again:
         assert await names(again) == [outcome for outcome in outcomes if isinstance(outcome, str)]

@@ -1,4 +1,4 @@
-"""The trackers of organizations, and tickets by them, on both stores."""
+"""The trackers of organizations and their tickets, on both stores."""
 
 import base64
 from pathlib import Path
@@ -37,7 +37,7 @@ LINK = ResultLink("job_1", "A title", "https://git.example.com/pull/9")
 
 
 class OnePlatform:
-    """Issues in memory, for every connection; only what a tracker asks of a platform."""
+    """Issues in memory for every connection; implements only what trackers use."""
 
     def __init__(self) -> None:
         self.issues = {("acme/shop", 12): "The cart is empty", ("acme/notes", 1): "Elsewhere"}
@@ -81,11 +81,11 @@ def platform() -> OnePlatform:
 
 @pytest.fixture
 def tickets(database: Database, keys: SealingKeys, platform: OnePlatform) -> Tickets:
-    # Nothing here reaches out, so that no session is needed.
+    # No test sends requests, so no session is needed.
     return Tickets(database, keys, None, platform)  # type: ignore[arg-type]
 
 
-def wanted(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> TicketQuery:
+def ticket_query(acme: str, ticket_id: str, connection_id: str | None = "fcn_1") -> TicketQuery:
     return TicketQuery(
         organization_id=acme,
         ticket_id=ticket_id,
@@ -98,7 +98,7 @@ def retry_budget() -> RetryBudget:
     return RetryBudget(0)
 
 
-async def test_a_token_is_sealed_and_opens_for_its_tracker_alone(
+async def test_a_token_is_encrypted_and_opens_only_for_its_tracker(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     added = await add_tracker(database, keys, "acme", JIRA)
@@ -118,7 +118,7 @@ async def test_a_token_is_sealed_and_opens_for_its_tracker_alone(
     assert problem.value.code == "sealed_value_damaged"
 
 
-async def test_a_tracker_is_changed_and_removed_and_all_of_it_is_on_record(
+async def test_changes_and_the_removal_of_a_tracker_are_audited(
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     added = await add_tracker(database, keys, "acme", JIRA)
@@ -160,10 +160,10 @@ async def test_without_a_tracker_for_the_repository_nothing_is_looked_up(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "other", ISSUES)
-    assert await tickets.find(wanted(acme, "12"), retry_budget()) is None
+    assert await tickets.find(ticket_query(acme, "12"), retry_budget()) is None
     await add_tracker(database, keys, "acme", ISSUES)
     # A repository of the platform `local` has no issues.
-    assert await tickets.find(wanted(acme, "12", None), retry_budget()) is None
+    assert await tickets.find(ticket_query(acme, "12", None), retry_budget()) is None
     assert platform.asked_for == []
 
 
@@ -171,22 +171,22 @@ async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
-    found = await tickets.find(wanted(acme, "#12"), retry_budget())
-    assert found is not None
-    assert found.ticket.id == "acme/shop#12"
-    assert (found.ticket.title, found.ticket.text) == ("The cart is empty", "Please mend it.")
-    assert found.ticket.labels == ("bug",)
-    assert (found.tracker, found.link_back) == ("issues", True)
-    elsewhere = await tickets.find(wanted(acme, "acme/notes#1"), retry_budget())
-    assert elsewhere is not None
-    assert elsewhere.ticket.title == "Elsewhere"
+    ticket = await tickets.find(ticket_query(acme, "#12"), retry_budget())
+    assert ticket is not None
+    assert ticket.ticket.id == "acme/shop#12"
+    assert (ticket.ticket.title, ticket.ticket.text) == ("The cart is empty", "Please mend it.")
+    assert ticket.ticket.labels == ("bug",)
+    assert (ticket.tracker, ticket.link_back) == ("issues", True)
+    other_ticket = await tickets.find(ticket_query(acme, "acme/notes#1"), retry_budget())
+    assert other_ticket is not None
+    assert other_ticket.ticket.title == "Elsewhere"
     assert set(platform.asked_for) == {"fcn_1"}
 
     with pytest.raises(ForgeError, match="not in a connected repository"):
-        await tickets.link_back(found, LINK, retry_budget())
+        await tickets.link_back(ticket, LINK, retry_budget())
     await database.transact(insert_repo, acme, "acme/shop", "ready")
     await database.transact(connect_all, "fcn_1")
-    assert await tickets.link_back(found, LINK, retry_budget())
+    assert await tickets.link_back(ticket, LINK, retry_budget())
     ((full_name, number, text),) = platform.comments
     assert (full_name, number) == ("acme/shop", 12)
     assert text.split("\n") == [
@@ -194,9 +194,9 @@ async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
         "A pull request was opened for this issue: https://git.example.com/pull/9",
     ]
     await set_link_back(database, "acme", "issues", False)
-    assert not await tickets.link_back(found, LINK, retry_budget())
+    assert not await tickets.link_back(ticket, LINK, retry_budget())
     await remove_tracker(database, "acme", "issues")
-    assert not await tickets.link_back(found, LINK, retry_budget())
+    assert not await tickets.link_back(ticket, LINK, retry_budget())
     assert len(platform.comments) == 1
 
 
@@ -209,12 +209,12 @@ async def test_an_error_about_a_missing_ticket_names_the_trackers(
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues does not have it"):
-        await tickets.find(wanted(acme, "#13"), retry_budget())
+        await tickets.find(ticket_query(acme, "#13"), retry_budget())
     with pytest.raises(TicketNotFound, match=r"does not match .*issues: #12 or"):
-        await tickets.find(wanted(acme, "SHOP-17\u202e"), retry_budget())
+        await tickets.find(ticket_query(acme, "SHOP-17\u202e"), retry_budget())
     platform.error = ForgeError("the permission “Issues: read” is missing", "denied")
     with pytest.raises(TicketNotFound, match="issues: the permission"):
-        await tickets.find(wanted(acme, "12"), retry_budget())
+        await tickets.find(ticket_query(acme, "12"), retry_budget())
 
 
 async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
@@ -223,7 +223,7 @@ async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
     await add_tracker(database, keys, "acme", ISSUES)
     platform.error = ForgeError("it is out of order", "away")
     with pytest.raises(ForgeError, match="issues: it is out of order") as error:
-        await tickets.find(wanted(acme, "12"), retry_budget())
+        await tickets.find(ticket_query(acme, "12"), retry_budget())
     assert error.value.is_temporary
 
 

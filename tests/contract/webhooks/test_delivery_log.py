@@ -32,10 +32,10 @@ async def harness(database: Database) -> DeliveryHarness:
 
 
 async def ids(
-    harness: DeliveryHarness, wanted: DeliveryFilter = ALL, owner: str = "org_a"
+    harness: DeliveryHarness, filters: DeliveryFilter = ALL, owner: str = "org_a"
 ) -> list[str]:
     return [
-        delivery.id for delivery in (await list_deliveries(harness.db, owner, wanted)).deliveries
+        delivery.id for delivery in (await list_deliveries(harness.db, owner, filters)).deliveries
     ]
 
 
@@ -126,11 +126,11 @@ async def test_since_selects_events_from_that_moment_on(harness: DeliveryHarness
         if delivery_id >= first_id_at("dlv", moment)
     )
     assert delivery_ids["failed"] in later
-    for wanted in (
+    for filters in (
         DeliveryFilter(since_ms=moment),
         DeliveryFilter(since_ms=moment, endpoint_id=row["endpoint_id"]),
     ):
-        assert sorted(await ids(harness, wanted)) == later
+        assert sorted(await ids(harness, filters)) == later
     of_job = DeliveryFilter(since_ms=moment, job_id=row["job_id"])
     assert await ids(harness, of_job) == [delivery_ids["failed"]]
     assert await ids(harness, DeliveryFilter(since_ms=now_ms() + 60_000)) == []
@@ -142,26 +142,26 @@ async def test_pages_have_no_gaps_and_no_duplicates(harness: DeliveryHarness, by
     endpoint_id = await harness.endpoint("org_a")
     for sequence in range(1, 8):
         await harness.event("org_a", "job_1", sequence)
-    for answer in (200, 500, 410):
+    for status_code in (200, 500, 410):
         for claimed in (await harness.claim())[:1]:
-            await harness.record((claimed, attempt(answer)))
-    wanted = {
+            await harness.record((claimed, attempt(status_code)))
+    filters = {
         "organization": ALL,
         "endpoint": DeliveryFilter(endpoint_id=endpoint_id),
         "job": DeliveryFilter(job_id="job_1"),
     }[by]
     everything = await ids(harness)
-    pages = [page async for page in pages_of(harness, wanted)]
+    pages = [page async for page in pages_of(harness, filters)]
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [delivery.id for page in pages for delivery in page] == everything
 
 
 async def pages_of(
-    harness: DeliveryHarness, wanted: DeliveryFilter
+    harness: DeliveryHarness, filters: DeliveryFilter
 ) -> AsyncIterator[list[Delivery]]:
     before = None
     while True:
-        page = await list_deliveries(harness.db, "org_a", wanted, limit=3, before=before)
+        page = await list_deliveries(harness.db, "org_a", filters, limit=3, before=before)
         yield page.deliveries
         if not page.has_more:
             return
@@ -206,35 +206,37 @@ async def test_a_delivery_has_its_requests_and_responses(
 async def test_deliveries_of_another_organization_are_not_visible(harness: DeliveryHarness) -> None:
     delivery_ids = await deliveries_in_each_state(harness)
     endpoint_id = (await harness.row(delivery_ids["failed"]))["endpoint_id"]
-    for wanted in (
+    for filters in (
         ALL,
         DeliveryFilter(job_id="job_0"),
         DeliveryFilter(endpoint_id=endpoint_id),
         DeliveryFilter(endpoint_id=endpoint_id, status="failed"),
     ):
-        assert await ids(harness, wanted, "org_b") == []
+        assert await ids(harness, filters, "org_b") == []
     texts = []
     for owner, delivery_id in (("org_b", delivery_ids["failed"]), ("org_a", "dlv_none")):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Problem) as raised:
             await get_delivery(harness.db, organization_with_id(owner), delivery_id)
-        assert refused.value.code == "delivery_not_found"
-        assert f"`agentjobs webhooks deliveries --org {owner}`" in refused.value.message
-        texts.append(refused.value.message.replace(delivery_id, "").replace(owner, ""))
+        assert raised.value.code == "delivery_not_found"
+        assert f"`agentjobs webhooks deliveries --org {owner}`" in raised.value.message
+        texts.append(raised.value.message.replace(delivery_id, "").replace(owner, ""))
     assert texts[0] == texts[1]
     with pytest.raises(Problem, match="webhooks list --org org_b"):
         await find_logged_endpoint(harness.db, organization_with_id("org_b"), endpoint_id)
 
 
 async def test_a_removed_endpoint_can_still_filter_the_log(harness: DeliveryHarness) -> None:
-    gone = await harness.endpoint("org_a")
-    url = (await harness.endpoint_row(gone))["url"]
-    await harness.change_endpoint(gone, removed_at=1)
-    for name in (gone, url):
-        assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), name) == gone
+    removed = await harness.endpoint("org_a")
+    url = (await harness.endpoint_row(removed))["url"]
+    await harness.change_endpoint(removed, removed_at=1)
+    for name in (removed, url):
+        assert (
+            await find_logged_endpoint(harness.db, organization_with_id("org_a"), name) == removed
+        )
     successor = await harness.endpoint("org_a")
     await harness.change_endpoint(successor, url=url)
     assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), url) == successor
-    assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), gone) == gone
+    assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), removed) == removed
 
 
 async def test_of_several_removed_endpoints_with_one_url_the_latest_is_used(
@@ -253,10 +255,10 @@ async def test_a_url_of_several_active_endpoints_is_ambiguous(harness: DeliveryH
     both = [await harness.endpoint("org_a") for _ in range(2)]
     for endpoint_id in both:
         await harness.change_endpoint(endpoint_id, url="https://same.example/")
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Problem) as raised:
         await find_logged_endpoint(
             harness.db, organization_with_id("org_a"), "https://same.example/"
         )
-    assert refused.value.code == "endpoint_ambiguous"
-    assert all(endpoint_id in refused.value.message for endpoint_id in both)
+    assert raised.value.code == "endpoint_ambiguous"
+    assert all(endpoint_id in raised.value.message for endpoint_id in both)
     assert await find_logged_endpoint(harness.db, organization_with_id("org_a"), both[0]) == both[0]

@@ -79,14 +79,14 @@ async def test_first_attempts_of_one_job_are_claimed_in_order_and_one_at_a_time(
     for sequence, event in enumerate(EVENTS, 1):
         await harness.event("org_a", "job_1", sequence, event)
 
-    seen = []
+    claimed_ids = []
     while claimed := await harness.claim():
         assert len(claimed) == 1
         assert await harness.claim() == []
-        seen.append(claimed[0].sequence)
+        claimed_ids.append(claimed[0].sequence)
         await harness.record((claimed[0], attempt(500)))
 
-    assert seen == [1, 2, 3, 4, 5]
+    assert claimed_ids == [1, 2, 3, 4, 5]
 
 
 async def test_a_waiting_retry_does_not_block_later_events(harness: DeliveryHarness) -> None:
@@ -214,14 +214,14 @@ async def test_a_sender_whose_lease_expired_only_writes_the_log(
     await harness.expire_leases()
     await run_maintenance(harness.db)
     successor = DeliveryHarness(harness.db, Slots(10, 1), "snd_b")
-    (taken,) = await successor.claim()
+    (claimed,) = await successor.claim()
 
     await harness.record((lost, attempt(500)))
 
     row = await harness.row(lost.id)
     assert (row["status"], row["attempts"], row["lease_owner"]) == ("pending", 0, "snd_b")
     assert len(await harness.db.fetch_all("SELECT 1 FROM delivery_attempts")) == 1
-    await successor.record((taken, attempt(200)))
+    await successor.record((claimed, attempt(200)))
     assert (await harness.row(lost.id))["status"] == "delivered"
 
 
@@ -261,9 +261,9 @@ async def test_410_disables_the_endpoint_and_fails_its_waiting_deliveries(
     for number in range(3):
         await harness.event("org_a", f"job_{number}")
     harness.slots = Slots(10, 2)
-    gone, under_way = await harness.claim()
+    first, under_way = await harness.claim()
 
-    disabled = await harness.record((gone, attempt(410)))
+    disabled = await harness.record((first, attempt(410)))
 
     assert [(each.endpoint_id, each.reason) for each in disabled] == [(endpoint, "gone")]
     row = await harness.endpoint_row(endpoint)
@@ -343,13 +343,13 @@ async def test_every_endpoint_is_served_however_long_the_queues_of_others(
         await harness.event("org_a", f"job_{number}")
     harness.slots = Slots(1, 1)
 
-    seen: list[str] = []
+    claimed_ids: list[str] = []
     for _ in range(72):
         for claimed in await harness.claim():
             await harness.record((claimed, attempt()))
-            seen.append(claimed.endpoint_id)
+            claimed_ids.append(claimed.endpoint_id)
 
-    assert len(set(seen)) == 70
+    assert len(set(claimed_ids)) == 70
 
 
 async def test_deliveries_that_are_not_claimed_are_left_to_other_senders(
@@ -360,10 +360,10 @@ async def test_deliveries_that_are_not_claimed_are_left_to_other_senders(
         await harness.event("org_a", f"job_{number}")
     small = DeliveryHarness(harness.db, Slots(1, 1), "snd_small")
 
-    mine, others = await asyncio.gather(small.claim(), harness.claim())
+    own, others = await asyncio.gather(small.claim(), harness.claim())
 
-    assert len(mine) <= 1
-    assert len(others) >= 7 - len(mine)
+    assert len(own) <= 1
+    assert len(others) >= 7 - len(own)
 
 
 async def test_senders_that_record_at_once_do_not_deadlock(
@@ -440,15 +440,15 @@ async def test_maintenance_does_not_expire_leases_in_progress(harness: DeliveryH
     await harness.endpoint("org_a")
     await harness.event("org_a", "job_1")
     await harness.event("org_a", "job_2")
-    mine, lost = await harness.claim()
+    own, lost = await harness.claim()
     await harness.expire_leases()
 
-    await run_maintenance(harness.db, [mine.id])
+    await run_maintenance(harness.db, [own.id])
 
-    assert (await harness.row(mine.id))["lease_owner"] == "snd_a"
+    assert (await harness.row(own.id))["lease_owner"] == "snd_a"
     assert (await harness.row(lost.id))["lease_owner"] is None
-    await harness.record((mine, attempt(200)))
-    assert (await harness.row(mine.id))["status"] == "delivered"
+    await harness.record((own, attempt(200)))
+    assert (await harness.row(own.id))["status"] == "delivered"
 
 
 async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_batches(

@@ -73,11 +73,11 @@ async def test_zero_days_keeps_deliveries_forever(delivery_harness: DeliveryHarn
 
 
 async def test_a_pending_delivery_is_kept_however_old(delivery_harness: DeliveryHarness) -> None:
-    asked, _ = await deliver_events(delivery_harness, 2)
-    await redeliver(delivery_harness.db, organization_with_id("org_a"), asked)
+    delivery_id, _ = await deliver_events(delivery_harness, 2)
+    await redeliver(delivery_harness.db, organization_with_id("org_a"), delivery_id)
     await delivery_harness.event("org_a", "job_new")
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
-    assert asked in await delivery_harness.statuses()
+    assert delivery_id in await delivery_harness.statuses()
     assert await count(delivery_harness.db, "delivery_attempts") == 1
     assert await count(delivery_harness.db, "deliveries") == 2
 
@@ -85,12 +85,12 @@ async def test_a_pending_delivery_is_kept_however_old(delivery_harness: Delivery
 async def test_a_redelivery_restarts_the_retention_period(
     delivery_harness: DeliveryHarness,
 ) -> None:
-    asked, _ = await deliver_events(delivery_harness, 2)
-    await redeliver(delivery_harness.db, organization_with_id("org_a"), asked)
+    delivery_id, _ = await deliver_events(delivery_harness, 2)
+    await redeliver(delivery_harness.db, organization_with_id("org_a"), delivery_id)
     (again,) = await delivery_harness.claim_retries()
     await delivery_harness.record((again, attempt(200, at=in_days(29))))
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 1
-    assert list(await delivery_harness.statuses()) == [asked]
+    assert list(await delivery_harness.statuses()) == [delivery_id]
     assert await count(delivery_harness.db, "delivery_attempts") == 2
     assert await prune_deliveries(delivery_harness.db, 30, in_days(58)) == 0
     assert await prune_deliveries(delivery_harness.db, 30, in_days(60)) == 1
@@ -136,10 +136,10 @@ async def test_headers_count_toward_the_batch_size(
     monkeypatch.setattr("agentjobs.webhooks.retention.split_batches", watched)
     for _ in range(5):
         await delivery_harness.event("org_a", new_id("job"))
-    taken = await delivery_harness.claim()
+    claimed = await delivery_harness.claim()
     received = attempt(200, headers=[("X-Large", "x" * 200 * KIB)])
     large = replace(received, request_headers=(("X-Large", "y" * 200 * KIB),))
-    await delivery_harness.record(*((delivery, large) for delivery in taken))
+    await delivery_harness.record(*((delivery, large) for delivery in claimed))
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 5
     assert sizes == [2, 2, 1]
 

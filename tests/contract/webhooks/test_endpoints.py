@@ -154,7 +154,7 @@ async def test_a_duplicate_url_causes_a_warning_and_then_requires_an_id(harness)
 
 
 async def test_an_invalid_endpoint_is_refused_and_not_stored(harness):
-    refused = [
+    invalid = [
         (harness.add(events=["job.queued", "job.done"]), "unknown_event"),
         (harness.add(events=["ping"]), "unknown_event"),
         (harness.add(description="x" * 201), "invalid_description"),
@@ -165,7 +165,7 @@ async def test_an_invalid_endpoint_is_refused_and_not_stored(harness):
         (harness.add("hooks.example.com"), "invalid_url"),
         (harness.add(org="nobody"), "organization_not_found"),
     ]
-    for adding, code in refused:
+    for adding, code in invalid:
         with pytest.raises(Problem) as problem:
             await adding
         assert problem.value.code == code

@@ -114,9 +114,9 @@ async def test_deliveries_of_a_closed_endpoint_cannot_be_redelivered(
 async def test_another_organizations_delivery_is_not_found(harness: DeliveryHarness) -> None:
     await harness.endpoint("org_a")
     (delivery_id,) = await make_failed_deliveries(harness)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Problem) as raised:
         await redeliver(harness.db, organization_with_id("org_b"), delivery_id)
-    assert refused.value.code == "delivery_not_found"
+    assert raised.value.code == "delivery_not_found"
     await assert_refused(harness, "dlv_none", "delivery_not_found")
     assert await redeliver_failed(harness.db, "org_b", 0) == Redelivered(0, 0)
 
@@ -179,11 +179,11 @@ async def test_an_interrupted_redelivery_is_in_the_audit_log(
     monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
     await harness.endpoint("org_a")
     await make_failed_deliveries(harness, jobs=8)
-    fetch_all, asked = harness.db.fetch_all, []
+    fetch_all, queries = harness.db.fetch_all, []
 
     async def fail_on_third_query(sql: str, /, **parameters: Any) -> Any:
-        asked.append(sql)
-        if len(asked) == 3:
+        queries.append(sql)
+        if len(queries) == 3:
             raise StoreUnavailable("away")
         return await fetch_all(sql, **parameters)
 
@@ -216,8 +216,8 @@ async def test_a_limit_is_respected_and_the_rest_counted(
 
 async def audited_counts(harness: DeliveryHarness) -> list[int]:
     """Returns the delivery count of each audit record, oldest first."""
-    wanted = AuditFilter(action="webhook.redelivered")
-    records = await list_entries(harness.db, "org_a", wanted, limit=100)
+    filters = AuditFilter(action="webhook.redelivered")
+    records = await list_entries(harness.db, "org_a", filters, limit=100)
     return [record.details["count"] for record in reversed(records)]
 
 
@@ -239,10 +239,10 @@ async def test_commands_for_the_default_organization_are_short(harness: Delivery
 
 
 async def assert_refused(harness: DeliveryHarness, delivery_id: str, code: str) -> str:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Problem) as raised:
         await redeliver(harness.db, organization_with_id("org_a"), delivery_id)
-    assert refused.value.code == code
-    return refused.value.message
+    assert raised.value.code == code
+    return raised.value.message
 
 
 async def _make_ping(tx: Transaction, delivery_id: str) -> None:

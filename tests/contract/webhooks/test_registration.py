@@ -64,8 +64,8 @@ class EndpointHarness:
     async def audited_changes(self) -> list[tuple[str, str, dict[str, object]]]:
         """Returns the audit records of changes, newest first."""
         owner = await find_organization(self.db, "acme")
-        wanted = AuditFilter(action="webhook.changed")
-        records = await list_entries(self.db, owner.id, wanted, limit=100)
+        filters = AuditFilter(action="webhook.changed")
+        records = await list_entries(self.db, owner.id, filters, limit=100)
         return [(record.actor, record.target, record.details) for record in records]
 
     async def set(self, sql: str) -> None:
@@ -128,9 +128,9 @@ async def test_a_new_url_is_checked_like_that_of_a_new_endpoint(harness: Endpoin
         ({"url": OTHER_URL, "events": ["ping"]}, "unknown_event"),
         ({"url": OTHER_URL, "organization": "other"}, "endpoint_not_found"),
     ):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Problem) as raised:
             await harness.edit(endpoint.id, **changes)  # type: ignore[arg-type] # values of several types
-        assert refused.value.code == code
+        assert raised.value.code == code
     assert await find_endpoint(harness.db, "acme", endpoint.id) == endpoint
     assert await harness.audited_changes() == []
 
@@ -166,9 +166,9 @@ async def test_a_disabled_endpoint_stays_disabled_with_its_reason(harness: Endpo
 async def test_a_removed_endpoint_cannot_be_changed(harness: EndpointHarness) -> None:
     endpoint = await harness.add()
     await remove_endpoint(harness.db, "acme", endpoint.id)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Problem) as raised:
         await harness.edit(endpoint.id, description="x")
-    assert refused.value.code == "endpoint_not_found"
+    assert raised.value.code == "endpoint_not_found"
 
 
 async def _execute(tx: Transaction, sql: str) -> None:

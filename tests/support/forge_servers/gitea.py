@@ -126,17 +126,17 @@ class GiteaServer(GiteaBase):
         for login in people:
             self._refuse_reviewer(repository, row, login)
         # A user's repository has no teams, and Gitea does not report that.
-        known = (
+        labels = (
             teams
             if repository.owner in {team.partition("/")[0] for team in self.state.teams}
             else []
         )
-        for team in known:
+        for team in labels:
             if f"{repository.owner}/{team}" not in self.state.teams:
                 raise Refusal(404, f"team doesn't exist: {team}")
         row.reviewers += [login for login in people if login not in row.reviewers]
-        row.team_reviewers += [team for team in known if team not in row.team_reviewers]
-        return Response([{"id": 1, "state": "REQUEST_REVIEW"} for _ in (*people, *known)], 201)
+        row.team_reviewers += [team for team in labels if team not in row.team_reviewers]
+        return Response([{"id": 1, "state": "REQUEST_REVIEW"} for _ in (*people, *labels)], 201)
 
     def _refuse_reviewer(self, repository: RepositoryRow, row: PullRow, login: str) -> None:
         if login not in self.state.users:

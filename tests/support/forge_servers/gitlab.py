@@ -32,8 +32,8 @@ class GitLabServer(GitLabBase):
 
     @handles("GET /users")
     async def users(self, call: Call) -> Response:
-        wanted = call.query["username"].casefold()
-        users = [row for row in self.state.users.values() if row.login.casefold() == wanted]
+        key = call.query["username"].casefold()
+        users = [row for row in self.state.users.values() if row.login.casefold() == key]
         return Response([shapes.user(self.url, row) for row in users])
 
     @handles(f"GET {_PROJECT}/members/all/{{user_id}}")

@@ -49,8 +49,12 @@ class JiraServer(ContractServer):
 
     def header_faults(self, headers: Mapping[str, str]) -> list[str]:
         scheme = headers.get("Authorization", "").partition(" ")[0]
-        wanted = "Basic" if self.is_cloud else "Bearer"
-        other = [] if scheme == wanted else [f"the credential should be shown as {wanted}"]
+        expected_scheme = "Basic" if self.is_cloud else "Bearer"
+        other = (
+            []
+            if scheme == expected_scheme
+            else [f"the credential should be shown as {expected_scheme}"]
+        )
         return [*super().header_faults(headers), *other]
 
     def admit(self, call: Call) -> None:
@@ -79,18 +83,18 @@ class JiraServer(ContractServer):
     @handles("GET /rest/api/2/issue/{issueIdOrKey}")
     async def issue(self, call: Call) -> Response:
         issue = self._issue(call)
-        known = {
+        values = {
             "summary": issue.summary,
             "description": issue.description,
             "labels": issue.labels,
         }
-        asked = call.query["fields"].split(",")
+        fields = call.query["fields"].split(",")
         return Response(
             {
                 "id": "10002",
                 "key": issue.key,
                 "self": f"{self.url}{call.path}",
-                "fields": {name: known[name] for name in asked},
+                "fields": {name: values[name] for name in fields},
             }
         )
 

@@ -87,9 +87,9 @@ def _resolve(document: Document, schema: Schema) -> Schema:
 
 def _copy_reference(document: Document, part: dict[str, Any], reference: str) -> list[Any]:
     """Copy the target of the reference, unless `part` already contains it."""
-    *places, name = reference.removeprefix("#/").split("/")
-    for place in places:
-        document, part = document[place], part.setdefault(place, {})
+    *parents, name = reference.removeprefix("#/").split("/")
+    for parent in parents:
+        document, part = document[parent], part.setdefault(parent, {})
     if name in part:
         return []
     part[name] = document[name]

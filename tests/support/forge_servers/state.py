@@ -154,9 +154,9 @@ class State:
 
     def by_name(self, full_name: str) -> RepositoryRow | None:
         """Platforms ignore case in names."""
-        wanted = full_name.casefold()
+        key = full_name.casefold()
         rows = self.repositories.values()
-        return next((row for row in rows if row.full_name.casefold() == wanted), None)
+        return next((row for row in rows if row.full_name.casefold() == key), None)
 
     def by_former_name(self, full_name: str) -> RepositoryRow | None:
         rows = self.repositories.values()
