@@ -85,7 +85,7 @@ async def test_another_account_with_the_same_address_does_not_take_the_user_over
     await resolve_identity(database, CLOSED, ADA)
     heir = msgspec.structs.replace(ADA, subject="another")
     assert await problem_of(resolve_identity(database, CLOSED, heir)) == "other_identity"
-    # The operator may switch to another provider.
+    # An identity of another issuer replaces the link: the operator may switch providers.
     moved = msgspec.structs.replace(ADA, issuer="https://new.example.com", subject="another")
     assert (await resolve_identity(database, CLOSED, moved)).id == ada.id
 
@@ -102,7 +102,7 @@ async def test_an_invitation_admits_only_its_verified_address(database: Database
     assert [(each.organization, each.role) for each in await memberships_of(database, user.id)] == [
         ("acme", "admin")
     ]
-    # The form may be submitted twice.
+    # Signing in with the accepted invitation again is allowed.
     assert (await resolve_identity(database, CLOSED, ADA, invitation=token)).id == user.id
 
 
@@ -157,7 +157,7 @@ async def test_two_concurrent_first_sign_ins_create_one_user(
     assert len({user.id for user in users}) == 1
 
 
-async def test_a_sign_in_by_a_provider_is_in_the_log(database: Database) -> None:
+async def test_a_sign_in_through_a_provider_is_audited(database: Database) -> None:
     acme = await organization(database, "acme")
     token = await sign_in_with_identity(database, JOINING, ADA, ORIGIN)
     viewer = await find_viewer(database, JOINING, token)
@@ -174,16 +174,16 @@ async def test_accepting_an_invitation_by_single_sign_on_starts_in_its_organizat
     await start_session(database, CLOSED, ada.id, ORIGIN)
     _, token = await invite(database, zoo, "ada@example.com", "viewer")
 
-    async def stands_in(invitation: str) -> str:
+    async def organization_after_sign_in(invitation: str) -> str:
         session = await sign_in_with_identity(database, CLOSED, ADA, ORIGIN, invitation=invitation)
         viewer = await find_viewer(database, CLOSED, session)
         assert viewer is not None
         return viewer.organization
 
-    assert await stands_in(token) == "zoo"
-    # The form may be submitted twice.
-    assert await stands_in(token) == "zoo"
+    assert await organization_after_sign_in(token) == "zoo"
+    # Signing in with the accepted invitation again starts in the same organization.
+    assert await organization_after_sign_in(token) == "zoo"
     await write(database, "DELETE FROM sessions")
     _, withdrawn = await invite(database, await organization(database, "other"), ADA.email, "admin")
     await write(database, "UPDATE invitations SET revoked_at = 1 WHERE accepted_at IS NULL")
-    assert await stands_in(withdrawn) == "acme"
+    assert await organization_after_sign_in(withdrawn) == "acme"

@@ -40,7 +40,7 @@ def example(heading: str) -> str:
 
 
 def signed(event_id: str = "evt_1", secret: str = SECRET, body: bytes = BODY) -> dict[str, str]:
-    """What the service sends with a delivery."""
+    """The headers that the service sends with a delivery."""
     delivery = ClaimedDelivery(
         id="dlv_1",
         fence=1,
@@ -72,12 +72,12 @@ class Receiver:
 
 
 @contextmanager
-def running(language: str, place: Path, secret: str) -> Iterator[Receiver]:
+def running(language: str, directory: Path, secret: str) -> Iterator[Receiver]:
     name, command = RECEIVERS[language]
-    (place / name).write_text(example(language))
-    with (place / "log").open("wb") as log:
+    (directory / name).write_text(example(language))
+    with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, str(place / name)],
+            [*command, str(directory / name)],
             env={**os.environ, "PORT": "0", "WEBHOOK_SECRET": secret},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -88,7 +88,7 @@ def running(language: str, place: Path, secret: str) -> Iterator[Receiver]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline().strip()
-            assert line.startswith("listening on http://"), (place / "log").read_text()
+            assert line.startswith("listening on http://"), (directory / "log").read_text()
             yield Receiver(process, line.removeprefix("listening on "))
         finally:
             process.terminate()
@@ -176,14 +176,14 @@ def verify_in_shell(tmp_path):
     ) -> int:
         if body is not None:
             (tmp_path / "body").write_bytes(body)
-        ended = subprocess.run(
+        result = subprocess.run(
             [shutil.which("sh"), str(tmp_path / "verify.sh"), str(tmp_path / "body"), *signature],
             env={**os.environ, "WEBHOOK_SECRET": secret, "PATH": path},
             capture_output=True,
             check=False,
         )
-        assert (ended.stdout == b"good\n") == (ended.returncode == 0)
-        return ended.returncode
+        assert (result.stdout == b"good\n") == (result.returncode == 0)
+        return result.returncode
 
     return verify
 

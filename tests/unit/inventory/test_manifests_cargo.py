@@ -84,7 +84,7 @@ def test_members_inherit_what_their_workspace_shares():
     member = asked(done["shop/Cargo.toml"])
     assert member["log"] == ("0.4", None, "runtime")
     assert member["real"] == ("=2.0.0", "2.0.0", "runtime")
-    # Neither the name that another crate hides behind nor the repository's own code.
+    # Neither the local name of a renamed crate nor the repository's own crate is a requirement.
     assert not {"renamed", "core"} & member.keys()
 
 
@@ -206,7 +206,7 @@ b = "2"
         ("b", "2.0.0", "2", True, "dev", "Cargo.lock", ()),
         ("b", "1.0.0", "", False, "runtime", "Cargo.lock", ("a",)),
         ("a", "1.0.0", "1", True, "runtime", "fuzz/Cargo.lock", ()),
-        # The other crate of the repository asks for it, from outside this workspace.
+        # shop-core requires it; that crate of the repository is not in fuzz's workspace.
         ("b", "1.0.0", "", True, "runtime", "fuzz/Cargo.lock", ()),
         ("b", "2.0.0", "2", True, "runtime", "fuzz/Cargo.lock", ()),
     ]
