@@ -23,7 +23,7 @@ from tests.support.webhook_service import (
     settled,
 )
 
-# With a lease as short as may be beside a receiver that has a few seconds.
+# The shortest lease that these timeouts allow.
 ONE_AT_A_TIME = {
     **SHARED,
     "AGENTJOBS_WEBHOOK_ENDPOINT_CONCURRENCY": "1",
@@ -40,17 +40,17 @@ LIFE_WITH_A_LOST_WORKER = [
 @contextmanager
 def holding_receiver() -> Iterator[tuple[Receiver, threading.Event]]:
     """A receiver that responds only once the event is set."""
-    may_answer = threading.Event()
+    may_respond = threading.Event()
 
     def hold(_: Received) -> int:
-        may_answer.wait(60)
+        may_respond.wait(60)
         return 204
 
     with receiver(hold) as holding:
         try:
-            yield holding, may_answer
+            yield holding, may_respond
         finally:
-            may_answer.set()
+            may_respond.set()
 
 
 def queue_jobs(harness: WebhookHarness, number: int) -> list[str]:
@@ -58,7 +58,7 @@ def queue_jobs(harness: WebhookHarness, number: int) -> list[str]:
 
 
 def delivery_counts(receiving: Receiver) -> Counter[str]:
-    """By the identifier of the event."""
+    """The number of requests by event ID."""
     return Counter(request.headers["webhook-id"] for request in receiving.received)
 
 
@@ -76,13 +76,13 @@ def test_deliveries_of_a_killed_service_arrive_after_its_restart(
 ) -> None:
     service = start("serve", **ONE_AT_A_TIME)
     harness = open_harness(service, tmp_path)
-    with holding_receiver() as (receiving, may_answer):
+    with holding_receiver() as (receiving, may_respond):
         harness.add(receiving.url)
         jobs = queue_jobs(harness, 3)
         receiving.wait_for(1)
         service.kill()
         assert len(receiving.received) == 1
-        may_answer.set()
+        may_respond.set()
         restarted = start("serve", **ONE_AT_A_TIME)
         receiving.wait_for(4)
         logged = settled(restarted)
@@ -98,13 +98,13 @@ def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
     serve = start("serve", AGENTJOBS_SEND_WEBHOOKS="false", **ONE_AT_A_TIME)
     harness = open_harness(serve, tmp_path)
     workers = {**ONE_AT_A_TIME, "AGENTJOBS_PUBLIC_URL": serve.root_url}
-    with holding_receiver() as (receiving, may_answer):
+    with holding_receiver() as (receiving, may_respond):
         harness.add(receiving.url, "--events", "job.failed")
         first = start("worker", data_dir="first", **workers)
         harness.api.create(REPO, "premium")
         receiving.wait_for(1)
         first.kill()
-        may_answer.set()
+        may_respond.set()
         second = start("worker", data_dir="second", **workers)
         receiving.wait_for(2)
         logged = settled(serve)
@@ -136,18 +136,18 @@ def test_a_job_that_lost_its_worker_sends_queued_and_started_again(
 def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_receivers(
     start: StartService, tmp_path: Path
 ) -> None:
-    # The lease is far longer than the test: what is sent again was given back.
+    # The lease outlasts the test, so only released deliveries are sent again.
     environment = {**SHARED, "AGENTJOBS_DRAIN_GRACE_SECONDS": "2"}
     service = start("serve", **environment)
     harness = open_harness(service, tmp_path)
-    with holding_receiver() as (slow, slow_may_answer), holding_receiver() as (dead, revive):
+    with holding_receiver() as (slow, release_slow), holding_receiver() as (dead, revive):
         endpoints = [harness.add(target.url) for target in (slow, dead)]
         queue_jobs(harness, 1)
         for target in (slow, dead):
             target.wait_for(1)
         service.signal(signal.SIGTERM)
-        slow_may_answer.set()
-        # Without a second signal, which would ask it to hurry.
+        release_slow.set()
+        # A second signal would skip the grace period.
         wait_until(lambda: service.process and service.process.poll() is not None, "the end")
         assert service.stop() == 0
         left = {
@@ -172,19 +172,19 @@ def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
         environment = {"AGENTJOBS_DATABASE_URL": url, **SHARED}
         with (
             running(Service(tmp_path / "data", environment, ("serve",))) as service,
-            holding_receiver() as (receiving, may_answer),
+            holding_receiver() as (receiving, may_respond),
         ):
             harness = open_harness(service, tmp_path)
             harness.add(receiving.url)
             jobs = queue_jobs(harness, 5)
             receiving.wait_for(5)
             cluster.stop()
-            may_answer.set()
+            may_respond.set()
             cluster.start()
             logged = harness.settled()
             assert sorted(delivery["job_id"] for delivery in logged) == sorted(jobs)
             assert [outcomes(delivery) for delivery in logged] == [[204]] * 5
-            # Nothing was sent twice: the results were kept, not lost and made again.
+            # Nothing was sent twice, because the results were kept until the store was back.
             assert len(receiving.received) == 5
     finally:
         cluster.remove()

@@ -31,11 +31,11 @@ from tests.support.webhook_service import (
 )
 
 ATTEMPTS = 1 + len(RETRY_SECONDS)
-# The log keeps milliseconds, rounded.
+# The log rounds times to milliseconds.
 CLOCK_TICK = 0.003
 HERE = "127.0.0.1"
 
-# Of each attempt its status, or the class of its error.
+# The status or the error class of each attempt.
 Outcomes = list[str | int]
 
 
@@ -74,7 +74,7 @@ PLAIN: dict[str, tuple[Behaviour, Outcomes]] = {
     "204": (bad.responds(204), [204]),
     "500 thrice": (bad.fails_thrice(), [*["http_status"] * 3, 200]),
 }
-# The address sends https, the socket speaks no TLS.
+# The URL is https, but the socket does not use TLS.
 NO_TLS: dict[str, tuple[Behaviour, Outcomes]] = {
     "reset in the handshake": (bad.resets_in_handshake, always("tls")),
     "plain text": (bad.speaks_plain_text, always("tls")),
@@ -87,7 +87,7 @@ CERTIFICATES: dict[str, Outcomes] = {
     "expired": always("tls"),
 }
 NO_SUCH_NAME = "no such name"
-# Cut off before or after the connection stands, whichever is seen first.
+# The client may notice the reset before or after it is connected.
 RESET_AT_ONCE = "reset at once"
 EXPECTED: dict[str, Outcomes] = {
     **{name: outcome for name, (_, outcome) in (PLAIN | NO_TLS).items()},
@@ -101,7 +101,7 @@ class ReceiverHarness:
     harness: WebhookHarness
     healthy: Receiver
     received: dict[str, bad.Receiver]
-    # Identifiers of the endpoints of the bad ones.
+    # Endpoint IDs of the bad receivers.
     ids: dict[str, str]
 
 
@@ -117,7 +117,7 @@ def open_receivers(home: Path) -> Iterator[ReceiverHarness]:
         "AGENTJOBS_DRAIN_GRACE_SECONDS": "0.2",
     }
     behaviours = served(authority)
-    # It is made while the others on its loop wait, and they have a time to keep.
+    # Generating the bomb would block the event loop of receivers with exact timing.
     bomb = {BOMB: behaviours.pop(BOMB)}
     with (
         receiver() as healthy,
@@ -214,14 +214,14 @@ def check_addresses(log: Log, received: dict[str, bad.Receiver]) -> None:
 
 
 def check_waits(log: Log) -> None:
-    """What a receiver asks for lengthens a wait to its double; otherwise a fifth may be missing."""
-    for name, least in {"429 that asks for time": 2, "429 with nonsense": 0.8, "301": 0.8}.items():
+    """`Retry-After` extends each wait to twice its length; other waits may be 20 % shorter."""
+    for name, factor in {"429 that asks for time": 2, "429 with nonsense": 0.8, "301": 0.8}.items():
         for waited, planned in zip(waits(log[name]), RETRY_SECONDS, strict=True):
-            assert waited >= planned * least - CLOCK_TICK, name
+            assert waited >= planned * factor - CLOCK_TICK, name
 
 
 def waits(delivery: dict[str, Any]) -> list[float]:
-    """Seconds between the end of an attempt and the beginning of the next."""
+    """Seconds between the end of an attempt and the start of the next."""
     began = [datetime.fromisoformat(each["at"]).timestamp() for each in delivery["attempts"]]
     took = [each["duration_ms"] / 1_000 for each in delivery["attempts"]]
     return [

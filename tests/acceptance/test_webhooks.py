@@ -1,4 +1,4 @@
-"""What a receiver sees of a running service's jobs, and what the command line changes about it."""
+"""Deliveries of a running service, and the webhook commands of the command line."""
 
 import json
 import re
@@ -34,7 +34,7 @@ NewReceiver = Callable[[], Receiver]
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookHarness]:
-    """`agentjobs up` as it comes, but for its retries."""
+    """`agentjobs up` with defaults, except for short retries."""
     home = tmp_path_factory.mktemp("laptop")
     with running(Service(home / "data", QUICK)) as service:
         yield open_harness(service, home)
@@ -65,7 +65,7 @@ def harness(request: pytest.FixtureRequest) -> WebhookHarness:
 
 @pytest.fixture(scope="module")
 def new_receiver() -> Iterator[NewReceiver]:
-    """They stay until the end: no endpoint of one test ever reaches the receiver of another."""
+    """Receivers keep their ports until the end, so that no test gets deliveries of another."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(receiver())
 
@@ -77,12 +77,12 @@ def receiving(new_receiver: NewReceiver) -> Receiver:
 
 @pytest.fixture
 def witness(new_receiver: NewReceiver) -> Receiver:
-    """Another one."""
+    """A second receiver."""
     return new_receiver()
 
 
 def wait_for_events(receiving: Receiver, job_id: str, expected: list[str]) -> list[Received]:
-    """All of the job's, once so many came: exactly these, in this order."""
+    """Wait for the job's requests; their events are exactly `expected`, in this order."""
     wait_until(lambda: len(receiving.events_of(job_id)) >= len(expected), f"{expected} of {job_id}")
     arrived = [delivery for delivery in receiving.received if delivery.job_id == job_id]
     assert [delivery.event for delivery in arrived] == expected
@@ -179,7 +179,7 @@ def test_each_endpoint_receives_the_events_it_subscribed_to(
     for endpoint, arrived in ((everything, to_all), (some, to_some)):
         for delivery in arrived:
             check_signed(delivery, endpoint)
-    # The event is the same, its deliveries are not.
+    # Both have the same event, but different deliveries.
     assert to_all[0].headers["webhook-id"] == to_some[0].headers["webhook-id"]
     assert to_all[0].body == to_some[0].body
     assert to_all[0].headers["X-Service-Delivery"] != to_some[0].headers["X-Service-Delivery"]

@@ -14,7 +14,7 @@ from tests.browser.service import PASSWORD, BrowserTestService, run_browser_serv
 from tests.support.receiver import receiver
 
 _ARGUMENTS = [
-    # Containers and ordinary users often may not make the namespaces that its own sandbox needs.
+    # Chromium's sandbox needs namespaces that containers and ordinary users often lack.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -23,7 +23,7 @@ _ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-# On a busy machine an agent takes its time; nothing waits longer than it has to.
+# Agents are slow on a busy machine. Waits end as soon as their condition is true.
 _TIMEOUT_MS = 60_000
 
 OpenPage = Callable[..., Coroutine[Any, Any, Page]]

@@ -1,4 +1,4 @@
-"""Two weeks of jobs, written straight into the store: a service that just began has no plots.
+"""Two weeks of jobs, written directly to the store, because a new service has no plots.
 
 Before the first look at the overview, which remembers hours that are over.
 """
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def write_history(database: Path) -> None:
-    # Always the same fortunes.
+    # A fixed seed, for the same data in every run.
     chance = random.Random(7)
     with closing(sqlite3.connect(database)) as connection, connection:
         owner = connection.execute("SELECT organization_id, id, full_name FROM repos").fetchone()
@@ -81,6 +81,6 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
 
 
 def _id(prefix: str, at: int, chance: random.Random) -> str:
-    """With the time in front, as all are."""
+    """An ID that starts with the time, like all IDs."""
     first_id = first_id_at(prefix, at)
     return first_id[: -len("0" * 12)] + f"{chance.randrange(10**12):012}"

@@ -37,7 +37,7 @@ def attempt(
 
 
 def organization_with_id(organization_id: str) -> Organization:
-    """As `DeliveryHarness.organization` creates it: its name is its identifier."""
+    """An organization as `DeliveryHarness.organization` creates it: its name is its ID."""
     return Organization(organization_id, organization_id, "enterprise", 0)
 
 
