@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.service import Api, Service, sample_repository
 
-ASKING = r"""
+CALL_MODEL = r"""
 cat > request.json <<END
 {"model": "small", "max_tokens": MAXIMUM, "messages": [{"role": "user", "content": "hello"}]}
 END
@@ -119,8 +119,8 @@ def website() -> Iterator[tuple[str, int]]:
 def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     script = tmp_path_factory.mktemp("model") / "script.json"
     reply = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
-    dear = {**reply, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
-    script.write_text(json.dumps([dear, reply]))
+    expensive = {**reply, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
+    script.write_text(json.dumps([expensive, reply]))
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.support.model_server", "--script", script, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -143,10 +143,10 @@ def service(
     data_dir = tmp_path_factory.mktemp("models") / "data"
     data_dir.mkdir()
     host, port = website
-    text = AGENTS.replace("ASKING", ASKING.replace("MAXIMUM", "1000"))
-    surprised = ASKING.replace("MAXIMUM", "1000").replace("hello", "a dear question")
-    text = text.replace("SURPRISED", surprised)
-    text = text.replace("GREEDY", ASKING.replace("MAXIMUM", "100000"))
+    text = AGENTS.replace("ASKING", CALL_MODEL.replace("MAXIMUM", "1000"))
+    expensive_call = CALL_MODEL.replace("MAXIMUM", "1000").replace("hello", "a dear question")
+    text = text.replace("SURPRISED", expensive_call)
+    text = text.replace("GREEDY", CALL_MODEL.replace("MAXIMUM", "100000"))
     text = text.replace("MODEL_URL", model_url).replace("WEB_HOST", host)
     (data_dir / "agentjobs.toml").write_text(text.replace("WEB_PORT", str(port)))
     environment = {

@@ -295,8 +295,8 @@ def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
         assert others.http.get(path).status_code == 404
     count_before = platform.request_count()
     delivery = platform.delivery("push", secret=added["hook_secret"])
-    nowhere = platform.hook_url[:-1] + ("0" if platform.hook_url[-1] != "0" else "1")
-    for url in (platform.hook_url, nowhere, platform.hook_url.replace("/gitea/", "/github/")):
+    unknown_url = platform.hook_url[:-1] + ("0" if platform.hook_url[-1] != "0" else "1")
+    for url in (platform.hook_url, unknown_url, platform.hook_url.replace("/gitea/", "/github/")):
         assert platform.send(delivery, url) == (401, "unauthorized")
     # Hooks for a repository that they did not connect have no effect.
     assert platform.send(delivery, added["hook_url"]) == (202, "ignored")

@@ -35,13 +35,13 @@ _COLUMNS = {
 
 def write_history(database: Path) -> None:
     # A fixed seed, for the same data in every run.
-    chance = random.Random(7)
+    rng = random.Random(7)
     with closing(sqlite3.connect(database)) as connection, connection:
         owner = connection.execute("SELECT organization_id, id, full_name FROM repos").fetchone()
         rows = [
-            _rows_of(chance, owner, at)
+            _rows_of(rng, owner, at)
             for at in range(now_ms() - _DAYS * DAY_MS, now_ms() - 6 * _HOUR_MS, 6 * _HOUR_MS)
-            for _ in range(chance.randint(1, _MOST_AT_ONCE))
+            for _ in range(rng.randint(1, _MOST_AT_ONCE))
         ]
         for table, columns in _COLUMNS.items():
             names = columns.split()
@@ -50,15 +50,15 @@ def write_history(database: Path) -> None:
             connection.executemany(sql, [row for each in rows for row in each[table]])
 
 
-def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> dict[str, Any]:
+def _rows_of(rng: random.Random, owner: tuple[str, str, str], hour: int) -> dict[str, Any]:
     organization_id, repo_id, repo = owner
-    at = hour + chance.randint(0, 5 * _HOUR_MS)
-    job_id = _id("job", at, chance)
-    agent, title = chance.choice(_AGENTS), chance.choice(_TITLES)
-    has_failed = chance.random() < 0.15
-    started = at + chance.randint(300, 9_000)
-    finished = started + chance.randint(20_000, 240_000)
-    cost = chance.randint(20_000_000, 400_000_000)
+    at = hour + rng.randint(0, 5 * _HOUR_MS)
+    job_id = _id("job", at, rng)
+    agent, title = rng.choice(_AGENTS), rng.choice(_TITLES)
+    has_failed = rng.random() < 0.15
+    started = at + rng.randint(300, 9_000)
+    finished = started + rng.randint(20_000, 240_000)
+    cost = rng.randint(20_000_000, 400_000_000)
     usage = f'{{"input_tokens":41000,"output_tokens":1900,"cost_usd":{cost / 1e9},"requests":9}}'
     error = ("agent_failed", "The agent ended with code 1.") if has_failed else (None, None)
     status = "failed" if has_failed else "completed"
@@ -69,9 +69,9 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
     )  # fmt: skip
     deliveries = [
         (
-            _id("dlv", moment, chance), organization_id, "whk_before", job_id, sequence,
-            _id("evt", moment, chance), event,
-            "failed" if chance.random() < 0.06 else "delivered", moment, moment,
+            _id("dlv", moment, rng), organization_id, "whk_before", job_id, sequence,
+            _id("evt", moment, rng), event,
+            "failed" if rng.random() < 0.06 else "delivered", moment, moment,
         )
         for sequence, event, moment in (
             (1, "job.queued", at), (2, "job.started", started), (3, f"job.{status}", finished)
@@ -80,7 +80,7 @@ def _rows_of(chance: random.Random, owner: tuple[str, str, str], hour: int) -> d
     return {"jobs": [job], "job_spending": [(job_id, cost)], "deliveries": deliveries}
 
 
-def _id(prefix: str, at: int, chance: random.Random) -> str:
+def _id(prefix: str, at: int, rng: random.Random) -> str:
     """An ID that starts with the time, like all IDs."""
     first_id = first_id_at(prefix, at)
-    return first_id[: -len("0" * 12)] + f"{chance.randrange(10**12):012}"
+    return first_id[: -len("0" * 12)] + f"{rng.randrange(10**12):012}"

@@ -50,8 +50,8 @@ class GatewayHarness:
         """Send a request with the job's key; returns the status and the decoded response."""
         options.setdefault("headers", {"Authorization": f"Bearer {self.gateway.token}"})
         body = chat() if body is None else body
-        async with self.http.post(f"{self.url}{path}", json=body, **options) as answer:
-            return answer.status, await answer.json()
+        async with self.http.post(f"{self.url}{path}", json=body, **options) as response:
+            return response.status, await response.json()
 
     async def settled(self) -> Totals:
         """What the job has spent after the gateway is closed."""

@@ -146,8 +146,8 @@ def hostile_service(base: Path) -> Iterator[HostileService]:
     service.connect(sample_repository(base / "source", FILES), REPO)
     api = service.client(service.key())
     api.wait_ready(REPO)
-    keep_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
-    subprocess.run(keep_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
+    set_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
+    subprocess.run(set_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
     (git_dir,) = (data_dir / "git").glob("*.git")
     yield HostileService(service, api, outside, git_dir, mark, uid_base)
     assert service.stop() == 0, service.log()

@@ -225,8 +225,8 @@ class Api:
             matching = [repo for repo in repos if repo["full_name"] == full_name]
             return matching[0] if matching and matching[0]["index_status"] == "ready" else None
 
-        answer: dict[str, Any] = wait_until(ready, f"{full_name} to be indexed")
-        return answer
+        ready_repo: dict[str, Any] = wait_until(ready, f"{full_name} to be indexed")
+        return ready_repo
 
     def create(self, repo: str, agent: str, **fields: Any) -> str:
         response = self.http.post("/jobs", json={"repo": repo, "agent": agent, **fields})
@@ -235,8 +235,8 @@ class Api:
         return job_id
 
     def job(self, job_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self.http.get(f"/jobs/{job_id}").json()
-        return answer
+        job: dict[str, Any] = self.http.get(f"/jobs/{job_id}").json()
+        return job
 
     def wait_status(self, job_id: str, *statuses: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
@@ -244,10 +244,10 @@ class Api:
             return job if job["status"] in statuses else None
 
         try:
-            answer: dict[str, Any] = wait_until(reached, f"{job_id} to be {' or '.join(statuses)}")
+            job: dict[str, Any] = wait_until(reached, f"{job_id} to be {' or '.join(statuses)}")
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {json.dumps(self.job(job_id))}") from None
-        return answer
+        return job
 
     def finish(self, repo: str, agent: str, **fields: Any) -> dict[str, Any]:
         job_id = self.create(repo, agent, **fields)
@@ -257,8 +257,8 @@ class Api:
         return self.http.get(f"/jobs/{job_id}/logs").text
 
     def events(self, job_id: str) -> list[str]:
-        answer = self.http.get(f"/jobs/{job_id}/events").json()
-        return [event["event"] for event in answer["events"]]
+        body = self.http.get(f"/jobs/{job_id}/events").json()
+        return [event["event"] for event in body["events"]]
 
 
 StartService = Callable[..., Service]

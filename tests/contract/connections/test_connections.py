@@ -263,9 +263,9 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
 ) -> None:
     connection, _ = await add_connection(database, keys, "acme", a_token())
     async with aiohttp.ClientSession() as session:
-        strange = sealing_keys(tmp_path / "x", b"o")
+        other_keys = sealing_keys(tmp_path / "x", b"o")
         with pytest.raises(ForgeError, match="github cannot be decrypted") as locked:
-            await table.platforms(database, strange, session).adapter_for(connection.id)
+            await table.platforms(database, other_keys, session).adapter_for(connection.id)
         await remove_connection(database, "acme", "github")
         with pytest.raises(ForgeError, match="no connection") as raised:
             await table.platforms(database, keys, session).adapter_for(connection.id)

@@ -83,8 +83,8 @@ async def test_another_account_with_the_same_address_does_not_take_the_user_over
     acme = await organization(database, "acme")
     ada = await member(database, acme, "ada@example.com")
     await resolve_identity(database, CLOSED, ADA)
-    heir = msgspec.structs.replace(ADA, subject="another")
-    assert await problem_of(resolve_identity(database, CLOSED, heir)) == "other_identity"
+    other_account = msgspec.structs.replace(ADA, subject="another")
+    assert await problem_of(resolve_identity(database, CLOSED, other_account)) == "other_identity"
     # An identity of another issuer replaces the link: the operator may switch providers.
     moved = msgspec.structs.replace(ADA, issuer="https://new.example.com", subject="another")
     assert (await resolve_identity(database, CLOSED, moved)).id == ada.id
@@ -95,8 +95,8 @@ async def test_an_invitation_admits_only_its_verified_address(database: Database
     _, token = await invite(database, acme, "ada@example.com", "admin")
     bob = msgspec.structs.replace(ADA, email="bob@example.com")
     for identity, code in ((UNVERIFIED, "email_not_verified"), (bob, "other_invitation")):
-        coming = resolve_identity(database, CLOSED, identity, invitation=token)
-        assert await problem_of(coming) == code
+        sign_in = resolve_identity(database, CLOSED, identity, invitation=token)
+        assert await problem_of(sign_in) == code
     user = await resolve_identity(database, CLOSED, ADA, invitation=token)
     assert (user.email, user.name, user.has_provider) == ("ada@example.com", "Ada L.", True)
     assert [(each.organization, each.role) for each in await memberships_of(database, user.id)] == [

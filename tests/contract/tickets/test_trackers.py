@@ -36,17 +36,17 @@ JIRA = NewTracker(kind="jira", url="https://jira.example.com", token=TOKEN)
 LINK = ResultLink("job_1", "A title", "https://git.example.com/pull/9")
 
 
-class OnePlatform:
+class MemoryIssues:
     """Issues in memory for every connection; implements only what trackers use."""
 
     def __init__(self) -> None:
         self.issues = {("acme/shop", 12): "The cart is empty", ("acme/notes", 1): "Elsewhere"}
         self.error: ForgeError | None = None
         self.comments: list[tuple[str, int, str]] = []
-        self.asked_for: list[str] = []
+        self.requested_connections: list[str] = []
 
     async def adapter_for(self, connection_id: str, _: RetryBudget) -> Any:
-        self.asked_for.append(connection_id)
+        self.requested_connections.append(connection_id)
         return self
 
     async def issue(self, full_name: str, number: int) -> Issue:
@@ -75,12 +75,12 @@ async def acme(database: Database) -> str:
 
 
 @pytest.fixture
-def platform() -> OnePlatform:
-    return OnePlatform()
+def platform() -> MemoryIssues:
+    return MemoryIssues()
 
 
 @pytest.fixture
-def tickets(database: Database, keys: SealingKeys, platform: OnePlatform) -> Tickets:
+def tickets(database: Database, keys: SealingKeys, platform: MemoryIssues) -> Tickets:
     # No test sends requests, so no session is needed.
     return Tickets(database, keys, None, platform)  # type: ignore[arg-type]
 
@@ -157,18 +157,18 @@ async def test_changes_and_the_removal_of_a_tracker_are_audited(
 
 
 async def test_without_a_tracker_for_the_repository_nothing_is_looked_up(
-    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
 ) -> None:
     await add_tracker(database, keys, "other", ISSUES)
     assert await tickets.find(ticket_query(acme, "12"), retry_budget()) is None
     await add_tracker(database, keys, "acme", ISSUES)
     # A repository of the platform `local` has no issues.
     assert await tickets.find(ticket_query(acme, "12", None), retry_budget()) is None
-    assert platform.asked_for == []
+    assert platform.requested_connections == []
 
 
 async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
-    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     ticket = await tickets.find(ticket_query(acme, "#12"), retry_budget())
@@ -180,7 +180,7 @@ async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
     other_ticket = await tickets.find(ticket_query(acme, "acme/notes#1"), retry_budget())
     assert other_ticket is not None
     assert other_ticket.ticket.title == "Elsewhere"
-    assert set(platform.asked_for) == {"fcn_1"}
+    assert set(platform.requested_connections) == {"fcn_1"}
 
     with pytest.raises(ForgeError, match="not in a connected repository"):
         await tickets.link_back(ticket, LINK, retry_budget())
@@ -205,7 +205,7 @@ async def connect_all(tx: Transaction, connection_id: str) -> None:
 
 
 async def test_an_error_about_a_missing_ticket_names_the_trackers(
-    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     with pytest.raises(TicketNotFound, match=r"'#13' was not found\. issues does not have it"):
@@ -218,7 +218,7 @@ async def test_an_error_about_a_missing_ticket_names_the_trackers(
 
 
 async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
-    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: OnePlatform
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     platform.error = ForgeError("it is out of order", "away")

@@ -109,9 +109,9 @@ async def test_each_filter_selects_its_deliveries(harness: DeliveryHarness) -> N
     ]
     of_job = DeliveryFilter(job_id="job_0", status="delivered")
     assert await ids(harness, of_job) == [delivery_ids["delivered"]]
-    (alone,) = await ids(harness, DeliveryFilter(endpoint_id=other))
-    assert alone in completed
-    assert await ids(harness, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [alone]
+    (other_delivery,) = await ids(harness, DeliveryFilter(endpoint_id=other))
+    assert other_delivery in completed
+    assert await ids(harness, DeliveryFilter(endpoint_id=other, job_id="job_0")) == [other_delivery]
     assert await ids(harness, DeliveryFilter(endpoint_id=other, status="failed")) == []
     assert await ids(harness, DeliveryFilter(job_id="job_none")) == []
 

@@ -501,13 +501,13 @@ async def test_a_single_delivery_is_found_behind_a_hundred_endpoints_of_another_
     await harness.event("org_a", "job_1")
     await harness.event("org_a", "job_2")
     await harness.organization("org_b")
-    alone = await harness.endpoint("org_b")
+    single_endpoint = await harness.endpoint("org_b")
     await harness.event("org_b", "job_3")
     harness.slots = Slots(4, 1)
 
     claimed = await harness.claim()
 
-    assert alone in {delivery.endpoint_id for delivery in claimed}
+    assert single_endpoint in {delivery.endpoint_id for delivery in claimed}
     assert len(claimed) == 4
 
 

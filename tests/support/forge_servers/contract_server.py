@@ -179,7 +179,7 @@ class ContractServer:
         except Refusal as refusal:
             return self._respond(self.error(refusal), refusal.status, refusal.headers)
         if response.status < 300 and response.content is not NO_BODY:
-            for fault in match.operation.answer_faults(response.content):
+            for fault in match.operation.response_faults(response.content):
                 self.violations.append(f"{name}: {fault}")
         return self._respond(response.content, response.status, response.headers)
 

@@ -4,9 +4,9 @@ An operation in a file of `descriptions/`:
     {"method": "POST", "path": "/projects/{id}/notes",
      "query": {"page": "integer"},
      "body": {"text": {"type": "string", "required": true}, "labels": "array"},
-     "answer": {"id": "integer"}}
+     "response": {"id": "integer"}}
 A type alone is short for {"type": …}; other keywords are those of JSON Schema (enum, items,
-properties, nullable). An operation without `body` accepts none. `answer` is optional: the object
+properties, nullable). An operation without `body` accepts none. `response` is optional: the object
 of a successful response, or an element of its list; it validates the contract server itself.
 """
 
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\{[^{}]+\}")
 
 @dataclass(frozen=True)
 class Operation:
-    """`body` is None if no body is allowed; `answer` is None if the response is not described."""
+    """`body` is None if no body is allowed; `response` is None if the response is not described."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Operation:
     required_query: frozenset[str] = frozenset()
     body: Schema | None = None
     needs_body: bool = False
-    answer: Schema | None = None
+    response: Schema | None = None
     resolve: Resolve = identity
 
     @property
@@ -52,10 +52,10 @@ class Operation:
             yield f"the query parameter {name!r} is missing"
         yield from self._body_faults(body)
 
-    def answer_faults(self, content: object) -> Iterator[str]:
+    def response_faults(self, content: object) -> Iterator[str]:
         """The server's response may lack fields, but must not contradict the description."""
-        if self.answer is not None and content is not None:
-            yield from faults(content, self.answer, "the answer", self.resolve, complete=False)
+        if self.response is not None and content is not None:
+            yield from faults(content, self.response, "the response", self.resolve, complete=False)
 
     def _body_faults(self, body: object) -> Iterator[str]:
         if body is None:
@@ -100,7 +100,7 @@ def parse_operations(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operat
     for entry in operations:
         query = {name: _schema(schema) for name, schema in entry.get("query", {}).items()}
         body = _object(entry["body"]) if "body" in entry else None
-        answer = _object(entry["answer"]) if "answer" in entry else None
+        response = _object(entry["response"]) if "response" in entry else None
         yield Operation(
             entry["method"],
             entry["path"],
@@ -108,7 +108,7 @@ def parse_operations(operations: Iterable[Mapping[str, Any]]) -> Iterator[Operat
             frozenset(name for name, schema in query.items() if schema.get("required") is True),
             body,
             bool(body and body["required"]),
-            answer and {"anyOf": [answer, {"type": "array", "items": answer}]},
+            response and {"anyOf": [response, {"type": "array", "items": response}]},
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["answer", "redirect_loop", "cut", "slow"]
+Kind = Literal["response", "redirect_loop", "cut", "slow"]
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Fault:
     `after`: the request is processed first, and only its response is lost.
     """
 
-    kind: Kind = "answer"
+    kind: Kind = "response"
     status: int = 500
     message: str = "Server Error"
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -53,7 +53,7 @@ def _operation(document: Document, method: str, path: str) -> Operation:
         frozenset(parameter["name"] for parameter in query if parameter.get("required")),
         body,
         bool(body and resolve(body).get("required")),
-        _answer(operation, resolve),
+        _response_schema(operation, resolve),
         resolve,
     )
 
@@ -66,7 +66,7 @@ def _body(operation: Document, parameters: list[Any], resolve: "partial[Schema]"
     return content["application/json"]["schema"] if "application/json" in content else None
 
 
-def _answer(operation: Document, resolve: "partial[Schema]") -> Schema | None:
+def _response_schema(operation: Document, resolve: "partial[Schema]") -> Schema | None:
     for status, value in operation["responses"].items():
         if status.startswith("2"):
             response = resolve(value)

@@ -15,7 +15,7 @@ _FACTS = [
             "labels": {"type": "array", "items": "string"},
             "place": {"type": "object", "nullable": True, "properties": {"line": "integer"}},
         },
-        "answer": {"id": "integer"},
+        "response": {"id": "integer"},
     },
     {"method": "GET", "path": "/projects/own"},
     {
@@ -95,8 +95,8 @@ def test_valid_values_pass() -> None:
     query = [("dry", "true"), ("page", "2"), ("sort", "up")]
     body = {"text": "a", "labels": ["x"], "place": None}
     assert list(notes().request_faults(query, body)) == []
-    assert list(notes().answer_faults([{"id": 1}])) == []
-    assert list(notes().answer_faults({"id": 1, "secret": 2})) != []
+    assert list(notes().response_faults([{"id": 1}])) == []
+    assert list(notes().response_faults({"id": 1, "secret": 2})) != []
 
 
 def test_published_descriptions_are_read_with_their_references() -> None:
@@ -105,6 +105,6 @@ def test_published_descriptions_are_read_with_their_references() -> None:
     assert list(operation.request_faults([], {"text": "", "more": {}})) == [
         "body.more.text is missing"
     ]
-    assert list(operation.answer_faults({"more": {"text": 1}})) != []
+    assert list(operation.response_faults({"more": {"text": 1}})) != []
     with pytest.raises(KeyError):
         list(openapi.operations(_SWAGGER, ["GET /notes"]))

@@ -101,12 +101,12 @@ def fields_of(route: PageRoute | PublicRoute) -> dict[str, str]:
 
 def unknown_ids(samples: SampleIds) -> SampleIds:
     """Well-formed IDs of resources that do not exist."""
-    made_up = {
+    unknown = {
         name: new_id(value.partition("_")[0])
         for name, value in vars(samples).items()
         if re.fullmatch("[a-z]+_[0-9a-z]{26}", value)
     }
-    return replace(samples, **made_up, organization="ghost", repo="ghost/shop", session="0" * 16)
+    return replace(samples, **unknown, organization="ghost", repo="ghost/shop", session="0" * 16)
 
 
 def with_session_of(samples: SampleIds, browser: Browser) -> SampleIds:

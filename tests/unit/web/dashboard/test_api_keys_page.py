@@ -11,7 +11,7 @@ from tests.unit.web.dashboard.conftest import Dashboard
 PATH = "/settings/api-keys"
 
 
-async def a_new_key(browser: Browser, **values: str | None) -> Page:
+async def submit_new_key(browser: Browser, **values: str | None) -> Page:
     page = await browser.open(PATH)
     return await browser.send(page, PATH, **{"name": "CI", **values})
 
@@ -29,7 +29,7 @@ async def key_of(dashboard: Dashboard, organization: str, name: str) -> CreatedK
 
 
 async def test_a_new_key_is_shown_once_and_is_accepted_by_the_api(dashboard: Dashboard) -> None:
-    page = await a_new_key(dashboard.admin)
+    page = await submit_new_key(dashboard.admin)
     key = shown_key(page)
     assert page.status == 200
     assert "Copy it now" in page.text
@@ -44,7 +44,7 @@ async def test_a_new_key_is_shown_once_and_is_accepted_by_the_api(dashboard: Das
 
 
 async def test_the_page_with_a_new_key_is_not_cached(dashboard: Dashboard) -> None:
-    page = await a_new_key(dashboard.admin)
+    page = await submit_new_key(dashboard.admin)
     assert "no-store" in page.response.headers["cache-control"]
 
 
@@ -55,15 +55,15 @@ async def test_the_page_with_a_new_key_is_not_cached(dashboard: Dashboard) -> No
 async def test_a_key_expires_after_the_chosen_number_of_days(
     dashboard: Dashboard, expires: str, days: str, expected: int | None
 ) -> None:
-    await a_new_key(dashboard.admin, name="timed", expires=expires, days=days)
+    await submit_new_key(dashboard.admin, name="timed", expires=expires, days=days)
     [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "timed"]
     lives = None if key.expires_at is None else (key.expires_at - key.created_at) / DAY_MS
     assert lives == expected
 
 
 async def test_a_key_has_the_chosen_scope_and_git_permission(dashboard: Dashboard) -> None:
-    await a_new_key(dashboard.admin, name="reader", scope="read")
-    await a_new_key(dashboard.admin, name="pusher", scope="jobs", git_write="yes")
+    await submit_new_key(dashboard.admin, name="reader", scope="read")
+    await submit_new_key(dashboard.admin, name="pusher", scope="jobs", git_write="yes")
     keys = {key.name: key for key in await list_keys(dashboard.db, "acme")}
     assert (keys["reader"].scope, keys["reader"].git_write) == ("read", False)
     assert (keys["pusher"].scope, keys["pusher"].git_write) == ("jobs", True)
@@ -87,7 +87,7 @@ async def test_a_rejected_form_keeps_the_entered_values(
 ) -> None:
     typed = {"name": "kept", "scope": "jobs", "expires": "own", "days": "12", **values}
     before = await list_keys(dashboard.db, "acme")
-    page = await a_new_key(dashboard.admin, **typed)
+    page = await submit_new_key(dashboard.admin, **typed)
     assert page.status == 400
     assert text in page.text
     form = page.form(PATH)
@@ -148,19 +148,19 @@ async def test_only_admins_can_open_the_page(dashboard: Dashboard) -> None:
         assert (await browser.get(PATH)).status_code == 403
         csrf = (await browser.open("/account")).form("/sign-out").value("csrf")
         assert (await browser.post(PATH, [("csrf", csrf), ("name", "x")])).status == 403
-    stolen = await dashboard.outsider.post(PATH, [("csrf", token), ("name", "x")])
-    assert stolen.status == 403
-    assert "nothing was changed" in stolen.text
+    forged = await dashboard.outsider.post(PATH, [("csrf", token), ("name", "x")])
+    assert forged.status == 403
+    assert "nothing was changed" in forged.text
 
 
 async def test_a_hostile_name_is_escaped(dashboard: Dashboard) -> None:
-    page = await a_new_key(dashboard.admin, name=PAYLOAD)
+    page = await submit_new_key(dashboard.admin, name=PAYLOAD)
     assert page.is_safe()
     assert PAYLOAD in page.text
     [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == PAYLOAD]
     page = await dashboard.admin.send(page, f"{key.id}/revoke")
     assert page.is_safe()
-    error_page = await a_new_key(dashboard.admin, name=PAYLOAD, expires="own", days=PAYLOAD)
+    error_page = await submit_new_key(dashboard.admin, name=PAYLOAD, expires="own", days=PAYLOAD)
     assert error_page.is_safe()
     assert error_page.form(PATH).value("days") == PAYLOAD
 

@@ -107,14 +107,14 @@ async def test_actors_with_the_same_name_are_distinguished(quiet_dashboard: Dash
     assert "BY-THE-REAL-ONE" in (await dashboard.admin.send(page, PATH, actor="Admin")).text
     link = f"{PATH}?actor_id={mallory.id}"
     assert link in page.links
-    for alone in (
+    for filtered_page in (
         await dashboard.admin.open(link),
         await dashboard.admin.send(page, PATH, actor="Mallory@acme.example"),
     ):
-        assert "signed out: mallory@acme.example" in alone.text
-        assert "BY-THE-REAL-ONE" not in alone.text
-    alone = await dashboard.admin.open(link)
-    narrowed = await dashboard.admin.send(alone, PATH, since="2999-01-01")
+        assert "signed out: mallory@acme.example" in filtered_page.text
+        assert "BY-THE-REAL-ONE" not in filtered_page.text
+    filtered_page = await dashboard.admin.open(link)
+    narrowed = await dashboard.admin.send(filtered_page, PATH, since="2999-01-01")
     assert "No entries match these filters" in narrowed.text
     assert mallory.id in narrowed.text
     assert f"{PATH}?since=2999-01-01" in narrowed.links

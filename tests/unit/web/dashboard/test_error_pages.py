@@ -28,10 +28,10 @@ async def test_forbidden_pages_and_forms_keep_the_navigation(dashboard):
 
 
 async def test_an_unreachable_store_does_not_break_the_error_page(dashboard, monkeypatch):
-    async def away(*_: object, **__: object) -> None:
+    async def raise_unavailable(*_: object, **__: object) -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(dashboard.db, "fetch_one", away)
+    monkeypatch.setattr(dashboard.db, "fetch_one", raise_unavailable)
     page = await dashboard.member.open("/jobs")
     assert page.status == 503
     assert "is temporarily unavailable" in page.text

@@ -87,9 +87,9 @@ async def test_every_page_accepts_repository_names_of_several_parts(dashboard, n
         assert (await viewer.open(path)).status == 404
     assert f"/repos/{name}" in (await viewer.open("/repos")).links
     page = await dashboard.admin.open(f"/repos/{name}")
-    lifted = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
-    assert "Agents can now change this path." in lifted.text
-    disconnected = await dashboard.admin.send(lifted, f"/{name}/disconnect")
+    unprotected = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
+    assert "Agents can now change this path." in unprotected.text
+    disconnected = await dashboard.admin.send(unprotected, f"/{name}/disconnect")
     assert f"{name} was disconnected" in disconnected.text
     assert (await viewer.open(f"/repos/{name}")).status == 404
 
@@ -240,11 +240,11 @@ async def test_changes_missing_from_the_mirror_link_to_the_platform(platform_das
     part = await platform_dashboard.viewer.get(path, headers={"X-Part": "1"})
     assert "<html" not in part.text
     assert "These commits are on the platform" in part.text
-    alone = await platform_dashboard.viewer.open(
+    file_page = await platform_dashboard.viewer.open(
         f"{path}/file?path=x&base={MISSING}&head={MISSING}"
     )
-    assert alone.status == 404
-    assert "View the changes of this job on the platform" in alone.text
+    assert file_page.status == 404
+    assert "View the changes of this job on the platform" in file_page.text
     rmtree(
         git_path(
             platform_dashboard.context.settings.data_path,

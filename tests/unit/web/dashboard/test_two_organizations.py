@@ -104,8 +104,10 @@ async def test_a_resource_of_the_other_organization_links_there(both, kind):
 
 async def test_users_outside_the_organization_learn_nothing(sample_dashboard):
     job = sample_dashboard.samples["other"].finished_job
-    nowhere = f"/jobs/job_{'0' * 26}"
-    texts = [(await sample_dashboard.member.open(path)).text for path in (f"/jobs/{job}", nowhere)]
+    unknown_path = f"/jobs/job_{'0' * 26}"
+    texts = [
+        (await sample_dashboard.member.open(path)).text for path in (f"/jobs/{job}", unknown_path)
+    ]
     assert "There is no such job" in texts[0]
     assert texts[0].partition("Request")[0] == texts[1].partition("Request")[0]
     page = await sample_dashboard.member.open("/repos/other/shop")

@@ -106,11 +106,11 @@ async def hostile(hostile_template, tmp_path, monkeypatch):
     make_passwords_cheap(monkeypatch)
     use_jira_double(monkeypatch)
     async with open_sample_dashboard(hostile_template, tmp_path) as dashboard:
-        await _spoil(dashboard)
+        await _write_hostile_values(dashboard)
         yield dashboard
 
 
-async def _spoil(dashboard):
+async def _write_hostile_values(dashboard):
     """Write values that operations reject but an older version may have stored."""
     samples, db = dashboard.samples["acme"], dashboard.db
     email = f"{PAYLOAD}@acme.example"
@@ -170,8 +170,8 @@ async def test_branch_and_file_names_are_shown_and_their_links_work(hostile):
     page = await hostile.member.open("/acme/acme/shop/pulls/1")
     assert collapse_whitespace("agentjobs/open" + visible(BRANCH)) in collapse_whitespace(page.text)
     assert "Image: " not in page.text
-    alone = [link for link in page.links if "/file?" in link]
-    for link in alone:
+    file_links = [link for link in page.links if "/file?" in link]
+    for link in file_links:
         file_page = await hostile.member.open(link)
         assert file_page.status == 200
         assert safety_faults(file_page) == []
