@@ -14,6 +14,7 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.app.serve import OnReady, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
+from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
 from agentjobs.loops.delivery_loop import run_sender
@@ -69,6 +70,9 @@ async def _open_context(settings: Settings) -> AsyncIterator[tuple[JobsContext, 
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
         _log.warning("%s is not a setting of this version and has no effect", name)
+    set_git_limits(
+        GitLimits(settings.limit_git_memory_mib * 1024**2, settings.limit_git_cpu_seconds)
+    )
     catalog = build_catalog(settings)
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(settings.effective_database_url, migrate=True)

@@ -29,6 +29,12 @@ HARDENED_CONFIGURATION: Mapping[str, str] = {
     "push.recurseSubmodules": "no",
     "push.gpgSign": "false",
     "commit.gpgSign": "false",
+    # Bounds of memory: larger files are streamed, packs are mapped in windows, deltas are few.
+    "core.bigFileThreshold": "64m",
+    "core.packedGitWindowSize": "32m",
+    "core.packedGitLimit": "256m",
+    "pack.windowMemory": "64m",
+    "pack.threads": "2",
     "gc.auto": "0",
     "gc.autoDetach": "false",
     "maintenance.auto": "false",
@@ -54,6 +60,8 @@ def git_environment(
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
         "LC_ALL": "C",
+        # An arena per thread would reserve most of the memory that the limit allows.
+        "MALLOC_ARENA_MAX": "2",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_SYSTEM": "/dev/null",
         "GIT_CONFIG_GLOBAL": "/dev/null",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
+from agentjobs.git.limits import explain_limit, limit_process
 from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
 
@@ -44,7 +45,9 @@ class GitError(Exception):
 
     @property
     def reason(self) -> str:
-        """The most informative line of stderr, safe to show."""
+        """Which limit was exceeded, or the most informative line of stderr. Safe to show."""
+        if (limit := explain_limit(self.exit_code, self.stderr)) is not None:
+            return limit
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         candidates = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
         text = candidates[0].split(": ", 1)[-1] if candidates else "no reason given"
@@ -124,7 +127,7 @@ async def open_git(
         configuration=configuration,
         protocols=protocols,
     )
-    child = asyncio.ensure_future(
+    starting = asyncio.ensure_future(
         GitChild.start(
             ("git", *arguments),
             cwd=cwd or "/",
@@ -136,15 +139,17 @@ async def open_git(
     )
     try:
         # A start that is cancelled half-way would leak the process and its pipes.
-        return await asyncio.shield(child)
+        child = await asyncio.shield(starting)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError):
-            await stop_git(await child)
+            await stop_git(await starting)
         raise
     except FileNotFoundError:
         raise GitError(
             arguments, 127, "fatal: git is not installed (apt-get install git)"
         ) from None
+    limit_process(child.pid)
+    return child
 
 
 async def stop_git(process: GitChild) -> None:

@@ -16,8 +16,11 @@ REGULAR = frozenset({"100644", "100755", "100664"})
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
+    """`size` is 0 for directories and submodules."""
+
     mode: str
     object_id: str
+    size: int
     path: bytes
 
 
@@ -31,8 +34,11 @@ class Change:
 
 
 async def list_tree(git_dir: Path, revision: str) -> AsyncGenerator[TreeEntry, None]:
-    """Every file, link and submodule of a revision, at any depth, while git lists them."""
-    arguments = ("ls-tree", "-r", "-z", "--full-tree", revision)
+    """Every entry of a revision, at any depth, directories included, while git lists them.
+
+    A small repository can list billions of entries, so the caller needs a bound.
+    """
+    arguments = ("ls-tree", "-r", "-t", "--long", "-z", "--full-tree", revision)
     process = await open_git(*arguments, git_dir=git_dir, stdin=asyncio.subprocess.DEVNULL)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -72,8 +78,8 @@ async def changes_between(
 
 def _entry(record: bytes) -> TreeEntry:
     description, _, path = record.partition(b"\t")
-    mode, _, object_id = description.decode("ascii").split(" ")
-    return TreeEntry(mode, object_id, path)
+    mode, _, object_id, size = description.decode("ascii").split()
+    return TreeEntry(mode, object_id, 0 if size == "-" else int(size), path)
 
 
 def _changes(report: bytes) -> Iterator[Change]:
