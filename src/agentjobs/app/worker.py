@@ -17,6 +17,7 @@ from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.sandbox.factory import sandbox_for
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
+from agentjobs.workspace.checkout_limits import MIB, CheckoutLimits
 from agentjobs.workspace.mirror import Mirrors
 
 
@@ -28,8 +29,14 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     mirrors = Mirrors(settings.data_path / "mirrors")
     public_url = settings.effective_public_url
     forge = LocalForge(context.db, git_url, public_url, may_write_branch)
+    checkout_limits = CheckoutLimits(
+        size_bytes=settings.limit_checkout_mib * MIB, files=settings.limit_checkout_files
+    )
     workspaces = Workspaces(
-        settings.data_path / "workspaces", mirrors, cache_max_bytes=settings.cache_max_bytes
+        settings.data_path / "workspaces",
+        mirrors,
+        cache_max_bytes=settings.cache_max_bytes,
+        limits=checkout_limits,
     )
     session = session_of(settings)
     certificates = certificates_of(settings)
@@ -45,7 +52,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
-            commit_summaries=CommitSummaryCache(),
+            commit_summaries=CommitSummaryCache(checkout_limits),
             keys=keys,
             prices=load_prices(settings),
             allowed=allowed_of(settings),

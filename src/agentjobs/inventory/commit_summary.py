@@ -23,6 +23,7 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 from agentjobs.weighted_cache import WeightedCache
+from agentjobs.workspace.checkout_limits import DEFAULT_LIMITS, CheckoutLimits, CheckoutSize
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
@@ -56,11 +57,14 @@ class CommitSummary(msgspec.Struct, frozen=True, kw_only=True):
         return parse_configuration(self.configuration or b"")
 
 
-async def read_commit_summary(git_dir: Path, commit: str) -> CommitSummary:
-    """Raises GitError if the commit cannot be read."""
-    listing = _Listing()
+async def read_commit_summary(
+    git_dir: Path, commit: str, limits: CheckoutLimits = DEFAULT_LIMITS
+) -> CommitSummary:
+    """Raises GitError if the commit cannot be read, RepoUnavailable if it is too large."""
+    listing, size = _Listing(), CheckoutSize(limits)
     async with aclosing(list_tree(git_dir, commit)) as entries:
         async for entry in entries:
+            size.add(entry)
             listing.add(entry)
     contents = await _read(git_dir, listing.to_read)
     error = listing.configuration_error
@@ -80,7 +84,8 @@ async def read_commit_summary(git_dir: Path, commit: str) -> CommitSummary:
 class CommitSummaryCache:
     """Caches summaries of recent commits; concurrent callers share one read."""
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, limits: CheckoutLimits = DEFAULT_LIMITS, size: int = 256) -> None:
+        self._limits = limits
         self._summaries: WeightedCache[tuple[str, str], CommitSummary] = WeightedCache(size)
         self._reading: dict[tuple[str, str], asyncio.Task[CommitSummary]] = {}
 
@@ -99,7 +104,7 @@ class CommitSummaryCache:
 
     async def _read(self, key: tuple[str, str], git_dir: Path) -> CommitSummary:
         try:
-            summary = await read_commit_summary(git_dir, key[1])
+            summary = await read_commit_summary(git_dir, key[1], self._limits)
         finally:
             del self._reading[key]
         self._summaries.put(key, summary)

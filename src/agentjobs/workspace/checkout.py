@@ -13,6 +13,11 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError
 from agentjobs.workspace.cache import Cache
+from agentjobs.workspace.checkout_limits import (
+    DEFAULT_LIMITS,
+    CheckoutLimits,
+    check_checkout_size,
+)
 from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, chown_tree, copy_tree
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
@@ -41,8 +46,16 @@ class Checkout:
 class Workspaces:
     """`cache_max_bytes` limits mirrors, templates and spares together; 0: unlimited."""
 
-    def __init__(self, root: Path, mirrors: Mirrors, *, cache_max_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        mirrors: Mirrors,
+        *,
+        cache_max_bytes: int = 0,
+        limits: CheckoutLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._mirrors = mirrors
+        self._limits = limits
         self._locks = KeyedLocks(root / "locks")
         self._session = Session(root)
         self._templates = Templates(root / "templates", self._session.directory)
@@ -195,6 +208,7 @@ class Workspaces:
                 return
         scratch = self._session.new_directory()
         try:
+            await check_checkout_size(self._mirrors.path(repo_id), commit, self._limits)
             await build_template(self._mirrors.path(repo_id), commit, scratch)
             await run_in_thread(self._templates.add, repo_id, commit, scratch)
         except GitError as error:
