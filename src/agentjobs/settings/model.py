@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit_checkout_files: int = 500_000
     limit_git_memory_mib: int = 1_024
     limit_git_cpu_seconds: int = 900
+    git_concurrency: int = 4
 
     send_webhooks: bool = True
     webhooks_allow: list[str] = []

@@ -16,6 +16,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class WebContext:
     openid: "OpenId | None" = field(init=False)
     imports: Imports = field(init=False)
     statistics: Statistics = field(init=False)
+    git_slots: GitSlots = field(init=False)
 
     def __post_init__(self) -> None:
         # Copied here because every request reads them.
@@ -52,6 +54,7 @@ class WebContext:
         self.openid = _openid(self.settings, self.keys)
 
         self.statistics = Statistics(self.db)
+        self.git_slots = GitSlots(self.settings.git_concurrency)
         self.imports = Imports(self.db, self.settings, self.certificates)
 
     async def close(self) -> None:

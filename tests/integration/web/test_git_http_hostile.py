@@ -5,15 +5,20 @@ import gzip
 import itertools
 import os
 import tracemalloc
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from agentjobs.git.limits import GitLimits, set_git_limits
+from agentjobs.problems import Problem
 from agentjobs.store.opening import open_database
 from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
 from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
+from agentjobs.web.git.slots import MAX_WAITING_PER_SLOT, GitSlots
+from tests.support.git_bombs import delta_bomb_pack
 from tests.support.git_server import GitServer, running_backends, serving, until
 from tests.support.local_repository import commit_files, git_output, make_platform
 
@@ -280,3 +285,40 @@ async def test_a_repository_whose_files_are_gone_is_not_found(
     server.platform.git_dir.rename(server.directory / "moved.git")
     response = await client.get(f"{HERE}/info/refs?service=git-upload-pack")
     assert_refused(response, 404, "not_found")
+
+
+async def test_a_push_that_expands_to_gigabytes_is_refused(client: httpx.AsyncClient) -> None:
+    set_git_limits(GitLimits(memory_bytes=128 * 1024**2))
+    try:
+        pack = delta_bomb_pack(objects=1, object_bytes=512 * 1024**2)
+        body = update(b"refs/heads/bomb", b"\0report-status") + b"0000" + pack
+        response = await client.post(HERE + "/git-receive-pack", headers=RECEIVE, content=body)
+    finally:
+        set_git_limits(GitLimits())
+    assert response.status_code == 200
+    assert b"ng refs/heads/bomb unpacker error" in response.content
+
+
+async def test_one_organization_runs_a_limited_number_of_git_processes() -> None:
+    slots = GitSlots(2)
+    release, running = asyncio.Event(), Counter[str]()
+
+    async def operate(organization: str) -> None:
+        async with slots.hold(organization):
+            running[organization] += 1
+            await release.wait()
+            running[organization] -= 1
+
+    limit = 2 * (1 + MAX_WAITING_PER_SLOT)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(limit):
+            group.create_task(operate("busy"))
+        await until(lambda: running["busy"] == 2)
+        with pytest.raises(Problem, match="34 git operations"):
+            await operate("busy")
+        group.create_task(operate("other"))
+        await until(lambda: running["other"] == 1)
+        assert running["busy"] == 2
+        release.set()
+    async with slots.hold("busy"):
+        pass

@@ -17,6 +17,7 @@ _WRITABLE = ("refs/heads/", "refs/tags/")
 class GitAccess(msgspec.Struct, frozen=True):
     """The repository of a request, who accesses it, and what they may write."""
 
+    organization_id: str
     repo_id: str
     actor: str
     may_write: bool
@@ -55,7 +56,7 @@ async def authorize(request: Request) -> GitAccess:
         return await _authorize_job(request, context.db, token)
     caller = await caller_of(request)
     repo_id = await _repo_id(request, context.db, caller.organization_id)
-    return GitAccess(repo_id, caller.key_id, caller.git_write)
+    return GitAccess(caller.organization_id, repo_id, caller.key_id, caller.git_write)
 
 
 async def _authorize_job(request: Request, db: Database, token: str) -> GitAccess:
@@ -72,7 +73,8 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
     repo_id = await _repo_id(request, db, job["organization_id"])
     if repo_id != job["repo_id"]:
         raise _not_found()
-    return GitAccess(repo_id, job["id"], job["branch"] is not None, job["branch"])
+    may_write = job["branch"] is not None
+    return GitAccess(job["organization_id"], repo_id, job["id"], may_write, job["branch"])
 
 
 async def _repo_id(request: Request, db: Database, organization_id: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -11,23 +12,28 @@ from agentjobs.web.git.body import Body
 
 
 class Relay(Response):
-    """Runs the backend. Calls `afterwards` when git has ended, before the response completes."""
+    """Runs the backend when a slot is free.
+
+    Calls `afterwards` when git has ended, before the response completes.
+    """
 
     def __init__(
         self,
         backend_request: BackendRequest,
         body: Body,
+        slot: AbstractAsyncContextManager[None],
         afterwards: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()
         self._backend_request = backend_request
         self._body = body
+        self._slot = slot
         self._afterwards = afterwards
 
     # The scope was read before.
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with running_backend(self._backend_request) as backend:
+            async with self._slot, running_backend(self._backend_request) as backend:
                 await backend.exchange(self._body, receive, send)
         finally:
             # Refs may have changed even if the client disconnected.

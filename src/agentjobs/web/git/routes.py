@@ -5,6 +5,7 @@ Rejects the dumb protocol, and any push with a forbidden ref update before git r
 
 import asyncio
 import re
+from contextlib import AbstractAsyncContextManager
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -51,14 +52,14 @@ async def info_refs(request: Request) -> Response:
         access.check_write()
     body = limit_size(0, receive_pieces(request.receive))
     backend_request = _backend_request(request, access, "info/refs", query=f"service={service}")
-    return Relay(backend_request, Body(body, body))
+    return Relay(backend_request, Body(body, body), _slot(request, access))
 
 
 async def upload_pack(request: Request) -> Response:
     """Clone and fetch."""
     access = await authorize(request)
     body = _body(request, _UPLOAD, MAX_NEGOTIATION_BYTES)
-    return Relay(_backend_request(request, access, _UPLOAD), body)
+    return Relay(_backend_request(request, access, _UPLOAD), body, _slot(request, access))
 
 
 async def receive_pack(request: Request) -> Response:
@@ -77,8 +78,16 @@ async def receive_pack(request: Request) -> Response:
 
     whole = body.after(opening.received)
     return Relay(
-        _backend_request(request, access, _RECEIVE), whole, record if opening.updates else None
+        _backend_request(request, access, _RECEIVE),
+        whole,
+        _slot(request, access),
+        record if opening.updates else None,
     )
+
+
+def _slot(request: Request, access: GitAccess) -> AbstractAsyncContextManager[None]:
+    context: WebContext = request.app.state.context
+    return context.git_slots.hold(access.organization_id)
 
 
 def _backend_request(
