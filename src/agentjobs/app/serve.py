@@ -17,6 +17,7 @@ from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git.repositories import tidy_repositories
 from agentjobs.loops.advisory_loop import AdvisoryLoop
+from agentjobs.loops.disk_loop import reserve_loop
 from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -143,4 +144,5 @@ def _serving_loops(
             first_after_seconds=_MAINTENANCE_SECONDS / 10,
         ),
         prune_loop(db, settings),
+        reserve_loop(context.free_space),
     ]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from agentjobs import logging_setup
+from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.outcomes import Abandoned, Completed, Failed, Outcome
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, claim_job
@@ -59,11 +60,12 @@ class _ActiveJob:
 class JobLoop:
     name = "jobs"
 
-    def __init__(self, tools: JobTools, worker: WorkerInfo) -> None:
+    def __init__(self, tools: JobTools, worker: WorkerInfo, free_space: FreeSpace) -> None:
         self._tools = tools
         self._db = tools.context.db
         self._settings = tools.context.settings
         self._worker = worker
+        self._free_space = free_space
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._slot_freed = asyncio.Event()
@@ -92,11 +94,17 @@ class JobLoop:
                     self._slot_freed.clear()
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
-                job = await claim_job(self._tools.context, self._worker.id, self._worker.agents)
+                job = await self._claim()
                 if job is not None:
                     self._start(job)
                 else:
                     await first_of(stopping.wait(), signal.wait(_POLL_SECONDS))
+
+    async def _claim(self) -> ClaimedJob | None:
+        # A checkout on a full disk would fail, and the database needs space too.
+        if self._free_space.is_low:
+            return None
+        return await claim_job(self._tools.context, self._worker.id, self._worker.agents)
 
     def _start(self, job: ClaimedJob) -> None:
         # After the machine was suspended, this worker may still run an earlier claim of the job.

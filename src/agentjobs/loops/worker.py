@@ -4,11 +4,13 @@ import asyncio
 import logging
 import socket
 
+from agentjobs.free_space import FreeSpace
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
+from agentjobs.loops.disk_loop import disk_loop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
 from agentjobs.loops.loop import PeriodicLoop, keep_alive, run_loops
@@ -27,7 +29,8 @@ class Worker:
         self._db = tools.context.db
         self._settings = tools.context.settings
         self._info = leases.WorkerInfo(new_id("wrk"), socket.gethostname(), slots, agents=[])
-        self._jobs = JobLoop(tools, self._info)
+        self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
+        self._jobs = JobLoop(tools, self._info, self._free_space)
         self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)
 
     async def start(self) -> None:
@@ -43,7 +46,9 @@ class Worker:
         """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_loops([self._cache_cleanup, self._readiness], stopping))
+            group.create_task(
+                run_loops([self._cache_cleanup, self._readiness, self._disk], stopping)
+            )
             group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             await self._drain(hurry)
@@ -64,6 +69,10 @@ class Worker:
     @property
     def _readiness(self) -> PeriodicLoop:
         return readiness_loop(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
+
+    @property
+    def _disk(self) -> PeriodicLoop:
+        return disk_loop(self._free_space, self._info, self._tools.workspaces)
 
     @property
     def _in_sandbox(self) -> bool:

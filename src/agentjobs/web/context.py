@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.connections.adapters import Platforms
+from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
@@ -45,6 +46,7 @@ class WebContext:
     imports: Imports = field(init=False)
     statistics: Statistics = field(init=False)
     git_slots: GitSlots = field(init=False)
+    free_space: FreeSpace = field(init=False)
 
     def __post_init__(self) -> None:
         # Copied here because every request reads them.
@@ -54,6 +56,7 @@ class WebContext:
         self.openid = _openid(self.settings, self.keys)
 
         self.statistics = Statistics(self.db)
+        self.free_space = FreeSpace(self.settings.data_path, self.settings.disk_floor_mib)
         self.git_slots = GitSlots(self.settings.git_concurrency)
         self.imports = Imports(self.db, self.settings, self.certificates)
 

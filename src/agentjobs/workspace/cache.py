@@ -69,17 +69,24 @@ class Cache:
 
     async def trim(self) -> None:
         """Raises OSError."""
-        if not self._max_bytes:
-            return
+        if self._max_bytes:
+            self._free_bytes = self._max_bytes - await self._trim_to(self._max_bytes)
+
+    async def empty(self) -> None:
+        """Drop everything that is not in use. Raises OSError."""
+        self._free_bytes = self._max_bytes - await self._trim_to(0)
+
+    async def _trim_to(self, max_bytes: int) -> int:
+        """Return the size of what remains."""
         items = [item for store in self._stores for item in await store.items()]
         total = sum(item.size_bytes for item in items)
         for item in sort_by_last_use(items):
-            if total <= self._max_bytes:
+            if total <= max_bytes:
                 break
             if await item.drop():
                 total -= item.size_bytes
                 _log.info("dropped %s from the cache: %d bytes", item.name, item.size_bytes)
-        self._free_bytes = self._max_bytes - total
+        return total
 
     async def _trim_until_done(self) -> None:
         try:

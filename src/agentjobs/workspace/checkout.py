@@ -100,6 +100,11 @@ class Workspaces:
         self._session.open()
         await self._cache.trim()
 
+    async def empty_cache(self) -> None:
+        """Drop everything that no job uses, to free disk space."""
+        self._session.open()
+        await self._cache.empty()
+
     async def sweep(self) -> None:
         """Remove the directories of dead processes. Called when a process starts."""
         await run_in_thread(self._session.sweep)

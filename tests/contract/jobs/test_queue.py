@@ -15,6 +15,7 @@ from agentjobs.jobs.queue.leases import (
     WorkerInfo,
     cancel_requests,
     delete_silent_workers,
+    list_workers,
     renew,
     sign_off,
 )
@@ -184,6 +185,21 @@ async def test_a_job_that_no_worker_can_run_has_a_queue_reason(harness: JobHarne
     job_id = await harness.job(caller)
     assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
     assert await claim_job(harness.context, "wrk_a", ["something-else"]) is None
+
+
+async def test_a_job_whose_workers_have_full_disks_has_a_queue_reason(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    full = WorkerInfo("wrk_a", "host", 2, AGENTS, is_disk_full=True)
+    await renew(harness.db, full, [], 10)
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, job_id)).queue_reason == "disk_full"
+    [(stored, _)] = await list_workers(harness.db)
+    assert stored.agents == []
+    assert set(stored.unready) == set(AGENTS)
+    await renew(harness.db, WorkerInfo("wrk_b", "host", 2, AGENTS), [], 10)
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, job_id)).queue_reason is None
 
 
 async def test_a_worker_that_lost_its_claim_changes_nothing(harness: JobHarness) -> None:

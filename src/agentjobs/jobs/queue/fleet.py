@@ -12,12 +12,14 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 
+# The reason that a worker reports for each of its agents.
+DISK_FULL = "the disk of this worker is nearly full"
 _CACHE_SECONDS = 1.0
 _DEFAULT_DURATION_MS = 60_000
 # Workers without a heartbeat for this many leases are not counted.
 _LEASES_WITHOUT_HEARTBEAT = 1.5
 _ALIVE = (
-    "SELECT slots, agents FROM workers WHERE heartbeat_at > /*sqlite :now */"
+    "SELECT slots, agents, unready FROM workers WHERE heartbeat_at > /*sqlite :now */"
     "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
 )
 _WAITING = (
@@ -37,6 +39,7 @@ class FleetState(msgspec.Struct, frozen=True):
     """`startable` counts the waiting jobs per organization that its plan lets start now."""
 
     slots_of: dict[str, int]
+    disk_full_agents: frozenset[str]
     startable: dict[str, int]
     active: int
     typical_duration_ms: int
@@ -44,6 +47,12 @@ class FleetState(msgspec.Struct, frozen=True):
     def slots_for(self, agent: str) -> int:
         """0 when no live worker can run the agent."""
         return self.slots_of.get(agent, 0)
+
+    def queue_reason(self, agent: str) -> str | None:
+        """Why no worker can start a job of this agent."""
+        if self.slots_for(agent):
+            return None
+        return "disk_full" if agent in self.disk_full_agents else "no_worker"
 
     def startable_of_others(self, organization_id: str) -> int:
         return sum(self.startable.values()) - self.startable.get(organization_id, 0)
@@ -61,8 +70,10 @@ class Fleet:
         now = time.monotonic()
         if self._state is None or now - self._read_at > _CACHE_SECONDS:
             self._read_at = now
+            slots_of, disk_full_agents = await self._workers()
             self._state = FleetState(
-                slots_of=await self._slots(),
+                slots_of=slots_of,
+                disk_full_agents=disk_full_agents,
                 startable=await self._startable(),
                 active=await self._active(),
                 typical_duration_ms=await self._typical_duration_ms(),
@@ -73,12 +84,15 @@ class Fleet:
         """Read the state again on next use."""
         self._state = None
 
-    async def _slots(self) -> dict[str, int]:
+    async def _workers(self) -> tuple[dict[str, int], frozenset[str]]:
         slots: dict[str, int] = {}
+        disk_full: set[str] = set()
         for worker in await self._db.fetch_all(_ALIVE, now=now_ms(), silent_ms=self._silent_ms):
             for agent in msgspec.json.decode(worker["agents"], type=list[str]):
                 slots[agent] = slots.get(agent, 0) + worker["slots"]
-        return slots
+            unready = msgspec.json.decode(worker["unready"], type=dict[str, str])
+            disk_full |= {agent for agent, reason in unready.items() if reason == DISK_FULL}
+        return slots, frozenset(disk_full)
 
     async def _startable(self) -> dict[str, int]:
         startable = {}

@@ -3,17 +3,22 @@
 import msgspec
 
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
+from agentjobs.jobs.queue.fleet import DISK_FULL
 from agentjobs.store.database import Database, Transaction
 
 
 class WorkerInfo(msgspec.Struct):
-    """A registered worker. `agents` can run on it; `unready` has the reasons for the others."""
+    """A registered worker. `agents` can run on it; `unready` has the reasons for the others.
+
+    While its disk is full, none can run.
+    """
 
     id: str
     hostname: str
     slots: int
     agents: list[str]
     unready: dict[str, str] = {}
+    is_disk_full: bool = False
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -95,11 +100,17 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
         " agents = excluded.agents, unready = excluded.unready",
         id=worker.id,
         hostname=worker.hostname,
-        agents=msgspec.json.encode(worker.agents).decode(),
-        unready=msgspec.json.encode(worker.unready).decode(),
+        agents=msgspec.json.encode([] if worker.is_disk_full else worker.agents).decode(),
+        unready=msgspec.json.encode(_unready(worker)).decode(),
         slots=worker.slots,
         now=now,
     )
+
+
+def _unready(worker: WorkerInfo) -> dict[str, str]:
+    if not worker.is_disk_full:
+        return worker.unready
+    return dict.fromkeys(worker.agents, DISK_FULL) | worker.unready
 
 
 async def _sign_off(tx: Transaction, worker_id: str) -> None:

@@ -122,4 +122,4 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
     if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
         return "plan_limit"
     fleet = await context.fleet.state()
-    return None if fleet.slots_for(row["agent"]) else "no_worker"
+    return fleet.queue_reason(row["agent"])

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.free_space import FreeSpace
 from agentjobs.git.process import GitError
 from agentjobs.git.remote import Remote
 from agentjobs.identifiers import new_id
@@ -76,6 +77,7 @@ class Imports:
     ) -> None:
         self._db = db
         self._data_path = settings.data_path
+        self._free_space = FreeSpace(settings.data_path, settings.disk_floor_mib)
         self._allowed = _parse_allowed(settings)
         self._certificates = certificates
         self._max_bytes = max_bytes
@@ -98,6 +100,7 @@ class Imports:
         token: str = "",
     ) -> ImportView:
         """Raises Problem for errors known immediately; the import's row reports later ones."""
+        self._free_space.check()
         source = parse_source(address)
         header = authorization(user, token)
         full_name = validate_name(name) if name else derive_name(source.url, organization.name)

@@ -66,11 +66,14 @@ async def receive_pack(request: Request) -> Response:
     """Push, after its ref updates were checked."""
     access = await authorize(request)
     access.check_write()
+    context: WebContext = request.app.state.context
+    # A job's push is small, and its work would be lost.
+    if access.only_branch is None:
+        context.free_space.check()
     body = _body(request, _RECEIVE, MAX_PUSH_BYTES)
     opening = await _read_opening(body)
     if forbidden := access.forbidden_updates(opening):
         return await _reject(opening, forbidden, body)
-    context: WebContext = request.app.state.context
 
     async def record() -> None:
         refs = [update.name for update in opening.updates]
