@@ -5,7 +5,11 @@ collector would find its socket much later and report it in another test.
 """
 
 import asyncio
+import time
 from asyncio.selector_events import BaseSelectorEventLoop
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 
 class TidyLoop(asyncio.SelectorEventLoop):
@@ -27,3 +31,30 @@ def _abort_accepted(loop: BaseSelectorEventLoop) -> bool:
     for transport in accepted:
         transport.abort()
     return bool(accepted)
+
+
+@dataclass
+class LongestTurn:
+    cpu_seconds: float = 0
+
+
+@asynccontextmanager
+async def longest_turn() -> AsyncIterator[LongestTurn]:
+    """The most CPU time that this thread used in one turn of the loop, however busy the machine."""
+    longest = LongestTurn()
+    ended = asyncio.Event()
+
+    async def measure() -> None:
+        before = time.thread_time()
+        while not ended.is_set():
+            await asyncio.sleep(0)
+            after = time.thread_time()
+            longest.cpu_seconds = max(longest.cpu_seconds, after - before)
+            before = after
+
+    measuring = asyncio.create_task(measure())
+    try:
+        yield longest
+    finally:
+        ended.set()
+        await measuring

@@ -14,8 +14,8 @@ from pathlib import Path
 from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote
 from agentjobs.workspace.checkout import Checkout, Workspaces
+from agentjobs.workspace.commit import commit_changes
 from agentjobs.workspace.mirror import Mirrors
-from agentjobs.workspace.publish import commit_changes
 from tests.support.workspace_git_server import OriginServer, origin_server
 
 AUTHOR = Identity("agentjobs", "agentjobs@localhost")

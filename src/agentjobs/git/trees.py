@@ -4,14 +4,20 @@ Names are bytes, because a file name may not be valid text.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.git.process import STREAM_BUFFER_BYTES, GitError, git, open_git, stop_git
+from agentjobs.git.process import GitError, open_git, stop_git
 
 GITLINK = "160000"
 REGULAR = frozenset({"100644", "100755", "100664"})
+# Of one diff: more would be a strain on every reader, of the pull request too.
+MAX_CHANGES = 50_000
+MAX_PATH_BYTES = 8 * 1024**2
+# Parsing a chunk takes about a millisecond.
+_CHUNK_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +39,74 @@ class Change:
     path: bytes
 
 
+class TooManyChanges(Exception):
+    """Two revisions differ in more paths than the caller reads; the message has the number."""
+
+
 async def list_tree(git_dir: Path, revision: str) -> AsyncGenerator[TreeEntry, None]:
     """Every entry of a revision, at any depth, directories included, while git lists them.
 
     A small repository can list billions of entries, so the caller needs a bound.
     """
     arguments = ("ls-tree", "-r", "-t", "--long", "-z", "--full-tree", revision)
-    process = await open_git(*arguments, git_dir=git_dir, stdin=asyncio.subprocess.DEVNULL)
+    async with aclosing(_fields(arguments, git_dir)) as records:
+        async for record in records:
+            yield _entry(record)
+
+
+async def changes_between(
+    git_dir: Path,
+    old: str,
+    new: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    max_changes: int = MAX_CHANGES,
+    max_path_bytes: int = MAX_PATH_BYTES,
+) -> list[Change]:
+    """The paths that differ; a rename is a deletion and an addition. Raises TooManyChanges."""
+    arguments = (
+        *("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"),
+        *("--no-ext-diff", "--no-textconv", old, new),
+    )
+    changes: list[Change] = []
+    path_bytes = 0
+    description = b""
+    async with aclosing(_fields(arguments, git_dir, environment)) as fields:
+        async for field in fields:
+            if not description:
+                description = field
+                continue
+            changes.append(_change(description, field))
+            description = b""
+            path_bytes += len(field)
+            if len(changes) > max_changes:
+                raise TooManyChanges(f"more than {max_changes} paths")
+            if path_bytes > max_path_bytes:
+                raise TooManyChanges(f"paths with more than {max_path_bytes} bytes in total")
+    return changes
+
+
+async def _fields(
+    arguments: tuple[str, ...], git_dir: Path, environment: Mapping[str, str] | None = None
+) -> AsyncGenerator[bytes, None]:
+    """The output of a command, split at NUL, as it arrives; other tasks run in between."""
+    process = await open_git(
+        *arguments, git_dir=git_dir, environment=environment, stdin=asyncio.subprocess.DEVNULL
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         unparsed = b""
-        while chunk := await process.stdout.read(STREAM_BUFFER_BYTES):
-            *records, unparsed = (unparsed + chunk).split(b"\0")
-            for record in records:
-                yield _entry(record)
+        while chunk := await process.stdout.read(_CHUNK_BYTES):
+            *fields, unparsed = (unparsed + chunk).split(b"\0")
+            for field in fields:
+                yield field
+            await asyncio.sleep(0)
         if await process.wait() != 0:
             stderr = (await process.stderr.read()).decode("utf-8", "replace")
             raise GitError(arguments, process.returncode or 0, stderr)
     finally:
         await stop_git(process)
-
-
-async def changes_between(
-    git_dir: Path, old: str, new: str, *, environment: Mapping[str, str] | None = None
-) -> list[Change]:
-    """The paths that differ; a rename is a deletion and an addition."""
-    diff = await git(
-        "diff-tree",
-        "-r",
-        "-z",
-        "--raw",
-        "--no-abbrev",
-        "--no-renames",
-        "--no-ext-diff",
-        "--no-textconv",
-        old,
-        new,
-        git_dir=git_dir,
-        environment=environment,
-    )
-    return list(_changes(diff.stdout))
 
 
 def _entry(record: bytes) -> TreeEntry:
@@ -82,9 +115,6 @@ def _entry(record: bytes) -> TreeEntry:
     return TreeEntry(mode, object_id, 0 if size == "-" else int(size), path)
 
 
-def _changes(report: bytes) -> Iterator[Change]:
-    fields = iter(report.split(b"\0"))
-    for description in fields:
-        if description:
-            old_mode, new_mode, old_id, new_id, _ = description.decode("ascii")[1:].split(" ")
-            yield Change(old_mode, new_mode, old_id, new_id, next(fields))
+def _change(description: bytes, path: bytes) -> Change:
+    old_mode, new_mode, old_id, new_id, _ = description.decode("ascii")[1:].split(" ")
+    return Change(old_mode, new_mode, old_id, new_id, path)

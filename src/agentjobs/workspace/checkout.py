@@ -35,12 +35,16 @@ BUILD_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """`index` describes the tree as of `copied_at_ns`; the agent sees neither."""
+    """`index` describes the tree as of `copied_at_ns`; the agent sees neither.
+
+    `entries` is the number of its files and directories then.
+    """
 
     tree: Path
     commit: str
     index: Path
     copied_at_ns: int
+    entries: int = 0
 
 
 class Workspaces:
@@ -231,7 +235,7 @@ def _prepare_checkout(copy: Copy, owner_uid: int | None) -> Checkout:
         chown_tree(tree, owner_uid, entries=copy.entries)
     # Last, because this time separates our changes from the agent's.
     os.utime(index)
-    return Checkout(tree, copy.commit, index, index.stat().st_ctime_ns)
+    return Checkout(tree, copy.commit, index, index.stat().st_ctime_ns, copy.entries)
 
 
 def _unwritable(error: OSError) -> RepoUnavailable:

@@ -1,12 +1,10 @@
-"""Commits what an agent changed in its tree and pushes the commit. Does not trust the tree.
+"""Pushes a commit to a branch and reads the branch's head.
 
-Knows neither jobs nor platforms: callers pass messages, names and addresses.
+Knows neither jobs nor platforms: callers pass names and addresses.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import (
     NETWORK_PROTOCOLS,
@@ -15,56 +13,11 @@ from agentjobs.git.remote import (
     is_branch_name,
     is_temporary_failure,
 )
-from agentjobs.git.trees import changes_between
 from agentjobs.safe_text import mask_unprintable
-from agentjobs.workspace.change_checks import Protection, check_changes, check_tree
-from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
-from agentjobs.workspace.mirror import mark_damaged, reports_damage
-from agentjobs.workspace.patterns import parse_patterns
-from agentjobs.workspace.staging import Stage, open_stage
-from agentjobs.workspace.threads import run_in_thread
-from agentjobs.workspace.tree_scan import scan_tree
 
 PUSH_TIMEOUT_SECONDS = 1_800
 LIST_TIMEOUT_SECONDS = 60
-
-
-async def commit_changes(
-    mirror: Path,
-    checkout: Checkout,
-    message: str,
-    author: Identity,
-    committer: Identity | None = None,
-    *,
-    protected: Sequence[str] = (),
-    lifted: Sequence[str] = (),
-) -> str | None:
-    """Commit the changes on top of the base commit, in the mirror; None if nothing changed.
-
-    `protected` patterns come from the repository; `lifted` ones allow paths that the service
-    protects by default. The sandbox must be dead. Raises UnsafeChange, RepoUnavailable, and
-    ValueError for an invalid pattern.
-    """
-    protection = Protection(parse_patterns(protected), parse_patterns(lifted))
-    try:
-        async with open_stage(mirror, checkout) as stage:
-            scan = await run_in_thread(scan_tree, checkout.tree, checkout.copied_at_ns)
-            await check_tree(stage, scan)
-            tree = await stage.add_all()
-            changes = await changes_between(
-                mirror, checkout.commit, tree, environment=stage.environment
-            )
-            if not changes:
-                return None
-            await check_changes(stage, scan, changes, protection)
-            commit = await _commit(stage, tree, message, author, committer or author)
-            await run_in_thread(stage.accept)
-            return commit
-    except GitError as error:
-        if reports_damage(error):
-            mark_damaged(mirror)
-        raise RepoUnavailable(f"the change cannot be committed: {error.reason}") from error
 
 
 async def push(
@@ -129,20 +82,6 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
         if name == ref:
             return commit
     return None
-
-
-async def _commit(
-    stage: Stage, tree: str, message: str, author: Identity, committer: Identity
-) -> str:
-    created = await stage.run(
-        "commit-tree",
-        "-p",
-        stage.checkout.commit,
-        tree,
-        input=message.replace("\0", "").encode("utf-8", "replace"),
-        environment=author.as_role("AUTHOR") | committer.as_role("COMMITTER"),
-    )
-    return created.stdout.decode("ascii").strip()
 
 
 def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:

@@ -5,7 +5,6 @@ objects go to a directory that is deleted unless the change is accepted.
 """
 
 import os
-import secrets
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,6 @@ from pathlib import Path
 from agentjobs.git.process import GitError, GitResult, GitTimeout, git
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.errors import RepoUnavailable, UnsafeChange
-from agentjobs.workspace.mirror import INCOMING_PREFIX
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.template import STAT_CONFIGURATION
 from agentjobs.workspace.threads import run_in_thread
@@ -108,8 +106,9 @@ def _move(path: Path, target: Path) -> None:
 
 
 @asynccontextmanager
-async def open_stage(mirror: Path, checkout: Checkout) -> AsyncIterator[Stage]:
-    stage = Stage(mirror, checkout, mirror / f"{INCOMING_PREFIX}{secrets.token_hex(8)}")
+async def open_stage(mirror: Path, checkout: Checkout, directory: Path) -> AsyncIterator[Stage]:
+    """`directory` is created, and removed at the end."""
+    stage = Stage(mirror, checkout, directory)
     try:
         await run_in_thread(_prepare, stage)
         yield stage

@@ -37,6 +37,26 @@ class TreeScan:
     has_attributes: bool = False
 
 
+def exceeds(tree: Path, max_entries: int, max_path_bytes: int) -> bool:
+    """Blocking, briefly: whether the tree has more entries, or longer paths in total."""
+    entries = path_bytes = 0
+    pending = [os.fsencode(tree)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as scan:
+                for entry in scan:
+                    entries += 1
+                    path_bytes += len(entry.path)
+                    if entries > max_entries or path_bytes > max_path_bytes:
+                        return True
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+        except OSError:
+            # A directory that is not readable yet: the scan makes it so.
+            return True
+    return False
+
+
 def scan_tree(tree: Path, copied_at_ns: int) -> TreeScan:
     """Blocking. Raises UnsafeChange for what no .gitignore rule could exclude."""
     root = os.fsencode(tree)

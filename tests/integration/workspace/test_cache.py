@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs.workspace.checkout import Workspaces
+from agentjobs.workspace.commit import commit_changes
 from agentjobs.workspace.mirror import Mirrors
-from agentjobs.workspace.publish import commit_changes
 from tests.support.workspace import AUTHOR, WorkspaceHarness, run_git, workspace_harness
 
 REPOS = ("repo_one", "repo_two", "repo_three")

@@ -9,8 +9,9 @@ import pytest
 
 from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote
+from agentjobs.workspace.commit import commit_changes
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable, UnsafeChange
-from agentjobs.workspace.publish import branch_head, commit_changes, push
+from agentjobs.workspace.publish import branch_head, push
 from tests.support.workspace import AUTHOR, REPO, WorkspaceHarness, run_git, workspace_harness
 
 BRANCH = "agentjobs/lint-fixer/0123"

@@ -6,14 +6,14 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.pull_text import PullText, commit_message
 from agentjobs.settings import Settings
-from agentjobs.workspace import publish
+from agentjobs.workspace import commit as workspace_commit
 from agentjobs.workspace.checkout import Checkout
 
 
 async def commit_changes(run: RunContext, plan: RunPlan, checkout: Checkout, text: PullText) -> str:
     """Raises UnsafeChange for changes that the service does not propose."""
     author, committer = _identities(run.settings)
-    commit = await publish.commit_changes(
+    commit = await workspace_commit.commit_changes(
         run.mirror,
         checkout,
         commit_message(run.job, text),
