@@ -1,17 +1,23 @@
-"""Renews the leases of this worker's jobs, whatever the jobs are doing.
+"""Renews the leases of this worker's jobs, whatever the jobs and the event loop are doing.
 
-A worker that cannot renew stops its agents before the leases expire, so that no job runs twice.
+It has its own thread and its own connection to the database. A worker that cannot renew stops its
+agents before the leases expire, so that no job runs twice.
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
-from agentjobs.jobs.outcomes import Abandoned, Cancelled
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Outcome
 from agentjobs.jobs.queue import leases
-from agentjobs.loops.job_loop import JobLoop
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob
+from agentjobs.loops.own_thread import run_in_own_thread
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreError
+from agentjobs.store.opening import open_unchecked
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
@@ -19,11 +25,22 @@ _RETRY_SECONDS = 0.5
 _MARGIN_SECONDS = 1.5
 
 
+class ActiveJobs(Protocol):
+    """The part of `JobLoop` that this loop uses. `active_jobs` is read in another thread."""
+
+    @property
+    def active_jobs(self) -> list[ClaimedJob]: ...
+
+    def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None: ...
+
+    def stop_all(self, outcome: Outcome) -> None: ...
+
+
 class LeaseLoop:
     name = "leases"
 
     def __init__(
-        self, db: Database, settings: Settings, worker: leases.WorkerInfo, jobs: JobLoop
+        self, db: Database, settings: Settings, worker: leases.WorkerInfo, jobs: ActiveJobs
     ) -> None:
         self._db = db
         self._settings = settings
@@ -31,31 +48,55 @@ class LeaseLoop:
         self._jobs = jobs
         self._renewed_at = time.monotonic()
 
-    async def run(self) -> None:
-        while True:
-            began = time.monotonic()
-            try:
-                # A database that hangs must not block this loop past the lease either.
-                async with asyncio.timeout(self._give_up_at - began):
-                    await self.renew()
-                self._renewed_at = began
-                await asyncio.sleep(self._settings.lease_renew_seconds)
-            except (StoreError, TimeoutError) as error:
-                _log.warning("could not renew leases: %s", str(error) or "timed out")
-                if time.monotonic() >= self._give_up_at:
-                    self._jobs.stop_all(Abandoned())
-                    self._renewed_at = time.monotonic()
-                await asyncio.sleep(_RETRY_SECONDS)
+    async def register(self) -> None:
+        """The first heartbeat, so that the queue counts the worker's slots."""
+        await leases.renew(self._db, self._worker, [], self._settings.lease_seconds)
+        self._renewed_at = time.monotonic()
 
-    async def renew(self) -> None:
+    async def run(self) -> None:
+        self._main_loop = asyncio.get_running_loop()
+        await run_in_own_thread("agentjobs-leases", self._renew_forever)
+
+    async def _renew_forever(self) -> None:
+        db = await open_unchecked(self._settings.effective_database_url, listen=False)
+        try:
+            while True:
+                await self._renew_or_give_up(db)
+        finally:
+            await db.close()
+
+    async def _renew_or_give_up(self, db: Database) -> None:
+        began = time.monotonic()
+        try:
+            # A database that hangs must not block this loop past the lease either.
+            async with asyncio.timeout(self._give_up_at - began):
+                await self._renew(db)
+            self._renewed_at = began
+            await asyncio.sleep(self._settings.lease_renew_seconds)
+        except (StoreError, TimeoutError) as error:
+            _log.warning("could not renew leases: %s", str(error) or "timed out")
+            if time.monotonic() >= self._give_up_at:
+                self._on_main_loop(self._jobs.stop_all, Abandoned())
+                self._renewed_at = time.monotonic()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _renew(self, db: Database) -> None:
         jobs = self._jobs.active_jobs
-        seconds = self._settings.lease_seconds
-        renewal = await leases.renew(self._db, self._worker, jobs, seconds)
+        renewal = await leases.renew(db, self._worker, jobs, self._settings.lease_seconds)
         lost = frozenset(job.claim for job in jobs) - renewal.renewed
-        if lost:
+        self._on_main_loop(self._stop, lost, renewal.cancel_requested)
+
+    def _stop(self, lost: frozenset[Claim], cancelled: frozenset[Claim]) -> None:
+        # A job may have ended while its lease was being renewed.
+        if lost := lost & {job.claim for job in self._jobs.active_jobs}:
             _log.warning("lost the claims on %s", ", ".join(job_id for job_id, _ in sorted(lost)))
         self._jobs.stop_claims(lost, Abandoned())
-        self._jobs.stop_claims(renewal.cancel_requested, Cancelled())
+        self._jobs.stop_claims(cancelled, Cancelled())
+
+    def _on_main_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        # It is closed only when the service is ending.
+        with suppress(RuntimeError):
+            self._main_loop.call_soon_threadsafe(call, *arguments)
 
     @property
     def _give_up_at(self) -> float:

@@ -38,7 +38,7 @@ class Worker:
         raise_open_files_limit()
         await self._tools.workspaces.sweep()
         await check_agents(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
-        await self._leases.renew()
+        await self._leases.register()
         fields = {"worker_id": self._info.id, "slots": self._info.slots}
         _log.info("worker ready", extra={"fields": {**fields, "agents": self._info.agents}})
 

@@ -27,15 +27,18 @@ async def open_database(url: str, *, migrate: bool) -> Database:
     return db
 
 
-async def open_unchecked(url: str) -> Database:
-    """Open the database without checking its schema."""
+async def open_unchecked(url: str, *, listen: bool = True) -> Database:
+    """Open the database without checking its schema.
+
+    Without `listen`, no connection waits for changes of other processes, and `changes` is not live.
+    """
     if url.startswith(_SQLITE):
         return await SqliteDatabase.open(_sqlite_path(url))
     if url.startswith(("postgresql://", "postgres://")):
         # asyncpg takes longer to import than the rest of the store, and SQLite does not need it.
         from agentjobs.store.postgresql.database import PostgresqlDatabase  # noqa: PLC0415
 
-        return await PostgresqlDatabase.open(url)
+        return await PostgresqlDatabase.open(url, listen=listen)
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
 
 

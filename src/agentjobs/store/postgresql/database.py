@@ -103,9 +103,10 @@ class PostgresqlDatabase:
         self._notifications = Notifications(open_connection, self.changes)
 
     @classmethod
-    async def open(cls, url: str) -> Self:
+    async def open(cls, url: str, *, listen: bool = True) -> Self:
         db = cls(url)
-        await db._notifications.start()
+        if listen:
+            await db._notifications.start()
         return db
 
     async def transact(

@@ -1,0 +1,119 @@
+"""Leases are renewed whatever the event loop is doing, on both stores."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Outcome
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob
+from agentjobs.jobs.queue.leases import WorkerInfo
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.loops.lease_loop import LeaseLoop
+from agentjobs.settings import Settings
+from agentjobs.store.database import Transaction
+from agentjobs.store.opening import open_unchecked
+from tests.support.git_server import until
+from tests.support.jobs import AGENTS, JobHarness
+
+BASE = "1" * 40
+
+
+@dataclass
+class Jobs:
+    active_jobs: list[ClaimedJob]
+    stopped: dict[Claim, Outcome] = field(default_factory=dict)
+
+    def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
+        self.stopped |= dict.fromkeys(claims, outcome)
+
+    def stop_all(self, outcome: Outcome) -> None:
+        self.stop_claims(frozenset(job.claim for job in self.active_jobs), outcome)
+
+
+@pytest.fixture
+def settings(harness: JobHarness, database_url: str) -> Settings:
+    return msgspec.structs.replace(
+        harness.context.settings,
+        database_url=database_url,
+        lease_seconds=20,
+        lease_renew_seconds=0.05,
+    )
+
+
+@asynccontextmanager
+async def renewing(harness: JobHarness, settings: Settings, jobs: Jobs) -> AsyncIterator[None]:
+    loop = LeaseLoop(harness.db, settings, WorkerInfo("wrk_a", "host", 1, AGENTS), jobs)
+    await loop.register()
+    task = asyncio.create_task(loop.run())
+    # The thread starts in the first turn of the loop.
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def wait_for_renewal_in_thread(url: str, job_id: str) -> None:
+    """Return once the lease was renewed. Blocks the calling thread and its event loop."""
+
+    async def wait() -> None:
+        db = await open_unchecked(url, listen=False)
+        query = "SELECT lease_expires_at FROM jobs WHERE id = :id"
+        before = await db.fetch_one(query, id=job_id)
+        assert before is not None
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            row = await db.fetch_one(query, id=job_id)
+            if row is not None and row["lease_expires_at"] > before["lease_expires_at"] + 100:
+                break
+            await asyncio.sleep(0.02)
+        else:
+            pytest.fail("the lease was not renewed")
+        await db.close()
+
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(asyncio.run, wait()).result()
+
+
+async def test_leases_are_renewed_while_the_event_loop_is_blocked(
+    harness: JobHarness, settings: Settings, database_url: str
+) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    job = await harness.claim()
+    jobs = Jobs([job])
+    async with renewing(harness, settings, jobs):
+        wait_for_renewal_in_thread(database_url, job.id)
+        wait_for_renewal_in_thread(database_url, job.id)
+    assert jobs.stopped == {}
+    assert await rescue_lost_jobs(harness.db, 2) == []
+
+
+async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings: Settings) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    lost = await harness.claim()
+    jobs = Jobs([lost])
+    async with renewing(harness, settings, jobs):
+        await harness.db.transact(_take_away, lost.id)
+        await until(lambda: isinstance(jobs.stopped.get(lost.claim), Abandoned))
+        await harness.job(caller)
+        running = await harness.claim()
+        await start_job(harness.db, running, BASE)
+        jobs.active_jobs = [running]
+        await cancel_job(harness.context, caller.organization_id, running.id)
+        await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
+
+
+async def _take_away(tx: Transaction, job_id: str) -> None:
+    await tx.execute("UPDATE jobs SET fence = fence + 1 WHERE id = :id", id=job_id)
