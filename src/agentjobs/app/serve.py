@@ -16,6 +16,7 @@ from agentjobs.app.signals import Stop
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git.repositories import tidy_repositories
+from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.disk_loop import reserve_loop
 from agentjobs.loops.index_loop import IndexLoop
@@ -32,6 +33,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
+from agentjobs.web.metrics.registry import Metrics
 from agentjobs.web.server import Server, bind, server_for
 
 
@@ -53,12 +55,19 @@ async def serving(
     jobs: JobsContext,
     listener: socket.socket,
     stop: Stop,
+    monitor: LoopMonitor,
     on_ready: OnReady,
     sign_in_link: str | None = None,
 ) -> AsyncIterator[None]:
     """Serves the API while the block runs. Continues to serve while a worker drains."""
     certificates = certificates_of(jobs.settings)
-    context = WebContext(jobs, ApiKeyAuthenticator(jobs.db), certificates, stop.requested)
+    context = WebContext(
+        jobs,
+        ApiKeyAuthenticator(jobs.db),
+        certificates,
+        stop.requested,
+        metrics=Metrics(monitor),
+    )
     await context.imports.recover()
     await store_public_url(jobs.db, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):

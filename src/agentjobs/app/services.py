@@ -17,6 +17,7 @@ from agentjobs.app.worker import running_worker
 from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
+from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
@@ -35,28 +36,28 @@ async def run_up(settings: Settings, on_ready: OnReady) -> None:
     """API and worker in one process, until a signal stops them."""
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         async with (
-            _open_context(_with_bound_port(settings, listener)) as (context, stop),
+            _open_context(_with_bound_port(settings, listener)) as (context, stop, monitor),
             _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
             running_worker(context, git_url=context.settings.own_url) as worker,
-            serving(context, listener, stop, on_ready, await _sign_in_link(context)),
+            serving(context, listener, stop, monitor, on_ready, await _sign_in_link(context)),
         ):
             await worker.run(stop.requested, stop.hurry)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
-        async with _open_context(_with_bound_port(settings, listener)) as (context, stop):
+        async with _open_context(_with_bound_port(settings, listener)) as (context, stop, monitor):
             rescue = rescue_loop(context.db, context.settings)
             async with (
                 _deliver_webhooks(context, stop),
-                serving(context, listener, stop, on_ready),
+                serving(context, listener, stop, monitor, on_ready),
             ):
                 await run_loops([rescue], stop.requested)
 
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _open_context(settings) as (context, stop),
+        _open_context(settings) as (context, stop, _),
         run_sender(
             context.db, settings, effective_allow_list(settings, is_laptop=False), stop.hurry
         ),
@@ -66,7 +67,9 @@ async def run_worker(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _open_context(settings: Settings) -> AsyncIterator[tuple[JobsContext, Stop]]:
+async def _open_context(
+    settings: Settings,
+) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
         _log.warning("%s is not a setting of this version and has no effect", name)
@@ -86,7 +89,9 @@ async def _open_context(settings: Settings) -> AsyncIterator[tuple[JobsContext, 
         # 100 ms.
         gc.freeze()
         gc.enable()
-        yield context, stop
+        monitor = LoopMonitor()
+        with monitor.running():
+            yield context, stop, monitor
     finally:
         await db.close()
 

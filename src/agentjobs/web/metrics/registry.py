@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agentjobs.loop_monitor import BUCKETS as LOOP_BUCKETS
+from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.store.database import Database
 from agentjobs.web.metrics.jobs import JobMetrics
 from agentjobs.web.metrics.webhooks import WebhookMetrics
@@ -56,14 +58,30 @@ class RequestMetrics(Collector):
         yield durations
 
 
+class LoopMetrics(Collector):
+    def __init__(self, monitor: LoopMonitor) -> None:
+        self._monitor = monitor
+
+    def collect(self) -> Iterator[Metric]:
+        bounds = (*map(str, LOOP_BUCKETS), "+Inf")
+        cumulative = list(zip(bounds, accumulate(self._monitor.counts), strict=True))
+        delays = HistogramMetricFamily(
+            "agentjobs_event_loop_delay_seconds", "How late the event loop runs its callbacks."
+        )
+        delays.add_metric((), cumulative, self._monitor.total_seconds)
+        yield delays
+
+
 class Metrics:
-    def __init__(self) -> None:
+    def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.jobs = JobMetrics(self.registry)
         self.webhooks = WebhookMetrics(self.registry)
         self.requests = RequestMetrics()
         self.registry.register(self.requests)
+        if loop_monitor is not None:
+            self.registry.register(LoopMetrics(loop_monitor))
 
     async def refresh(self, db: Database) -> None:
         """Reads the metrics that come from the store; the others are counted as they happen."""
