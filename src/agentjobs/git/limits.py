@@ -29,24 +29,31 @@ def set_git_limits(limits: GitLimits) -> None:
     _current = limits
 
 
-def limit_process(pid: int) -> None:
-    """Limit a process that has just started; its children inherit the limits.
+def limited(*command: str) -> tuple[str, ...]:
+    """The command with its limits, which its children inherit.
 
-    Setting them from outside keeps `Popen` on its fast path, which runs no code in the child.
+    A separate program sets them. `Popen` could do it only by running Python code in the child,
+    which takes longer, and setting them from outside is too late: git starts children at once.
     """
+    options = (
+        _option("data", resource.RLIMIT_DATA, _current.memory_bytes),
+        _option("cpu", resource.RLIMIT_CPU, _current.cpu_seconds),
+        _option("core", resource.RLIMIT_CORE, 0),
+    )
+    return ("prlimit", *options, *command)
+
+
+def lower_priority(pid: int) -> None:
+    """The service stays responsive while the process computes."""
     with contextlib.suppress(ProcessLookupError):
-        _lower(pid, resource.RLIMIT_DATA, _current.memory_bytes)
-        _lower(pid, resource.RLIMIT_CPU, _current.cpu_seconds)
-        _lower(pid, resource.RLIMIT_CORE, 0)
-        # The service stays responsive while git computes.
         os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
 
 
-def _lower(pid: int, kind: int, value: int) -> None:
-    """Set the soft limit, at which SIGXCPU names the reason. The hard one would be SIGKILL."""
-    soft, hard = resource.prlimit(pid, kind)
-    if soft == resource.RLIM_INFINITY or soft > value:
-        resource.prlimit(pid, kind, (value, hard))
+def _option(name: str, kind: int, value: int) -> str:
+    """Sets the soft limit, at which SIGXCPU names the reason; the hard one would be SIGKILL."""
+    hard = resource.getrlimit(kind)[1]
+    soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    return f"--{name}={soft}:"
 
 
 def explain_limit(exit_code: int, stderr: str) -> str | None:

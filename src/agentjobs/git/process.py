@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
-from agentjobs.git.limits import explain_limit, limit_process
+from agentjobs.git.limits import explain_limit, limited, lower_priority
 from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
 
@@ -127,9 +128,11 @@ async def open_git(
         configuration=configuration,
         protocols=protocols,
     )
+    if shutil.which("git", path=variables["PATH"]) is None:
+        raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
     starting = asyncio.ensure_future(
         GitChild.start(
-            ("git", *arguments),
+            limited("git", *arguments),
             cwd=cwd or "/",
             environment=variables,
             stdin=stdin,
@@ -144,11 +147,7 @@ async def open_git(
         with contextlib.suppress(OSError):
             await stop_git(await starting)
         raise
-    except FileNotFoundError:
-        raise GitError(
-            arguments, 127, "fatal: git is not installed (apt-get install git)"
-        ) from None
-    limit_process(child.pid)
+    lower_priority(child.pid)
     return child
 
 
