@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_service import HostileService, hostile_service
 from tests.support.service import Api, Service, StartService, sample_repository
 
 QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
@@ -57,13 +56,6 @@ def api(service: Service, key: str, tmp_path_factory: pytest.TempPathFactory) ->
     client = service.client(key)
     client.wait_ready("acme/shop")
     return client
-
-
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileService]:
-    """One `agentjobs up` for all hostile agents, so that each test detects earlier damage."""
-    with hostile_service(tmp_path_factory.mktemp("hostile")) as opened:
-        yield opened
 
 
 @pytest.fixture
