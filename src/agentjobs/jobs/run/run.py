@@ -1,5 +1,7 @@
 """One run of one job, from the base commit to the pull request. Each step is a module beside it."""
 
+import asyncio
+
 from agentjobs.agents.definitions import Agent
 from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.outcomes import Completed, JobFailed, Outcome
@@ -36,7 +38,7 @@ async def _run(run: RunContext) -> Completed:
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, base)
-        plan = _plan(run, agent, summary)
+        plan = await _plan(run, agent, summary)
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo)) is not None:
@@ -93,8 +95,9 @@ def _agent(run: RunContext) -> Agent:
     return agent
 
 
-def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
-    configuration = summary.parse_configuration()
+async def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
+    # A file of the allowed size can take a tenth of a second.
+    configuration = await asyncio.to_thread(summary.parse_configuration)
     for warning in configuration.warnings:
         run.log.note(warning)
     return plan_run(run.job, agent, configuration)

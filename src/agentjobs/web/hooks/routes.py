@@ -4,7 +4,8 @@ Verifies the signature and stores the event. Nothing is started here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,7 +30,12 @@ from agentjobs.web.context import WebContext
 from agentjobs.web.git.body import limit_size, receive_pieces
 from agentjobs.web.hooks.limits import BodyMemory, HookLimits
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 MAX_HOOK_BYTES = 5 * 1024 * 1024
+# Verifying and parsing it takes less than a millisecond.
+_SMALL_BODY_BYTES = 128 * 1024
 _BODY_SECONDS = 60.0
 _CLOSING = {"Connection": "close"}
 _STATUSES = {"new": "accepted", "known": "known", "unconnected": "ignored"}
@@ -56,14 +62,22 @@ async def _verify(
     with limits.reserve(connection_id) as memory:
         # The body is read for an unknown connection too, so that timing reveals nothing.
         body = await _body(request, memory if secret else None)
-        if not is_signed(platform, secret, headers, body):
+        if not await _off_loop(body, is_signed, platform, secret, headers, body):
             raise _unauthorized()
         limits.take(connection_id)
         if media_type(headers.get("content-type")) == "application/x-www-form-urlencoded":
             raise Problem(
                 "unsupported_media_type", "Set the content type of this hook to application/json."
             )
-        return parse_event(platform, headers, body), delivery_id_of(platform, headers, body)
+        event = await _off_loop(body, parse_event, platform, headers, body)
+        return event, await _off_loop(body, delivery_id_of, platform, headers, body)
+
+
+async def _off_loop(body: bytes, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it in a thread if the body is large."""
+    if len(body) <= _SMALL_BODY_BYTES:
+        return call(*args, **kwargs)
+    return await asyncio.to_thread(call, *args, **kwargs)
 
 
 async def _secret(context: WebContext, platform: str, connection_id: str) -> str:
