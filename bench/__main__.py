@@ -14,6 +14,7 @@ from bench import (
     gateway_overhead,
     index_speed,
     lock_files,
+    neighbour,
     start_latency,
     webhook_isolation,
     webhook_latency,
@@ -40,6 +41,7 @@ MEASURES = {
     "gateway_overhead": ("What the model gateway adds to a request", gateway_overhead.measure),
     "index": ("The index of large repositories, against reading them", index_speed.measure),
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
+    "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "webhook_isolation": (
         "An endpoint's webhooks beside one that hangs until the timeout",

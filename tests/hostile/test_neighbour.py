@@ -32,7 +32,7 @@ for _ in range(200):
         os._exit(0)
 change()
 """
-OUTPUT = "head -c 200000000 /dev/zero | tr '\\0' 'x' ; yes 'line' | head -c 50000000; exit 1"
+OUTPUT = "head -c 20000000 /dev/zero | tr '\\0' 'x'; yes line | head -c 20000000; exit 1"
 CONFIGURATION = "x = " + "[" * 100_000
 
 
