@@ -53,8 +53,8 @@ def truncate_bytes(text: str, max_bytes: int, notice: str = "") -> str:
     encoded = text.encode()
     if len(encoded) <= max_bytes:
         return text
-    kept = encoded[: max_bytes - len(notice.encode())]
-    return kept.decode(errors="ignore") + notice
+    head = encoded[: max_bytes - len(notice.encode())]
+    return head.decode(errors="ignore") + notice
 
 
 def _without_control(character: str) -> str:

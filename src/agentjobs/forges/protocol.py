@@ -91,15 +91,17 @@ class RemotePull(msgspec.Struct, frozen=True):
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """`id` increases with time within its kind; `author` is a login; `place` is the place of a
-    comment on a line, such as `src/a.py, line 12`."""
+    """`id` increases with time within its kind; `author` is a login.
+
+    `location` is where a comment on a line is, such as `src/a.py, line 12`.
+    """
 
     id: int
     author: str
     text: str
     url: str
     kind: CommentKind = "comment"
-    place: str = ""
+    location: str = ""
 
 
 class CommentCursor(msgspec.Struct, frozen=True):

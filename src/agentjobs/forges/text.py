@@ -62,7 +62,7 @@ def one_line(text: str, max_characters: int = 300) -> str:
     return single_line(replace_unstorable(text))[:max_characters].rstrip()
 
 
-def line_place(path: str, line: int | None, old_line: int | None = None) -> str:
+def line_location(path: str, line: int | None, old_line: int | None = None) -> str:
     """Where a comment on a line is; `old_line` is a deleted line. Empty without a path."""
     file = one_line(path, _MAX_PATH_CHARACTERS)
     if not file:

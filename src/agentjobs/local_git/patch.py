@@ -128,11 +128,13 @@ def parse_diff(
         file_patch = _FilePatch(entry, own, whole, recount)
         files.append(file_patch.parse(bounds, lines_left))
         lines_left -= len(files[-1].lines)
-    kept = tuple(files[: bounds.files])
+    included = tuple(files[: bounds.files])
     return Diff(
-        files=kept,
+        files=included,
         changed_files=len(entries),
-        complete=complete and len(kept) == len(files) and all(file.complete for file in kept),
+        complete=complete
+        and len(included) == len(files)
+        and all(file.complete for file in included),
         additions=sum(file.additions for file in files),
         deletions=sum(file.deletions for file in files),
     )
@@ -195,12 +197,12 @@ class _FilePatch(msgspec.Struct, frozen=True):
         lines: list[DiffLine] = []
         all_read = True
         for section in self.sections:
-            kept = section[: bounds.file_bytes]
-            if len(kept) < len(section):
-                kept, all_read = kept[: kept.rfind(b"\n") + 1], False
+            included = section[: bounds.file_bytes]
+            if len(included) < len(section):
+                included, all_read = included[: included.rfind(b"\n") + 1], False
             # A few lines precede the first hunk; no more than needed are split.
             numbered = list(
-                islice(_numbered(kept.split(b"\n", max_lines + 16)), max_lines + 1 - len(lines))
+                islice(_numbered(included.split(b"\n", max_lines + 16)), max_lines + 1 - len(lines))
             )
             lines += numbered
         return tuple(lines[:max_lines]), all_read and len(lines) <= max_lines

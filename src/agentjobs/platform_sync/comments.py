@@ -22,7 +22,7 @@ from agentjobs.safe_text import single_line, strip_control_characters, truncate_
 
 # `config_override` is limited to 16 KiB of JSON.
 _MAX_PROMPT_BYTES = 12_000
-_MAX_PLACE_CHARACTERS = 400
+_MAX_LOCATION_CHARACTERS = 400
 _log = logging.getLogger(__name__)
 
 
@@ -111,9 +111,9 @@ def parse_instruction(text: str, mention: str) -> str | None:
     return truncate_bytes(strip_control_characters(match[1]).strip(), _MAX_PROMPT_BYTES) or None
 
 
-def prompt_for(instruction: str, place: str) -> str:
-    """The follow-up's prompt; for a comment on a line it starts with the place."""
-    about = single_line(place)[:_MAX_PLACE_CHARACTERS]
+def prompt_for(instruction: str, location: str) -> str:
+    """The follow-up's prompt; for a comment on a line it starts with the location."""
+    about = single_line(location)[:_MAX_LOCATION_CHARACTERS]
     if not about:
         return instruction
     return truncate_bytes(f"About {about}:\n{instruction}", _MAX_PROMPT_BYTES)
@@ -144,10 +144,10 @@ async def _start_follow_up(
     # A service that is killed before it records the comment reads it again.
     claim = IdempotencyClaim(
         f"{comment.kind}:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
-        # The place is left out: the line may have moved when the comment is read again.
+        # The location is left out: the line may have moved when the comment is read again.
         hashlib.sha256(instruction.encode(errors="replace")).digest(),
     )
-    request = FollowUpRequest(prompt_for(instruction, comment.place))
+    request = FollowUpRequest(prompt_for(instruction, comment.location))
     try:
         created = await follow_up_job(context, caller, job_id, request, idempotency=claim)
     except Problem as problem:

@@ -93,30 +93,30 @@ class Tickets:
         raise TicketNotFound(_not_found_message(query, reasons, trackers))
 
     async def link_back(
-        self, found: FoundTicket, link: ResultLink, retry_budget: RetryBudget
+        self, match: FoundTicket, link: ResultLink, retry_budget: RetryBudget
     ) -> bool:
         """False if links are not query any more. Raises ForgeError, or Problem for a locked token.
 
         Repeating it replaces the link on Jira and adds a comment to an issue.
         """
-        opened = await open_tracker(self._db, self._keys, found.tracker_id)
+        opened = await open_tracker(self._db, self._keys, match.tracker_id)
         if opened is None or not opened[0].link_back:
             return False
-        if opened[0].kind == "issues" and not await self._is_connected(opened[0], found):
-            raise ForgeError(f"{found.ticket.id} is not in a connected repository.")
-        tracker = await self._tracker(*opened, found.connection_id, found.full_name, retry_budget)
-        await tracker.link_back(found.ticket, link)
+        if opened[0].kind == "issues" and not await self._is_connected(opened[0], match):
+            raise ForgeError(f"{match.ticket.id} is not in a connected repository.")
+        tracker = await self._tracker(*opened, match.connection_id, match.full_name, retry_budget)
+        await tracker.link_back(match.ticket, link)
         return True
 
-    async def _is_connected(self, tracker: ConfiguredTracker, found: FoundTicket) -> bool:
+    async def _is_connected(self, tracker: ConfiguredTracker, match: FoundTicket) -> bool:
         """A token may have write access to repositories that are not connected."""
-        issue = parse_issue(found.ticket.id, found.full_name)
+        issue = parse_issue(match.ticket.id, match.full_name)
         row = await self._db.fetch_one(
             "SELECT id FROM repos WHERE organization_id = :organization_id"
             " AND connection_id = :connection_id AND full_name = :full_name"
             " AND disconnected_at IS NULL",
             organization_id=tracker.organization_id,
-            connection_id=found.connection_id,
+            connection_id=match.connection_id,
             full_name="" if issue is None else issue[0],
         )
         return row is not None

@@ -93,10 +93,10 @@ def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
 
 def _refusal_message(report: str, stderr: str) -> str:
     """The reasons from git and from the remote, safe to show."""
-    refused = [line.split("\t")[-1] for line in report.splitlines() if line.startswith("!")]
+    rejections = [line.split("\t")[-1] for line in report.splitlines() if line.startswith("!")]
     remarks = [
         line.removeprefix("remote:").strip() for line in stderr.splitlines() if "remote:" in line
     ]
-    reasons = "; ".join(part for part in [*refused[:1], *remarks[:5]] if part)
+    reasons = "; ".join(part for part in [*rejections[:1], *remarks[:5]] if part)
     text = mask_unprintable(reasons)
     return f"the push was refused: {text or 'no reason given'}"[:1_000]

@@ -231,7 +231,7 @@ async def test_line_comments_and_reviews_are_read_once(harness: PlatformHarness)
     # GitLab numbers comments and reviews in one sequence.
     review_kind, line_kind = ("comment",) * 2 if harness.kind == "gitlab" else ("review", "line")
     assert {
-        (comment.kind, comment.author, comment.text, comment.place) for comment in comments
+        (comment.kind, comment.author, comment.text, comment.location) for comment in comments
     } == {
         ("comment", "ada", "In general", ""),
         (review_kind, "grace", "All in all", ""),

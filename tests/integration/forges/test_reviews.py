@@ -109,7 +109,7 @@ async def test_on_github_a_review_without_a_summary_is_no_comment(github: Platfo
     review = github.server.state.add_review(row, "ghost")
     github.server.state.add_line(review, "Only here", "a.py", line=2)
     (comment,) = await read_comments(github, row, CommentCursor())
-    assert (comment.kind, comment.text, comment.place) == ("line", "Only here", "a.py, line 2")
+    assert (comment.kind, comment.text, comment.location) == ("line", "Only here", "a.py, line 2")
 
 
 async def test_on_gitea_the_latest_reviews_are_read_again_for_replies(

@@ -24,7 +24,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import line_place
+from agentjobs.forges.text import line_location
 from agentjobs.forges.validate import MAX_COMMENT_BYTES, parse_count, validate
 
 PULL = RemotePull(7, "A change", "open", False, "a" * 40, "https://git.acme.test/a/b/pull/7")
@@ -162,9 +162,9 @@ def test_without_a_cursor_only_the_newest_comment_is_returned() -> None:
 
 
 def test_a_place_is_one_plain_line_of_bounded_length() -> None:
-    assert line_place("src/a.py", 12, 9) == "src/a.py, line 12"
-    assert line_place("src/a.py", None, 9) == "src/a.py, line 9 before the change"
-    assert line_place("src/a.py", 0, -1) == line_place("src/a.py", 10**30) == "src/a.py"
-    assert line_place("a\x00\x1b[2J\nb\u202e.py", 1) == "a\ufffd[2J b.py, line 1"
-    assert line_place("", 12) == ""
-    assert len(line_place("ü" * 5_000, 12)) == 300 + len(", line 12")
+    assert line_location("src/a.py", 12, 9) == "src/a.py, line 12"
+    assert line_location("src/a.py", None, 9) == "src/a.py, line 9 before the change"
+    assert line_location("src/a.py", 0, -1) == line_location("src/a.py", 10**30) == "src/a.py"
+    assert line_location("a\x00\x1b[2J\nb\u202e.py", 1) == "a\ufffd[2J b.py, line 1"
+    assert line_location("", 12) == ""
+    assert len(line_location("ü" * 5_000, 12)) == 300 + len(", line 12")

@@ -32,10 +32,10 @@ class PullExtras:
             *await self._request_reviewers(pull, request.reviewers),
         )
 
-    async def _label(self, pull: Pull, wanted: Iterable[str]) -> list[str]:
+    async def _label(self, pull: Pull, labels: Iterable[str]) -> list[str]:
         """Gitea accepts only IDs of existing labels."""
         existing = {label.name.casefold() for label in pull.labels or ()}
-        names = {one_line(name).casefold(): one_line(name) for name in wanted if one_line(name)}
+        names = {one_line(name).casefold(): one_line(name) for name in labels if one_line(name)}
         missing = [name for key, name in names.items() if key not in existing]
         if not missing:
             return []
@@ -78,11 +78,11 @@ class PullExtras:
         path = f"{self._repository}/labels"
         return (await self._api.send_as(Label, "POST", path, body, needs=WRITE_ISSUES)).id
 
-    async def _request_reviewers(self, pull: Pull, wanted: Iterable[str]) -> list[str]:
+    async def _request_reviewers(self, pull: Pull, reviewers: Iterable[str]) -> list[str]:
         own_logins = {self._account, pull.user.login if pull.user else None}
         left_out = pull.requested_names | {login.casefold() for login in own_logins if login}
         names = {
-            name.casefold(): name for name in (one_line(one).removeprefix("@") for one in wanted)
+            name.casefold(): name for name in (one_line(one).removeprefix("@") for one in reviewers)
         }
         requested = [name for key, name in names.items() if key and key not in left_out]
         notes = []

@@ -13,7 +13,7 @@ from agentjobs.forges.gitea.pulls import READ_REPOSITORY, numbered_pages
 from agentjobs.forges.gitea.responses import User
 from agentjobs.forges.http.client import PlatformApi
 from agentjobs.forges.protocol import Comment, CommentCursor, ForgeError
-from agentjobs.forges.text import line_place
+from agentjobs.forges.text import line_location
 
 _NAME = "Gitea"
 # A reply to a line comment belongs to the review of that comment and has no time of its own, so the
@@ -57,8 +57,8 @@ class LineCommentResponse(msgspec.Struct, frozen=True):
     def comment(self, page_url: str) -> Comment:
         author = self.user.login if self.user else ""
         url = f"{page_url}#issuecomment-{self.id}"
-        place = line_place(self.path, self.position, self.original_position)
-        return Comment(self.id, author, self.body, url, "line", place)
+        location = line_location(self.path, self.position, self.original_position)
+        return Comment(self.id, author, self.body, url, "line", location)
 
 
 class Reviews:

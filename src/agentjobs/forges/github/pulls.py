@@ -154,22 +154,22 @@ class RepositoryPulls:
         return await self._api.send_as(Pull, "POST", f"{self.path}/pulls", body, needs=PULLS)
 
     async def _label(self, pull: Pull, labels: Iterable[str]) -> list[str]:
-        wanted = list(dict.fromkeys(filter(None, map(one_line, labels))))
-        refused = await self._post_all_or_each(
-            f"{self._issue(pull.number)}/labels", "labels", wanted
+        label_names = list(dict.fromkeys(filter(None, map(one_line, labels))))
+        rejected = await self._post_all_or_each(
+            f"{self._issue(pull.number)}/labels", "labels", label_names
         )
-        return [f"The label {name!r} could not be set: {reason}" for name, reason in refused]
+        return [f"The label {name!r} could not be set: {reason}" for name, reason in rejected]
 
     async def _request_review(self, pull: Pull, names: Iterable[str]) -> list[str]:
         author = pull.user.login if pull.user else ""
         reviewers = split_reviewers(names, owner=self._owner, author=author)
         path = f"{self.path}/pulls/{pull.number}/requested_reviewers"
-        refused = [
+        rejected = [
             *await self._post_all_or_each(path, "reviewers", list(reviewers.people)),
             *await self._post_all_or_each(path, "team_reviewers", list(reviewers.teams)),
         ]
         failed = (
-            f"{name!r} could not be requested as a reviewer: {reason}" for name, reason in refused
+            f"{name!r} could not be requested as a reviewer: {reason}" for name, reason in rejected
         )
         return [*reviewers.notes, *failed]
 
@@ -187,10 +187,10 @@ class RepositoryPulls:
                 raise
             if len(names) == 1 or error.fault not in {"refused", "gone"}:
                 return [(name, error) for name in names]
-        refused = []
+        rejected = []
         for name in names:
-            refused += await self._post_all_or_each(path, field, [name])
-        return refused
+            rejected += await self._post_all_or_each(path, field, [name])
+        return rejected
 
     def _issue(self, number: int) -> str:
         return f"{self.path}/issues/{number}"

@@ -15,7 +15,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import line_place
+from agentjobs.forges.text import line_location
 
 # The author that GitHub shows for content of deleted accounts.
 DELETED_USER = "ghost"
@@ -165,9 +165,11 @@ class LineComment(msgspec.Struct, frozen=True):
     def comment_in(self, review: Review) -> Comment:
         author = DELETED_USER if self.user is None else self.user.login
         is_old = self.side == "LEFT"
-        place = line_place(self.path, None if is_old else self.line, self.line if is_old else None)
+        location = line_location(
+            self.path, None if is_old else self.line, self.line if is_old else None
+        )
         comment_id = review.comment_id_of(self.id)
-        return Comment(comment_id, author, self.body or "", self.html_url, "line", place)
+        return Comment(comment_id, author, self.body or "", self.html_url, "line", location)
 
 
 class Label(msgspec.Struct, frozen=True):

@@ -193,8 +193,8 @@ def find_adoptable(
 
 async def find_user(api: PlatformApi, login: str) -> User | None:
     users = await api.get_as(list[User], "/users", username=login)
-    wanted = login.casefold()
-    return next((user for user in users if user.username.casefold() == wanted), None)
+    folded_login = login.casefold()
+    return next((user for user in users if user.username.casefold() == folded_login), None)
 
 
 def normalize_reviewers(reviewers: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
     RemoteRepository,
 )
-from agentjobs.forges.text import DraftMark, line_place, truncate
+from agentjobs.forges.text import DraftMark, line_location, truncate
 
 # The lowest role that may push and open merge requests.
 DEVELOPER = 30
@@ -139,8 +139,8 @@ class Position(msgspec.Struct, frozen=True):
     old_line: int | None = None
 
     @property
-    def place(self) -> str:
-        return line_place(self.new_path or self.old_path or "", self.new_line, self.old_line)
+    def location(self) -> str:
+        return line_location(self.new_path or self.old_path or "", self.new_line, self.old_line)
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -154,8 +154,8 @@ class Note(msgspec.Struct, frozen=True):
 
     def comment(self, page_url: str) -> Comment:
         url = f"{page_url}#note_{self.id}"
-        place = "" if self.position is None else self.position.place
-        return Comment(self.id, self.author.username, self.body, url, place=place)
+        location = "" if self.position is None else self.position.location
+        return Comment(self.id, self.author.username, self.body, url, location=location)
 
 
 class IssueResponse(msgspec.Struct, frozen=True):

@@ -41,10 +41,10 @@ class Combined(msgspec.Struct, frozen=True):
 def combine(manifests: Mapping[str, ParsedManifest]) -> Combined:
     manifests = _complete(manifests)
     layout = Layout(manifests)
-    found = _find_dependencies(manifests, layout)
-    dependencies = list(_limit(found))
+    combined = _find_dependencies(manifests, layout)
+    dependencies = list(_limit(combined))
     warnings = layout.warnings
-    if next(found, None) is not None:
+    if next(combined, None) is not None:
         reason = f"more than {len(dependencies)} packages: the rest is left out"
         warnings.append(IndexWarning("", reason))
     dependencies.sort(key=lambda d: (d.manifest, not d.direct, d.name, d.version or "", d.parents))

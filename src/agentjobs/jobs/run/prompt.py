@@ -59,8 +59,8 @@ def run_dir_of(checkout: Checkout) -> Path:
     return checkout.tree.with_name("run")
 
 
-def _ticket_text(found: FoundTicket | None) -> TicketText | None:
-    if found is None:
+def _ticket_text(match: FoundTicket | None) -> TicketText | None:
+    if match is None:
         return None
-    ticket = found.ticket
+    ticket = match.ticket
     return TicketText(ticket.title, ticket.text, ticket.labels, ticket.url)

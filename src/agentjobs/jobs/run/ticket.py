@@ -65,10 +65,10 @@ async def link_ticket(
         run.log.note(f"the pull request could not be linked on its ticket: {error}")
 
 
-def ticket_details(found: FoundTicket | None) -> TicketDetails | None:
-    if found is None:
+def ticket_details(match: FoundTicket | None) -> TicketDetails | None:
+    if match is None:
         return None
-    ticket = found.ticket
+    ticket = match.ticket
     return TicketDetails(ticket.title, ticket.url, ticket.labels)
 
 
