@@ -36,6 +36,7 @@ MAX_SMALL_PATH_BYTES = 256 * 1024
 CHILD_TIMEOUT_SECONDS = 900
 _COMMAND = "from agentjobs.workspace.commit import main; main()"
 _BUFFER_BYTES = 64 * 1024
+_STDERR_BYTES = 4 * 1024
 
 ErrorKind = Literal["unsafe_change", "protected_path", "repo_unavailable"]
 
@@ -131,7 +132,7 @@ async def _commit_in_child(request: CommitRequest) -> str | None:
         cwd="/",
         environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
         stdin=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         buffer_bytes=_BUFFER_BYTES,
     )
     lower_priority(child.pid)
@@ -149,14 +150,18 @@ async def _commit_in_child(request: CommitRequest) -> str | None:
 async def _exchange(child: GitChild, request: CommitRequest) -> CommitResponse:
     assert child.stdin is not None
     assert child.stdout is not None
+    assert child.stderr is not None
     child.stdin.write(msgspec.msgpack.encode(request))
     child.stdin.close()
-    response = await child.stdout.read()
+    response, stderr = await asyncio.gather(child.stdout.read(), child.stderr.read())
     exit_code = await child.wait()
     if exit_code == -signal.SIGXCPU:
         raise _too_expensive("the CPU time in limit_git_cpu_seconds")
-    if exit_code != 0:
+    if exit_code < 0 or b"emory" in stderr:
         raise _too_expensive("the memory in limit_git_memory_mib")
+    if exit_code != 0:
+        text = stderr[-_STDERR_BYTES:].decode("utf-8", "replace")
+        raise RuntimeError(f"the process that commits changes failed: {text}")
     return msgspec.msgpack.decode(response, type=CommitResponse)
 
 

@@ -82,7 +82,7 @@ async def test_protected_paths_are_refused_in_a_large_change(harness: WorkspaceH
 async def test_a_change_that_exceeds_the_limits_is_refused(harness: WorkspaceHarness) -> None:
     async with harness.checkout() as checkout:
         write_files(checkout.tree, MAX_SMALL_ENTRIES + 1)
-        set_git_limits(GitLimits(memory_bytes=1024**2))
+        set_git_limits(GitLimits(memory_bytes=8 * 1024**2))
         with pytest.raises(UnsafeChange, match="more than the memory in limit_git_memory_mib"):
             await harness.commit(checkout)
     assert staged(harness) == []
