@@ -81,7 +81,7 @@ async def serving(
         context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
         loops = [
             *_serving_loops(context, session, registry),
-            PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms)),
+            PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms), context.free_space),
         ]
         server = server_for(build_application(context))
         # The socket already listens; early connections wait until the server starts.

@@ -10,6 +10,7 @@ from collections import Counter
 
 import msgspec
 
+from agentjobs.free_space import FreeSpace
 from agentjobs.platform_sync import hook_events
 from agentjobs.platform_sync.claims import DueSync, SyncClaim, claim_due_sync
 from agentjobs.platform_sync.sync import PlatformSync
@@ -41,9 +42,13 @@ class RunningSync(msgspec.Struct, frozen=True):
 class PlatformLoop:
     name = "forges"
 
-    def __init__(self, db: Database, sync: PlatformSync) -> None:
+    def __init__(
+        self, db: Database, sync: PlatformSync, free_space: FreeSpace | None = None
+    ) -> None:
+        """Without `free_space`, a full disk stops nothing."""
         self._db = db
         self._sync = sync
+        self._free_space = free_space
         self._running: dict[asyncio.Task[None], RunningSync] = {}
 
     async def run(self) -> None:
@@ -75,6 +80,9 @@ class PlatformLoop:
             task.add_done_callback(lambda done: self._ended(done, signal))
 
     def _has_capacity(self) -> bool:
+        # A sync fetches, and would fill the disk further.
+        if self._free_space is not None and self._free_space.is_low:
+            return False
         long_before = time.monotonic() - LONG_SECONDS
         long = sum(running.started_at < long_before for running in self._running.values())
         return len(self._running) - min(long, MAX_LONG) < MAX_CONCURRENT
