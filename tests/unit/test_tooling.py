@@ -1,6 +1,7 @@
 """The scripts behind `make`: where packages come from, what a lock file says, what is missing."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -11,6 +12,16 @@ from scripts.install import uv_settings
 from tests.support.paths import PROJECT
 
 HASHED = "a==1.0 \\\n    --hash=sha256:00\n"
+
+
+def test_no_group_has_a_possessive_quantifier():
+    """Before Python 3.11.5 they match wrongly (Debian 12 has 3.11.2); an atomic group is equal."""
+    files = [
+        str(path.relative_to(PROJECT))
+        for path in (PROJECT / "src").rglob("*.py")
+        if re.search(r"\)(?:[*+?]|\{[\d,]+\})\+", path.read_text())
+    ]
+    assert files == []
 
 
 def test_uv_uses_the_settings_of_pip():

@@ -28,7 +28,7 @@ LOOKUP_SECONDS = 5
 
 # Lookups of slow names hold a thread for a while; a few must not block other requests.
 _THREADS: Final = threading.Semaphore(32)
-_URL = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
+_URL = re.compile(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'(+)*,;=-]|%[0-9A-Fa-f]{2})*")
 _INVALID_CHARACTER = (
     "contains an invalid character: write spaces and non-ASCII characters as %XX, and "
     "the host in its xn-- form"

@@ -87,7 +87,7 @@ def test_any_other_address_is_refused_and_not_repeated(given: str) -> None:
 
 
 def test_a_self_hosted_platform_needs_an_address_and_there_are_three_platforms() -> None:
-    with pytest.raises(Problem, match="--url"):
+    with pytest.raises(Problem, match="Enter the address of the platform"):
         validate_url("gitea", "")
     assert validate_platform("gitlab") == "gitlab"
     for other in ("local", "bitbucket", "GitHub", ""):
@@ -147,7 +147,7 @@ def test_a_token_has_no_spaces() -> None:
             validate_credential("token", bad)
         assert problem.value.code == "invalid_credential"
         assert not bad or bad not in problem.value.message
-    with pytest.raises(Problem, match="--private-key-file"):
+    with pytest.raises(Problem, match="enter its App ID, installation ID and private key"):
         validate_credential("token", "-----BEGIN RSA PRIVATE KEY-----")
 
 

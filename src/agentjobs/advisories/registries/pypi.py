@@ -20,7 +20,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ANCHOR = re.compile(r"<a(?=[\s>])", re.IGNORECASE)
 # Possessive, and continues where the last match ended: linear time for any page.
 _ATTRIBUTE = re.compile(
-    r"""\s*+([^\s"'<>=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?+"""
+    r"""\s*+([^\s"'<>=]++)(?>(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?)"""
 )
 
 

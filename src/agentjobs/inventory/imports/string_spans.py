@@ -3,7 +3,7 @@
 import re
 
 # The group is the closing quote, if there is one.
-_STRING = re.compile(rb"\"(?:[^\"\\\n]++|\\.)*+(\")?|'(?:[^'\\\n]++|\\.)*+(')?", re.DOTALL)
+_STRING = re.compile(rb"\"(?>(?:[^\"\\\n]++|\\.)*)(\")?|'(?>(?:[^'\\\n]++|\\.)*)(')?", re.DOTALL)
 
 
 class StringSpans:

@@ -4,7 +4,7 @@ import re
 
 from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
-_SPACE = rb"(?:[\s;]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_SPACE = rb"(?>(?:[\s;]++|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
 _SKIP = re.compile(_SPACE)
 _PACKAGE = re.compile(rb"package\b" + _SPACE + rb"([\w\x80-\xff]+)")
 _IMPORT = re.compile(rb"import(?![\w\x80-\xff])" + _SPACE + rb"(\()?")

@@ -7,18 +7,18 @@ import re
 
 from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
-_SPACE = rb"(?:[\s;]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
-_GAP = rb"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_SPACE = rb"(?>(?:[\s;]++|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
+_GAP = rb"(?>(?:\s++|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
 _WORD = rb"[\w$\x80-\xff]++"
 _NAME = rb"(" + _WORD + rb"(?:" + _GAP + rb"\." + _GAP + rb"(?:" + _WORD + rb"|\*))*)"
 _HEAD = re.compile(_SPACE)
 # Annotations of a package, with arguments that contain no parentheses.
-_ARGUMENTS = rb"(?:\((?:[^()\"]++|\"(?:[^\"\\\n]++|\\.)*+\")*+\))?+"
+_ARGUMENTS = rb"(?>(?:\((?>(?:[^()\"]++|\"(?>(?:[^\"\\\n]++|\\.)*)\")*)\))?)"
 _ANNOTATION = re.compile(rb"@(?!interface\b)" + _NAME + _GAP + _ARGUMENTS + _SPACE)
 _PACKAGE = re.compile(rb"package\b" + _GAP + _NAME + _GAP + rb";" + _SPACE)
 _KIND = rb"(?:(static)\s" + _GAP + rb"|module\s" + _GAP + rb")?"
 _IMPORT = re.compile(rb"import\b" + _GAP + _KIND + _NAME + _GAP + rb";" + _SPACE)
-_NOT_NAME = re.compile(rb"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/|\s++")
+_NOT_NAME = re.compile(rb"//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/|\s++")
 
 
 def find_java(content: bytes) -> ParsedModule:

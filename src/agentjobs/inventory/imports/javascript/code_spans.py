@@ -10,19 +10,19 @@ from agentjobs.inventory.imports.string_spans import StringSpans
 
 # Complete tokens only: the end of the search could cut a token in two.
 _SIMPLE = re.compile(
-    rb"(?:[^\"'/`]++"
-    rb"|\"(?:[^\"\\\n]++|\\.)*+\"|'(?:[^'\\\n]++|\\.)*+'"
-    rb"|//[^\n]*+\n|/\*(?:[^*]++|\*(?!/))*+\*/"
-    rb"|`(?:[^`\\$]++|\\.|\$(?!\{)|\$\{[^{}`'\"/]*+\})*+`)*+",
+    rb"(?>(?:[^\"'/`]++"
+    rb"|\"(?>(?:[^\"\\\n]++|\\.)*)\"|'(?>(?:[^'\\\n]++|\\.)*)'"
+    rb"|//[^\n]*+\n|/\*(?>(?:[^*]++|\*(?!/))*)\*/"
+    rb"|`(?>(?:[^`\\$]++|\\.|\$(?!\{)|\$\{[^{}`'\"/]*+\})*)`)*)",
     re.DOTALL,
 )
 # How many bytes are lexed at once around a comment or template.
 _CHUNK_BYTES = 1_500
 _MARK_IN_TEMPLATE = re.compile(rb"[\"'/`{}]")
 _MARK = re.compile(rb"[\"'/`]")
-_TEMPLATE_TEXT = re.compile(rb"(?:[^`\\$]++|\\.|\$(?!\{))*+", re.DOTALL)
+_TEMPLATE_TEXT = re.compile(rb"(?>(?:[^`\\$]++|\\.|\$(?!\{))*)", re.DOTALL)
 _EXPRESSION = re.compile(
-    rb"/(?![*/])(?:[^/\\\[\n]++|\\[^\n]|\[(?:[^\]\\\n]++|\\[^\n])*+\])++/", re.DOTALL
+    rb"/(?![*/])(?>(?:[^/\\\[\n]++|\\[^\n]|\[(?>(?:[^\]\\\n]++|\\[^\n])*)\])+)/", re.DOTALL
 )
 # A regular expression may extend to the end of its line: limits failed attempts per line.
 _MAX_FAILURES = 16

@@ -11,12 +11,12 @@ from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 # Lookbehinds follow the word, so that the search starts with a literal.
 _KEYWORDS = (
     re.compile(rb"import(?<![\w$.]import)(?=[\s\"'({*`/])"),
-    re.compile(rb"export(?<![\w$.]export)(?=\s*+(?:type\s++)?+[{*])"),
+    re.compile(rb"export(?<![\w$.]export)(?=\s*+(?>(?:type\s++)?)[{*])"),
     re.compile(rb"require(?<![\w$]require)(?<![\w$)\]?]\.require)(?=\s*+\()"),
 )
 # Comments in a call are limited: an unterminated one must not be read again for every call.
 _CALL = re.compile(
-    rb"\s*+\(\s*+(?:/\*(?:[^*]|\*(?!/)){0,500}+\*/\s*+|//[^\n]{0,500}+\n\s*+)*+"
+    rb"\s*+\(\s*+(?>(?:/\*(?>(?:[^*]|\*(?!/)){0,500})\*/\s*+|//[^\n]{0,500}+\n\s*+)*)"
     rb"(?:\"([^\"\\\n]*+)\"|'([^'\\\n]*+)'|`([^`\\$\n]*+)`)\s*+[,)]"
 )
 _CLAUSE = re.compile(rb"[\w$\s,{}*\x80-\xff]*+")

@@ -16,7 +16,7 @@ _MAX_TARGETS = 8
 _MAX_EXTENDS = 8
 # Comments and trailing commas, which these files may contain; strings are kept.
 _STRING_OR_EXTRA = re.compile(
-    rb"(\"(?:[^\"\\\n]++|\\.)*+\")|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/|,(?=\s*+[\]}])"
+    rb"(\"(?>(?:[^\"\\\n]++|\\.)*)\")|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/|,(?=\s*+[\]}])"
 )
 
 

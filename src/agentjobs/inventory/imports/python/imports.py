@@ -13,17 +13,17 @@ from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
 _IMPORT = re.compile(rb"import(?<![\w\x80-\xff]import)(?=[ \t\f]*[(*\\]|[ \t\f]+[\w\x80-\xff])")
 # A statement in one of the usual forms, on lines of its own.
-_AS = rb"(?:[ \t]++as[ \t]++\w++)?+"
-_NAMES = rb"\w++" + _AS + rb"(?:,[ \t]*+\w++" + _AS + rb")*+"
-_NAMES_INSIDE = rb"\s*+\w++" + _AS + rb"(?:,\s*+\w++" + _AS + rb")*+"
+_AS = rb"(?>(?:[ \t]++as[ \t]++\w++)?)"
+_NAMES = rb"\w++" + _AS + rb"(?>(?:,[ \t]*+\w++" + _AS + rb")*)"
+_NAMES_INSIDE = rb"\s*+\w++" + _AS + rb"(?>(?:,\s*+\w++" + _AS + rb")*)"
 # Consecutive statements with comments and empty lines between, then the rest of the file. Groups:
 # the statement; imported modules; or the module and the names imported from it, without or
 # within parentheses.
 _PLAIN = re.compile(
-    rb"([ \t]*+(?:import[ \t]++([\w.]++" + _AS + rb"(?:,[ \t]*+[\w.]++" + _AS + rb")*+)"
+    rb"([ \t]*+(?:import[ \t]++([\w.]++" + _AS + rb"(?>(?:,[ \t]*+[\w.]++" + _AS + rb")*))"
     rb"|from[ \t]++([\w.]++)[ \t]++import[ \t]*+"
     rb"(?:((?<=[ \t])" + _NAMES + rb"|\*)|\((" + _NAMES_INSIDE + rb")\s*+,?\s*+\)))"
-    rb"[ \t]*+(?:#[^\n]*+)?+\n(?:[ \t]*+(?:#[^\n]*+)?+\n)*+)"
+    rb"[ \t]*+(?>(?:#[^\n]*+)?)\n(?>(?:[ \t]*+(?>(?:#[^\n]*+)?)\n)*))"
     rb"|(?s:.++)"
 )
 _BLANKS = b" \t\n\r\f\v"
@@ -33,9 +33,9 @@ _BLANK = re.compile(rb"[ \t\f]*")
 # Present if a statement starts within a line or has an unusual `from`.
 _UNUSUAL = re.compile(rb"[:;\\]|from")
 _MAX_PLAIN_HEAD = 400
-_ON_ITS_LINE = re.compile(rb"(?:[^\n;#\\()]++|\\\n)*+")
+_ON_ITS_LINE = re.compile(rb"(?>(?:[^\n;#\\()]++|\\\n)*)")
 # No quotes: after a quote, `#` may not start a comment.
-_IN_PARENTHESES = re.compile(rb"(?:[ \t\f]|\\\n)*+\(((?:[^()#\"']++|#[^\n]*+)*+)\)")
+_IN_PARENTHESES = re.compile(rb"(?>(?:[ \t\f]|\\\n)*)\(((?>(?:[^()#\"']++|#[^\n]*+)*))\)")
 _COMMENT = re.compile(rb"#[^\n]*+")
 _NAME = re.compile(rb"[\w.*\x80-\xff]+")
 # Bytes that may occur between `from` and `import`.

@@ -4,12 +4,16 @@ import re
 
 _STRING = (
     rb"(?:(?<=\Wr)\"[^\"]*+\"|(?<=\W[bc]r)\"[^\"]*+\""
-    rb"|(?<!\Wr)(?<!\W[bc]r)\"(?:[^\"\\]++|\\.)*+\")"
+    rb"|(?<!\Wr)(?<!\W[bc]r)\"(?>(?:[^\"\\]++|\\.)*)\")"
 )
 _CHARACTER = rb"'(?:\\[^\n][^'\n]{0,10}+|[^\\'\n\x80-\xff]|[\x80-\xff]{2,4}+)'"
 # Complete tokens only: the end of the search could cut a token in two.
 _CODE = re.compile(
-    rb"(?:[^\"'/#]++|//[^\n]*+\n|" + _STRING + rb"|" + _CHARACTER + rb"|'|\#++(?!\")|/(?![/*]))*+",
+    rb"(?>(?:[^\"'/#]++|//[^\n]*+\n|"
+    + _STRING
+    + rb"|"
+    + _CHARACTER
+    + rb"|'|\#++(?!\")|/(?![/*]))*)",
     re.DOTALL,
 )
 _TOKEN = re.compile(_STRING + rb"|" + _CHARACTER, re.DOTALL)

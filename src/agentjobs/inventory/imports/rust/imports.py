@@ -14,11 +14,11 @@ from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
 # Lookbehinds follow the word, so that the search starts with a literal.
 _KEYWORDS = (
-    re.compile(rb"use(?<!\wuse)(?=\s++(?:\{|::|(?:r#)?+\w++\s*+(?:::|;|as\s)))"),
-    re.compile(rb"mod(?<!\wmod)(?=\s++(?:r#)?+\w++\s*+[;{])"),
+    re.compile(rb"use(?<!\wuse)(?=\s++(?:\{|::|(?>(?:r#)?)\w++\s*+(?:::|;|as\s)))"),
+    re.compile(rb"mod(?<!\wmod)(?=\s++(?>(?:r#)?)\w++\s*+[;{])"),
     re.compile(rb"extern(?<!\wextern)(?=\s++crate\s)"),
 )
-_USE = re.compile(rb"((?:[\w:{},*\s#]++|//[^\n]*+|/\*[^*]*+\*/)*+)")
+_USE = re.compile(rb"((?>(?:[\w:{},*\s#]++|//[^\n]*+|/\*[^*]*+\*/)*))")
 _MODULE = re.compile(rb"mod\s+(?:r#)?(\w+)\s*([;{])")
 _CRATE = re.compile(rb"extern\s+crate\s+(?:r#)?(\w+)")
 _PATH = re.compile(

@@ -11,7 +11,7 @@ ECOSYSTEM = "PyPI"
 _SEPARATORS = re.compile(r"[-_.]+")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _REQUIREMENT = re.compile(
-    r"\s*+([A-Za-z0-9][A-Za-z0-9._-]{0,253}+)\s*+(?:\[[^\]]*+\])?+\s*+(@[^;]*+|[^;@]*+)(?:\s;.*|;.*)?"
+    r"\s*+([A-Za-z0-9][A-Za-z0-9._-]{0,253}+)\s*+(?>(?:\[[^\]]*+\])?)\s*+(@[^;]*+|[^;@]*+)(?:\s;.*|;.*)?"
 )
 _CLAUSE = re.compile(r"(?:===|[~=!<>]=|[<>])\s*+[A-Za-z0-9.*+!_-]++")
 _EXACT = re.compile(r"===?\s*+v?([0-9][A-Za-z0-9.+!_-]*+)")
