@@ -115,7 +115,7 @@ def test_requests_that_are_hard_to_parse(shared: SharedService) -> None:
         b"[" * 60_000,
         b'{"repo": "' + b"\\u0041" * 10_000 + b'", "agent": "x"}',
         json.dumps(
-            {"repo": "evil/app", "agent": "hostile", "config_override": {"a": [[]] * 4_000}}
+            {"repo": "evil/app", "agent": "hostile", "config_override": {"a": [[]] * 10_000}}
         ),
         b'{"repo": 1' + b"0" * 60_000 + b"}",
     ]
