@@ -4,7 +4,6 @@ Does not know git or agents. The caller ensures that the file only narrows what 
 """
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -25,7 +24,8 @@ MAX_NAME_CHARACTERS = 100
 MAX_WARNINGS = 20
 MAX_DOTS = 200
 
-_TABLE_HEADER = re.compile(r"\s*\[\s*(?P<name>[^\[\]]+?)\s*\]\s*(#.*)?$")
+# Possessive: lines of a multi-line string are matched too, and may have any content.
+_TABLE_HEADER = re.compile(r"\s*+\[(?P<name>[^\[\]]++)\]\s*+(#.*)?$")
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
@@ -117,6 +117,8 @@ def _load(content: bytes) -> tuple[str, dict[str, Any]]:
         end = f"at line {len(text.splitlines()) or 1}, the end of the document"
         reason = str(error).replace("at end of document", end)
         raise ConfigurationError(f"is not valid TOML: {reason}") from None
+    except ValueError:
+        raise ConfigurationError("contains a number with too many digits") from None
 
 
 def _reject_deep_keys(text: str) -> None:
@@ -192,7 +194,7 @@ def _check_entries(key: str, entries: tuple[str, ...]) -> None:
 
 def _check_number(key: str, number: float) -> None:
     maximum = MAX_SECONDS if key == "timeout_seconds" else MAX_COST_USD
-    if not (math.isfinite(number) and 0 < number <= maximum):
+    if not 0 < number <= maximum:
         raise ValueError(f"must be above 0 and at most {maximum}")
 
 

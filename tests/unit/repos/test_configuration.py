@@ -129,6 +129,8 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ("x = " + "[" * 5_000, "nested too deeply"),
         (".".join(["a"] * 20_000) + " = 1", "line 1: has more than 200 dots"),
         ("#" * MAX_BYTES + "#", "larger than 64 KiB"),
+        ("x = " + "9" * 5_000, "a number with too many digits"),
+        ("timeout_seconds = 0x" + "f" * 5_000, "must be above 0 and at most"),
     ],
 )
 def test_an_error_names_its_line(text: str, message: str) -> None:
@@ -140,3 +142,9 @@ def test_an_error_names_its_line(text: str, message: str) -> None:
 def test_a_file_that_is_not_utf8_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="is not UTF-8"):
         parse_configuration(b"\xff\xfe")
+
+
+def test_the_line_of_a_key_is_found_in_bounded_time_after_an_unclosed_bracket() -> None:
+    text = 'verify = """\n[' + " " * 60_000 + '\n"""\nverfy = 1'
+    (warning,) = parse_configuration(text.encode()).warnings
+    assert warning.startswith(".agentjobs.toml, line 4: ")
