@@ -21,7 +21,7 @@ READ_FILES = frozenset(
 )
 
 _MAKE_TARGET = re.compile(rb"^(test|check)\s*:(?!=)", re.MULTILINE)
-_RAKE_TASK = re.compile(rb"Rake::TestTask|^\s*task\s+:?[\"']?test\b", re.MULTILINE)
+_RAKE_TASK = re.compile(rb"Rake::TestTask|^[ \t]*+task\s++:?[\"']?test\b", re.MULTILINE)
 _PYTEST_TABLE = re.compile(rb"^\[tool[.:]pytest", re.MULTILINE)
 # What `npm init` writes.
 _NO_TESTS = "no test specified"

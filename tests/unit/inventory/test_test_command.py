@@ -86,3 +86,8 @@ def test_other_ecosystems_are_recognized_by_their_files() -> None:
 )
 def test_the_name_determines_the_language(path: bytes, language: str | None) -> None:
     assert language_of(path) == language
+
+
+def test_blank_lines_of_a_rakefile_are_read_in_bounded_time() -> None:
+    assert guess(Rakefile=b"\n" * 256 * 1024) is None
+    assert guess(Rakefile=b"\n" * 256 * 1024 + b"\ttask :test") == "rake test"
