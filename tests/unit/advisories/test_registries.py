@@ -140,6 +140,17 @@ def test_a_page_with_unterminated_quotes_or_tags_is_parsed() -> None:
         assert [release.version for release in package_versions.versions] == ["1.0"]
 
 
+def test_a_long_file_name_is_left_out_in_bounded_time() -> None:
+    page = b'<a href="a-1.0.tar.gz"><a href="a%s.whl">' % (b"-" * 1_000_000)
+    package_versions = parse_response("PyPI", "a-b", "text/html", page)
+    assert package_versions.versions == ()
+
+
+def test_a_character_reference_of_many_digits_is_rejected() -> None:
+    with pytest.raises(InvalidResponse, match="too many digits"):
+        parse_response("PyPI", "a", "text/html", b'<a href="&#%s;">' % (b"9" * 5_000))
+
+
 def test_a_deprecated_npm_version_is_not_withdrawn() -> None:
     body = b'{"versions": {"1.0.0": {"deprecated": "use 2"}, "2.0.0": {}}}'
     package_versions = parse_response("npm", "a", "application/json", body)

@@ -10,12 +10,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from agentjobs.advisories.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"
 # Eggs and Windows installers are left out, because pip no longer installs them.
 _EXTENSIONS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
+# Longer than any file system accepts.
+_MAX_FILENAME_LENGTH = 512
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ANCHOR = re.compile(r"<a(?=[\s>])", re.IGNORECASE)
 # Possessive, and continues where the last match ended: linear time for any page.
@@ -56,7 +58,10 @@ def _attributes(page: str, position: int) -> Iterator[tuple[str, str]]:
     while (match := _ATTRIBUTE.match(page, position)) is not None:
         position = match.end()
         value = next((group for group in match.groups()[1:] if group is not None), "")
-        yield match[1].lower(), html.unescape(value)
+        try:
+            yield match[1].lower(), html.unescape(value)
+        except ValueError:
+            raise InvalidResponse("a character reference has too many digits") from None
 
 
 def _name_and_fragment(href: str) -> tuple[str, str]:
@@ -87,7 +92,7 @@ def _hashes(files: Iterable[_File]) -> Iterator[str]:
 def version_from_filename(name: str, filename: str) -> str | None:
     """Normalized, because wheels and source distributions may spell it differently."""
     extension = next((e for e in _EXTENSIONS if filename.lower().endswith(e)), None)
-    if extension is None:
+    if extension is None or len(filename) > _MAX_FILENAME_LENGTH:
         return None
     stem = filename[: -len(extension)]
     rest = _after_name(name, stem)
