@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from agentjobs.web.dashboard.text.ansi import CUT_MARK, MAX_LINE_LENGTH, AnsiLines
+from agentjobs.web.dashboard.text.ansi import (
+    CUT_MARK,
+    MAX_LINE_LENGTH,
+    MAX_PLAIN_LINE_LENGTH,
+    AnsiLines,
+    PlainLines,
+)
 from agentjobs.web.dashboard.text.visible_text import visible
 
 OUR_CLASS = re.compile(r"line|line rest|a-[a-z-]+( a-[a-z-]+)*")
@@ -190,3 +196,14 @@ def test_hostile_text_takes_linear_time(hostile: str) -> None:
         return time.process_time() - started
 
     assert seconds(400_000) < 30 * max(seconds(50_000), 0.004)
+
+
+@pytest.mark.parametrize("sequence", ["\x1b[K", "\x1b[m"])
+def test_a_download_takes_linear_time_for_a_long_line_of_escape_sequences(sequence: str) -> None:
+    def seconds(size: int) -> float:
+        text = f"x{sequence}" * size + "\n"
+        started = time.process_time()
+        PlainLines().feed(text)
+        return time.process_time() - started
+
+    assert seconds(MAX_PLAIN_LINE_LENGTH // 4) < 12 * max(seconds(MAX_PLAIN_LINE_LENGTH // 16), 0.1)

@@ -63,6 +63,7 @@ class _TerminalLines:
         return "".join(lines)
 
     def _rest(self) -> str:
+        self._end_run()
         return self._line("line rest") if self._parts else ""
 
     def _hold_back(self, text: str) -> str:
@@ -78,18 +79,12 @@ class _TerminalLines:
         text, *coloured = _COLOUR.split(line)
         if line.count("\x1b") * 2 != len(coloured):
             return False
-        style, parts = self._style, self._parts
         if text:
-            parts.append((style, text))
+            self._add(text)
         for numbers, text in zip(coloured[::2], coloured[1::2], strict=True):
-            style = apply_sgr(style, numbers)
-            if not text:
-                continue
-            if parts and parts[-1][0] == style:
-                parts[-1] = (style, parts[-1][1] + text)
-            else:
-                parts.append((style, text))
-        self._style = style
+            self._style = apply_sgr(self._style, numbers)
+            if text:
+                self._add(text)
         return True
 
     def _feed_line(self, text: str, position: int, lines: list[str]) -> int:
@@ -129,11 +124,14 @@ class _TerminalLines:
         return end.end()
 
     def _end_line(self, lines: list[str]) -> None:
+        self._end_run()
         lines.append(self._line("line") + "\n")
         self._begin_line()
 
     def _begin_line(self) -> None:
         self._parts: list[tuple[Style, str]] = []
+        self._run: list[str] = []
+        self._run_style = self._style
         self._length = 0
         self._is_cut = False
         self._has_returned = False
@@ -146,10 +144,23 @@ class _TerminalLines:
         visible_part = text[: self.max_line_length - self._length]
         self._is_cut = self._is_cut or len(visible_part) < len(text)
         self._length += len(visible_part)
-        if visible_part and self._parts and self._parts[-1][0] == self._style:
-            visible_part = self._parts.pop()[1] + visible_part
         if visible_part:
-            self._parts.append((self._style, visible_part))
+            self._add(visible_part)
+
+    def _add(self, text: str) -> None:
+        """Collects text of one style, because appending to a string takes time in its length."""
+        if self._style != self._run_style:
+            self._end_run()
+            self._run_style = self._style
+        self._run.append(text)
+
+    def _end_run(self) -> None:
+        if not self._run:
+            return
+        if self._parts and self._parts[-1][0] == self._run_style:
+            self._run.insert(0, self._parts.pop()[1])
+        self._parts.append((self._run_style, "".join(self._run)))
+        self._run = []
 
     def _line(self, css_class: str) -> str:
         raise NotImplementedError
