@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs.organizations.api_keys import revoke_key
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token
+from agentjobs.web.api.requests import MAX_NULL_FAULTS
 from tests.support.jobs import insert_repo
 from tests.unit.web.service import JOB, ORGANIZATION, Service, refusal
 
@@ -138,6 +139,14 @@ async def test_null_characters_are_refused_in_every_field(service: Service) -> N
     assert refusal(response) == (422, "validation_failed")
     fields = [fault["field"] for fault in response.json()["error"]["details"]]
     assert fields == ["config_override.k", "config_override.x[0].y\\0", "other[0]"]
+
+
+async def test_many_null_characters_below_a_long_name_give_a_short_answer(service: Service) -> None:
+    body = {**JOB, "x" * 20_000: ["\x00"] * 5_000}
+    response = await service.post("/v1/jobs", json=body)
+    assert refusal(response) == (422, "validation_failed")
+    assert len(response.json()["error"]["details"]) == MAX_NULL_FAULTS
+    assert len(response.content) < 64 * 1024
 
 
 async def test_a_repository_that_is_not_connected(service: Service) -> None:

@@ -4,6 +4,8 @@ Knows nothing about the fields.
 """
 
 import asyncio
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from agentjobs.problems import Fault, Problem
+from agentjobs.safe_text import ellipsize
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import header, media_type
 
@@ -18,6 +21,9 @@ MAX_BODY_BYTES = 64 * 1024
 # The rest of a body that is too large is read and discarded, so that the client gets the response.
 MAX_DRAINED_BYTES = 1024 * 1024
 MAX_NESTING = 64
+MAX_NULL_FAULTS = 100
+# Of each name in the path of a fault.
+_MAX_NAME_CHARACTERS = 100
 BODY_SECONDS = 60.0
 
 _DECODER = msgspec.json.Decoder()
@@ -96,27 +102,24 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 def null_character_faults(body: dict[str, Any]) -> list[Fault]:
     """The paths of strings with a null character, which is valid JSON but cannot be stored."""
-    faults: list[Fault] = []
-    pending: list[tuple[str, Any]] = [("", body)]
-    while pending:
-        path, value = pending.pop()
-        if isinstance(value, str) and "\x00" in value:
-            faults.append({"field": path, "message": "must not contain null characters"})
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                visible = name.replace("\x00", "\\0")
-                inner_path = f"{path}.{visible}" if path else visible
-                if visible != name:
-                    faults.append(
-                        {
-                            "field": inner_path,
-                            "message": "must not have null characters in its name",
-                        }
-                    )
-                pending.append((inner_path, inner))
-        elif isinstance(value, list):
-            pending.extend((f"{path}[{index}]", inner) for index, inner in enumerate(value))
+    faults: list[Fault] = list(islice(_null_character_faults("", body), MAX_NULL_FAULTS))
     return sorted(faults, key=lambda fault: fault["field"])
+
+
+def _null_character_faults(path: str, value: Any) -> Iterator[Fault]:
+    """Recursive, so that only the paths of one branch are in memory."""
+    if isinstance(value, str) and "\x00" in value:
+        yield {"field": path, "message": "must not contain null characters"}
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            visible = ellipsize(name.replace("\x00", "\\0"), _MAX_NAME_CHARACTERS)
+            inner_path = f"{path}.{visible}" if path else visible
+            if "\x00" in name:
+                yield {"field": inner_path, "message": "must not have null characters in its name"}
+            yield from _null_character_faults(inner_path, inner)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _null_character_faults(f"{path}[{index}]", inner)
 
 
 def _nests_too_deep(value: Any) -> bool:
