@@ -39,13 +39,15 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
 
     Only requests that contain `when` and do not contain `unless` get this reply. An `always` reply
     is never used up. `cut_after` closes the connection after that many events; `hang_after` sends
-    nothing more until the client disconnects. `no_usage` omits the usage.
+    nothing more until the client disconnects. `no_usage` omits the usage. Without a scripted usage,
+    a token has `bytes_per_token` bytes of the request and of the reply.
     """
 
     text: str = ""
     tool_calls: list[ToolCall] = []
     usage: Tokens | None = None
     no_usage: bool = False
+    bytes_per_token: int = 4
     when: str = ""
     unless: str = ""
     always: bool = False
@@ -57,11 +59,12 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tokens_of(reply: ModelReply, request: Body) -> Tokens:
-    """The scripted usage, or about four bytes a token, within what the request allows."""
+    """The scripted usage, or one by the number of bytes, within what the request allows."""
     limit = next((request[key] for key in _MAXIMA if request.get(key)), None)
     output = reply.text + "".join(json.dumps(call.arguments) for call in reply.tool_calls)
     tokens = reply.usage or Tokens(
-        len(json.dumps(request, ensure_ascii=False).encode()) // 4 + 1, len(output) // 4 + 1
+        -(-len(msgspec.json.encode(request)) // reply.bytes_per_token),
+        len(output) // reply.bytes_per_token + 1,
     )
     output = tokens.output if limit is None else min(tokens.output, limit)
     return Tokens(tokens.input, output * (request.get("n") or 1), tokens.cached, tokens.cache_write)

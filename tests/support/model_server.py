@@ -23,9 +23,11 @@ from tests.support.model_messages import (
     Body,
     Event,
     ModelReply,
+    Tokens,
     encode_reply,
     failure,
     stream_reply,
+    tokens_of,
 )
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -48,6 +50,8 @@ class ModelServer:
     requests: list[Received] = field(default_factory=list)
     abandoned: list[Received] = field(default_factory=list)
     """Requests whose client disconnected before the response was complete."""
+    billed: list[Tokens] = field(default_factory=list)
+    """What every reply costs, also those that the client did not receive completely."""
     url: str = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -67,6 +71,7 @@ class ModelServer:
             )
         if reply.status >= 300:
             return _error_response(request.path, reply.status, reply.error, reply.headers)
+        self.billed.append(tokens_of(reply, body))
         try:
             return await self._send_reply(request, reply, body)
         except (ConnectionError, asyncio.CancelledError):

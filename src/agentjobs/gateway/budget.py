@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from agentjobs.gateway.calls import Call
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.ledger import Ledger, Refusal, Reservation
@@ -29,19 +31,36 @@ class Charge:
         self.nanousd = reservation.nanousd
         self.input_tokens = call.input_tokens
         self.output_tokens = call.output_tokens
+        self.is_measured = False
         self._price = price
 
     def waive(self) -> None:
         self.nanousd = self.input_tokens = self.output_tokens = 0
 
     def apply_usage(self, usage: Usage) -> bool:
-        """Returns False and changes nothing if the cost is implausibly high."""
-        nanousd = self._price.cost(usage) if self._price else 0
+        """The final usage. Returns False and changes nothing if its cost is implausibly high."""
+        self.is_measured = self._charge(usage)
+        return self.is_measured
+
+    def _charge(self, usage: Usage) -> bool:
+        nanousd = self._cost(usage)
         if nanousd > MAX_NANOUSD:
             return False
         self.nanousd = nanousd
         self.input_tokens, self.output_tokens = usage.input, usage.output
         return True
+
+    def apply_partial_usage(self, usage: Usage) -> None:
+        """For a response that was cut: the larger of the reserved cost and the reported cost.
+
+        The output counts as reserved, because the provider may have generated more than it sent.
+        """
+        usage = msgspec.structs.replace(usage, output=max(usage.output, self.output_tokens))
+        if self._cost(usage) > self.nanousd:
+            self._charge(usage)
+
+    def _cost(self, usage: Usage) -> int:
+        return self._price.cost(usage) if self._price else 0
 
 
 class Budget:

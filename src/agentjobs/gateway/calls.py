@@ -18,15 +18,22 @@ from agentjobs.gateway.content_blocks import (
     conversation,
     image_bytes,
 )
-from agentjobs.gateway.endpoints import CHAT, OUTPUT_LIMIT_FIELDS, Endpoint
+from agentjobs.gateway.endpoints import CHAT, MESSAGES, OUTPUT_LIMIT_FIELDS, Endpoint
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.hidden_costs import hidden_cost
+from agentjobs.gateway.measured_prompts import MeasuredPart, MeasuredPrompts, prompt_digests
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.upstream import Upstream
 
-BYTES_PER_TOKEN = 3
 TOKENS_PER_MESSAGE = 16
 TOKENS_PER_IMAGE = 5_000
+# OpenAI reads images without a lower `detail` in up to 10,000 patches.
+TOKENS_PER_DETAILED_IMAGE = 12_000
+_LIMITED_DETAIL = ("low", "high")
+# Providers add instructions to the prompt: once for tools at all, and for each predefined tool.
+TOKENS_FOR_TOOLS = 1_000
+TOKENS_PER_PREDEFINED_TOOL = 2_000
+_TOOLS_WITHOUT_INSTRUCTIONS = (None, "custom", "function", "namespace")
 DEFAULT_MAX_OUTPUT = 8_192
 MAX_OUTPUT = 10_000_000
 MAX_CHOICES = 128
@@ -45,7 +52,10 @@ _TOO_MANY_PARTS = "the request has too many parts"
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """`input_tokens` and `output_tokens` are upper bounds; `body` is sent to the provider.
 
-    `hide_usage`: the client did not ask for the usage that the stream will contain.
+    `prompt_digests` identify its prompt, see `measured_prompts`.
+
+    `hide_usage`: the client did not ask for the usage that the stream will contain. `has_limit`: a
+    budget applies.
     """
 
     endpoint: Endpoint
@@ -55,6 +65,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     long_cache: bool
     hide_usage: bool
+    has_limit: bool
+    prompt_digests: Sequence[bytes]
 
     def cost(self, price: Price | None) -> int:
         if price is None:
@@ -98,6 +110,7 @@ def prepare(
     output_limit_field: str,
     *,
     has_limit: bool,
+    measured: MeasuredPrompts,
 ) -> Call:
     """`has_limit`: a budget applies, so the cost must be bounded.
 
@@ -117,33 +130,72 @@ def prepare(
         changed[output_limit_field] = max_output
     hide_usage = endpoint is CHAT and _request_usage(changed)
     encoded = _encode(changed)
+    digests = prompt_digests(body) if has_limit else []
     return Call(
         endpoint=endpoint,
         model=model,
         body=encoded,
-        input_tokens=estimate_input(encoded, blocks, len(conversation(body))),
+        input_tokens=_max_prompt(endpoint, encoded, body, blocks, measured.longest_part(digests)),
         output_tokens=max_output * _choices(body),
         long_cache=b'"ttl":"1h"' in encoded,
         hide_usage=hide_usage,
+        has_limit=has_limit,
+        prompt_digests=digests,
     )
 
 
-def estimate_input(encoded: bytes, blocks: Sequence[Block], messages: int) -> int:
-    """An upper estimate of the input tokens, from the bytes of the request.
+def max_input(
+    endpoint: Endpoint, encoded: bytes, body: dict[str, Any], blocks: Sequence[Block]
+) -> int:
+    """The highest number of input tokens that a provider can count: one for every byte.
 
-    JSON keys and punctuation count too, since a model sees most of them in some form. An image
-    counts as a fixed number of tokens; a file counts as its bytes in addition.
+    A token of any tokenizer covers at least one byte, and an agent can choose text in which each
+    covers exactly one. JSON keys and punctuation count too, since a model sees most of them in some
+    form. An image counts as a fixed number of tokens; a file counts as its bytes in addition.
     """
-    images = files = image_size = 0
+    tokens, image_size = len(encoded), 0
     for block in blocks:
         kind = block_type(block)
         if kind in IMAGES:
-            images += 1
+            tokens += _image_tokens(block, endpoint)
             image_size += image_bytes(block)
         elif kind in FILES:
-            files += 1
-    text = -(-max(0, len(encoded) - image_size) // BYTES_PER_TOKEN)
-    return text + TOKENS_PER_MESSAGE * max(1, messages) + TOKENS_PER_IMAGE * (images + files)
+            tokens += TOKENS_PER_IMAGE
+    messages = max(1, len(conversation(body)))
+    return max(0, tokens - image_size) + TOKENS_PER_MESSAGE * messages + _tool_tokens(body)
+
+
+def _tool_tokens(body: dict[str, Any]) -> int:
+    tools = body.get("tools")
+    if not isinstance(tools, list) or not tools:
+        return 0
+    kinds = [tool.get("type") if isinstance(tool, dict) else None for tool in tools]
+    predefined = sum(kind not in _TOOLS_WITHOUT_INSTRUCTIONS for kind in kinds)
+    each = TOKENS_PER_MESSAGE * len(tools) + TOKENS_PER_PREDEFINED_TOOL * predefined
+    return TOKENS_FOR_TOOLS + each
+
+
+def _max_prompt(
+    endpoint: Endpoint,
+    encoded: bytes,
+    body: dict[str, Any],
+    blocks: Sequence[Block],
+    part: MeasuredPart | None,
+) -> int:
+    """Less than a token per byte if the provider has counted the beginning of the prompt."""
+    maximum = max_input(endpoint, encoded, body, blocks)
+    if part is None:
+        return maximum
+    rest = {"messages": conversation(body)[part.messages :]}
+    return min(maximum, part.tokens + max_input(endpoint, _encode(rest), rest, _blocks(rest)))
+
+
+def _image_tokens(block: Block, endpoint: Endpoint) -> int:
+    image = block.get("image_url")
+    detail = image.get("detail") if isinstance(image, dict) else block.get("detail")
+    if endpoint is MESSAGES or detail in _LIMITED_DETAIL:
+        return TOKENS_PER_IMAGE
+    return TOKENS_PER_DETAILED_IMAGE
 
 
 def _blocks(body: dict[str, Any]) -> list[Block]:

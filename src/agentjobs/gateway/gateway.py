@@ -18,6 +18,7 @@ from agentjobs.gateway.calls import Call, parse, prepare, read_model
 from agentjobs.gateway.endpoints import Endpoint
 from agentjobs.gateway.errors import RequestRefused, error_body
 from agentjobs.gateway.ledger import Ledger
+from agentjobs.gateway.measured_prompts import MeasuredPrompts
 from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
 from agentjobs.gateway.requests import BodyReader, check_token, endpoint_of
@@ -57,6 +58,7 @@ class Gateway:
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)
         self._relay = Relay(session, upstream, self._note)
+        self._measured = MeasuredPrompts()
         self._body_reader = BodyReader()
         self._parse_lock = asyncio.Lock()
         self._on_note = on_note
@@ -125,6 +127,8 @@ class Gateway:
         try:
             return await self._relay.forward(request, call, charge)
         finally:
+            if charge.is_measured:
+                self._measured.record(call.prompt_digests, charge.input_tokens)
             self._budget.settle(charge)
 
     async def _prepare_alone(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
@@ -144,7 +148,16 @@ class Gateway:
         price = self._price_of(model)
         output_limit_field = endpoint.output_limit_field(self._upstream)
         has_limit = self._budget.applies
-        return prepare(endpoint, body, model, price, output_limit_field, has_limit=has_limit), price
+        call = prepare(
+            endpoint,
+            body,
+            model,
+            price,
+            output_limit_field,
+            has_limit=has_limit,
+            measured=self._measured,
+        )
+        return call, price
 
     def _price_of(self, model: str) -> Price | None:
         price = self._prices.get(model)

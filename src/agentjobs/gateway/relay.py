@@ -14,10 +14,11 @@ from aiohttp import web
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
 from agentjobs.gateway.errors import RequestRefused
-from agentjobs.gateway.headers import agent_headers, provider_headers
+from agentjobs.gateway.headers import agent_headers, provider_headers, select_betas
 from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
+from agentjobs.safe_text import ellipsize, mask_unprintable
 
 CONNECT_SECONDS = 10
 SILENCE_SECONDS = 900
@@ -40,7 +41,10 @@ _KEY_UNUSABLE = (
     "the organization's key contains a line break or another control character; an admin can"
     " replace it with `agentjobs secrets set`"
 )
-
+_BETAS_REMOVED = (
+    "beta features that are not known to be free were not requested, because a budget applies"
+)
+_MAX_NOTED_BETAS = 200
 _NO_USAGE = (
     "the model provider did not report a plausible token usage for a response, so the reserved"
     " cost was charged"
@@ -95,10 +99,17 @@ class Relay:
         return await self._session.post(
             self._upstream.address(call.endpoint.path, request.rel_url.raw_query_string),
             data=call.body if len(call.body) < _LARGE else io.BytesIO(call.body),
-            headers=provider_headers(request.headers, self._upstream),
+            headers=provider_headers(request.headers, self._upstream, self._betas(request, call)),
             allow_redirects=False,
             timeout=self._timeout,
         )
+
+    def _betas(self, request: web.BaseRequest, call: Call) -> dict[str, str]:
+        betas, removed = select_betas(request.headers, has_limit=call.has_limit)
+        if removed:
+            names = ellipsize(mask_unprintable(", ".join(removed)), _MAX_NOTED_BETAS)
+            self._on_note(f"{_BETAS_REMOVED}: {names}")
+        return betas
 
     async def _stream(
         self,
@@ -129,6 +140,8 @@ class Relay:
             _abort(request)
         finally:
             is_applied = reader.usage is not None and charge.apply_usage(reader.usage)
+            if not is_applied and reader.partial_usage is not None:
+                charge.apply_partial_usage(reader.partial_usage)
             if complete and not is_applied:
                 self._on_note(_NO_USAGE)
         return response

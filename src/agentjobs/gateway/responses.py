@@ -29,6 +29,10 @@ class Reader(Protocol):
     def usage(self) -> Usage | None:
         """None until the usage is final."""
 
+    @property
+    def partial_usage(self) -> Usage | None:
+        """The latest usage that was reported, which may still grow."""
+
     def feed(self, data: bytes) -> bytes:
         """The bytes to send to the client now."""
 
@@ -47,6 +51,7 @@ class JsonReader:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.usage: Usage | None = None
+        self.partial_usage: Usage | None = None
         self._endpoint = endpoint
         self._content: bytearray | None = bytearray()
 
@@ -76,6 +81,7 @@ class EventStreamReader:
         self._message_usage: dict[str, Any] = {}
         self._relevant_line = _RELEVANT_LINES[endpoint.path]
         self._usage: Usage | None = None
+        self.partial_usage: Usage | None = None
         self._finished = False
         self._ended = False
 
@@ -135,7 +141,7 @@ class EventStreamReader:
         if self._endpoint is CHAT:
             return self._read_chunk(event)
         if self._endpoint is RESPONSES and event.get("type") in _RESPONSE_ENDS:
-            self._usage = self._endpoint.usage(_object(event, "response").get("usage"))
+            self._set_usage(_object(event, "response").get("usage"))
             self._ended = True
         if self._endpoint is MESSAGES:
             self._read_message(event)
@@ -147,8 +153,12 @@ class EventStreamReader:
             self._finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
         if usage is None:
             return False
-        self._usage = self._endpoint.usage(usage)
+        self._set_usage(usage)
         return not choices
+
+    def _set_usage(self, reported: Any) -> None:
+        self._usage = self._endpoint.usage(reported)
+        self.partial_usage = self._usage or self.partial_usage
 
     def _read_message(self, event: dict[str, Any]) -> None:
         """The first event reports the input, later ones the output; the latest numbers count."""
@@ -156,12 +166,14 @@ class EventStreamReader:
         self._ended |= event.get("type") == "message_stop" or bool(delta.get("stop_reason"))
         if event.get("type") == "message_start":
             self._message_usage = _object(_object(event, "message"), "usage")
+            self._set_usage(self._message_usage)
+            self._usage = None
         elif event.get("type") == "message_delta":
             latest = _object(event, "usage")
             self._message_usage |= {
                 name: value for name, value in latest.items() if value is not None
             }
-            self._usage = self._endpoint.usage(self._message_usage) if latest else None
+            self._set_usage(self._message_usage if latest else None)
 
 
 def _object(event: dict[str, Any], name: str) -> dict[str, Any]:

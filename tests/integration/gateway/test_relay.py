@@ -261,3 +261,40 @@ async def _raw_ask(harness: GatewayHarness, query: str) -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
+
+
+async def test_a_cut_response_that_reported_more_than_was_reserved_is_charged_in_full(
+    db: Database,
+) -> None:
+    start = (
+        b'data: {"type":"message_start","message":'
+        b'{"usage":{"input_tokens":50000,"output_tokens":1}}}\n\n'
+    )
+    async with (
+        provider(EVENTS + start, b"data: {}\n\n", at_once=False) as slow,
+        gateway_harness(db, api="anthropic", job_usd=1, provider_url=slow.url) as harness,
+    ):
+        headers = {"x-api-key": harness.gateway.token}
+        url = f"{harness.url}/v1/messages"
+        async with harness.http.post(url, json=chat(stream=True), headers=headers) as answer:
+            assert b"usage" in await answer.content.readline()
+            answer.close()
+
+        await until(lambda: len(harness.totals) == 2)
+        assert harness.totals[1].cost_nanousd == 50_000 * 1_000 + 100 * 10_000
+
+
+async def test_beta_features_of_unknown_cost_are_not_requested_while_a_budget_applies(
+    db: Database,
+) -> None:
+    reply = ModelReply(text="ok", always=True)
+    async with gateway_harness(db, [reply], api="anthropic", job_usd=1) as harness:
+        headers = {
+            "x-api-key": harness.gateway.token,
+            "anthropic-beta": "claude-code-20250219,fast-mode-2026-02-01",
+        }
+        assert (await harness.ask("/v1/messages", headers=headers))[0] == 200
+
+        sent = harness.provider.requests[0].headers
+        assert sent["anthropic-beta"] == "claude-code-20250219"
+        assert "fast-mode-2026-02-01" in harness.notes[0]

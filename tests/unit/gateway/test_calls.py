@@ -1,5 +1,6 @@
 """What the gateway makes of a request before it is sent."""
 
+import sys
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from agentjobs.gateway.calls import (
 from agentjobs.gateway.content_blocks import MAX_BLOCKS
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.errors import RequestRefused
+from agentjobs.gateway.measured_prompts import MAX_PROMPTS, MeasuredPrompts
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.upstream import Upstream, matches_model
 
@@ -28,10 +30,16 @@ def upstream(url: str = "https://models.example", **options: Any) -> Upstream:
 
 
 def prepared(
-    endpoint: Endpoint, *, has_limit: bool = True, price: Price | None = PRICE, **body: Any
+    endpoint: Endpoint,
+    *,
+    has_limit: bool = True,
+    price: Price | None = PRICE,
+    measured: MeasuredPrompts | None = None,
+    **body: Any,
 ) -> Call:
     name = endpoint.output_limit_field(upstream())
-    return prepare(endpoint, body, "m", price, name, has_limit=has_limit)
+    measured = measured or MeasuredPrompts()
+    return prepare(endpoint, body, "m", price, name, has_limit=has_limit, measured=measured)
 
 
 def sent(call: Call) -> Any:
@@ -134,7 +142,13 @@ def test_while_a_budget_applies_an_output_limit_is_added_under_the_providers_nam
     endpoint: Endpoint, url: str, name: str
 ) -> None:
     added = prepare(
-        endpoint, {}, "m", PRICE, endpoint.output_limit_field(upstream(url)), has_limit=True
+        endpoint,
+        {},
+        "m",
+        PRICE,
+        endpoint.output_limit_field(upstream(url)),
+        has_limit=True,
+        measured=MeasuredPrompts(),
     )
 
     assert sent(added) == {name: 99}
@@ -216,11 +230,33 @@ def test_usage_is_hidden_only_if_the_gateway_requested_it() -> None:
     assert not prepared(RESPONSES, stream=True).hide_usage
 
 
-def test_text_counts_a_token_for_three_bytes_at_most() -> None:
+def test_every_byte_of_text_counts_as_a_token() -> None:
     small = prepared(CHAT, messages=[{"role": "user", "content": ""}])
     large = prepared(CHAT, messages=[{"role": "user", "content": "ä" * 3_000}])
 
-    assert large.input_tokens - small.input_tokens == 2_000
+    assert large.input_tokens - small.input_tokens == 6_000
+
+
+def test_tools_count_with_the_instructions_that_the_provider_adds() -> None:
+    own = {"name": "own", "input_schema": {}}
+    predefined = {"type": "bash_20250124", "name": "bash"}
+
+    without = prepared(MESSAGES, messages=[], tools=[])
+    assert prepared(MESSAGES, messages=[], tools=[own]).input_tokens - without.input_tokens > 1_000
+    both = prepared(MESSAGES, messages=[], tools=[own, predefined])
+    assert both.input_tokens - without.input_tokens > 3_000
+
+
+@pytest.mark.parametrize(
+    ("detail", "tokens"), [("low", 5_000), ("high", 5_000), ("original", 12_000), (None, 12_000)]
+)
+def test_an_image_that_openai_may_read_in_full_detail_counts_more(
+    detail: str | None, tokens: int
+) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,A", "detail": detail}
+    call = prepared(RESPONSES, input=[{"role": "user", "content": [image]}])
+
+    assert tokens < call.input_tokens < tokens + 300
 
 
 PICTURES: list[dict[str, Any]] = [
@@ -248,7 +284,7 @@ PICTURES: list[dict[str, Any]] = [
 def test_an_image_costs_the_same_regardless_of_its_size(picture: Any, wrap: Any) -> None:
     tokens = prepared(MESSAGES, **wrap(picture)).input_tokens
 
-    assert TOKENS_PER_IMAGE < tokens < TOKENS_PER_IMAGE + 200
+    assert TOKENS_PER_IMAGE < tokens < TOKENS_PER_IMAGE + 300
 
 
 def test_text_like_an_image_in_a_tools_input_counts_as_text() -> None:
@@ -390,3 +426,61 @@ def test_the_reservation_covers_the_most_expensive_input_class() -> None:
     assert plain.cost(PRICE) == plain.input_tokens * 1_250 + 10 * 10_000
     assert an_hour.cost(PRICE) == an_hour.input_tokens * 2_000 + 10 * 10_000
     assert plain.cost(None) == 0
+
+
+def said(text: str, role: str = "user", **options: Any) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "text", "text": text, **options}]}
+
+
+def test_a_repeated_beginning_counts_as_the_provider_counted_it() -> None:
+    measured = MeasuredPrompts()
+    marked = said("x" * 40_000, cache_control={"type": "ephemeral"})
+    first = prepared(MESSAGES, measured=measured, messages=[marked], tools=[])
+    assert first.input_tokens > 40_000
+    measured.record(first.prompt_digests, 10_000)
+
+    longer = [said("x" * 40_000), said("y" * 500)]
+    second = prepared(MESSAGES, measured=measured, messages=longer, tools=[])
+
+    assert 10_500 < second.input_tokens < 10_700
+
+
+CHANGED: list[dict[str, Any]] = [
+    {"messages": [said("z" * 40_000), said("y")]},
+    {"messages": [said("x" * 40_000)], "system": "another"},
+    {"messages": [said("x" * 40_000)], "model": "another"},
+    {"messages": [said("x" * 40_000)], "input": [said("y" * 40_000)]},
+    {"messages": [said("x" * 40_000)], "truncation": "auto"},
+    {"messages": [said("x" * 40_000)], "context_management": {"edits": [{"type": "clear_x"}]}},
+]
+
+
+@pytest.mark.parametrize("body", CHANGED)
+def test_another_prompt_counts_a_token_per_byte(body: dict[str, Any]) -> None:
+    measured = MeasuredPrompts()
+    for name in ("truncation", "context_management", "input", "none"):
+        earlier = {key: value for key, value in body.items() if key == name}
+        call = prepared(MESSAGES, measured=measured, messages=[said("x" * 40_000)], **earlier)
+        measured.record(call.prompt_digests, 10)
+
+    assert prepared(MESSAGES, measured=measured, **body).input_tokens > 40_000
+
+
+def test_the_memory_for_counted_prompts_is_bounded() -> None:
+    measured = MeasuredPrompts()
+    for number in range(MAX_PROMPTS + 1):
+        measured.record([b"%d" % number], number)
+
+    assert measured.longest_part([b"0"]) is None
+    assert measured.longest_part([b"1"]) is not None
+
+
+def test_a_deeply_nested_message_counts_a_token_per_byte() -> None:
+    messages: Any = []
+    for _ in range(sys.getrecursionlimit() // 2):
+        messages = [messages]
+
+    call = prepared(CHAT, messages=messages)
+
+    assert call.prompt_digests == []
+    assert call.input_tokens > sys.getrecursionlimit()
