@@ -32,6 +32,7 @@ BOUNDS = {
     "queue_limit": (1, _ANY),
     "rate_limit_per_second": (0, _ANY),
     "rate_limit_burst": (1, _ANY),
+    "streams_per_key": (1, _ANY),
     "slots": (0, 10_000),
     "lost_worker_retries": (0, _ANY),
     "drain_grace_seconds": (0, _ANY),

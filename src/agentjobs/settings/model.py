@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     queue_limit: int = 1_000
     rate_limit_per_second: float = 100
     rate_limit_burst: int = 500
+    streams_per_key: int = 200
 
     slots: int = 0
     lease_seconds: float = 10

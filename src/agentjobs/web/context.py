@@ -17,6 +17,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.web.api.open_requests import OpenRequests
 from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics
 
@@ -46,6 +47,7 @@ class WebContext:
     imports: Imports = field(init=False)
     statistics: Statistics = field(init=False)
     git_slots: GitSlots = field(init=False)
+    open_requests: OpenRequests = field(init=False)
     free_space: FreeSpace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +59,7 @@ class WebContext:
 
         self.statistics = Statistics(self.db)
         self.free_space = FreeSpace(self.settings.data_path, self.settings.disk_floor_mib)
+        self.open_requests = OpenRequests(self.settings.streams_per_key)
         self.git_slots = GitSlots(self.settings.git_concurrency)
         self.imports = Imports(self.db, self.settings, self.certificates)
 

@@ -78,6 +78,7 @@ class Envelope:
             # trailing newline.
             if not scope["path"].isprintable():
                 raise not_found()
+            check_host(scope)
             await self._inner(scope, receive, exchange.send)
         except ClientDisconnect:
             pass
@@ -117,6 +118,13 @@ class Envelope:
 
 def new_request_id() -> bytes:
     return b"req_" + os.urandom(12).hex().encode()
+
+
+def check_host(scope: Scope) -> None:
+    """Proxies disagree about which of two Host headers counts, so neither is accepted."""
+    hosts = all_headers(scope, b"host")
+    if len(hosts) != 1 or not hosts[0].strip():
+        raise Problem("bad_request", "Send exactly one Host header.")
 
 
 def _incoming_id(scope: Scope) -> bytes | None:

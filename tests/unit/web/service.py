@@ -54,7 +54,7 @@ class Service:
 
     def live(self, path: str, **headers: str) -> "LiveCall":
         """A GET whose response is read while it is being sent."""
-        request_headers = httpx.Headers(self.http.headers)
+        request_headers = httpx.Headers({"Host": "testserver", **self.http.headers})
         request_headers.update(headers)
         raw = [(name.lower(), value) for name, value in request_headers.raw]
         return LiveCall(self.app, path, raw)

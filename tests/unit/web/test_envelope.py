@@ -109,7 +109,13 @@ async def test_an_error_during_a_response_leaves_it_incomplete(
     async def send(message: object) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "headers": [(b"host", b"testserver")],
+        "query_string": b"",
+    }
     await Envelope(inner, service.context)(scope, None, send)  # type: ignore[arg-type]
     assert len(sent) == 1
     assert "too late" in log.getvalue()
@@ -121,7 +127,13 @@ async def test_a_client_that_disconnects_is_not_an_error(
     async def send(_message: object) -> None:
         raise AssertionError
 
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "headers": [(b"host", b"testserver")],
+        "query_string": b"",
+    }
     envelope = Envelope(raising_app(ClientDisconnect()), service.context)
     await envelope(scope, None, send)  # type: ignore[arg-type]
     assert [line["status"] for line in lines(log)] == [499]
@@ -160,3 +172,18 @@ async def test_inner_applications_find_the_context(service: Service) -> None:
         await Response("found")(scope, receive, send)
 
     assert (await client_of(service, inner).get("/")).text == "found"
+
+
+@pytest.mark.parametrize("hosts", [[], ["a.example", "b.example"], ["a.example"] * 2, [""], [" "]])
+@pytest.mark.parametrize("path", ["/v1/agents", "/healthz", "/", "/acme/shop.git/info/refs"])
+async def test_a_request_needs_exactly_one_host_header(
+    service: Service, path: str, hosts: list[str]
+) -> None:
+    request = service.http.build_request("GET", path)
+    kept = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
+    request.headers = httpx.Headers([*kept, *((b"Host", host.encode()) for host in hosts)])
+
+    response = await service.http.send(request)
+
+    assert refusal(response) == (400, "bad_request")
+    assert "Host" in response.json()["error"]["message"]

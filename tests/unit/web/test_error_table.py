@@ -297,3 +297,31 @@ async def test_a_stopping_service_accepts_no_jobs(service: Service) -> None:
         assert refusal(response) == (503, "unavailable")
         assert int(response.headers["retry-after"]) > 0
     assert (await service.get(f"/v1/jobs/{job}")).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "x", "GZIP"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/jobs"), ("GET", "/v1/jobs"), ("POST", "/v1/jobs/job_1/cancel")],
+)
+async def test_a_compressed_body_is_refused(
+    service: Service, method: str, path: str, encoding: str
+) -> None:
+    headers = {**JSON, "Content-Encoding": encoding}
+    response = await service.http.request(method, path, content=b"{}", headers=headers)
+    assert refusal(response) == (415, "unsupported_media_type")
+    assert "compression" in response.json()["error"]["message"]
+
+
+async def test_two_content_encodings_are_refused_and_identity_is_accepted(service: Service) -> None:
+    both = [("Content-Encoding", "identity"), ("Content-Encoding", "gzip")]
+    response = await service.http.request("GET", "/v1/jobs", headers=both)
+    assert refusal(response) == (415, "unsupported_media_type")
+    response = await service.get("/v1/jobs", headers={"Content-Encoding": "Identity"})
+    assert response.status_code == 200
+
+
+async def test_a_compressed_form_is_refused(service: Service) -> None:
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/x-www-form-urlencoded"}
+    response = await service.post("/sign-in", content=b"email=a", headers=headers)
+    assert refusal(response) == (415, "unsupported_media_type")

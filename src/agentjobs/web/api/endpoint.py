@@ -12,6 +12,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
+from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.context import WebContext
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -58,6 +59,7 @@ class Endpoint:
         context = self._context
         caller = await authenticate(context.authenticator, scope)
         self._limiter.take(caller.key_id)
+        check_content_encoding(scope)
         if method not in READING_METHODS:
             check_scope(caller, method)
             if context.stopping.is_set():

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 # The codes of the API, as the OpenAPI document declares them.
 API_ERRORS: Mapping[str, str] = {
-    "bad_request": "The request is not valid HTTP.",
+    "bad_request": "The request is not valid HTTP, or has no Host header or two.",
     "unauthorized": "The token is missing, malformed, unknown, expired or revoked.",
     "insufficient_scope": "The API key is read-only.",
     "not_found": "There is nothing at this path.",
     "method_not_allowed": "The path does not accept this method; see `Allow`.",
     "headers_too_large": "The request line and headers are larger than 64 KiB.",
-    "rate_limited": "The API key sends requests faster than allowed.",
+    "rate_limited": "The API key sends requests faster than allowed, or too many of them are open.",
     "internal_error": "The service failed on this request.",
     "unavailable": "The database is unavailable, or the service is shutting down; nothing changed.",
     "invalid_json": "The body is not JSON in UTF-8, or not an object.",
@@ -27,7 +27,7 @@ API_ERRORS: Mapping[str, str] = {
     "follow_up_active": "Another job is working on this pull request.",
     "payload_too_large": "The body is larger than 64 KiB.",
     "request_timeout": "The body did not arrive in time.",
-    "unsupported_media_type": "The content type is not application/json in UTF-8.",
+    "unsupported_media_type": "The body is compressed, or not application/json in UTF-8.",
     "idempotency_key_reused": "The Idempotency-Key was already used with another body.",
     "idempotency_in_progress": "The first request with this Idempotency-Key is still running.",
 }

@@ -163,9 +163,10 @@ async def _wait_for_change(call: Call, job_id: str, seconds: int) -> JobView:
     if context.stopping.is_set():
         # An immediate response would make a polling client spin.
         raise stopping()
-    waiting = wait_for_change(context.jobs, organization_id, job_id, seconds)
-    revoked = wait_until_revoked(context, call.scope)
-    job = await run_while_connected(waiting, call.receive, context.stopping, revoked)
+    with context.open_requests.hold(call.caller.key_id):
+        waiting = wait_for_change(context.jobs, organization_id, job_id, seconds)
+        revoked = wait_until_revoked(context, call.scope)
+        job = await run_while_connected(waiting, call.receive, context.stopping, revoked)
     if job is Interruption.KEY:
         raise unauthorized()
     if job is Interruption.CLIENT:

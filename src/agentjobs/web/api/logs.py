@@ -75,7 +75,7 @@ async def show(call: Call) -> Response:
     if _wants_events(call.scope):
         if call.context.stopping.is_set():
             raise stopping()
-        return EventStream(call.context, call.caller.organization_id, job_id, after, timestamps)
+        return EventStream(call, job_id, after, timestamps)
     return LogText(call.context, job_id, timestamps)
 
 
@@ -123,16 +123,11 @@ class EventStream(Response):
     """
 
     def __init__(
-        self,
-        context: WebContext,
-        organization_id: str,
-        job_id: str,
-        after: int,
-        timestamps: LineTimestamps | None,
+        self, call: Call, job_id: str, after: int, timestamps: LineTimestamps | None
     ) -> None:
         super().__init__()
-        self._context = context
-        self._organization_id = organization_id
+        self._context = call.context
+        self._caller = call.caller
         self._job_id = job_id
         self._after = after
         self._timestamps = timestamps
@@ -144,6 +139,10 @@ class EventStream(Response):
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._context.open_requests.hold(self._caller.key_id):
+            await self._send(scope, receive, send)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         await _start(self.raw_headers, send)
         if scope["method"] != "HEAD":
             context = self._context
@@ -183,7 +182,7 @@ class EventStream(Response):
 
     async def _status(self) -> str | None:
         try:
-            return await ensure_job(self._context.db, self._organization_id, self._job_id)
+            return await ensure_job(self._context.db, self._caller.organization_id, self._job_id)
         except Problem:
             # The job was pruned in the meantime.
             return None

@@ -14,6 +14,7 @@ from agentjobs.webhooks.events import Payload
 COMMON_ERRORS = (
     "bad_request",
     "unauthorized",
+    "unsupported_media_type",
     "rate_limited",
     "headers_too_large",
     "internal_error",

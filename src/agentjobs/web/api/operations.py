@@ -53,7 +53,6 @@ _LAST_EVENT_ID = Parameter(
 )
 _CREATION_ERRORS = (
     "insufficient_scope",
-    "unsupported_media_type",
     "payload_too_large",
     "request_timeout",
     "invalid_json",

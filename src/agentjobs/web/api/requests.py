@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope
 from agentjobs.problems import Fault, Problem
 from agentjobs.safe_text import ellipsize
 from agentjobs.web.api.errors import HttpProblem
-from agentjobs.web.api.headers import header, media_type
+from agentjobs.web.api.headers import all_headers, header, media_type
 
 MAX_BODY_BYTES = 64 * 1024
 # The rest of a body that is too large is read and discarded, so that the client gets the response.
@@ -44,6 +44,13 @@ def check_content_type(scope: Scope) -> None:
         "unsupported_media_type",
         "Send the body as JSON in UTF-8, with `Content-Type: application/json`.",
     )
+
+
+def check_content_encoding(scope: Scope) -> None:
+    """A compressed body could expand without a limit, and nothing here needs one."""
+    values = b",".join(all_headers(scope, b"content-encoding")).lower().split(b",")
+    if any(value.strip() not in (b"", b"identity") for value in values):
+        raise Problem("unsupported_media_type", "Send the body without compression.")
 
 
 async def read_body(scope: Scope, receive: Receive, max_bytes: int = MAX_BODY_BYTES) -> bytes:

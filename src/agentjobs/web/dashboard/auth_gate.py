@@ -23,6 +23,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.errors import stopping
+from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.basic_auth import caller_of
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
@@ -68,6 +69,7 @@ class _AuthGate:
         return handle
 
     async def _handle(self, route: PageRoute | PublicRoute, http: Request) -> Response:
+        check_content_encoding(http.scope)
         if http.method == "POST":
             check_origin(http, self._settings)
             if self._context.stopping.is_set():

@@ -34,7 +34,7 @@ async def test_a_loopback_host_allows_sign_in(dashboard, host):
 
 
 @pytest.mark.parametrize(
-    "host", ["jobs.example", "192.0.2.1:8080", "localhost.evil.example", "", "[::1", "0.0.0.0"]
+    "host", ["jobs.example", "192.0.2.1:8080", "localhost.evil.example", "[::1", "0.0.0.0"]
 )
 async def test_another_host_does_not_allow_sign_in(dashboard, host):
     assert await status(dashboard, host=host) == 403
