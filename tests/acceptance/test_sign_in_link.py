@@ -1,6 +1,7 @@
-"""The sign-in link that `agentjobs up` prints on a laptop: printed in time, works once."""
+"""The sign-in link that `agentjobs up` shows on a laptop: in time, to its user only, once."""
 
 import os
+import pty
 import re
 import socket
 import subprocess
@@ -20,7 +21,7 @@ def free_port() -> int:
         return port
 
 
-def test_the_link_is_printed_before_the_service_is_ready_and_signs_in_once(tmp_path: Path) -> None:
+def test_without_a_terminal_the_link_is_in_a_private_file_and_signs_in_once(tmp_path: Path) -> None:
     port = free_port()
     printed = tmp_path / "stdout"
     with printed.open("w") as stdout, (tmp_path / "stderr").open("w") as stderr:
@@ -32,16 +33,40 @@ def test_the_link_is_printed_before_the_service_is_ready_and_signs_in_once(tmp_p
         )
     try:
         wait_until(lambda: is_ready(port), "the service to be ready")
-        # Once the service is ready, the whole line is printed, even without a terminal.
-        lines = printed.read_text().splitlines()
-        links = [line for line in lines if LINK.fullmatch(line)]
-        assert len(links) == 1, lines
-        check_link(links[0])
+        # Once the service is ready, the whole line is printed. Without a terminal, it is a path.
+        _, link_file = printed.read_text().splitlines()
+        assert link_file == str(tmp_path / "data" / "sign-in-link")
+        link = Path(link_file).read_text().strip()
+        assert LINK.fullmatch(link), link
+        check_link(link)
         # A command does not know the service's flags, but finds its address.
         check_link(another_link(tmp_path / "data", port))
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def test_a_terminal_shows_the_link(tmp_path: Path) -> None:
+    port = free_port()
+    terminal, stdout = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [PROGRAM, "up", "--data-dir", str(tmp_path / "data"), "--port", str(port)],
+            stdout=stdout,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        )
+        os.close(stdout)
+        try:
+            wait_until(lambda: is_ready(port), "the service to be ready")
+            lines = os.read(terminal, 10_000).decode().splitlines()
+            assert LINK.fullmatch(lines[1]), lines
+            assert not (tmp_path / "data" / "sign-in-link").exists()
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+    finally:
+        os.close(terminal)
 
 
 def another_link(data_dir: Path, port: int) -> str:

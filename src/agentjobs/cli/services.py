@@ -1,6 +1,7 @@
 """`up`, `serve` and `worker`: the long-running commands. `app` assembles what they run."""
 
 import gc
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from agentjobs.cli.output import print_note, print_result
 if TYPE_CHECKING:
     from agentjobs.settings import Settings
 
+SIGN_IN_LINK_FILE = "sign-in-link"
+
 
 def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
     """Run the API and a worker in one process."""
@@ -20,10 +23,7 @@ def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
     def print_addresses(base_url: str, sign_in_link: str | None) -> None:
         print_result(base_url)
         if sign_in_link is not None:
-            print_result(sign_in_link)
-            print_note(
-                "Open the second URL in a browser to sign in. It works once, within 10 minutes."
-            )
+            _print_sign_in_link(settings, sign_in_link)
         else:
             print_note("To sign in to the dashboard, run: agentjobs users sign-in-link EMAIL")
         print_note(
@@ -50,6 +50,23 @@ def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
     from agentjobs.app.services import run_worker
 
     _run(run_worker(settings))
+
+
+def _print_sign_in_link(settings: "Settings", link: str) -> None:
+    """Without a terminal, the output may be a log that others read."""
+    if sys.stdout.isatty():
+        print_result(link)
+        print_note("Open the second URL in a browser to sign in. It works once, within 10 minutes.")
+        return
+    from agentjobs.private_files import replace_private_file
+
+    path = settings.data_path / SIGN_IN_LINK_FILE
+    replace_private_file(path, f"{link}\n".encode())
+    print_result(str(path))
+    print_note(
+        "The second line names a file with a URL. Open that URL in a browser to sign in. It works "
+        "once, within 10 minutes."
+    )
 
 
 def _load(data_dir: Path | None, **flags: Any) -> "Settings":

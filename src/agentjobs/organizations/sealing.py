@@ -18,6 +18,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from agentjobs.private_files import create_private_file
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 
@@ -131,8 +132,8 @@ class SealingKeys:
 
     def _create_key(self) -> dict[bytes, bytes]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.created_key_file = _create_file(
-            self.path, base64.b64encode(secrets.token_bytes(_KEY_LENGTH))
+        self.created_key_file = create_private_file(
+            self.path, base64.b64encode(secrets.token_bytes(_KEY_LENGTH)) + b"\n"
         )
         keys = self._read_file()
         if not keys:
@@ -140,36 +141,6 @@ class SealingKeys:
                 "sealing_key_missing", f"{self.path} does not contain a key; delete the file."
             )
         return keys
-
-
-def _create_file(path: Path, content: bytes) -> bool:
-    """Atomic, and never overwrites. False if another process created the file first."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            owner = path.parent.stat()
-            if os.geteuid() == 0:
-                # A command run as root must not lock out the service's user.
-                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-            file.write(content + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(partial, path)
-    except FileExistsError:
-        return False
-    finally:
-        partial.unlink()
-    _sync_directory(path.parent)
-    return True
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _parse_keys(texts: Iterable[str], source: str) -> dict[bytes, bytes]:

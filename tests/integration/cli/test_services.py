@@ -103,7 +103,13 @@ def test_up_prints_its_address_and_how_to_create_a_key_and_stops_on_sigterm(agen
         root = service.base_url.removesuffix("/v1")
         assert httpx.get(f"{root}/healthz").status_code == 200
         assert httpx.get(f"{root}/readyz").status_code == 200
-        assert service.process.stdout.readline().startswith(f"{root}/sign-in?token=")
+        # The output is a pipe, so the link is in a file that only its owner can read.
+        link_file = Path(service.process.stdout.readline().strip())
+        assert link_file == agentjobs.data_dir / "sign-in-link"
+        assert link_file.stat().st_mode & 0o777 == 0o600
+        link = link_file.read_text().strip()
+        assert link.startswith(f"{root}/sign-in?token=")
+        assert link not in agentjobs.log_of(service.process)
         service.process.send_signal(signal.SIGTERM)
         assert service.process.stdout.read() == ""
         assert service.process.wait(30) == 0
