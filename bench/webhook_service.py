@@ -22,7 +22,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from agentjobs.webhooks.allowed_addresses import effective_allow_list
+from agentjobs.webhooks.allowed_addresses import configured_allow_list
 from agentjobs.webhooks.events import JOB_QUEUED, record_event
 from agentjobs.webhooks.registration import add_endpoint
 from tests.support.stores import add
@@ -152,7 +152,7 @@ class Service:
         return row is not None and bool(row["is_done"])
 
     def _allowed(self) -> AllowList:
-        return effective_allow_list(self._settings, is_laptop=False)
+        return configured_allow_list(self._settings)
 
 
 async def _post(session: aiohttp.ClientSession, urls: Iterator[str], body: bytes) -> None:
@@ -193,7 +193,7 @@ async def make_place(place: Place) -> None:
         for organization, urls in place.organizations.items():
             await db.transact(add, organization)
             for url in urls:
-                allowed = effective_allow_list(settings, is_laptop=False)
+                allowed = configured_allow_list(settings)
                 await add_endpoint(db, keys, organization, url, allowed=allowed)
     finally:
         await db.close()

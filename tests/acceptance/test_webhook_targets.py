@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.receiver import receiver
-from tests.support.service import Service
+from tests.support.service import Service, wait_until
 from tests.support.webhook_service import (
     QUICK,
     REPO,
@@ -51,6 +51,29 @@ def test_up_on_loopback_may_reach_loopback_and_no_other_internal_address(
         add_endpoint(service, url)
     for url in ("http://10.0.0.1/", "https://169.254.169.254/"):
         check_refused(service, url)
+
+
+def test_an_allow_list_replaces_the_exception_for_loopback(start_here: StartHere) -> None:
+    check_refused(start_here(AGENTJOBS_WEBHOOKS_ALLOW="10.1.0.0/16"), ON_THIS_MACHINE)
+
+
+def test_loopback_is_no_longer_reached_once_another_user_exists(
+    start_here: StartHere, tmp_path: Path
+) -> None:
+    with receiver() as receiving:
+        service = start_here()
+        harness = open_harness(service, tmp_path)
+        harness.add(receiving.url, "--events", "job.queued")
+        harness.api.create(REPO, "idle")
+        receiving.wait_for(1)
+        service.admin("users", "add", "eve@example.com", "--role", "admin")
+        wait_until(lambda: "no longer reach" in service.log(), "the change to be noticed")
+        check_refused(service, ON_THIS_MACHINE)
+
+        harness.api.create(REPO, "idle")
+        _, logged = sorted(settled(service), key=lambda delivery: delivery["created_at"])
+    assert outcomes(logged) == ["blocked_address"] * 4
+    assert len(receiving.received) == 1
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,8 @@ _ADVISORIES = {
     "AGENTJOBS_REGISTRY_PYPI_URL": _UNREACHABLE_URL,
     "AGENTJOBS_REGISTRY_NPM_URL": _UNREACHABLE_URL,
 }
+# Loopback is not allowed by itself, because everyone at the provider may sign in.
+_LOCAL_RECEIVERS = {"AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8"}
 
 
 @dataclass
@@ -174,7 +176,8 @@ def run_browser_service(directory: Path) -> Iterator[BrowserTestService]:
         data_dir = directory / "data"
         data_dir.mkdir()
         (data_dir / "agentjobs.toml").write_text(SETTINGS)
-        service = Service(data_dir, {**_openid_settings(provider), **_ADVISORIES}).start()
+        settings = {**_openid_settings(provider), **_ADVISORIES, **_LOCAL_RECEIVERS}
+        service = Service(data_dir, settings).start()
         try:
             yield _add_sample_data(service, provider, directory)
         finally:

@@ -27,7 +27,11 @@ from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import open_database
 from agentjobs.web.server import bind
-from agentjobs.webhooks.allowed_addresses import effective_allow_list, store_allow_list
+from agentjobs.webhooks.allowed_addresses import (
+    configured_allow_list,
+    may_allow_loopback,
+    store_allow_list,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -58,9 +62,7 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 async def run_worker(settings: Settings) -> None:
     async with (
         _open_context(settings) as (context, stop, _),
-        run_sender(
-            context.db, settings, effective_allow_list(settings, is_laptop=False), stop.hurry
-        ),
+        run_sender(context.db, settings, configured_allow_list(settings), stop.hurry),
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
         await worker.run(stop.requested, stop.hurry)
@@ -101,9 +103,11 @@ async def _deliver_webhooks(
     context: JobsContext, stop: Stop, *, is_laptop: bool = False
 ) -> AsyncIterator[None]:
     """For services with an API, which also store the allow-list for the command line."""
-    allowed = effective_allow_list(context.settings, is_laptop=is_laptop)
-    await store_allow_list(context.db, allowed)
-    async with run_sender(context.db, context.settings, allowed, stop.hurry):
+    settings = context.settings
+    allowed = configured_allow_list(settings)
+    loopback = may_allow_loopback(settings, is_laptop=is_laptop)
+    await store_allow_list(context.db, allowed, loopback=loopback)
+    async with run_sender(context.db, settings, allowed, stop.hurry, loopback=loopback):
         yield
 
 

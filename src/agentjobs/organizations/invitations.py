@@ -9,6 +9,7 @@ from agentjobs.organizations.memberships import check_role, insert_membership, l
 from agentjobs.organizations.tokens import new_token, token_hash
 from agentjobs.organizations.users import (
     ADMINISTRATOR,
+    USERS_TOPIC,
     NewUser,
     User,
     insert_member,
@@ -144,6 +145,7 @@ async def _insert(
         now=now,
         expires_at=now + _LIFETIME_MS,
     )
+    tx.announce(USERS_TOPIC)
     await audit.write(tx, organization_id, entry)
     row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
     assert row is not None

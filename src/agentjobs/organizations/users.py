@@ -20,6 +20,8 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
 ADMINISTRATOR = "admin@localhost"
+# Announced when a user or an invitation is added.
+USERS_TOPIC = "users"
 
 _MAX_EMAIL_LENGTH = 254
 _MAX_NAME_LENGTH = 200
@@ -116,6 +118,18 @@ async def list_users(db: Database) -> list[User]:
     return [user_from_row(row) for row in rows]
 
 
+async def has_only_the_operator(db: Database) -> bool:
+    """Whether nobody else can sign in or has an open invitation."""
+    row = await db.fetch_one(
+        "SELECT 1 AS other FROM users WHERE email <> :administrator"
+        " UNION ALL SELECT 1 FROM invitations"
+        " WHERE accepted_at IS NULL AND revoked_at IS NULL AND expires_at > :now LIMIT 1",
+        administrator=ADMINISTRATOR,
+        now=now_ms(),
+    )
+    return row is None
+
+
 async def rename_user(db: Database, user_id: str, name: str) -> User:
     """Written to the audit log of each of the user's organizations, which shows names."""
     return await db.transact(_rename, user_id, normalize_name(name), audit.current_actor())
@@ -146,6 +160,7 @@ async def insert_user(tx: Transaction, new: NewUser) -> User:
         now=now_ms(),
         **msgspec.structs.asdict(new),
     )
+    tx.announce(USERS_TOPIC)
     if row is None:
         raise Problem(
             "email_taken", f"The user {new.email} already exists; sign in as that user instead."

@@ -89,6 +89,14 @@ class WebhookClient:
             connect_seconds=settings.webhook_connect_seconds,
         )
 
+    def set_allowed(self, allowed: AllowList) -> bool:
+        """Applies to new connections. False if nothing changed."""
+        if allowed == self._allowed:
+            return False
+        self._allowed = allowed
+        self._receivers.clear()
+        return True
+
     async def post(
         self, endpoint_id: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> Attempt:

@@ -84,8 +84,8 @@ def _https_required(reason: str, allowed: AllowList) -> Problem:
     limit = f"http is limited to the addresses in {allowed.setting}, and {reason}"
     message = (
         f"{limit}. Use https, or add the address there and restart the service. (`agentjobs up` "
-        "adds loopback automatically while it listens on loopback, uses SQLite and has no public "
-        "address.)"
+        "allows loopback by itself while that setting is empty, it listens on loopback, uses "
+        "SQLite, has no public address, and nobody but the operator can sign in.)"
     )
     return BlockedTarget(message, limit)
 

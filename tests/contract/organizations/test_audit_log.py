@@ -41,7 +41,7 @@ from agentjobs.repos.queries import find_repo
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreError, Transaction
-from agentjobs.webhooks.allowed_addresses import effective_allow_list
+from agentjobs.webhooks.allowed_addresses import configured_allow_list, with_loopback
 from agentjobs.webhooks.endpoints import (
     disable_endpoint,
     enable_endpoint,
@@ -287,7 +287,7 @@ async def test_a_ping_is_audited_with_its_outcome(
     database: Database, keys: SealingKeys, acme: Organization, tmp_path: Path
 ) -> None:
     settings = load({}, data_dir=str(tmp_path))
-    allowed = effective_allow_list(settings, is_laptop=True)
+    allowed = with_loopback(configured_allow_list(settings))
     log = AuditLogReader(database, acme.id)
     with receiver(lambda _: 500) as receiving:
         added = await add_endpoint(database, keys, "acme", receiving.url, allowed=allowed)

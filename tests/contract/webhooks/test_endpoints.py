@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from agentjobs.clock import now_ms
+from agentjobs.organizations.invitations import invite, revoke_invitation
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.organizations.users import create_user, ensure_administrator
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import load
@@ -18,9 +20,10 @@ from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks import endpoints, queue, secret_rotation
 from agentjobs.webhooks.allowed_addresses import (
-    effective_allow_list,
+    configured_allow_list,
     load_allow_list,
     store_allow_list,
+    with_loopback,
 )
 from agentjobs.webhooks.endpoints import (
     disable,
@@ -355,14 +358,31 @@ async def test_another_organization_cannot_change_an_endpoint(harness):
 
 async def test_commands_use_the_allow_list_of_the_service_or_else_their_settings(harness, tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, data_dir=str(tmp_path))
-    assert await load_allow_list(harness.db, settings) == effective_allow_list(
-        settings, is_laptop=False
-    )
-    for is_laptop in (True, False):
-        allowed = effective_allow_list(settings, is_laptop=is_laptop)
-        await store_allow_list(harness.db, allowed)
-        other = load({}, data_dir=str(tmp_path))
-        assert await load_allow_list(harness.db, other) == allowed
+    allowed = configured_allow_list(settings)
+    other = load({}, data_dir=str(tmp_path))
+    assert await load_allow_list(harness.db, settings) == allowed
+    assert await load_allow_list(harness.db, other) == configured_allow_list(other)
+    await store_allow_list(harness.db, allowed, loopback=False)
+    assert await load_allow_list(harness.db, other) == allowed
+
+
+@pytest.mark.parametrize("joins", ["user", "invitation"])
+async def test_loopback_is_allowed_only_while_the_operator_is_alone(harness, tmp_path, joins):
+    settings = load({}, data_dir=str(tmp_path))
+    allowed = configured_allow_list(settings)
+    await ensure_administrator(harness.db, "acme")
+    await store_allow_list(harness.db, allowed, loopback=True)
+    assert await load_allow_list(harness.db, settings) == with_loopback(allowed)
+
+    organization = await find_organization(harness.db, "acme")
+    if joins == "user":
+        await create_user(harness.db, "eve@example.com")
+        assert await load_allow_list(harness.db, settings) == allowed
+        return
+    invitation, _ = await invite(harness.db, organization.id, "eve@example.com", "viewer")
+    assert await load_allow_list(harness.db, settings) == allowed
+    await revoke_invitation(harness.db, organization.id, invitation.id)
+    assert await load_allow_list(harness.db, settings) == with_loopback(allowed)
 
 
 async def _execute(tx: Transaction, sql: str) -> None:

@@ -9,7 +9,11 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError, load
 from agentjobs.webhooks import targets
-from agentjobs.webhooks.allowed_addresses import SETTING, effective_allow_list
+from agentjobs.webhooks.allowed_addresses import (
+    SETTING,
+    configured_allow_list,
+    may_allow_loopback,
+)
 from agentjobs.webhooks.targets import check_target
 from tests.support.silent_resolver import silent_resolver
 
@@ -201,15 +205,27 @@ async def test_with_a_proxy_names_are_not_resolved_but_ip_addresses_are_checked(
     )
 
 
-def test_only_a_laptop_service_may_reach_loopback(tmp_path):
-    settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8, ::1"}, data_dir=str(tmp_path))
-    texts = [str(network) for network in effective_allow_list(settings, is_laptop=True).networks]
-    assert texts == ["10.0.0.0/8", "::1/128", "127.0.0.0/8"]
-    texts = [str(network) for network in effective_allow_list(settings, is_laptop=False).networks]
-    assert texts == ["10.0.0.0/8", "::1/128"]
+@pytest.mark.parametrize(
+    ("settings", "is_laptop", "expected"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.0/8"}, True, False),
+        (
+            {"AGENTJOBS_OIDC_ISSUER": "https://id.example", "AGENTJOBS_OIDC_CLIENT_ID": "a"},
+            True,
+            False,
+        ),
+    ],
+)
+def test_only_a_laptop_service_without_a_list_may_reach_loopback(
+    tmp_path, settings, is_laptop, expected
+):
+    loaded = load(settings, data_dir=str(tmp_path))
+    assert may_allow_loopback(loaded, is_laptop=is_laptop) is expected
 
 
 def test_an_invalid_allow_list_names_the_setting_and_the_text(tmp_path):
     settings = load({"AGENTJOBS_WEBHOOKS_ALLOW": "10.0.0.1/8"}, data_dir=str(tmp_path))
     with pytest.raises(SettingsError, match=r"AGENTJOBS_WEBHOOKS_ALLOW: '10\.0\.0\.1/8'"):
-        effective_allow_list(settings, is_laptop=True)
+        configured_allow_list(settings)

@@ -103,7 +103,7 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
     from agentjobs.outbound.guard.addresses import AllowList
     from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
-    from agentjobs.webhooks.allowed_addresses import effective_allow_list
+    from agentjobs.webhooks.allowed_addresses import configured_allow_list
 
     findings: list[Finding] = []
     try:
@@ -111,7 +111,7 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
     except ValueError as error:
         findings.append(("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
     try:
-        effective_allow_list(settings, is_laptop=False)
+        configured_allow_list(settings)
     except SettingsError as error:
         findings.append(("webhooks", "problem", str(error)))
     try:
