@@ -19,6 +19,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, Lookup
 from tests.support.sandbox import eventually
 from tests.support.silent_resolver import silent_resolver
+from tests.support.tls_hello import client_hello, split_records
 
 OnLoop = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -449,3 +450,65 @@ async def test_every_host_named_in_full_has_an_address_and_ports() -> None:
 async def test_a_bad_pattern_is_refused() -> None:
     with pytest.raises(ValueError, match="not a host"):
         Egress(["a b"], AllowList(), lambda _reason: None)
+
+
+@pytest.mark.parametrize("name", ["evil.test", None])
+def test_a_tunnel_whose_tls_handshake_names_another_host_is_closed(
+    on_loop: OnLoop, name: str | None
+) -> None:
+    async def check() -> None:
+        received: list[bytes] = []
+
+        async def collect(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            received.append(await reader.read())
+
+        async with proxy_for(collect) as harness:
+            for sent in (client_hello(name), split_records(client_hello(name), [10])):
+                reader, writer = await harness.tunnel()
+                writer.write(sent)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), 20) == b""
+                writer.close()
+            await eventually(lambda: len(received) == 2)
+
+            assert received == [b"", b""]
+            (line,) = harness.refused
+            assert line.startswith(f"a connection to ok.test:{harness.server_port} was closed:")
+            assert "(SNI)" in line
+
+    on_loop(check())
+
+
+def test_a_tunnel_whose_tls_handshake_names_its_host_is_relayed(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with proxy_for(_echo_at_the_end) as harness:
+            reader, writer = await harness.tunnel()
+            sent = client_hello("ok.test") + b"\x17\x03\x03\x00\x01x"
+            writer.write(sent)
+            writer.write_eof()
+            assert await reader.read() == b"received " + sent
+            writer.close()
+            assert harness.refused == []
+
+    on_loop(check())
+
+
+def test_a_direct_connection_is_checked_like_a_tunnel(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        async with proxy_for(_echo_at_the_end) as harness:
+            loop = asyncio.get_running_loop()
+            address, port = harness.egress.hosts["ok.test"], harness.server_port
+            factory = harness.egress.ports[port]
+            listener = await loop.create_server(factory, address, port)
+            try:
+                reader, writer = await asyncio.open_connection(address, port)
+                writer.write(client_hello("evil.test"))
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), 20) == b""
+                writer.close()
+            finally:
+                listener.close()
+            (line,) = harness.refused
+            assert "evil.test" in line
+
+    on_loop(check())

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agentjobs.outbound.egress.policy import ConnectionRefused, EgressPolicy
 from agentjobs.outbound.egress.proxy import MAX_HEAD_BYTES, serve_proxy
-from agentjobs.outbound.egress.relay import closing, relay
+from agentjobs.outbound.egress.relay import closing
+from agentjobs.outbound.egress.server_name import relay_checked
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.dial import Streams
 from agentjobs.outbound.guard.host_patterns import HostPattern, parse_pattern
@@ -101,7 +102,7 @@ class Egress:
         with contextlib.suppress(ConnectionRefused):
             server = await self._policy.connect(name, port)
             async with closing(server[1]):
-                await relay(client, server)
+                await relay_checked(client, server, self._policy, (name, port))
 
 
 def _loopback_addresses(named: Sequence[HostPattern]) -> dict[str, str]:

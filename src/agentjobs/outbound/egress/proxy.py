@@ -15,7 +15,8 @@ from agentjobs.outbound.egress.http_head import (
     parse_response,
 )
 from agentjobs.outbound.egress.policy import ConnectionRefused, EgressPolicy
-from agentjobs.outbound.egress.relay import CHUNK_BYTES, closing, copy, relay
+from agentjobs.outbound.egress.relay import CHUNK_BYTES, closing, copy
+from agentjobs.outbound.egress.server_name import relay_checked
 from agentjobs.outbound.guard.dial import Streams
 
 MAX_HEAD_BYTES = 16 * 1024
@@ -55,7 +56,7 @@ async def _serve(request: ProxyRequest, client: Streams, policy: EgressPolicy) -
     async with closing(server[1]):
         if request.is_tunnel:
             client[1].write(_ESTABLISHED)
-            await relay(client, server)
+            await relay_checked(client, server, policy, (request.host, request.port))
         else:
             await _forward(request, client, server)
 

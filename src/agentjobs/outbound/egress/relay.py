@@ -1,4 +1,4 @@
-"""Relays bytes between two connections with backpressure, until both sides have ended.
+"""Copies bytes from one connection to another with backpressure, until the end.
 
 The end of one side is passed on; the other side may continue to send.
 """
@@ -7,20 +7,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from agentjobs.outbound.guard.dial import Streams
-
 CHUNK_BYTES = 64 * 1024
 # How long to wait for a side that does not read its last bytes.
 FLUSH_SECONDS = 5
-
-
-async def relay(client: Streams, server: Streams) -> None:
-    try:
-        async with asyncio.TaskGroup() as directions:
-            directions.create_task(copy_to_end(client[0], server[1]))
-            directions.create_task(copy_to_end(server[0], client[1]))
-    except* OSError:
-        pass  # A failure of either side ends both.
 
 
 async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -41,13 +41,13 @@ def parse_pattern(text: str) -> HostPattern:
     name = normalize_host(host.removeprefix("*.") if subdomains else host)
     if name is None:
         raise ValueError(_error_message(text, host))
-    is_address = _is_address(name)
-    if is_address and subdomains:
+    is_numeric = is_address(name)
+    if is_numeric and subdomains:
         raise ValueError(f"{text!r}: an IP address has no subdomains")
     if name == "localhost" or name.endswith(".localhost"):
         raise ValueError(f"{text!r}: localhost is the agent's own sandbox")
     ports = DEFAULT_PORTS if port is None else (port,)
-    return HostPattern(host=name, ports=ports, subdomains=subdomains, is_address=is_address)
+    return HostPattern(host=name, ports=ports, subdomains=subdomains, is_address=is_numeric)
 
 
 def is_pattern(text: str) -> bool:
@@ -97,7 +97,8 @@ def _normalize_address(
         return None
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """`name` must be normalized."""
     return ":" in name or name.replace(".", "").isdecimal()
 
 
