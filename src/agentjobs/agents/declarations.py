@@ -34,7 +34,9 @@ _LIMITS: Mapping[str, tuple[str, int]] = {
     "scratch_mib": ("scratch_bytes", _MIB),
     "workspace_mib": ("workspace_bytes", _MIB),
     "cpu_seconds": ("cpu_seconds", 1),
+    "cpus": ("cpus", 1),
 }
+_FRACTIONAL_LIMITS = ("cpus",)
 
 
 def agent_id(table: AgentTable) -> str:
@@ -64,7 +66,7 @@ def build_agent(table: AgentTable, settings: Settings) -> Agent:
     )
 
 
-def agent_limits(settings: Settings, overrides: Mapping[str, int]) -> Limits:
+def agent_limits(settings: Settings, overrides: Mapping[str, int | float]) -> Limits:
     """The service's limits, overridden by the agent's own."""
     values = {name: overrides.get(name, getattr(settings, f"limit_{name}")) for name in _LIMITS}
     return Limits(**{_LIMITS[name][0]: value * _LIMITS[name][1] for name, value in values.items()})
@@ -118,7 +120,9 @@ def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
             yield "limits", f"`{name}` must be one of the limits ({', '.join(_LIMITS)})"
             continue
         minimum, maximum = BOUNDS[f"limit_{name}"]
-        if not minimum <= value <= maximum:
+        if isinstance(value, float) and name not in _FRACTIONAL_LIMITS:
+            yield "limits", f"`{name}` must be a whole number"
+        elif not minimum <= value <= maximum:
             yield "limits", f"`{name}` must be between {minimum} and {maximum}"
     if table.max_cost_usd is not None and not 0 < table.max_cost_usd < math.inf:
         yield "max_cost_usd", "must be above 0"

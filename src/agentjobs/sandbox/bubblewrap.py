@@ -16,7 +16,8 @@ from pathlib import Path
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.availability import explain_namespace_failure, install_command
 from agentjobs.sandbox.bwrap_command import BwrapCommand
-from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, claim, find_delegated_cgroup
+from agentjobs.sandbox.cgroup import Cgroups, delegation_command, find_delegation
+from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import START_SCRIPT, Launch
@@ -41,6 +42,7 @@ _NAMESPACES = (
 )
 _OWN_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
 NO_SECCOMP_REASON = f"the filter supports {' and '.join(ARCHITECTURES)} only"
+NO_CPU_CONTROLLER = "the cpu controller is not delegated, so agents only have a low priority"
 _TOOLS = ("bwrap", "setpriv", "sh")
 
 
@@ -149,12 +151,19 @@ class BubblewrapSandbox:
 
     def _claim_cgroup(self) -> None:
         try:
-            self._shared.cgroups = claim(find_delegated_cgroup())
+            delegation = find_delegation()
+            self._shared.cgroups = delegation.claim()
         except NotDelegated as why:
-            log.info("rlimits and a watchdog enforce the limits of agents: %s", why)
-        else:
-            log.info("cgroup v2 at %s enforces the limits of agents", self._shared.cgroups.root)
-            self._seccomp = _seccomp(all_memory_is_counted=True)
+            log.warning(
+                "rlimits and a watchdog enforce the limits of agents, not the kernel (%s): %s",
+                why,
+                delegation_command(),
+            )
+            return
+        log.info("%s enforces the limits of agents", delegation.description)
+        if not delegation.limits_cpus:
+            log.warning("limit_cpus has no effect: %s", NO_CPU_CONTROLLER)
+        self._seccomp = _seccomp(all_memory_is_counted=True)
 
     async def _run_trial(self) -> None:
         with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:

@@ -11,8 +11,9 @@ import shutil
 
 import msgspec
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.cgroup import NotDelegated, find_delegated_cgroup
+from agentjobs.sandbox.bubblewrap import NO_CPU_CONTROLLER, BubblewrapSandbox
+from agentjobs.sandbox.cgroup import delegation_command, find_delegation
+from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.process import WARNING
 from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.sandbox.syscalls import ARCHITECTURES
@@ -83,13 +84,16 @@ def _seccomp() -> str:
 
 def _limits() -> tuple[str, tuple[str, ...]]:
     try:
-        return f"cgroup v2 at {find_delegated_cgroup()}", ()
+        delegation = find_delegation()
     except NotDelegated as why:
         note = (
-            f"no cgroup is delegated to this process ({why}); in a systemd unit, `Delegate=yes` "
-            "lets the kernel enforce the limits of agents"
+            f"no cgroup is delegated to this process ({why}), so the kernel does not limit the "
+            f"memory and CPU time of an agent as a whole: {delegation_command()}; in a systemd "
+            "unit, set `Delegate=cpu memory pids`"
         )
         return RLIMITS, (note,)
+    notes = () if delegation.limits_cpus else (f"limit_cpus has no effect: {NO_CPU_CONTROLLER}",)
+    return delegation.description, notes
 
 
 async def _version() -> str:

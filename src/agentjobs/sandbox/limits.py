@@ -1,5 +1,7 @@
 """Resource limits of an agent: values, their text, and the rlimits of each process."""
 
+import os
+
 import msgspec
 
 KIB = 1024
@@ -8,6 +10,9 @@ BLOCK_BYTES = 512
 # What a file costs besides its content, so that empty files count too.
 FILE_BYTES = 1024
 OOM_SCORE = "500"
+# Added to the nice value of the service, so that the service always gets CPU time first.
+NICE_INCREMENT = 10
+_MAX_NICE = 19
 # The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
 
@@ -23,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     scratch_bytes: int = 2 * GIB
     workspace_bytes: int = 10 * GIB
     cpu_seconds: int = 0
+    # Needs a cgroup with the cpu controller.
+    cpus: float = 0
 
     @property
     def memory_text(self) -> str:
@@ -53,6 +60,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             )
         # If memory runs out, the kernel should kill the agent, not the service.
         return "; ".join([*commands, f"echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj"])
+
+
+def lowered_priority() -> int:
+    """The nice value of agents."""
+    return min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICE_INCREMENT, _MAX_NICE)
 
 
 def format_bytes(size: int) -> str:

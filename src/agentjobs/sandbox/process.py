@@ -22,6 +22,7 @@ import msgspec
 from agentjobs.sandbox.child import Child, wait_despite_cancellation
 from agentjobs.sandbox.disk import DiskUsage, writable_directories
 from agentjobs.sandbox.environment import agent_environment
+from agentjobs.sandbox.limits import NICE_INCREMENT
 from agentjobs.sandbox.output import OutputPipe
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.ports import SandboxPorts
@@ -37,6 +38,7 @@ WARNING = (
 # We cannot wait for the other members of the group: poll for up to a second after the kill.
 GROUP_POLLS = 200
 GROUP_POLL_SECONDS = 0.005
+_NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 
 class ProcessSandbox:
@@ -112,7 +114,7 @@ class _Spawn(msgspec.Struct, frozen=True):
         limits = self.task.limits.shell_commands(own_user=False)
         return subprocess.Popen(
             # A shell exits with 127 for an unknown command, as in a sandbox.
-            ["sh", "-c", f'{limits}; exec "$@"', "agentjobs", *self.task.argv],
+            [*_NICE, "sh", "-c", f'{limits}; exec "$@"', "agentjobs", *self.task.argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -46,6 +46,7 @@ BOUNDS = {
     "limit_scratch_mib": (1, _MAX_MIB),
     "limit_workspace_mib": (0, _MAX_MIB),
     "limit_cpu_seconds": (0, 2**31),
+    "limit_cpus": (0, 10_000),
     "limit_checkout_mib": (1, _MAX_MIB),
     "limit_checkout_files": (1, _ANY),
     "limit_git_memory_mib": (64, _MAX_MIB),

@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit_scratch_mib: int = 2_048
     limit_workspace_mib: int = 10_240
     limit_cpu_seconds: int = 0
+    limit_cpus: float = 0
     limit_checkout_mib: int = 4_096
     limit_checkout_files: int = 500_000
     limit_git_memory_mib: int = 1_024

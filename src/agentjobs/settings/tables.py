@@ -26,7 +26,7 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: int = 3600
     environment: dict[str, str] = {}
     network: list[str] = []
-    limits: dict[str, int] = {}
+    limits: dict[str, int | float] = {}
     model_api: str = ""
     model_url: str = ""
     model: str = ""

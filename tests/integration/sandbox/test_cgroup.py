@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.cgroup import Cgroups, NotDelegated, find_delegated_cgroup
+from agentjobs.sandbox.cgroup import find_delegation
+from agentjobs.sandbox.cgroup_files import NotDelegated
+from agentjobs.sandbox.cgroup_v1 import CgroupsV1, find_delegated_cgroups
+from agentjobs.sandbox.cgroup_v1 import claim as claim_v1
+from agentjobs.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
@@ -35,26 +39,34 @@ def hierarchy() -> Path | None:
 
 
 @pytest.fixture
-def cgroups() -> Iterator[Cgroups | None]:
+def cgroups() -> Iterator[CgroupsV2 | None]:
     mount_point = hierarchy()
     if mount_point is None:
         yield None
         return
     root = mount_point / f"agentjobs-test-{os.getpid()}"
     root.mkdir()
-    yield Cgroups(root)
+    yield CgroupsV2(root)
     root.rmdir()
+
+
+@pytest.fixture
+def cgroups_v1() -> CgroupsV1 | None:
+    try:
+        return claim_v1(find_delegated_cgroups())
+    except NotDelegated:
+        return None
 
 
 async def test_probing_a_machine_changes_nothing() -> None:
     before = Path("/proc/self/cgroup").read_text()
     with contextlib.suppress(NotDelegated):
-        assert (find_delegated_cgroup() / "cgroup.procs").exists()
+        assert " at /" in find_delegation().description
     assert Path("/proc/self/cgroup").read_text() == before
 
 
 async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_afterwards(
-    cgroups: Cgroups | None, tmp_path: Path
+    cgroups: CgroupsV2 | None, tmp_path: Path
 ) -> None:
     harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
     marker = ProcessMarker()
@@ -75,7 +87,7 @@ async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_aft
     assert cgroups is None or list(cgroups.root.glob("sandbox-*")) == []
 
 
-async def test_cpu_time_of_a_cgroup_is_limited(cgroups: Cgroups | None, tmp_path: Path) -> None:
+async def test_cpu_time_of_a_cgroup_is_limited(cgroups: CgroupsV2 | None, tmp_path: Path) -> None:
     harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
     limits = Limits(cpu_seconds=1, **UNCONTROLLED)
     report = await harness.shell("while :; do :; done", limits=limits)
@@ -85,14 +97,14 @@ async def test_cpu_time_of_a_cgroup_is_limited(cgroups: Cgroups | None, tmp_path
 async def test_the_agent_does_not_start_if_its_cgroup_cannot_be_created(
     tmp_path: Path,
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, Cgroups(tmp_path / "missing")), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(900_000, CgroupsV2(tmp_path / "missing")), tmp_path)
     with pytest.raises(SandboxError, match="limits cannot be enforced"):
         await harness.shell("echo ran")
     assert harness.output == b""
 
 
 def test_processes_a_killed_service_left_in_a_cgroup_die_when_the_next_service_starts(
-    cgroups: Cgroups | None,
+    cgroups: CgroupsV2 | None,
 ) -> None:
     if cgroups is None:
         with pytest.raises(NotDelegated):
@@ -111,7 +123,7 @@ def test_processes_a_killed_service_left_in_a_cgroup_die_when_the_next_service_s
 
 
 def test_a_service_moves_into_its_leaf_before_it_divides_its_cgroup(
-    cgroups: Cgroups | None,
+    cgroups: CgroupsV2 | None,
 ) -> None:
     if cgroups is None:
         with pytest.raises(NotDelegated):
@@ -130,11 +142,91 @@ def test_a_service_moves_into_its_leaf_before_it_divides_its_cgroup(
     (cgroups.root / "service").rmdir()
 
 
+def leftovers(cgroups: CgroupsV1 | None) -> list[Path]:
+    directories = set() if cgroups is None else set(cgroups.directories.values())
+    return [path for root in directories for path in root.glob(f"agentjobs-{os.getpid()}-*")]
+
+
+async def test_a_v1_cgroup_holds_all_processes_and_is_removed_afterwards(
+    cgroups_v1: CgroupsV1 | None, tmp_path: Path
+) -> None:
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    marker = ProcessMarker()
+    running = harness.start(f"{marker.sleeper()} & echo up; {marker.sleeper()}")
+    await harness.wait_for_output(b"up")
+    await eventually(lambda: len(marker.processes()) >= 2)
+    for directory in leftovers(cgroups_v1):
+        members = set(map(int, (directory / "cgroup.procs").read_text().split()))
+        (outside,) = set(marker.processes()) - members
+        assert Path(f"/proc/{outside}/comm").read_text() == "bwrap\n"
+    running.cancel()
+    await asyncio.wait({running})
+    assert (marker.processes(), leftovers(cgroups_v1)) == ([], [])
+
+
+async def test_memory_that_no_process_owns_is_limited_by_v1(
+    cgroups_v1: CgroupsV1 | None, tmp_path: Path
+) -> None:
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    report = await harness.shell(
+        "head -c 100000000 /dev/zero > /tmp/x; sleep 1000", limits=Limits(memory_bytes=64 * 1024**2)
+    )
+    assert (report.exit_code, report.exceeded) == (None, "64 MiB of memory")
+    assert leftovers(cgroups_v1) == []
+
+
+async def test_cpu_time_is_limited_by_v1(cgroups_v1: CgroupsV1 | None, tmp_path: Path) -> None:
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    report = await harness.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
+    assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
+
+
+async def test_a_sandbox_gets_at_most_its_number_of_cpus(
+    cgroups_v1: CgroupsV1 | None, tmp_path: Path
+) -> None:
+    if cgroups_v1 is None:
+        with pytest.raises(NotDelegated):
+            find_delegated_cgroups()
+        return
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    running = harness.start("echo up; while :; do :; done", limits=Limits(cpus=0.01))
+    await harness.wait_for_output(b"up")
+    (directory,) = cgroups_v1.directories["cpu"].glob(f"agentjobs-{os.getpid()}-*")
+    assert (directory / "cpu.shares").read_text() == "102\n"
+
+    def throttled() -> bool:
+        return "nr_throttled 0\n" not in (directory / "cpu.stat").read_text()
+
+    await eventually(throttled)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_processes_a_killed_service_left_in_v1_die_when_the_next_service_starts(
+    cgroups_v1: CgroupsV1 | None,
+) -> None:
+    if cgroups_v1 is None:
+        with pytest.raises(NotDelegated):
+            find_delegated_cgroups()
+        return
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = cgroups_v1.directories["pids"] / f"agentjobs-{dead.pid}-0"
+    left.mkdir()
+    with subprocess.Popen(["sleep", "1000"]) as orphan:
+        (left / "cgroup.procs").write_text(f"{orphan.pid}\n")
+        cgroups_v1.sweep()
+    assert orphan.returncode == -signal.SIGKILL
+    cgroups_v1.sweep()
+    assert not left.exists()
+
+
 # A machine without the controllers refuses in the end, but the service has moved by then.
 _SERVICE = """
 import os, sys
 from pathlib import Path
-from agentjobs.sandbox.cgroup import NotDelegated, claim
+from agentjobs.sandbox.cgroup_files import NotDelegated
+from agentjobs.sandbox.cgroup_v2 import claim
 Path(sys.argv[2]).write_text(str(os.getpid()))
 try:
     claim(Path(sys.argv[1]))

@@ -110,6 +110,17 @@ async def test_home_and_temporary_directory_are_private_and_removed_afterwards(
     assert (await harness.shell('ls -A "$HOME" "$TMPDIR" | grep -x "[ab]"')).exit_code == 1
 
 
+async def test_the_agent_and_its_children_have_a_lower_priority_than_the_service(
+    harness: SandboxHarness,
+) -> None:
+    report = await harness.shell("nice; sh -c nice; setsid -w nice; renice -n 0 $$; nice")
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
+    *inherited, after = [int(line) for line in report.last_lines.split("\n") if line.isdecimal()]
+    assert inherited == [nice] * 3
+    # Root without a sandbox may raise its priority.
+    assert after == nice or isinstance(harness.sandbox, ProcessSandbox)
+
+
 async def test_standard_input_is_empty(harness: SandboxHarness) -> None:
     assert (await harness.shell("cat")).exit_code == 0
 

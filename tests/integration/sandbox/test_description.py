@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.sandbox.cgroup import delegation_command
 from agentjobs.sandbox.description import RLIMITS, describe_sandbox
 from agentjobs.settings import Settings
 
@@ -16,8 +17,11 @@ async def test_a_capable_machine_has_no_problems(tmp_path: Path) -> None:
     assert (description.kind, description.problems) == ("bubblewrap", ())
     assert description.version[0].isdigit()
     assert description.seccomp == f"filter for {platform.machine()}"
-    assert description.limits == RLIMITS or description.limits.startswith("cgroup v2 at /")
-    assert bool(description.notes) == (description.limits == RLIMITS)
+    if description.limits == RLIMITS:
+        (note,) = description.notes
+        assert delegation_command() in note
+    else:
+        assert description.limits.startswith(("cgroup v2 at /", "cgroup v1 at /"))
     as_root = "uids 900000 to 900003, one for each slot"
     assert (description.runs_as == as_root) == (os.geteuid() == 0)
     assert Path("/proc/self/cgroup").read_text() == before

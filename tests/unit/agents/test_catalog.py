@@ -110,6 +110,8 @@ def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> No
         ({"executable": "/x"}, r"executable: only applies to a preset"),
         ({"arguments": ["-v"]}, r"arguments: only applies to a preset"),
         ({"limits": {"memory": 1}}, r"limits: `memory` must be one of the limits \(memory_mib"),
+        ({"limits": {"processes": 9.5}}, r"limits: `processes` must be a whole number"),
+        ({"limits": {"cpus": -1}}, r"limits: `cpus` must be between 0 and"),
         ({"limits": {"memory_mib": 1}}, r"limits: `memory_mib` must be between 16 and"),
         ({"max_cost_usd": 0.0}, r"max_cost_usd: must be above 0"),
         ({"max_cost_usd": float("nan")}, r"max_cost_usd: must be above 0"),
@@ -206,6 +208,12 @@ def test_an_agents_limits_override_the_services() -> None:
     assert (built_in.limits.processes, built_in.limits.cpu_seconds) == (77, 0)
     assert (declared.limits.memory_bytes, declared.limits.cpu_seconds) == (64 * 1024**2, 9)
     assert declared.limits.processes == 77
+
+
+def test_an_agents_cpus_may_be_a_fraction() -> None:
+    catalog = catalog_of(table(limits={"cpus": 1.5}), limit_cpus=4)
+    built_in, _, declared = catalog.all()
+    assert (built_in.limits.cpus, declared.limits.cpus) == (4, 1.5)
 
 
 def test_an_id_declared_twice_is_refused() -> None:
