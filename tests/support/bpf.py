@@ -20,6 +20,8 @@ def verdict(program: bytes, architecture: int, number: int, arguments: Sequence[
                 (accumulator,) = struct.unpack_from("=I", data, value)
             case 0x54:
                 accumulator &= value
+            case 0x05:
+                position += value
             case 0x15:
                 position += if_true if accumulator == value else if_false
             case 0x25:

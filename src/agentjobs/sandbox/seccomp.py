@@ -1,49 +1,44 @@
-"""The system call filter: calls that an agent may never make, as a classic BPF program.
+"""The system call filter: the calls that an agent may make, as a classic BPF program.
 
-Everything else is allowed. Builds the program; bwrap installs it.
+Every other call fails. Builds the program; bwrap installs it.
 """
 
 import errno
+import os
 import socket
 import stat
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
+from agentjobs.sandbox.allowed_calls import ALLOWED, REFUSED
 from agentjobs.sandbox.syscalls import Architecture
 
-# Calls that create or join a namespace, mount, inspect other processes, load code into the kernel,
-# or use kernel features that agents do not need and that had vulnerabilities before.
-REFUSED = (
-    *("mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr"),
-    *("fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "unshare", "setns"),
-    *("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd"),
-    *("add_key", "request_key", "keyctl"),
-    *("bpf", "perf_event_open", "userfaultfd", "fanotify_init", "lookup_dcookie", "syslog"),
-    *("io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret"),
-    *("init_module", "finit_module", "delete_module", "create_module", "query_module"),
-    *("kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct"),
-    *("quotactl", "quotactl_fd", "nfsservctl", "name_to_handle_at", "open_by_handle_at"),
-    *("iopl", "ioperm", "modify_ldt", "uselib", "vhangup"),
-)
 CLONE_NEW_ANYTHING = 0x7E02_0000
+# A thread with descriptors of its own hides them: /proc/PID/fd shows those of the first thread.
+CLONE_THREAD, CLONE_FILES = 0x0001_0000, 0x0000_0400
 TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 DEFAULT_PERSONALITIES = (0, 0xFFFF_FFFF)  # PER_LINUX, and the query for the current one
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+# The kernel does not show the buffers of others, such as SCTP, in a table of its own.
+PROTOCOLS = (0, socket.IPPROTO_ICMP, socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMPV6)
 # Names and addresses of interfaces, which the C library reads before it looks up a host.
 NETLINK_ROUTE = 0
 # Enough for the segment with which PostgreSQL locks its directory. A detached segment belongs to
-# no process, so it must stay small.
-MAX_SHARED_SEGMENT_BYTES = 64 * 1024
+# no process, and there may be 4,096 of them.
+MAX_SHARED_SEGMENT_BYTES = 4096
+BUFFER_OPTIONS = (socket.SO_SNDBUF, socket.SO_RCVBUF)
+CREATES_FILE = os.O_CREAT | (os.O_TMPFILE & ~os.O_DIRECTORY)
 FIRST_X32_NUMBER = 0x4000_0000
 
 ALLOW = 0x7FFF_0000
 KILL = 0x8000_0000
 ERRNO = 0x0005_0000
 
-_CALLS_PER_CHUNK = 8
 _FILE_TYPE = 0o170000
 _LOAD = 0x20
 _MASK = 0x54
+_JUMP = 0x05
 _JUMP_EQUAL = 0x15
 _JUMP_GREATER = 0x25
 _JUMP_AT_LEAST = 0x35
@@ -58,28 +53,33 @@ Program = list[Instruction]
 
 def filter_program(architecture: Architecture, *, all_memory_is_counted: bool) -> bytes:
     """`all_memory_is_counted`: the limit includes memory that no process has mapped."""
+    numbers = architecture.numbers
     bodies = {
-        architecture.numbers[name]: body
+        numbers[name]: body
         for name, body in _rules(all_memory_is_counted=all_memory_is_counted)
-        if name in architecture.numbers
+        if name in numbers
     }
-    numbers = sorted(bodies)
-    program = _check_architecture(architecture)
-    for start in range(0, len(numbers), _CALLS_PER_CHUNK):
-        program += _dispatch(
-            {number: bodies[number] for number in numbers[start : start + _CALLS_PER_CHUNK]}
-        )
-    program += _return(ALLOW)
+    default = _refuse(errno.ENOSYS)
+    by_number = ((number, bodies.get(number, default)) for number in range(max(bodies) + 2))
+    # The first number of each run of calls with the same rule.
+    runs = [next(run) for _, run in groupby(by_number, key=lambda entry: entry[1])]
+    program = _check_architecture(architecture) + _search(runs)
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _dispatch(bodies: Mapping[int, Program]) -> Program:
-    """Skip numbers above the last at once: on loading, the kernel runs it for every number."""
-    program: Program = []
-    for number, body in bodies.items():
-        program += [(_JUMP_EQUAL, 0, len(body), number), *body]
-    program += _return(ALLOW)
-    return [(_JUMP_GREATER, len(program), 0, max(bodies)), *program]
+def _search(runs: Sequence[tuple[int, Program]]) -> Program:
+    """A binary search: on loading, the kernel runs the program for every number."""
+    if len(runs) == 1:
+        return runs[0][1]
+    middle = len(runs) // 2
+    below = _search(runs[:middle])
+    # Conditional jumps reach 255 instructions only.
+    return [
+        (_JUMP_AT_LEAST, 0, 1, runs[middle][0]),
+        (_JUMP, 0, 0, len(below)),
+        *below,
+        *_search(runs[middle:]),
+    ]
 
 
 def _check_architecture(architecture: Architecture) -> Program:
@@ -97,23 +97,75 @@ def _check_architecture(architecture: Architecture) -> Program:
 
 def _rules(*, all_memory_is_counted: bool) -> Iterable[tuple[str, Program]]:
     """The instructions for each call; each path through them returns an action."""
-    for name in REFUSED:
-        yield name, _refuse()
-    # Its flags are behind a pointer. On ENOSYS, the C library falls back to clone.
-    yield "clone3", _refuse(errno.ENOSYS)
-    yield "clone", _refuse_bits(0, CLONE_NEW_ANYTHING)
+    yield from ((name, _return(ALLOW)) for name in ALLOWED)
+    yield from ((name, _refuse()) for name in REFUSED)
+    # Their flags and mode are behind a pointer. On ENOSYS, programs fall back to clone and openat.
+    yield from ((name, _refuse(errno.ENOSYS)) for name in ("clone3", "openat2"))
+    yield "clone", _refuse_bits(0, CLONE_NEW_ANYTHING, _refuse_hidden_descriptors())
     yield "ioctl", _refuse_one_of(1, TERMINAL_INJECTIONS)
     yield "personality", _allow_one_of(0, DEFAULT_PERSONALITIES, _refuse())
+    yield from _socket_rules()
+    yield from _file_rules()
+    yield from _memory_rules(all_memory_is_counted=all_memory_is_counted)
+
+
+def _socket_rules() -> Iterable[tuple[str, Program]]:
     netlink = _allow_one_of(2, (NETLINK_ROUTE,), _refuse(errno.EAFNOSUPPORT))
-    yield "socket", _allow_one_of(0, FAMILIES, _if_equal(socket.AF_NETLINK, netlink))
+    otherwise = _if_equal(socket.AF_NETLINK, netlink)
+    internet = _allow_one_of(2, PROTOCOLS, _refuse(errno.EPROTONOSUPPORT))
+    yield (
+        "socket",
+        [
+            _argument(0),
+            *_jump_if_one_of(FAMILIES, len(otherwise)),
+            *otherwise,
+            *internet,
+        ],
+    )
     yield "socketpair", _allow_one_of(0, FAMILIES, _refuse(errno.EAFNOSUPPORT))
-    for name, position in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
+
+
+def _file_rules() -> Iterable[tuple[str, Program]]:
+    for name, position in (
+        *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
+        *(("creat", 1), ("mkdir", 1), ("mkdirat", 2)),
+    ):
         yield name, _refuse_bits(position, stat.S_ISUID)
+    for name, position in (("open", 1), ("openat", 2)):
+        # Without these flags, the mode may be anything.
+        yield (
+            name,
+            [
+                _argument(position),
+                (_MASK, 0, 0, CREATES_FILE),
+                (_JUMP_EQUAL, 0, 1, 0),
+                *_return(ALLOW),
+                *_refuse_bits(position + 1, stat.S_ISUID),
+            ],
+        )
     for name, position in (("mknod", 1), ("mknodat", 2)):
-        yield name, _refuse_devices(position)
-    if not all_memory_is_counted:
-        yield "memfd_create", _refuse(errno.ENOSYS)
-        yield "shmget", _allow_at_most(1, MAX_SHARED_SEGMENT_BYTES)
+        yield name, _refuse_bits(position, stat.S_ISUID, _refuse_devices(position))
+
+
+def _memory_rules(*, all_memory_is_counted: bool) -> Iterable[tuple[str, Program]]:
+    calls = ("memfd_create", "semget", "msgget", "mq_open")
+    if all_memory_is_counted:
+        yield from ((name, _return(ALLOW)) for name in (*calls, "shmget", "setsockopt"))
+        return
+    yield from ((name, _refuse(errno.ENOSYS)) for name in calls)
+    yield "shmget", _allow_at_most(1, MAX_SHARED_SEGMENT_BYTES)
+    # The watchdog assumes the default sizes. The kernel, too, lowers a size without an error.
+    ignored = [*_jump_if_one_of(BUFFER_OPTIONS, 1), *_return(ALLOW), *_return(ERRNO | 0)]
+    yield (
+        "setsockopt",
+        [
+            _argument(1),
+            (_JUMP_EQUAL, 1, 0, socket.SOL_SOCKET),
+            *_return(ALLOW),
+            _argument(2),
+            *ignored,
+        ],
+    )
 
 
 def _return(action: int) -> Program:
@@ -129,11 +181,21 @@ def _argument(position: int, *, high: bool = False) -> Instruction:
     return (_LOAD, 0, 0, _ARGUMENTS_OFFSET + 8 * position + 4 * high)
 
 
-def _refuse_bits(position: int, bits: int) -> Program:
+def _refuse_bits(position: int, bits: int, otherwise: Program | None = None) -> Program:
     return [
         _argument(position),
         (_MASK, 0, 0, bits),
         (_JUMP_EQUAL, 1, 0, 0),
+        *_refuse(),
+        *(otherwise or _return(ALLOW)),
+    ]
+
+
+def _refuse_hidden_descriptors() -> Program:
+    return [
+        _argument(0),
+        (_MASK, 0, 0, CLONE_THREAD | CLONE_FILES),
+        (_JUMP_EQUAL, 0, 1, CLONE_THREAD),
         *_refuse(),
         *_return(ALLOW),
     ]

@@ -1,7 +1,4 @@
-"""Numbers of the system calls that the filter names, by architecture, from the kernel's ABI.
-
-An architecture omits the calls it does not have.
-"""
+"""Names and numbers of the system calls, by architecture, from the kernel's headers."""
 
 from collections.abc import Mapping
 
@@ -17,126 +14,97 @@ class Architecture(msgspec.Struct, frozen=True):
     has_x32: bool = False
 
 
+# Names in the order of their numbers; `-` is a number without a call.
+_X86_64 = """
+read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction
+rt_sigprocmask rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select sched_yield
+mremap msync mincore madvise shmget shmat shmctl dup dup2 pause nanosleep getitimer alarm
+setitimer getpid sendfile socket connect accept sendto recvfrom sendmsg recvmsg shutdown bind
+listen getsockname getpeername socketpair setsockopt getsockopt clone fork vfork execve exit
+wait4 kill uname semget semop semctl shmdt msgget msgsnd msgrcv msgctl fcntl flock fsync
+fdatasync truncate ftruncate getdents getcwd chdir fchdir rename mkdir rmdir creat link unlink
+symlink readlink chmod fchmod chown fchown lchown umask gettimeofday getrlimit getrusage sysinfo
+times ptrace getuid syslog getgid setuid setgid geteuid getegid setpgid getppid getpgrp setsid
+setreuid setregid getgroups setgroups setresuid getresuid setresgid getresgid getpgid setfsuid
+setfsgid getsid capget capset rt_sigpending rt_sigtimedwait rt_sigqueueinfo rt_sigsuspend
+sigaltstack utime mknod uselib personality ustat statfs fstatfs sysfs getpriority setpriority
+sched_setparam sched_getparam sched_setscheduler sched_getscheduler sched_get_priority_max
+sched_get_priority_min sched_rr_get_interval mlock munlock mlockall munlockall vhangup
+modify_ldt pivot_root _sysctl prctl arch_prctl adjtimex setrlimit chroot sync acct settimeofday
+mount umount2 swapon swapoff reboot sethostname setdomainname iopl ioperm create_module
+init_module delete_module get_kernel_syms query_module quotactl nfsservctl getpmsg putpmsg
+afs_syscall tuxcall security gettid readahead setxattr lsetxattr fsetxattr getxattr lgetxattr
+fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr tkill time futex
+sched_setaffinity sched_getaffinity set_thread_area io_setup io_destroy io_getevents io_submit
+io_cancel get_thread_area lookup_dcookie epoll_create epoll_ctl_old epoll_wait_old
+remap_file_pages getdents64 set_tid_address restart_syscall semtimedop fadvise64 timer_create
+timer_settime timer_gettime timer_getoverrun timer_delete clock_settime clock_gettime
+clock_getres clock_nanosleep exit_group epoll_wait epoll_ctl tgkill utimes vserver mbind
+set_mempolicy get_mempolicy mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify
+mq_getsetattr kexec_load waitid add_key request_key keyctl ioprio_set ioprio_get inotify_init
+inotify_add_watch inotify_rm_watch migrate_pages openat mkdirat mknodat fchownat futimesat
+newfstatat unlinkat renameat linkat symlinkat readlinkat fchmodat faccessat pselect6 ppoll
+unshare set_robust_list get_robust_list splice tee sync_file_range vmsplice move_pages utimensat
+epoll_pwait signalfd timerfd_create eventfd fallocate timerfd_settime timerfd_gettime accept4
+signalfd4 eventfd2 epoll_create1 dup3 pipe2 inotify_init1 preadv pwritev rt_tgsigqueueinfo
+perf_event_open recvmmsg fanotify_init fanotify_mark prlimit64 name_to_handle_at
+open_by_handle_at clock_adjtime syncfs sendmmsg setns getcpu process_vm_readv process_vm_writev
+kcmp finit_module sched_setattr sched_getattr renameat2 seccomp getrandom memfd_create
+kexec_file_load bpf execveat userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2
+pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq
+"""
+_AARCH64 = """
+io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr
+lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr getcwd
+lookup_dcookie eventfd2 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl inotify_init1
+inotify_add_watch inotify_rm_watch ioctl ioprio_set ioprio_get flock mknodat mkdirat unlinkat
+symlinkat linkat renameat umount2 mount pivot_root nfsservctl statfs fstatfs truncate ftruncate
+fallocate faccessat chdir fchdir chroot fchmod fchmodat fchownat fchown openat close vhangup
+pipe2 quotactl getdents64 lseek read write readv writev pread64 pwrite64 preadv pwritev sendfile
+pselect6 ppoll signalfd4 vmsplice splice tee readlinkat newfstatat fstat sync fsync fdatasync
+sync_file_range timerfd_create timerfd_settime timerfd_gettime utimensat acct capget capset
+personality exit exit_group waitid set_tid_address unshare futex set_robust_list get_robust_list
+nanosleep getitimer setitimer kexec_load init_module delete_module timer_create timer_gettime
+timer_getoverrun timer_settime timer_delete clock_settime clock_gettime clock_getres
+clock_nanosleep syslog ptrace sched_setparam sched_setscheduler sched_getscheduler
+sched_getparam sched_setaffinity sched_getaffinity sched_yield sched_get_priority_max
+sched_get_priority_min sched_rr_get_interval restart_syscall kill tkill tgkill sigaltstack
+rt_sigsuspend rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigqueueinfo
+rt_sigreturn setpriority getpriority reboot setregid setgid setreuid setuid setresuid getresuid
+setresgid getresgid setfsuid setfsgid times setpgid getpgid getsid setsid getgroups setgroups
+uname sethostname setdomainname getrlimit setrlimit getrusage umask prctl getcpu gettimeofday
+settimeofday adjtimex getpid getppid getuid geteuid getgid getegid gettid sysinfo mq_open
+mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr msgget msgctl msgrcv msgsnd
+semget semctl semtimedop semop shmget shmctl shmat shmdt socket socketpair bind listen accept
+connect getsockname getpeername sendto recvfrom setsockopt getsockopt shutdown sendmsg recvmsg
+readahead brk munmap mremap add_key request_key keyctl clone execve mmap fadvise64 swapon
+swapoff mprotect msync mlock munlock mlockall munlockall mincore madvise remap_file_pages mbind
+get_mempolicy set_mempolicy migrate_pages move_pages rt_tgsigqueueinfo perf_event_open accept4
+recvmmsg - - - - - - - - - - - - - - - - wait4 prlimit64 fanotify_init fanotify_mark
+name_to_handle_at open_by_handle_at clock_adjtime syncfs setns sendmmsg process_vm_readv
+process_vm_writev kcmp finit_module sched_setattr sched_getattr renameat2 seccomp getrandom
+memfd_create bpf execveat userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2
+pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq kexec_file_load
+"""
 # Calls added since Linux 5.1 have the same number on every architecture.
-_COMMON = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "clone3": 435,
-    "pidfd_getfd": 438,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "memfd_secret": 447,
-    "fchmodat2": 452,
-    "open_tree_attr": 467,
-}
+_FIRST_COMMON = 424
+_COMMON = """
+pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen
+fsconfig fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2
+process_madvise epoll_pwait2 mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule
+landlock_restrict_self memfd_secret process_mrelease futex_waitv set_mempolicy_home_node
+cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount
+lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat
+removexattrat open_tree_attr
+"""
 
-_X86_64 = {
-    "ioctl": 16,
-    "shmget": 29,
-    "socket": 41,
-    "socketpair": 53,
-    "clone": 56,
-    "chmod": 90,
-    "fchmod": 91,
-    "ptrace": 101,
-    "syslog": 103,
-    "mknod": 133,
-    "uselib": 134,
-    "personality": 135,
-    "vhangup": 153,
-    "modify_ldt": 154,
-    "pivot_root": 155,
-    "chroot": 161,
-    "acct": 163,
-    "mount": 165,
-    "umount2": 166,
-    "swapon": 167,
-    "swapoff": 168,
-    "reboot": 169,
-    "iopl": 172,
-    "ioperm": 173,
-    "create_module": 174,
-    "init_module": 175,
-    "delete_module": 176,
-    "query_module": 178,
-    "quotactl": 179,
-    "nfsservctl": 180,
-    "lookup_dcookie": 212,
-    "kexec_load": 246,
-    "add_key": 248,
-    "request_key": 249,
-    "keyctl": 250,
-    "mknodat": 259,
-    "fchmodat": 268,
-    "unshare": 272,
-    "perf_event_open": 298,
-    "fanotify_init": 300,
-    "name_to_handle_at": 303,
-    "open_by_handle_at": 304,
-    "setns": 308,
-    "process_vm_readv": 310,
-    "process_vm_writev": 311,
-    "kcmp": 312,
-    "finit_module": 313,
-    "memfd_create": 319,
-    "kexec_file_load": 320,
-    "bpf": 321,
-    "userfaultfd": 323,
-}
 
-_AARCH64 = {
-    "lookup_dcookie": 18,
-    "ioctl": 29,
-    "mknodat": 33,
-    "umount2": 39,
-    "mount": 40,
-    "pivot_root": 41,
-    "nfsservctl": 42,
-    "chroot": 51,
-    "fchmod": 52,
-    "fchmodat": 53,
-    "vhangup": 58,
-    "quotactl": 60,
-    "acct": 89,
-    "personality": 92,
-    "unshare": 97,
-    "kexec_load": 104,
-    "init_module": 105,
-    "delete_module": 106,
-    "syslog": 116,
-    "ptrace": 117,
-    "reboot": 142,
-    "shmget": 194,
-    "socket": 198,
-    "socketpair": 199,
-    "add_key": 217,
-    "request_key": 218,
-    "keyctl": 219,
-    "clone": 220,
-    "swapon": 224,
-    "swapoff": 225,
-    "perf_event_open": 241,
-    "fanotify_init": 262,
-    "name_to_handle_at": 264,
-    "open_by_handle_at": 265,
-    "setns": 268,
-    "process_vm_readv": 270,
-    "process_vm_writev": 271,
-    "kcmp": 272,
-    "finit_module": 273,
-    "memfd_create": 279,
-    "bpf": 280,
-    "userfaultfd": 282,
-    "kexec_file_load": 294,
-}
+def _numbers(names: str) -> dict[str, int]:
+    common = enumerate(_COMMON.split(), _FIRST_COMMON)
+    numbered = [*enumerate(names.split()), *common]
+    return {name: number for number, name in numbered if name != "-"}
 
-X86_64 = Architecture("x86_64", 0xC000_003E, {**_X86_64, **_COMMON}, has_x32=True)
-AARCH64 = Architecture("aarch64", 0xC000_00B7, {**_AARCH64, **_COMMON})
+
+X86_64 = Architecture("x86_64", 0xC000_003E, _numbers(_X86_64), has_x32=True)
+AARCH64 = Architecture("aarch64", 0xC000_00B7, _numbers(_AARCH64))
 ARCHITECTURES = {architecture.name: architecture for architecture in (X86_64, AARCH64)}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.builtin_agents import python_files
+from agentjobs.sandbox.allowed_calls import REFUSED
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.seccomp import REFUSED
 from agentjobs.sandbox.syscalls import ARCHITECTURES
 from tests.support.sandbox import SandboxHarness
 
@@ -88,6 +88,38 @@ async def test_a_setuid_file_cannot_be_created(harness: SandboxHarness) -> None:
     report = await harness.shell("touch tool; chmod 4755 tool || chmod 755 tool; stat -c %a tool")
     assert report.last_lines.endswith("755")
     assert (harness.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_no_call_creates_a_setuid_file(harness: SandboxHarness) -> None:
+    script = """
+import ctypes, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+os.umask(0)
+O_TMPFILE = os.O_TMPFILE | os.O_RDWR
+def attempt(name, call):
+    try:
+        call()
+    except OSError as error:
+        print(name, error.strerror)
+attempt("open", lambda: os.open("open", os.O_CREAT | os.O_RDWR, 0o4755))
+attempt("temporary", lambda: os.open(".", O_TMPFILE, 0o4755))
+attempt("mknod", lambda: os.mknod("mknod", 0o4755 | stat.S_IFREG))
+attempt("mkdir", lambda: os.mkdir("mkdir", 0o4755))
+how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_RDWR, 0o4755, 0)
+if libc.syscall(437, -100, b"openat2", how, 24) < 0:
+    print("openat2", os.strerror(ctypes.get_errno()))
+libc.creat(b"creat", 0o4755)
+print([name for name in os.listdir() if os.stat(name).st_mode & stat.S_ISUID])
+os.open("usual", os.O_CREAT | os.O_RDWR, 0o755)
+"""
+    *refused, created = (await python(harness, script)).split("\n")
+    calls = ("open", "temporary", "mknod", "mkdir")
+    assert refused == [
+        *(f"{name} Operation not permitted" for name in calls),
+        "openat2 Function not implemented",
+    ]
+    assert created == "[]"
+    assert [path.name for path in harness.workspace.iterdir()] == ["usual"]
 
 
 async def test_memory_cannot_be_hidden_from_the_watchdog(harness: SandboxHarness) -> None:
