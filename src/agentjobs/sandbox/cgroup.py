@@ -21,10 +21,6 @@ _WITHOUT_SYSTEMD = "start the service in a cgroup with the controllers cpu, memo
 class Cgroup(Protocol):
     """The cgroup of one sandbox, and a gauge of its limits."""
 
-    @property
-    def counts_sockets(self) -> bool:
-        """Whether its memory limit includes the buffers of network sockets."""
-
     def add(self, pids: Iterable[int]) -> None: ...
 
     def exceeded_limit(self) -> str | None: ...

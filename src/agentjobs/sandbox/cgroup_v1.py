@@ -39,8 +39,6 @@ _NANOSECONDS = 1_000_000_000
 class CgroupV1:
     """The kernel kills one process at the memory limit; then the watchdog kills the others."""
 
-    counts_sockets = False
-
     def __init__(self, directories: Mapping[str, Path], limits: Limits) -> None:
         self.directories = directories
         self._limits = limits
@@ -51,6 +49,10 @@ class CgroupV1:
             with_swap = self.directories[MEMORY] / "memory.memsw.limit_in_bytes"
             if with_swap.exists():
                 write_number(with_swap, self._limits.memory_bytes)
+            # Version 1 counts the buffers of sockets apart.
+            sockets = self.directories[MEMORY] / "memory.kmem.tcp.limit_in_bytes"
+            if sockets.exists():
+                write_number(sockets, self._limits.memory_bytes)
         if self._limits.processes:
             self._write(PIDS, "pids.max", self._limits.processes)
         if CPU in self.directories:

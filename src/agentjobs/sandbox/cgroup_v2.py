@@ -44,8 +44,6 @@ _SERVICE_WEIGHT = 10 * _DEFAULT_WEIGHT
 class CgroupV2:
     """The kernel kills all processes at the memory limit."""
 
-    counts_sockets = True
-
     def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
         self._limits = limits

@@ -15,6 +15,8 @@ NICE_INCREMENT = 10
 _MAX_NICE = 19
 # The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
+# Also bounds the descriptors that a user has in flight between processes, where nothing shows them.
+MAX_OPEN_FILES = 16_384
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
         `own_user`: only the agent runs as this user, so its processes can be counted.
         """
-        commands = ["ulimit -c 0"]
+        # Fails if the service's own limit is lower.
+        commands = ["ulimit -c 0", f"ulimit -n {MAX_OPEN_FILES} 2>/dev/null"]
         if self.file_bytes:
             commands.append(f"ulimit -f {self.file_bytes // BLOCK_BYTES}")
         if self.cpu_seconds:

@@ -7,7 +7,8 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from agentjobs.sandbox.limits import FILE_BYTES, KIB, Limits
+from agentjobs.sandbox.kernel_memory import DESCRIPTOR_BYTES, SocketMemory
+from agentjobs.sandbox.limits import FILE_BYTES, GIB, KIB, Limits
 from agentjobs.sandbox.mounts import HOME, SHARED_MEMORY, TEMPORARY
 
 # Above this fraction of the limit, memory shared between processes is measured exactly.
@@ -16,6 +17,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SCRATCH = (HOME, SHARED_MEMORY, TEMPORARY)
 _READ_BYTES = 4096
+# Tables of sockets. More than this exceeds any limit.
+_MAX_TABLE_BYTES = 16 * 1024 * KIB
+# Page tables are at most this fraction of the addresses of a process.
+_PAGE_TABLE_FRACTION = 512
+_LARGE_ADDRESS_SPACE_BYTES = 4 * GIB
 
 
 class ProcessUsage:
@@ -30,6 +36,7 @@ class ProcessUsage:
                 _open_directory(f"/proc/{init_pid}/root{path}", stack) for path in _SCRATCH
             ]
             self._descriptors = stack.pop_all()
+        self._sockets = SocketMemory(self._read_table)
 
     def exceeded_limit(self) -> str | None:
         processes = dict(self._processes())
@@ -46,17 +53,36 @@ class ProcessUsage:
     def close(self) -> None:
         self._descriptors.close()
 
-    def _processes(self) -> Iterator[tuple[int, "ProcessStat"]]:
+    def _processes(self) -> Iterator[tuple[str, "ProcessStat"]]:
         for name in os.listdir(self._proc):  # noqa: PTH208 - a descriptor, not a path
             if name.isdigit() and (content := self._read(f"{name}/stat")):
-                yield int(name), ProcessStat(content)
+                process = ProcessStat(content)
+                if process.has_only_other_threads:
+                    yield self._other_thread(name, process)
+                else:
+                    yield name, process
 
-    def _memory(self, processes: dict[int, "ProcessStat"]) -> int:
+    def _other_thread(self, pid: str, process: "ProcessStat") -> tuple[str, "ProcessStat"]:
+        """The memory of a process whose first thread has ended is shown for its other threads."""
+        with contextlib.suppress(OSError):
+            for thread in _list(f"{pid}/task", self._proc):
+                path = f"{pid}/task/{thread}"
+                if content := self._read(f"{path}/stat"):
+                    resident = ProcessStat(content)
+                    if resident.resident_bytes:
+                        return path, process.with_memory_of(resident)
+        return pid, process
+
+    def _memory(self, processes: dict[str, "ProcessStat"]) -> int:
         scratch = sum(map(_used_bytes, self._scratch))
         resident = sum(process.resident_bytes for process in processes.values())
-        if resident + scratch <= self._limits.memory_bytes * EXACT_ABOVE_FRACTION:
-            return resident + scratch
-        private, shared = 0, 0
+        kernel = self._kernel(processes)
+        exact_above = self._limits.memory_bytes * EXACT_ABOVE_FRACTION
+        if resident + scratch + kernel + self._sockets.max_bytes > exact_above:
+            kernel += self._sockets.used_bytes
+        if resident + scratch + kernel <= exact_above:
+            return resident + scratch + kernel
+        private, shared = kernel, 0
         for pid, process in processes.items():
             proportional = self._proportional(pid)
             private += process.resident_bytes if proportional is None else proportional[0]
@@ -64,7 +90,30 @@ class ProcessUsage:
         # A mapped file in the scratch space is in both numbers, and counts once.
         return private + max(shared, scratch)
 
-    def _proportional(self, pid: int) -> tuple[int, int] | None:
+    def _kernel(self, processes: dict[str, "ProcessStat"]) -> int:
+        """Page tables and descriptors."""
+        used = 0
+        for pid, process in processes.items():
+            if process.address_space_bytes > _LARGE_ADDRESS_SPACE_BYTES:
+                used += self._page_tables(pid)
+            else:
+                used += process.resident_bytes // _PAGE_TABLE_FRACTION
+            used += self._open_descriptors(pid) * DESCRIPTOR_BYTES
+        return used
+
+    def _page_tables(self, pid: str) -> int:
+        _, found, rest = self._read(f"{pid}/status").partition(b"\nVmPTE:")
+        return _kib(rest) if found else 0
+
+    def _open_descriptors(self, pid: str) -> int:
+        try:
+            # The size is their number since Linux 6.2, and 0 before.
+            number = os.stat(f"{pid}/fd", dir_fd=self._proc).st_size
+            return number or len(_list(f"{pid}/fd", self._proc))
+        except OSError:
+            return 0
+
+    def _proportional(self, pid: str) -> tuple[int, int] | None:
         """Private and shared bytes, with each shared page divided among its processes.
 
         Excludes pages of files, which the kernel can reclaim.
@@ -91,6 +140,14 @@ class ProcessUsage:
         finally:
             os.close(descriptor)
 
+    def _read_table(self, path: str) -> bytes:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+        except OSError:
+            return b""
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(_MAX_TABLE_BYTES)
+
 
 class ProcessStat:
     """The line in /proc/PID/stat."""
@@ -100,6 +157,19 @@ class ProcessStat:
     def __init__(self, content: bytes) -> None:
         # The process name before the bracket may contain anything.
         self._fields = content.rpartition(b")")[2].split()
+
+    @property
+    def has_only_other_threads(self) -> bool:
+        """Whether the first thread has ended and others run."""
+        return self._fields[0] == b"Z" and int(self._fields[17]) > 1
+
+    def with_memory_of(self, thread: "ProcessStat") -> "ProcessStat":
+        self._fields[20:22] = thread._fields[20:22]
+        return self
+
+    @property
+    def address_space_bytes(self) -> int:
+        return int(self._fields[20])
 
     @property
     def resident_bytes(self) -> int:
@@ -126,10 +196,10 @@ class CpuTime:
     """
 
     def __init__(self) -> None:
-        self._last_ticks: dict[tuple[int, int], int] = {}
+        self._last_ticks: dict[tuple[str, int], int] = {}
         self._ended_ticks = 0
 
-    def seconds(self, processes: dict[int, ProcessStat]) -> float:
+    def seconds(self, processes: dict[str, ProcessStat]) -> float:
         ticks_by_process = {
             (pid, process.start_ticks): process.own_ticks for pid, process in processes.items()
         }
@@ -140,6 +210,14 @@ class CpuTime:
         own = sum(ticks_by_process.values())
         reaped = sum(process.child_ticks for process in processes.values())
         return (own + max(reaped, self._ended_ticks)) / _TICKS_PER_SECOND
+
+
+def _list(path: str, parent: int) -> list[str]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208 - a descriptor, not a path
+    finally:
+        os.close(descriptor)
 
 
 def _open_directory(path: str, stack: contextlib.ExitStack) -> int:
