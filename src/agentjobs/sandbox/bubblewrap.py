@@ -47,12 +47,14 @@ _TOOLS = ("bwrap", "setpriv", "sh")
 
 
 class BubblewrapSandbox:
-    def __init__(self, uid_base: int, cgroups: Cgroups | None = None) -> None:
+    def __init__(
+        self, uid_base: int, cgroups: Cgroups | None = None, *, disk_floor_bytes: int = 0
+    ) -> None:
         self._uid_base = uid_base
         self._is_root = os.geteuid() == 0
         self._system = mounts.system_view()
         self._tools = {tool: shutil.which(tool) for tool in _TOOLS}
-        self._shared = SharedResources(cgroups)
+        self._shared = SharedResources(cgroups, disk_floor_bytes)
         self._seccomp = _seccomp(all_memory_is_counted=cgroups is not None)
 
     def owner_uid(self, slot: int) -> int | None:

@@ -1,13 +1,15 @@
 """Measures what a sandbox wrote to disk: free space often, the tree itself rarely."""
 
-import contextlib
+import math
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agentjobs.sandbox.limits import BLOCK_BYTES, FILE_BYTES, Limits
+from agentjobs.sandbox.deleted_files import DeletedFiles
+from agentjobs.sandbox.limits import BLOCK_BYTES, FILE_BYTES, Limits, format_bytes
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxTask
 
 # The tree is measured again when free space shrank by this fraction of the limit.
@@ -15,10 +17,37 @@ FIRST_FRACTION = 16
 MIN_FRACTION = 64
 # Deeper directories are not entered: each level holds a descriptor.
 MAX_DEPTH = 128
+# After an agent was stopped because the disk is nearly full, its files are removed.
+RELEASE_SECONDS = 5
 
 
 def writable_directories(task: SandboxTask) -> tuple[Path, ...]:
     return task.workspace, task.run_dir / REPORT_DIRECTORY
+
+
+class SharedDisk:
+    """What the disk gauges of this service know of each other. Used in one thread.
+
+    Below half of `floor_bytes` of free space, the service stops the agent that uses the most, if
+    that is more than this half.
+    """
+
+    def __init__(self, floor_bytes: int = 0) -> None:
+        self.critical_bytes = floor_bytes // 2
+        self.gauges: set[DiskUsage] = set()
+        self._stopped_at = -math.inf
+
+    def growth_of_others(self, gauge: "DiskUsage") -> int:
+        return sum(other.growth_bytes for other in self.gauges - {gauge})
+
+    def may_stop(self, gauge: "DiskUsage") -> bool:
+        """Only the largest, and then none until its files can be removed."""
+        if time.monotonic() < self._stopped_at + RELEASE_SECONDS:
+            return False
+        if any(other.used_bytes > gauge.used_bytes for other in self.gauges):
+            return False
+        self._stopped_at = time.monotonic()
+        return True
 
 
 class DiskUsage:
@@ -28,55 +57,93 @@ class DiskUsage:
     """
 
     def __init__(
-        self, limits: Limits, directories: Sequence[Path], deleted: "DeletedFiles | None" = None
+        self,
+        limits: Limits,
+        directories: Sequence[Path],
+        deleted: DeletedFiles | None = None,
+        shared: SharedDisk | None = None,
+        *,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
     ) -> None:
         self._limits = limits
         self._directories = directories
         self._deleted = deleted
-        self._free_bytes = self._free()
+        self._shared = shared or SharedDisk()
+        self._statvfs = statvfs
+        self._free_bytes = self._free(statvfs(directories[0]))
         self._lost_bytes = 0
         self._lost_since_measured = 0
         self._measure_after = limits.workspace_bytes // FIRST_FRACTION
         self._stopped = threading.Event()
+        self._first_used_bytes: int | None = None
+        self.used_bytes = 0
+        self._shared.gauges.add(self)
+
+    @property
+    def growth_bytes(self) -> int:
+        """At least this much was written since the first measurement."""
+        return max(0, self.used_bytes - (self._first_used_bytes or 0))
 
     def exceeded_limit(self) -> str | None:
-        self._count_lost_space()
-        if self._lost_since_measured < self._measure_after:
-            return None
-        used = self._measure()
+        status = self._statvfs(self._directories[0])
+        self._count_lost_space(status)
+        critical = self._shared.critical_bytes
+        is_critical = status.f_bavail * status.f_frsize < critical
         limit = self._limits.workspace_bytes
-        self._lost_since_measured = 0
-        self._measure_after = max((limit - used) // 2, limit // MIN_FRACTION)
-        return self._limits.workspace_text if used > limit else None
+        if not is_critical and (not limit or self._lost_since_measured < self._measure_after):
+            return None
+        self._update()
+        self._measure_after = max((limit - self.used_bytes) // 2, limit // MIN_FRACTION)
+        if limit and self.used_bytes > limit:
+            return self._limits.workspace_text
+        if is_critical and self.used_bytes > critical and self._shared.may_stop(self):
+            return f"{format_bytes(critical)} in the workspace while the disk was nearly full"
+        return None
 
     def stop(self) -> None:
         self._stopped.set()
 
     def close(self) -> None:
+        self._shared.gauges.discard(self)
         if self._deleted is not None:
             self._deleted.close()
 
-    def _count_lost_space(self) -> None:
+    def _count_lost_space(self, status: os.statvfs_result) -> None:
         # In small steps, so that space which others free in between hides at most one step.
-        free = self._free()
+        free = self._free(status)
         lost = max(0, self._free_bytes - free)
         self._free_bytes = free
         self._lost_bytes += lost
         self._lost_since_measured += lost
+
+    def _update(self) -> None:
+        self.used_bytes = self._measure()
+        if self._first_used_bytes is None:
+            self._first_used_bytes = self.used_bytes
+        self._lost_since_measured = 0
 
     def _measure(self) -> int:
         usage = TreeUsage(self._stopped)
         for directory in self._directories:
             usage.add(directory)
         used = usage.used_bytes
-        if self._deleted is not None:
-            device = self._directories[0].stat().st_dev
-            used += self._deleted.used_bytes(device, self._stopped)
+        if self._deleted is None:
+            return used if usage.is_complete else max(used, self._lost_bytes)
+        device = self._directories[0].stat().st_dev
+        used += self._deleted.used_bytes(device, self._stopped)
         # If a directory cannot be read, assume that it holds all the space that was lost.
-        return used if usage.is_complete else max(used, self._lost_bytes)
+        if not usage.is_complete:
+            return max(used, self._lost_bytes)
+        # Files may be hidden. Assume that they hold the space that no other agent uses.
+        unexplained = self._lost_bytes - self._shared.growth_of_others(self)
+        if unexplained > self._limits.workspace_bytes >= used and self._deleted.may_hide_files(
+            device, self._stopped
+        ):
+            return unexplained
+        return used
 
-    def _free(self) -> int:
-        status = os.statvfs(self._directories[0])
+    @staticmethod
+    def _free(status: os.statvfs_result) -> int:
         return status.f_bfree * status.f_frsize + status.f_ffree * FILE_BYTES
 
 
@@ -132,47 +199,3 @@ class TreeUsage:
                 return
             self._counted_inodes.add(inode)
         self.used_bytes += status.st_blocks * BLOCK_BYTES + FILE_BYTES
-
-
-class DeletedFiles:
-    """Files that processes hold open after deleting them, so that no directory lists them.
-
-    Reads the sandbox's /proc from outside, and opens no file of the agent.
-    """
-
-    def __init__(self, init_pid: int) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._proc = os.open(f"/proc/{init_pid}/root/proc", flags)
-
-    def used_bytes(self, device: int, stopped: threading.Event) -> int:
-        """Counts one file system only: scratch space is memory, and counted as memory."""
-        blocks = {
-            status.st_ino: status.st_blocks
-            for status in self._open_files(stopped)
-            if status.st_dev == device and status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
-        }
-        return sum(blocks.values()) * BLOCK_BYTES
-
-    def close(self) -> None:
-        os.close(self._proc)
-
-    def _open_files(self, stopped: threading.Event) -> Iterator[os.stat_result]:
-        for pid in filter(str.isdigit, os.listdir(self._proc)):  # noqa: PTH208 - a descriptor
-            for path in self._descriptors(pid):
-                if stopped.is_set():
-                    return
-                with contextlib.suppress(OSError):
-                    yield os.stat(path, dir_fd=self._proc)
-
-    def _descriptors(self, pid: str) -> list[str]:
-        """Empty if the process has ended or may not be inspected."""
-        try:
-            directory = os.open(f"{pid}/fd", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:
-            return []
-        try:
-            return [f"{pid}/fd/{name}" for name in os.listdir(directory)]  # noqa: PTH208 - the same
-        except OSError:
-            return []
-        finally:
-            os.close(directory)

@@ -1,12 +1,14 @@
 """Creates the sandbox that the setting `sandbox` names."""
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.limits import KIB
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Sandbox
 from agentjobs.settings import Settings
 
 
 def sandbox_for(settings: Settings) -> Sandbox:
+    disk_floor_bytes = settings.disk_floor_mib * 1024 * KIB
     if not settings.has_sandbox:
-        return ProcessSandbox()
-    return BubblewrapSandbox(settings.sandbox_uid_base)
+        return ProcessSandbox(disk_floor_bytes=disk_floor_bytes)
+    return BubblewrapSandbox(settings.sandbox_uid_base, disk_floor_bytes=disk_floor_bytes)

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.sandbox.child import Child, wait_despite_cancellation
-from agentjobs.sandbox.disk import DiskUsage, writable_directories
+from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.limits import NICE_INCREMENT
 from agentjobs.sandbox.output import OutputPipe
@@ -42,7 +42,8 @@ _NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 
 class ProcessSandbox:
-    def __init__(self) -> None:
+    def __init__(self, *, disk_floor_bytes: int = 0) -> None:
+        self._disk = SharedDisk(disk_floor_bytes)
         self._disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
 
     def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - required by the protocol
@@ -94,10 +95,10 @@ class ProcessSandbox:
         )
 
     def _watchdog(self, task: SandboxTask, on_exceeded: Callable[[str], None]) -> Watchdog | None:
-        if not task.limits.workspace_bytes:
+        if not task.limits.workspace_bytes and not self._disk.critical_bytes:
             return None
         try:
-            gauge = DiskUsage(task.limits, writable_directories(task))
+            gauge = DiskUsage(task.limits, writable_directories(task), shared=self._disk)
         except OSError as error:
             raise SandboxError(f"the agent's limits cannot be enforced: {error}") from error
         return Watchdog(gauge, self._disk_executor, on_exceeded)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from agentjobs.sandbox.cgroup import Cgroup, Cgroups
 from agentjobs.sandbox.child import wait_despite_cancellation
-from agentjobs.sandbox.disk import DeletedFiles, DiskUsage, writable_directories
+from agentjobs.sandbox.deleted_files import DeletedFiles
+from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.limits import OOM_SCORE, lowered_priority
 from agentjobs.sandbox.ports import SandboxPorts
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask
@@ -23,8 +24,9 @@ from agentjobs.sandbox.watchdog import Gauge, Watchdog
 class SharedResources:
     """What all sandboxes of this service share: threads for gauges, and cgroups if delegated."""
 
-    def __init__(self, cgroups: Cgroups | None = None) -> None:
+    def __init__(self, cgroups: Cgroups | None = None, disk_floor_bytes: int = 0) -> None:
         self.cgroups = cgroups
+        self.disk = SharedDisk(disk_floor_bytes)
         self.limits_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-limits")
         # Separate, so that measuring a large tree does not delay measuring memory.
         self.disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
@@ -62,7 +64,7 @@ class Supervision:
         limits = self._task.limits
         has_cgroup = self._shared.cgroups is not None
         try:
-            if limits.workspace_bytes:
+            if limits.workspace_bytes or self._shared.disk.critical_bytes:
                 self._watch_disk(init_pid)
             if (limits.memory_bytes or limits.cpu_seconds) and not has_cgroup:
                 self._watch(ProcessUsage(limits, init_pid), self._shared.limits_executor)
@@ -90,7 +92,8 @@ class Supervision:
 
     def _watch_disk(self, init_pid: int) -> None:
         directories = writable_directories(self._task)
-        gauge = DiskUsage(self._task.limits, directories, DeletedFiles(init_pid))
+        deleted = DeletedFiles(init_pid)
+        gauge = DiskUsage(self._task.limits, directories, deleted, self._shared.disk)
         self._watch(gauge, self._shared.disk_executor)
 
     def _watch(self, gauge: Gauge, executor: Executor) -> None:

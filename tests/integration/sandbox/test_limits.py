@@ -166,6 +166,71 @@ os.fsync(file.fileno())
     assert_exceeded(report, "32 MiB in the workspace")
 
 
+async def test_deleted_files_that_are_still_mapped_count_for_the_workspace(
+    harness: SandboxHarness,
+) -> None:
+    script = f"""
+import mmap, os
+with open("big", "w+b") as file:
+    file.write(bytes(40 * {MIB}))
+    os.fsync(file.fileno())
+    mapped = mmap.mmap(file.fileno(), 4096)
+# Python keeps a copy of the descriptor, and C does not.
+os.closerange(3, 64)
+os.unlink("big")
+{FOREVER}
+"""
+    report = await python(harness, script, workspace_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_deleted_files_in_flight_between_processes_count_for_the_workspace(
+    harness: SandboxHarness,
+) -> None:
+    script = f"""
+import os, socket
+left, right = socket.socketpair()
+with open("big", "wb") as file:
+    os.unlink("big")
+    file.write(bytes(40 * {MIB}))
+    os.fsync(file.fileno())
+    socket.send_fds(left, [b"x"], [file.fileno()])
+{FOREVER}
+"""
+    report = await python(harness, script, workspace_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_deleted_files_of_a_process_whose_first_thread_has_ended_count(
+    harness: SandboxHarness,
+) -> None:
+    script = f"""
+import ctypes, os, threading
+def write():
+    while " Z " not in open("/proc/self/stat").read():
+        pass
+    file = open("big", "wb")
+    os.unlink("big")
+    file.write(bytes(40 * {MIB}))
+    os.fsync(file.fileno())
+    threading.Event().wait()
+threading.Thread(target=write).start()
+ctypes.CDLL(None).syscall({{"x86_64": 60}}.get(os.uname().machine, 93), 0)
+"""
+    report = await python(harness, script, workspace_bytes=32 * MIB)
+    assert_exceeded(report, "32 MiB in the workspace")
+
+
+async def test_an_agent_that_uses_little_continues_on_a_nearly_full_disk(tmp_path: Path) -> None:
+    status = os.statvfs(tmp_path)
+    # As if the disk were nearly full already.
+    floor = 4 * status.f_bavail * status.f_frsize
+    harness = SandboxHarness(BubblewrapSandbox(900_000, disk_floor_bytes=floor), tmp_path)
+    limits = Limits(workspace_bytes=0)
+    report = await harness.shell("echo x > small; sleep 0.5", limits=limits)
+    assert (report.exit_code, report.exceeded) == (0, None)
+
+
 async def test_empty_files_count_too(harness: SandboxHarness) -> None:
     script = "import itertools\nfor n in itertools.count(): open(f'{PLACE}/{n}', 'w').close()"
     report = await python(harness, script.replace("{PLACE}", "."), workspace_bytes=4 * MIB)

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.disk import MAX_DEPTH, DiskUsage, TreeUsage
+from agentjobs.sandbox.disk import (
+    MAX_DEPTH,
+    RELEASE_SECONDS,
+    DiskUsage,
+    SharedDisk,
+    TreeUsage,
+)
 from agentjobs.sandbox.limits import FILE_BYTES, Limits, format_bytes
 from agentjobs.sandbox.usage import CpuTime, ProcessStat
 from agentjobs.sandbox.watchdog import MAX_FAILURES, UNWATCHED, Watchdog
@@ -137,6 +143,53 @@ def test_a_measurement_that_starts_after_stop_reads_nothing(tmp_path: Path) -> N
     assert gauge.exceeded_limit() == limits.workspace_text
     gauge.stop()
     assert gauge.exceeded_limit() is None
+
+
+class Disk:
+    """A file system with this much free space."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+
+    def status(self, path: Path) -> os.statvfs_result:
+        fields = list(os.statvfs(path))
+        fields[0:2] = [1, 1]
+        fields[3:5] = [self.free_bytes, self.free_bytes]
+        return os.statvfs_result(fields)
+
+
+def test_the_agent_that_uses_the_most_is_ended_when_the_disk_is_nearly_full(
+    tmp_path: Path,
+) -> None:
+    mib = 1024 * 1024
+    disk = Disk(free_bytes=100 * mib)
+    shared = SharedDisk(floor_bytes=8 * mib)
+    gauges = {}
+    for name, size in (("large", 6), ("largest", 7), ("small", 3)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(os.urandom(size * mib))
+        directories = [tmp_path / name]
+        gauges[name] = DiskUsage(Limits(), directories, shared=shared, statvfs=disk.status)
+
+    def exceeded() -> list[str | None]:
+        return [gauge.exceeded_limit() for gauge in gauges.values()]
+
+    assert exceeded() == [None] * 3
+    disk.free_bytes = 5 * mib
+    assert exceeded() == [None] * 3
+    disk.free_bytes = 3 * mib
+    for gauge in gauges.values():
+        gauge._update()
+    text = "4 MiB in the workspace while the disk was nearly full"
+    assert exceeded() == [None, text, None]
+    # Its files are not removed yet.
+    gauges.pop("largest").close()
+    assert exceeded() == [None] * 2
+    shared._stopped_at -= RELEASE_SECONDS
+    assert exceeded() == [text, None]
+    gauges.pop("large").close()
+    shared._stopped_at -= RELEASE_SECONDS
+    assert exceeded() == [None]
 
 
 class ScriptedGauge:
