@@ -148,6 +148,9 @@ def test_javascript_aliases_of_the_nearest_configuration_apply(name, place):
         b"{",
         b"\xff",
         b"[" * 100_000,
+        # Strings and comments without an end, which take time if each is read to the end.
+        b'\\"' * 500_000,
+        b"/*a" * 300_000,
         b'{"extends": "./tsconfig.json"}',
         b'{"compilerOptions": {"paths": {"*": 1, "b": [1, "./x"]}, "baseUrl": 1}}',
         b'{"compilerOptions": [], "extends": {}}',

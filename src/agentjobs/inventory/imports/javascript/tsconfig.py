@@ -14,9 +14,10 @@ _MAX_BYTES = 1 << 20
 _MAX_PATTERNS = 5_000
 _MAX_TARGETS = 8
 _MAX_EXTENDS = 8
-# Comments and trailing commas, which these files may contain; strings are kept.
+# Comments and trailing commas, which these files may contain; strings are kept. Unterminated ones
+# match as well, so that each is read only once.
 _STRING_OR_EXTRA = re.compile(
-    rb"(\"(?>(?:[^\"\\\n]++|\\.)*)\")|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/|,(?=\s*+[\]}])"
+    rb"(\"(?>(?:[^\"\\\n]++|\\.)*)\"?)|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)(?:\*/)?|,(?=\s*+[\]}])"
 )
 
 
