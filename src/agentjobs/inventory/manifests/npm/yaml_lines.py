@@ -27,7 +27,7 @@ def read_block(text: str) -> dict[str, Any] | None:
     for line in text.split("\n"):
         rest = line.lstrip(" ")
         indent = len(line) - len(rest)
-        if not rest or indent > skipped_below or rest == "\r":
+        if not rest.strip() or indent > skipped_below:
             continue
         skipped_below = MAX_CHARACTERS
         if rest[0] == "#" or rest.startswith("- "):
