@@ -65,6 +65,7 @@ def test_a_pattern_permits_nothing_else(text: str, host: str, port: int) -> None
         ("example.com:", "a port is a number"),
         ("example.com:0", "a port is a number"),
         ("example.com:65536", "a port is a number"),
+        ("example.com:00000180000000", "a port is a number"),
         ("example.com:https", "a port is a number"),
         ("2130706433", "not a host"),
         ("0x7f.1", "not a host"),

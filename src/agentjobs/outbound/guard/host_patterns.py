@@ -14,6 +14,7 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # inet_aton accepts a host as an address if its last label is a number, octal and hex included.
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 _MAX_PORT = 65_535
+_MAX_PORT_DIGITS = 5
 _MAX_NAME_LENGTH = 253
 
 
@@ -63,7 +64,8 @@ def split_port(text: str) -> tuple[str, int | None]:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         return text, None
-    if not (port.isascii() and port.isdecimal() and 1 <= int(port[:6]) <= _MAX_PORT):
+    is_number = port.isascii() and port.isdecimal() and len(port) <= _MAX_PORT_DIGITS
+    if not (is_number and 1 <= int(port) <= _MAX_PORT):
         raise ValueError(f"{text!r}: a port is a number from 1 to {_MAX_PORT}")
     return host, int(port)
 
