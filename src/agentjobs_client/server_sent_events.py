@@ -16,23 +16,33 @@ class ServerSentEvent(NamedTuple):
 
 class EventParser:
     def __init__(self) -> None:
-        self._buffer = ""
+        # The unfinished line, in pieces: joining them for each would take quadratic time.
+        self._pieces: list[str] = []
         self._event = ""
         self._data: list[str] = []
         self._id = ""
 
     def feed(self, text: str) -> Iterator[ServerSentEvent]:
         """The events that `text` completes."""
-        self._buffer += text
+        if not text:
+            return
+        has_line_end = self._has_return() or _LINE_END.search(text)
+        self._pieces.append(text)
+        if not has_line_end:
+            return
+        buffer = "".join(self._pieces)
         # A trailing "\r" may be the first half of "\r\n".
-        ready = len(self._buffer) - self._buffer.endswith("\r")
+        ready = len(buffer) - buffer.endswith("\r")
         start = 0
-        for end in _LINE_END.finditer(self._buffer, 0, ready):
-            event = self._line(self._buffer[start : end.start()])
+        for end in _LINE_END.finditer(buffer, 0, ready):
+            event = self._line(buffer[start : end.start()])
             start = end.end()
             if event is not None:
                 yield event
-        self._buffer = self._buffer[start:]
+        self._pieces = [buffer[start:]] if start < len(buffer) else []
+
+    def _has_return(self) -> bool:
+        return bool(self._pieces) and self._pieces[-1].endswith("\r")
 
     def _line(self, line: str) -> ServerSentEvent | None:
         if not line:

@@ -156,7 +156,7 @@ def _bytes(text: str) -> bytes:
 def _event(body: bytes, headers: Mapping[str, str]) -> WebhookEvent:
     try:
         event = msgspec.json.decode(body, type=WebhookEvent)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"The signature is valid, but the body is not an event: {error}"
         raise UnknownPayload(message) from None
     return msgspec.structs.replace(

@@ -223,7 +223,9 @@ def test_a_sequence_that_is_not_a_number_is_ignored():
     assert verify(signed(X_Service_Sequence="third")).sequence is None
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"", b"not JSON", b'{"event": 1}'])
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"", b"not JSON", b'{"event": 1}', b'{"a":' * 5_000]
+)
 def test_a_signed_body_that_is_not_an_event_is_not_reported_as_a_forgery(body):
     with pytest.raises(UnknownPayload, match="The signature is valid"):
         verify(signed(body=body), body=body)
