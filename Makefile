@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 # Tests start databases, git and sandboxes beside themselves, and many wait for a timeout.
 JOBS   ?= 4
 PYTEST_ARGS ?=
+MINUTES ?= 10
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -22,7 +23,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test test-agents screenshots demo bench lock clean system-run system-test
+.PHONY: help install install-dev check test fuzz test-agents screenshots demo bench lock clean system-run system-test
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the c
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
+
+fuzz: $(DEV_STAMP) ## Run every parser of untrusted bytes with hostile documents (MINUTES=10)
+	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py

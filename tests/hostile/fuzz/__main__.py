@@ -1,0 +1,107 @@
+"""Runs every target for as long as asked: `make fuzz MINUTES=60`, or with `--only` a part of them.
+
+First the growth of time and memory with large repetitions, then random documents in rounds.
+"""
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import hypothesis
+
+from tests.hostile.fuzz.table import TARGETS
+from tests.hostile.fuzz.target import Target
+
+MAX_GROWTH_BYTES = 256 * 1024
+MEMORY_BYTES = 64 * 1024
+EXAMPLES_PER_ROUND = 500
+
+
+@dataclass
+class Tally:
+    """`failures` are messages, each once."""
+
+    inputs: int = 0
+    cpu_seconds: float = 0.0
+    failures: dict[str, None] = field(default_factory=dict)
+
+    def run(self, check: Callable[[], None]) -> None:
+        started = time.process_time()
+        try:
+            check()
+        except Exception as error:  # noqa: BLE001 - every failure is reported, and the run goes on
+            message = f"{type(error).__name__}: {error}"[:300]
+            if message not in self.failures:
+                self.failures[message] = None
+                traceback.print_exc()
+        finally:
+            self.cpu_seconds += time.process_time() - started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", default="", help="a part of the names of the targets to run")
+    parser.add_argument("--skip-growth", action="store_true")
+    options = parser.parse_args()
+    targets = [target for target in TARGETS if options.only in target.name]
+    tallies = {target.name: Tally() for target in targets}
+    deadline = time.monotonic() + 60 * options.minutes
+    for target in () if options.skip_growth else targets:
+        _check_growth(target, tallies[target.name], deadline)
+    while time.monotonic() < deadline:
+        for target in targets:
+            if time.monotonic() < deadline:
+                _run_round(target, tallies[target.name])
+        print(f"{sum(tally.inputs for tally in tallies.values()):,} inputs", flush=True)
+    return _report(tallies)
+
+
+def _check_growth(target: Target, tally: Tally, deadline: float) -> None:
+    for frame, unit in target.growth_cases():
+        if time.monotonic() > deadline:
+            return
+
+        def check(frame: str = frame, unit: str = unit) -> None:
+            tally.inputs += target.check_growth(frame, unit, MAX_GROWTH_BYTES)
+            tally.inputs += 1
+            target.check_memory(frame, unit, MEMORY_BYTES)
+
+        tally.run(check)
+
+
+def _run_round(target: Target, tally: Tally) -> None:
+    def check(value: object) -> None:
+        tally.inputs += 1
+        target.check(value)
+
+    settings = hypothesis.settings(
+        max_examples=EXAMPLES_PER_ROUND,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        print_blob=False,
+    )
+    tally.run(settings(hypothesis.given(target.inputs)(check)))
+
+
+def _report(tallies: dict[str, Tally]) -> int:
+    for name, tally in tallies.items():
+        minutes = tally.cpu_seconds / 60
+        print(f"{name:42} {tally.inputs:>12,} inputs {minutes:8.2f} CPU minutes")
+        for message in tally.failures:
+            print(f"    FAILED {message}")
+    inputs = sum(tally.inputs for tally in tallies.values())
+    minutes = sum(tally.cpu_seconds for tally in tallies.values()) / 60
+    failures = sum(len(tally.failures) for tally in tallies.values())
+    print(
+        f"{len(tallies)} targets, {inputs:,} inputs, {minutes:.1f} CPU minutes, {failures} failures"
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

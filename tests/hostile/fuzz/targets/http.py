@@ -1,0 +1,463 @@
+"""Targets: HTTP and JSON from clients, webhook receivers and providers of models or identities."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Message
+
+from agentjobs.gateway.calls import parse, prepare, read_model
+from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from agentjobs.gateway.errors import RequestRefused
+from agentjobs.gateway.key_filter import KeyFilter
+from agentjobs.gateway.responses import usage_reader
+from agentjobs.gateway.upstream import Upstream
+from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.validation import size_faults
+from agentjobs.json_fields import faults_of
+from agentjobs.organizations.form_tokens import is_token_of
+from agentjobs.organizations.tokens import is_well_formed
+from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.host_patterns import parse_pattern, split_port
+from agentjobs.outbound.guard.hosts import host_refusal_reason
+from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
+from agentjobs.problems import Problem
+from agentjobs.repos.imports.source import parse_source
+from agentjobs.web.api.idempotency import key_faults, read_claim
+from agentjobs.web.api.jobs import _CURSORS, JobListQuery
+from agentjobs.web.api.query import read_query
+from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
+from agentjobs.web.basic_auth import token_of
+from agentjobs.web.dashboard.forms import read_form
+from agentjobs.web.dashboard.origins import safe_next
+from agentjobs.web.openid.exchange import ProviderResponse
+from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
+from agentjobs.web.openid.identity import identity_of
+from agentjobs.web.openid.provider import Document, _is_valid_address, _Keys
+from agentjobs_client.errors import ClientError
+from agentjobs_client.server_sent_events import EventParser
+from agentjobs_client.webhooks import verify_webhook
+from tests.hostile.fuzz.documents import documents, json_documents, texts
+from tests.hostile.fuzz.feeding import split_bytes
+from tests.hostile.fuzz.target import Target
+
+# Our API
+
+_JOB = {
+    "repo": "acme/shop",
+    "agent": "lint-fixer",
+    "ticket_id": "ABC-1",
+    "callback_url": "https://x.test/hook",
+    "config_override": {"prompt": "x", "draft": True, "timeout_seconds": 60, "labels": ["a"]},
+}
+_KEYED = {"headers": [(b"idempotency-key", b"a")]}
+
+
+def _read_job(content: bytes) -> object:
+    body = parse_object(content)
+    faults = [*faults_of(body, CreateJobRequest), *null_character_faults(body)]
+    if isinstance(override := body.get("config_override"), dict):
+        faults += size_faults(override, "config_override")
+    return faults, read_claim(_KEYED, body)
+
+
+def _read_head(value: bytes) -> None:
+    scope: Any = {
+        "type": "http",
+        "headers": [
+            (b"authorization", value),
+            (b"content-type", value),
+            (b"idempotency-key", value),
+        ],
+    }
+    token = token_of(Request(scope))
+    is_well_formed(token, "ajk_")
+    is_token_of("key", token)
+    key_faults(scope)
+    safe_next(value.decode("latin-1"))
+    check_content_type(scope)
+
+
+def _read_query(content: bytes) -> object:
+    scope: Any = {"query_string": content}
+    return read_query(scope, JobListQuery, _CURSORS.faults)
+
+
+def _read_form(content: bytes) -> object:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    kind = (b"content-type", b"application/x-www-form-urlencoded")
+    request = Request({"type": "http", "headers": [kind]}, receive)
+    form = asyncio.run(read_form(request))
+    return form.raw("a"), form.all("a"), form.whole_number("b", "B")
+
+
+# The gateway
+
+_MESSAGE = {
+    "role": "user",
+    "content": [
+        {"type": "text", "text": "x"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+    ],
+}
+_CALL = {
+    "model": "m",
+    "messages": [_MESSAGE, {"role": "assistant", "content": "y"}],
+    "input": [{"type": "input_file", "file_id": "x"}],
+    "system": [{"type": "text", "text": "z", "cache_control": {"ttl": "1h"}}],
+    "tools": [
+        {"type": "function", "function": {"name": "f"}},
+        {"type": "shell", "environment": {}},
+    ],
+    "max_tokens": 10,
+    "n": 2,
+    "stream": True,
+    "stream_options": {"include_usage": False},
+    "service_tier": "auto",
+    "context_management": {"edits": [{"type": "clear_x"}]},
+}
+
+
+def _prepare(content: bytes) -> object:
+    body = parse(content)
+    model = read_model(body, Upstream(api="openai", url="https://x", key="k", models=("m*", "*")))
+    bodies = []
+    for endpoint in (CHAT, RESPONSES, MESSAGES):
+        for has_limit in (False, True):
+            call = prepare(endpoint, body, model, None, "max_tokens", has_limit=has_limit)
+            bodies.append(call.body)
+    return bodies[0]
+
+
+_USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 1}}
+_MESSAGES_USAGE = {
+    "input_tokens": 3,
+    "output_tokens": 4,
+    "cache_creation": {"ephemeral_1h_input_tokens": 2},
+    "iterations": [{"input_tokens": 1}],
+}
+
+
+def _events(*events: dict[str, Any]) -> bytes:
+    return b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+_STREAMS = {
+    CHAT: _events({"choices": [{"finish_reason": "stop"}]}, {"choices": [], "usage": _USAGE})
+    + b"data: [DONE]\n\n",
+    RESPONSES: _events({"type": "response.completed", "response": {"usage": _MESSAGES_USAGE}}),
+    MESSAGES: _events(
+        {"type": "message_start", "message": {"usage": _MESSAGES_USAGE}},
+        {"type": "message_delta", "delta": {"stop_reason": "x"}, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    ),
+}
+
+
+def _stream_reader(endpoint: Endpoint, content_type: str) -> Any:
+    def read(content: bytes) -> object:
+        shown = []
+        for hide_usage in (False, True):
+            reader = usage_reader(endpoint, content_type, hide_usage=hide_usage)
+            key = KeyFilter("sk-secret-0123456789")
+            pieces = [key.feed(reader.feed(piece)) for piece in split_bytes(content)]
+            shown.append(b"".join([*pieces, key.feed(reader.end()), key.end()]))
+            assert reader.usage is None or reader.usage.is_plausible
+        return shown
+
+    return read
+
+
+# Webhook receivers and the egress proxy
+
+_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 2\r\n\r\nok"
+_CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+_CHUNKED = _CHUNKED_HEAD + b"2;x=y\r\nok\r\n0\r\nX: y\r\n\r\n"
+_UPGRADE = b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n\0"
+
+
+def _receive(content: bytes) -> object:
+    results = []
+    for head_only in (False, True):
+        response = Response(head_only=head_only)
+        for piece in split_bytes(content):
+            response.feed(piece)
+        assert len(response.body) <= 16 * 1024
+        results += [response.status, response.headers, bytes(response.body)]
+        response.close()
+    return results
+
+
+def _parse_heads(content: bytes) -> object:
+    try:
+        head = parse_response(content)
+    except HeadError:
+        request = parse_request(content)
+        assert 0 < request.port < 65_536
+        return request.to_server()
+    return head.to_client()
+
+
+def _parse_hosts(text: str) -> object:
+    allowed = AllowList.parse(["10.0.0.0/8"])
+    host_refusal_reason(text[:300], allowed)
+    try:
+        source = parse_source(f"https://{text}")
+        assert 0 < source.port < 65_536
+    except Problem:
+        pass
+    _, port = split_port(text)
+    assert port is None or 0 < port < 65_536
+    return parse_pattern(text)
+
+
+# Identity providers
+
+_DOCUMENT = {
+    "issuer": "https://id.test",
+    "authorization_endpoint": "https://id.test/a",
+    "token_endpoint": "https://id.test/t",
+    "jwks_uri": "https://id.test/k",
+    "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+    "keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "1", "use": "sig"}],
+    "sub": "1",
+    "email": "ada@acme.test",
+    "email_verified": "true",
+    "name": "Ada",
+}
+_HEADER = {"alg": "RS256", "kid": "1", "crit": ["b64"]}
+
+
+def _read_provider(content: bytes) -> object:
+    response = ProviderResponse("https://id.test", 200, content)
+    document = response.decode(Document)
+    for address in document.addresses:
+        _is_valid_address(address, "https://id.test")
+    claims = response.decode(dict[str, Any])
+    _verify(content, response.decode(_Keys).keys)
+    if isinstance(claims.get("sub"), str):
+        return identity_of("https://id.test", claims, claims)
+    return None
+
+
+def _verify(token: bytes, keys: tuple[dict[str, Any], ...]) -> None:
+    expected = Expected(
+        issuer="https://id.test",
+        client_id="c",
+        nonce="n",
+        access_token="a",
+        algorithms=["RS256", "ES256"],
+        now_seconds=1,
+    )
+    with suppress(UnknownKey, Problem):
+        verify_claims(token.decode("utf-8", "surrogateescape"), keys, expected)
+
+
+def _verify_token(content: bytes) -> None:
+    key = {"kty": "RSA", "n": "AQAB" * 100, "e": "AQAB", "kid": "1"}
+    header = base64.urlsafe_b64encode(json.dumps(_HEADER).encode()).rstrip(b"=")
+    claims = base64.urlsafe_b64encode(content).rstrip(b"=")
+    _verify(header + b"." + claims + b".AAAA", (key,))
+    _verify(claims + b"." + claims + b".AAAA", (key,))
+    _verify(content, (key,))
+
+
+# Our client
+
+
+def _receive_webhook(content: bytes) -> object:
+    signature = hmac.new(b"whsec_x", content, hashlib.sha256).hexdigest()
+    text = content[:300].decode("latin-1")
+    headers = {
+        "X-Service-Signature-256": f"sha256={signature}",
+        "webhook-id": text,
+        "webhook-timestamp": text,
+        "webhook-signature": text,
+        "X-Service-Sequence": text,
+    }
+    with suppress(ClientError):
+        verify_webhook(content, headers, "whsec_x", clock=lambda: 0.0)
+    return verify_webhook(content, headers, "whsec_x", tolerance_seconds=None)
+
+
+def _read_events(text: str) -> object:
+    parser, whole = EventParser(), EventParser()
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    assert events == list(whole.feed(text))
+    return events
+
+
+TARGETS = (
+    Target(
+        "API request",
+        json_documents(_JOB),
+        _read_job,
+        (Problem,),
+        frames=("{}", '{"a": {}', '{"{}": [{}"\\u0000"]}', '{"config_override": {}'),
+        units=("0,", '"\\u0000",', '"a":0,', "[],"),
+        max_bytes=64 * 1024,
+    ),
+    Target(
+        "API headers",
+        documents(
+            b"Bearer ajk_" + b"a" * 38, b"Basic YTpi", b'application/json; charset="utf-8"', b"/a?b"
+        ),
+        _read_head,
+        (Problem,),
+        max_bytes=64 * 1024,
+    ),
+    Target(
+        "API query",
+        documents(
+            b"limit=5&cursor=" + _CURSORS.encode("job_1").encode(),
+            b"status=queued&repo=a%2Fb&limit=9",
+            tokens=(b"&", b"%ff", b"+", b"limit=", b"cursor=", b";"),
+        ),
+        _read_query,
+        (Problem,),
+        frames=("{}", "cursor={}", "limit={}"),
+        units=("a&", "&", "%41", "a=b&"),
+        max_bytes=64 * 1024,
+    ),
+    Target(
+        "form",
+        documents(b"a=b&b=12&a=%0D%0A+c", tokens=(b"&", b"%00", b"%ff", b"b=")),
+        _read_form,
+        (Problem,),
+        frames=("{}", "a={}"),
+        units=("a&", "a=b&", "%41"),
+        max_bytes=512 * 1024,
+    ),
+    Target(
+        "gateway request",
+        json_documents(_CALL),
+        _prepare,
+        (RequestRefused,),
+        frames=("{}", '{"model": "m", "messages": {}', '{"model": "m", "tools": [{}{}]}'),
+        units=('{"type":"a"},', "[],", '{"content":['),
+    ),
+    *(
+        Target(
+            f"model stream {endpoint.path}",
+            documents(
+                stream, tokens=(b"data:", b"data: ", b"\n\n", b"[DONE]", b'"usage"', b"null")
+            ),
+            _stream_reader(endpoint, "text/event-stream"),
+            frames=("{}", "data: {}", 'data: {"usage": {}'),
+            units=("data:\n", 'data: {"usage":{}}\n\n', "\n\n", 'data: "usage"\n'),
+        )
+        for endpoint, stream in _STREAMS.items()
+    ),
+    *(
+        Target(
+            f"model response {endpoint.path}",
+            json_documents({"usage": usage}),
+            _stream_reader(endpoint, "application/json"),
+        )
+        for endpoint, usage in (
+            (CHAT, _USAGE),
+            (MESSAGES, _MESSAGES_USAGE),
+            (RESPONSES, _MESSAGES_USAGE),
+        )
+    ),
+    Target(
+        "webhook response",
+        documents(
+            _RESPONSE,
+            _CHUNKED,
+            _UPGRADE,
+            tokens=(b"\r\n", b"\r\n\r\n", b"Content-Length: ", b"chunked"),
+        ),
+        _receive,
+        (InvalidResponse,),
+        frames=(
+            "{}",
+            "HTTP/1.1 200 OK\r\n{}",
+            "HTTP/1.1 {}",
+            _CHUNKED_HEAD.decode() + "{}",
+        ),
+        units=("a: b\r\n", "1\r\na\r\n", "HTTP/1.1 100 C\r\n\r\n", "0\r\n"),
+    ),
+    Target(
+        "proxy head",
+        documents(
+            b"GET http://a@x.test:8080/p?q HTTP/1.1\r\nHost: x\r\nConnection: close, te\r\n\r\n",
+            b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\n\r\n",
+            b"HTTP/1.0 404 Not Found\r\nA:\tb \r\n\r\n",
+            tokens=(b"http://", b"[", b"]", b"@", b":", b":000001", b"\r\n", b"%", b"Connection: "),
+        ),
+        _parse_heads,
+        (HeadError,),
+        frames=("{}", "GET http://{} HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\n{}", "HTTP/1.1 200 {}"),
+        units=("a: b\r\n", "connection: a\r\n"),
+        max_bytes=64 * 1024,
+    ),
+    Target(
+        "host names",
+        texts(
+            "*.example.org:8443",
+            "[2001:db8::1]:443",
+            "127.1",
+            "0x7f.1:80",
+            "a/b?c#d",
+            tokens=(":000001", "]:", "xn--", "%eth0"),
+        ),
+        _parse_hosts,
+        (ValueError, Problem),
+        frames=("{}", "a:{}", "[{}]", "a.{}"),
+        is_text=True,
+        max_bytes=64 * 1024,
+    ),
+    Target(
+        "identity provider",
+        json_documents(_DOCUMENT),
+        _read_provider,
+        (Problem,),
+        frames=("{}", '{"keys": [{}'),
+    ),
+    Target(
+        "ID token",
+        json_documents(
+            {
+                "iss": "https://id.test",
+                "aud": ["c"],
+                "sub": "1",
+                "nonce": "n",
+                "exp": 99,
+                "iat": 1,
+                "azp": "c",
+                "at_hash": "x",
+            },
+            _HEADER,
+        ),
+        _verify_token,
+    ),
+    Target(
+        "webhook at our client",
+        json_documents(
+            {"event": "job.completed", "job_id": "job_1", "created_at": "x", "data": {"a": 1}}
+        ),
+        _receive_webhook,
+        (ClientError,),
+    ),
+    Target(
+        "events at our client",
+        texts(
+            "event: log\nid: 1\ndata: a\ndata: b\r\n\r\n:x\rretry: 1\n\n",
+            tokens=("data:", "id:\0", "\r", "\n\n"),
+        ),
+        _read_events,
+        frames=("{}", "data: {}"),
+        units=("data:\n", "data\n\n", "\r\n"),
+        is_text=True,
+    ),
+)
