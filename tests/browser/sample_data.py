@@ -31,6 +31,7 @@ class SampleData:
     head: str
     connection: str
     tracker: str
+    key: str
 
     def address_of(self, path: str) -> str:
         """The URL of a dashboard route, with its placeholders filled in."""
@@ -55,6 +56,7 @@ class SampleData:
         ids = {
             "/settings/webhooks/delivery-log/": self.delivery,
             "/settings/webhooks/": self.endpoint,
+            "/settings/api-keys/": self.key,
             "/settings/forges/": self.connection,
             "/settings/trackers/": self.tracker,
         }
@@ -90,6 +92,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
         head=service.git("rev-parse", branch),
         connection=connection,
         tracker=tracker,
+        key=msgspec.json.decode(admin("keys", "list", "--json"))["keys"][0]["id"],
     )
 
 

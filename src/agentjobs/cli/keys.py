@@ -8,19 +8,39 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
+from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
 
 if TYPE_CHECKING:
     from agentjobs.organizations.api_keys import ApiKey, CreatedKey
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
 
-TABLE = ("id", "name", "key", "scope", "git write", "created", "last used", "expires", "revoked")
+TABLE = (
+    *("id", "name", "key", "scope", "git write", "created", "last used", "expires", "revoked"),
+    "networks",
+)
 FIELDS = ("id", "name", "hint", "scope", "git_write")
 TIMES = ("created_at", "last_used_at", "expires_at", "revoked_at")
+
+ExpiresIn = Annotated[
+    str | None,
+    typer.Option("--expires-in", metavar="WHEN", help=f"When the key expires: {EXPIRY_HELP}"),
+]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--network",
+        metavar="CIDR",
+        help="Allow only clients in this network. Repeat it, or separate networks by commas; "
+        "`any` allows all.",
+    ),
+]
+_ANY = "any"
 
 
 @keys.command("create")
 def create_key(
+    *,
     org: Org = DEFAULT_ORG,
     name: Annotated[
         str, typer.Option("--name", help="Name that says what the key is used for.")
@@ -29,6 +49,8 @@ def create_key(
         int | None,
         typer.Option("--expires-days", help="Expire after this many days (default: never)."),
     ] = None,
+    expires_in: ExpiresIn = None,
+    network: Networks = None,
     scope: Annotated[
         str, typer.Option("--scope", metavar="read|jobs", help="read allows GET requests only.")
     ] = "jobs",
@@ -39,6 +61,8 @@ def create_key(
     json: Json = False,
 ) -> None:
     """Create an API key. It is printed only once."""
+    if expires_days is not None and expires_in is not None:
+        raise typer.BadParameter("--expires-days and --expires-in exclude each other")
 
     async def work(admin: Admin) -> "CreatedKey":
         from agentjobs.organizations import api_keys
@@ -50,6 +74,8 @@ def create_key(
             scope=scope,
             git_write=git_write,
             expires_days=expires_days,
+            expires_at=_expiry(expires_in),
+            allowed_networks=_split(network or []),
         )
 
     created = with_store(data_dir, work)
@@ -80,7 +106,50 @@ def list_keys(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fal
     if json:
         print_json({"keys": documents})
         return
-    print_table(TABLE, [[each[field] for field in (*FIELDS, *TIMES)] for each in documents])
+    print_table(
+        TABLE,
+        [
+            [
+                *(each[field] for field in (*FIELDS, *TIMES)),
+                ", ".join(each["allowed_networks"]) or "any",
+            ]
+            for each in documents
+        ],
+    )
+
+
+@keys.command("edit")
+def edit_key(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")],
+    name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    expires_in: ExpiresIn = None,
+    network: Networks = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Change the name, expiry or allowed networks of a key. Applies within a second."""
+    if name is None and expires_in is None and network is None:
+        raise typer.BadParameter("give --name, --expires-in or --network")
+
+    async def work(admin: Admin) -> "ApiKey":
+        from msgspec import UNSET
+
+        from agentjobs.organizations import api_keys
+
+        changes = api_keys.KeyChanges(
+            name=UNSET if name is None else name,
+            expires_at=UNSET if expires_in is None else _expiry(expires_in),
+            allowed_networks=UNSET if network is None else _split(network),
+        )
+        return await api_keys.edit_key(admin.db, org, key, changes)
+
+    edited = with_store(data_dir, work)
+    if json:
+        print_json(_document(edited))
+        return
+    print_result(edited.id)
+    print_note(f"Changed {edited.id} ({edited.name}).")
 
 
 @keys.command("revoke")
@@ -119,9 +188,23 @@ def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str)
     )
 
 
+def _expiry(text: str | None) -> int | None:
+    from agentjobs.clock import now_ms
+
+    return None if text is None else parse_expiry_ms(text, now_ms())
+
+
+def _split(networks: list[str]) -> list[str]:
+    from agentjobs.organizations.key_networks import split_networks
+
+    texts = split_networks(",".join(networks))
+    return [] if [text.lower() for text in texts] == [_ANY] else texts
+
+
 def _document(key: "ApiKey") -> dict[str, Any]:
     from agentjobs.clock import iso_utc_or_none
 
     document: dict[str, Any] = {field: getattr(key, field) for field in FIELDS}
+    document["allowed_networks"] = list(key.allowed_networks)
     document.update({field: iso_utc_or_none(getattr(key, field)) for field in TIMES})
     return document

@@ -1,4 +1,4 @@
-"""Parses times typed by a user: ISO 8601, or an age such as 2h."""
+"""Parses times typed by a user: ISO 8601, an age such as 2h, or a duration from now."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,12 +11,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TIME_HELP = "ISO 8601 (UTC by default) or an age such as 90s, 15m, 2h, 7d."
 
+EXPIRY_HELP = "a duration such as 12h or 30d, a date such as 2027-01-31 (UTC), or never."
+
 
 def parse_time_ms(text: str, now_ms: int) -> int:
     """Milliseconds since the epoch; 0 for earlier times."""
     age = _AGE.fullmatch(text.strip())
     at = _parse_iso_ms(text.strip()) if age is None else now_ms - int(age[1]) * _UNIT_MS[age[2]]
     return max(at, 0)
+
+
+def parse_expiry_ms(text: str, now_ms: int) -> int | None:
+    """None for `never`."""
+    text = text.strip()
+    if text.lower() == "never":
+        return None
+    duration = _AGE.fullmatch(text)
+    if duration is not None:
+        return now_ms + int(duration[1]) * _UNIT_MS[duration[2]]
+    try:
+        return _parse_iso_ms(text)
+    except Problem:
+        raise Problem("invalid_expiry", f"{text!r} is not valid. Use {EXPIRY_HELP}") from None
 
 
 def _parse_iso_ms(text: str) -> int:

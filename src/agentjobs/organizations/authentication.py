@@ -9,7 +9,14 @@ import hmac
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.organizations.key_networks import (
+    Network,
+    contains_address,
+    parse_networks,
+    split_networks,
+)
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
+from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
 _MAX_CACHED = 10_000
@@ -30,9 +37,23 @@ class Caller(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class AddressNotAllowed(Problem):
+    """The key is valid, but not for this client."""
+
+    def __init__(self, address: str) -> None:
+        where = f"the address {address}" if address else "here"
+        super().__init__(
+            "unauthorized",
+            f"This API key must not be used from {where}; an admin can change its networks.",
+        )
+
+
 class _CachedKey(msgspec.Struct, frozen=True):
+    """`networks` is empty if the key may be used from any address."""
+
     caller: Caller
     expires_at: int | None
+    networks: tuple[Network, ...]
 
 
 class ApiKeyAuthenticator:
@@ -44,8 +65,11 @@ class ApiKeyAuthenticator:
         for topic in ("keys", "organizations"):
             db.changes.on(topic, self._clear)
 
-    async def authenticate(self, token: str) -> Caller | None:
-        """None for a token that is malformed, unknown, expired or revoked."""
+    async def authenticate(self, token: str, address: str = "") -> Caller | None:
+        """None for a token that is malformed, unknown, expired or revoked.
+
+        Raises AddressNotAllowed if the key has networks and the client's address is in none.
+        """
         hashed = token_hash(token)
         known = self._cached.get(hashed) if self._db.changes.live else None
         if known is None and is_well_formed(token, API_KEY_PREFIX):
@@ -53,6 +77,8 @@ class ApiKeyAuthenticator:
         now = now_ms()
         if known is None or (known.expires_at is not None and known.expires_at <= now):
             return None
+        if known.networks and not contains_address(known.networks, address):
+            raise AddressNotAllowed(address)
         self._used[known.caller.key_id] = now
         return known.caller
 
@@ -74,7 +100,7 @@ class ApiKeyAuthenticator:
     async def _read(self, hashed: bytes) -> _CachedKey | None:
         generation = self._generation
         row = await self._db.fetch_one(
-            "SELECT k.id, k.hash, k.name, k.scope, k.git_write, k.expires_at,"
+            "SELECT k.id, k.hash, k.name, k.scope, k.git_write, k.expires_at, k.allowed_networks,"
             " o.id AS organization_id, o.name AS organization, o.plan"
             " FROM api_keys k JOIN organizations o ON o.id = k.organization_id"
             " WHERE k.hash = :hash AND k.revoked_at IS NULL",
@@ -91,7 +117,8 @@ class ApiKeyAuthenticator:
             git_write=bool(row["git_write"]),
             name=row["name"],
         )
-        known = _CachedKey(caller, row["expires_at"])
+        networks = parse_networks(split_networks(row["allowed_networks"]))
+        known = _CachedKey(caller, row["expires_at"], networks)
         # A change that arrived during the read may concern this key: do not cache the row then.
         if generation == self._generation:
             if len(self._cached) >= _MAX_CACHED:

@@ -1,49 +1,16 @@
-"""The access log: one line per request, with status, duration and client.
+"""The access log: one line per request, with status, duration and client."""
 
-Also determines the client's address. X-Forwarded-For counts only if it comes from a trusted proxy.
-"""
-
-import ipaddress
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import Scope
 
-from agentjobs.settings import SettingsError
 from agentjobs.web.api.auth import CALLER
-from agentjobs.web.api.headers import all_headers
+from agentjobs.web.client_addresses import ClientAddresses
 
 _log = logging.getLogger("agentjobs.access")
 # Probes run every few seconds; they are logged at INFO only if they fail.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class ClientAddresses:
-    def __init__(self, trusted_proxies: Sequence[str]) -> None:
-        self._trusted = [_network(text) for text in trusted_proxies if text.strip()]
-
-    def of(self, scope: Scope) -> str:
-        """The nearest address that is not a trusted proxy; empty on a Unix socket."""
-        client = scope.get("client")
-        address: str = client[0] if client else ""
-        if not self._trusted:
-            return address
-        forwarded = b",".join(all_headers(scope, b"x-forwarded-for")).decode("latin-1")
-        for hop in reversed(forwarded.split(",")):
-            if not self._is_trusted(address) or not _is_address(hop):
-                break
-            address = hop.strip()
-        return address
-
-    def _is_trusted(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self._trusted)
 
 
 class AccessLog:
@@ -70,20 +37,3 @@ class AccessLog:
         record = logging.LogRecord(_log.name, level, __file__, 0, "request", None, None)
         record.fields = fields
         _log.handle(record)
-
-
-def _network(text: str) -> _Network:
-    try:
-        return ipaddress.ip_network(text.strip(), strict=False)
-    except ValueError:
-        raise SettingsError(
-            f"AGENTJOBS_TRUSTED_PROXIES takes addresses and networks (10.0.0.0/8), not {text!r}"
-        ) from None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.strip())
-    except ValueError:
-        return False
-    return True

@@ -4,7 +4,7 @@ import base64
 
 from starlette.requests import Request
 
-from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.authentication import AddressNotAllowed, Caller
 from agentjobs.problems import Problem
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.errors import HttpProblem
@@ -32,7 +32,11 @@ def token_of(request: Request) -> str:
 
 async def caller_of(request: Request) -> Caller:
     context: WebContext = request.app.state.context
-    caller = await context.authenticator.authenticate(token_of(request))
+    address = context.client_addresses.of(request.scope)
+    try:
+        caller = await context.authenticator.authenticate(token_of(request), address)
+    except AddressNotAllowed as problem:
+        raise unauthorized(problem.message) from None
     if caller is None:
         raise unauthorized(
             "Send an API key as the password (with any user name) or as a Bearer token;"

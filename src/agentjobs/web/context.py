@@ -18,6 +18,7 @@ from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.api.open_requests import OpenRequests
+from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics
 
@@ -48,6 +49,7 @@ class WebContext:
     statistics: Statistics = field(init=False)
     git_slots: GitSlots = field(init=False)
     open_requests: OpenRequests = field(init=False)
+    client_addresses: ClientAddresses = field(init=False)
     free_space: FreeSpace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +61,7 @@ class WebContext:
 
         self.statistics = Statistics(self.db)
         self.free_space = FreeSpace(self.settings.data_path, self.settings.disk_floor_mib)
+        self.client_addresses = ClientAddresses(self.settings.trusted_proxies)
         self.open_requests = OpenRequests(self.settings.streams_per_key)
         self.git_slots = GitSlots(self.settings.git_concurrency)
         self.imports = Imports(self.db, self.settings, self.certificates)

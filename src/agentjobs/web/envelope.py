@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentjobs import logging_setup
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.web.access_log import AccessLog, ClientAddresses
+from agentjobs.web.access_log import AccessLog
 from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
@@ -57,7 +57,7 @@ class Envelope:
         self.state = State({"context": context})
         self._inner = inner
         self._requests = context.metrics.requests
-        self._access_log = AccessLog(ClientAddresses(context.settings.trusted_proxies))
+        self._access_log = AccessLog(context.client_addresses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

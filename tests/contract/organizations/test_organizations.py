@@ -1,12 +1,20 @@
 """Organizations, plans and keys, on both stores."""
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.organizations.api_keys import create_key, list_keys, revoke_key
-from agentjobs.organizations.authentication import ApiKeyAuthenticator
+from agentjobs.organizations.api_keys import (
+    KeyChanges,
+    create_key,
+    edit_key,
+    list_keys,
+    revoke_key,
+)
+from agentjobs.organizations.authentication import AddressNotAllowed, ApiKeyAuthenticator
 from agentjobs.organizations.organizations import (
     create_organization,
     ensure_default,
@@ -178,3 +186,102 @@ async def test_invalid_options_of_a_key_are_refused(database: Database) -> None:
     assert await problem_of(both) == "invalid_scope"
     assert await problem_of(create_key(database, "default", expires_days=0)) == "invalid_expiry"
     assert await problem_of(create_key(database, "default", name="x" * 300)) == "invalid_name"
+
+
+async def test_a_key_is_accepted_only_from_its_networks(database: Database) -> None:
+    await ensure_default(database, PLANS)
+    networks = ["10.1.0.0/16", "2001:db8::/32", "203.0.113.7"]
+    created = await create_key(database, "default", allowed_networks=networks)
+    assert created.record.allowed_networks == ("10.1.0.0/16", "2001:db8::/32", "203.0.113.7/32")
+    assert (await list_keys(database, "default")) == [created.record]
+    ring = ApiKeyAuthenticator(database)
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::1", "203.0.113.7"):
+        assert await ring.authenticate(created.key, address) is not None
+    for address in ("10.2.0.1", "203.0.113.8", "2001:db9::1", "", "unknown", "::a01:203"):
+        with pytest.raises(AddressNotAllowed) as refused:
+            await ring.authenticate(created.key, address)
+        assert refused.value.code == "unauthorized"
+        assert address in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"allowed_networks": ["10.0.0.1/8"]}, "invalid_network"),
+        ({"allowed_networks": ["example.com"]}, "invalid_network"),
+        ({"allowed_networks": ["10.0.0.0/8"] * 51}, "invalid_network"),
+        ({"expires_at": 1}, "invalid_expiry"),
+        ({"expires_at": now_ms() + 3_651 * DAY_MS}, "invalid_expiry"),
+        ({"expires_days": 0}, "invalid_expiry"),
+    ],
+)
+async def test_invalid_networks_and_expiries_are_refused(
+    database: Database, options: dict[str, Any], code: str
+) -> None:
+    await ensure_default(database, PLANS)
+    assert await problem_of(create_key(database, "default", **options)) == code
+    assert await list_keys(database, "default") == []
+    created = await create_key(database, "default", name="kept")
+    if "expires_days" not in options:
+        changes = KeyChanges(**options)
+        edit = edit_key(database, "default", created.record.id, changes)
+        assert await problem_of(edit) == code
+    assert await list_keys(database, "default") == [created.record]
+
+
+async def test_a_change_of_a_key_takes_effect_in_other_processes_within_a_second(
+    database: Database, database_url: str
+) -> None:
+    await ensure_default(database, PLANS)
+    created = await create_key(database, "default")
+    elsewhere = await open_database(database_url, migrate=False)
+    try:
+        here, there = ApiKeyAuthenticator(database), ApiKeyAuthenticator(elsewhere)
+        for ring in (here, there):
+            assert await ring.authenticate(created.key, "10.0.0.1") is not None
+        changes = KeyChanges(name="new", allowed_networks=["192.0.2.0/24"])
+        edited = await edit_key(database, "default", created.record.id, changes)
+        assert (edited.name, edited.allowed_networks) == ("new", ("192.0.2.0/24",))
+        with pytest.raises(AddressNotAllowed):
+            await here.authenticate(created.key, "10.0.0.1")
+        async with asyncio.timeout(1):
+            await _until_refused(there, created.key, "10.0.0.1")
+    finally:
+        await elsewhere.close()
+
+
+async def _until_refused(ring: ApiKeyAuthenticator, key: str, address: str) -> None:
+    try:
+        # The condition is the other process's view of the store: there is nothing to await.
+        while await ring.authenticate(key, address):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    except AddressNotAllowed:
+        return
+
+
+async def test_an_expiry_can_be_changed_and_removed(database: Database) -> None:
+    await ensure_default(database, PLANS)
+    created = await create_key(database, "default", expires_days=1)
+    later = now_ms() + 5 * DAY_MS
+    key_id = created.record.id
+    assert (
+        await edit_key(database, "default", key_id, KeyChanges(expires_at=later))
+    ).expires_at == later
+    assert (
+        await edit_key(database, "default", key_id, KeyChanges(expires_at=None))
+    ).expires_at is None
+    unchanged = await edit_key(database, "default", key_id, KeyChanges())
+    assert unchanged == msgspec.structs.replace(created.record, expires_at=None)
+
+
+async def test_revoked_and_unknown_keys_cannot_be_edited(database: Database) -> None:
+    await ensure_default(database, PLANS)
+    created = await create_key(database, "default")
+    changes = KeyChanges(name="x")
+    await create_organization(database, PLANS, "other", "pro")
+    for organization, key_id in (("default", "key_none"), ("other", created.record.id)):
+        edit = edit_key(database, organization, key_id, changes)
+        assert await problem_of(edit) == "key_not_found"
+    await revoke_key(database, "default", created.record.id)
+    edit = edit_key(database, "default", created.record.id, changes)
+    assert await problem_of(edit) == "key_revoked"

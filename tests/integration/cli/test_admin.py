@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from datetime import datetime
 
 import pytest
 
@@ -247,3 +248,40 @@ def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
     assert refused.err.count("\n") == 1
     assert refused.err.endswith('GRANT CREATE ON SCHEMA public TO "guest one"\n')
     assert "bug" not in refused.err
+
+
+def test_a_keys_expiry_and_networks_are_set_and_edited(agentjobs):
+    created = agentjobs(
+        *("keys", "create", "--name", "ci", "--expires-in", "30d", "--json"),
+        *("--network", "10.1.0.0/16,192.0.2.7", "--network", "2001:db8::/32"),
+    ).document
+    assert created["allowed_networks"] == ["10.1.0.0/16", "192.0.2.7/32", "2001:db8::/32"]
+    lifetime = datetime.fromisoformat(created["expires_at"]) - datetime.fromisoformat(
+        created["created_at"]
+    )
+    assert 29 <= lifetime.total_seconds() / 86_400 <= 31
+    assert "10.1.0.0/16" in agentjobs("keys", "list").out
+    edit = ("keys", "edit", created["id"], "--json")
+    edited = agentjobs(*edit, "--expires-in", "2031-01-31", "--network", "any").document
+    assert (edited["expires_at"], edited["allowed_networks"]) == ("2031-01-31T00:00:00.000Z", [])
+    edited = agentjobs(*edit, "--expires-in", "never", "--name", "build").document
+    assert (edited["expires_at"], edited["name"]) == (None, "build")
+    assert agentjobs("keys", "list", "--json").document["keys"] == [edited]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--expires-in", "soon"), "30d"),
+        (("--expires-in", "2020-01-01"), "in the future"),
+        (("--network", "10.0.0.1/8"), "not a network"),
+        (("--network", "any,10.0.0.0/8"), "not a network"),
+    ],
+)
+def test_an_invalid_expiry_or_network_is_refused(agentjobs, options, message):
+    refused = agentjobs("keys", "create", *options)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert message in refused.err
+    assert agentjobs("keys", "list", "--json").document["keys"] == []
+    assert agentjobs("keys", "edit", "key_none", "--name", "x").exit_code == 2
+    assert agentjobs("keys", "edit", "key_none").exit_code == 2

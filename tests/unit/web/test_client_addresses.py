@@ -1,9 +1,13 @@
-"""The client address in the access log."""
+"""The address of a client, behind proxies and without."""
+
+from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import SettingsError
-from agentjobs.web.access_log import ClientAddresses
+from agentjobs.settings import Settings, SettingsError
+from agentjobs.store.opening import open_database
+from agentjobs.web.client_addresses import ClientAddresses
+from tests.unit.web.service import service_on
 
 
 def address(trusted: list[str], client: str | None, *forwarded: str) -> str:
@@ -39,3 +43,19 @@ def test_a_unix_socket_has_no_address() -> None:
 def test_an_invalid_network_is_refused() -> None:
     with pytest.raises(SettingsError, match="TRUSTED_PROXIES"):
         ClientAddresses(["everyone"])
+
+
+async def test_behind_a_trusted_proxy_the_clients_address_must_be_in_the_networks_of_a_key(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    db = await open_database(sqlite_url, migrate=False)
+    settings = Settings(data_dir=str(tmp_path), trusted_proxies=["127.0.0.1"])
+    service = await service_on(db, settings)
+    try:
+        key = await service.key(allowed_networks=["192.0.2.0/24"])
+        for client, status in (("192.0.2.1", 200), ("10.0.0.1", 401), ("192.0.2.1, 10.0.0.1", 401)):
+            headers = {**key, "X-Forwarded-For": client}
+            assert (await service.get("/v1/agents", headers=headers)).status_code == status
+    finally:
+        await service.http.aclose()
+        await db.close()

@@ -325,3 +325,18 @@ async def test_a_compressed_form_is_refused(service: Service) -> None:
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/x-www-form-urlencoded"}
     response = await service.post("/sign-in", content=b"email=a", headers=headers)
     assert refusal(response) == (415, "unsupported_media_type")
+
+
+async def test_a_key_is_unauthorized_outside_its_networks(service: Service) -> None:
+    # The client's address is 127.0.0.1.
+    inside = await service.key(allowed_networks=["127.0.0.0/8"])
+    assert (await service.get("/v1/agents", headers=inside)).status_code == 200
+    outside = await service.key(allowed_networks=["192.0.2.0/24"])
+    for path in ("/v1/agents", "/git/acme/acme/shop.git/info/refs?service=git-upload-pack"):
+        response = await service.get(path, headers=outside)
+        assert refusal(response) == (401, "unauthorized")
+        assert "127.0.0.1" in response.json()["error"]["message"]
+        assert "www-authenticate" in response.headers
+    # Without a trusted proxy, the header has no effect.
+    spoofed = {**outside, "X-Forwarded-For": "192.0.2.1"}
+    assert refusal(await service.get("/v1/agents", headers=spoofed)) == (401, "unauthorized")

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.organizations.api_keys import revoke_key
+from agentjobs.organizations.api_keys import KeyChanges, edit_key, list_keys, revoke_key
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service, refusal
 
@@ -147,3 +147,12 @@ async def test_interrupted_work_is_cancelled_before_the_response() -> None:
         await run_while_connected(work(), receive, stopping, wait_forever()) is Interruption.SERVICE
     )
     assert cancelled.is_set()
+
+
+async def test_a_key_that_is_limited_to_another_network_ends_the_wait(service: Service) -> None:
+    job = await service.create_job()
+    call = await waiting_call(service, job)
+    changes = KeyChanges(allowed_networks=["192.0.2.0/24"])
+    for key in await list_keys(service.harness.db, ORGANIZATION):
+        await edit_key(service.harness.db, ORGANIZATION, key.id, changes)
+    assert (await call.start())["status"] == 401

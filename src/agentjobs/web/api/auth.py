@@ -1,8 +1,10 @@
 """Authenticates API requests by bearer token and checks the scope of the key."""
 
+import contextlib
+
 from starlette.types import Scope
 
-from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
@@ -15,9 +17,10 @@ CALLER = "agentjobs.caller"
 _EXPIRY_CHECK_SECONDS = 20.0
 
 
-async def authenticate(authenticator: ApiKeyAuthenticator, scope: Scope) -> Caller:
+async def authenticate(context: WebContext, scope: Scope) -> Caller:
     token = bearer_token(scope)
-    caller = None if token is None else await authenticator.authenticate(token)
+    address = context.client_addresses.of(scope)
+    caller = None if token is None else await context.authenticator.authenticate(token, address)
     if caller is None:
         raise unauthorized()
     scope[CALLER] = caller
@@ -25,10 +28,10 @@ async def authenticate(authenticator: ApiKeyAuthenticator, scope: Scope) -> Call
 
 
 async def wait_until_revoked(context: WebContext, scope: Scope) -> None:
-    """Returns when the token of a long request is revoked or expires."""
-    token = bearer_token(scope) or ""
-    with context.db.changes.listen("keys") as signal:
-        while await context.authenticator.authenticate(token) is not None:
+    """Returns when the token of a long request is no longer valid for its client."""
+    with context.db.changes.listen("keys") as signal, contextlib.suppress(Problem):
+        while True:
+            await authenticate(context, scope)
             await signal.wait(_EXPIRY_CHECK_SECONDS)
 
 

@@ -57,7 +57,7 @@ class Endpoint:
         if handler is None:
             raise method_not_allowed(method, self._allow)
         context = self._context
-        caller = await authenticate(context.authenticator, scope)
+        caller = await authenticate(context, scope)
         self._limiter.take(caller.key_id)
         check_content_encoding(scope)
         if method not in READING_METHODS:

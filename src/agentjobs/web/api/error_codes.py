@@ -67,6 +67,7 @@ STATUS_OF: Mapping[str, int] = {
     "follow_up_active": 409,
     "forge_in_use": 409,
     "job_finished": 409,
+    "key_revoked": 409,
     "name_taken": 409,
     "merge_conflict": 409,
     "pull_elsewhere": 409,

@@ -20,7 +20,6 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sessions import Origin, Viewer, find_viewer, switch_organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.api.requests import check_content_encoding
@@ -59,7 +58,7 @@ class _AuthGate:
         self._context = context
         self._page_paths = page_paths
         self._settings = context.settings
-        self._addresses = ClientAddresses(context.settings.trusted_proxies)
+        self._addresses = context.client_addresses
 
     def handler_for(self, methods: dict[str, PageRoute | PublicRoute]) -> _Handler:
         async def handle(http: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings, is_loopback
-from agentjobs.web.access_log import ClientAddresses
+from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.dashboard.cookies import is_https
 
 # A proxy between the browser and the service sends one of these.

@@ -51,6 +51,7 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/repos/{full_name:repo}/lift": {"pattern": "renovate.json"},
     "/repos/{full_name:repo}/protect": {"pattern": "CODEOWNERS"},
     "/settings/api-keys": {"name": "CI", "scope": "jobs", "expires": "30"},
+    "/settings/api-keys/{id}": {"name": "Build", "expires": "unchanged"},
     "/settings/budgets": {"daily": "5"},
     "/settings/forges": {"platform": "gitlab", "token": ACCEPTED},
     "/settings/forges/{id}/credential": {"token": ACCEPTED},

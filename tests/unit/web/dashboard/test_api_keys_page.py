@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.organizations.api_keys import CreatedKey, create_key, list_keys
+from agentjobs.organizations.api_keys import CreatedKey, create_key, list_keys, revoke_key
 from agentjobs.store.database import Transaction
 from tests.unit.web.dashboard.browser import PAYLOAD, Browser, Page
 from tests.unit.web.dashboard.conftest import Dashboard
@@ -176,3 +176,54 @@ async def test_the_page_shows_when_a_key_was_last_used(dashboard: Dashboard) -> 
     line = page.text.partition("busy")[2].partition("Revoke")[0]
     # Only the expiry is "never".
     assert line.count("never") == 1
+
+
+async def test_a_key_is_created_with_networks_and_the_table_shows_them(
+    dashboard: Dashboard,
+) -> None:
+    page = await a_new_key(dashboard.admin, name="office", networks="10.1.0.0/16, 192.0.2.7")
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "office"]
+    assert key.allowed_networks == ("10.1.0.0/16", "192.0.2.7/32")
+    assert "10.1.0.0/16" in page.text
+    bearer = {"Authorization": f"Bearer {shown_key(page)}"}
+    refused = await dashboard.anonymous.get("/v1/agents", headers=bearer)
+    assert refused.status_code == 401
+    page = await a_new_key(dashboard.admin, name="office", networks="the office")
+    assert page.status == 400
+    assert "is not a network" in page.text
+    assert page.form(PATH).value("networks") == "the office"
+
+
+async def test_a_key_is_edited(dashboard: Dashboard) -> None:
+    created = await create_key(dashboard.db, "acme", name="laptop", expires_days=3)
+    path = f"{PATH}/{created.record.id}"
+    assert path in (await dashboard.admin.open(PATH)).html
+    page = await dashboard.admin.open(path)
+    page = await dashboard.admin.send(page, path, name="desk", networks="10.0.0.0/8")
+    assert "The key desk was changed." in page.text
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.id == created.record.id]
+    assert (key.name, key.allowed_networks) == ("desk", ("10.0.0.0/8",))
+    assert key.expires_at == created.record.expires_at
+
+    page = await dashboard.admin.open(path)
+    await dashboard.admin.send(page, path, expires="never", networks="")
+    [key] = [key for key in await list_keys(dashboard.db, "acme") if key.id == created.record.id]
+    assert (key.expires_at, key.allowed_networks) == (None, ())
+
+    page = await dashboard.admin.open(path)
+    page = await dashboard.admin.send(page, path, expires="own", days="9999")
+    assert page.status == 400
+    assert "within 3650 days" in page.text
+    assert page.form(path).value("days") == "9999"
+
+
+async def test_revoked_keys_and_those_of_other_organizations_have_no_page(
+    dashboard: Dashboard,
+) -> None:
+    revoked = await key_of(dashboard, "acme", "old")
+    await revoke_key(dashboard.db, "acme", revoked.record.id)
+    other = await key_of(dashboard, "other", "theirs")
+    for created in (revoked, other):
+        page = await dashboard.admin.open(f"{PATH}/{created.record.id}")
+        assert page.status == 404
+        assert "theirs" not in page.text

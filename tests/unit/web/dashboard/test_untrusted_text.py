@@ -78,6 +78,7 @@ SHOWN = {
     ],
     "/account": ["Browser/1.0", "Grace"],
     "/settings/api-keys": ["CI"],
+    "/settings/api-keys/{key}": ["CI"],
     "/settings/webhooks": ["the build server"],
     "/settings/webhooks/delivery-log/{delivery}": [
         *("answered 500", "Server", "nginx", "no thanks"),

@@ -1,4 +1,4 @@
-"""Settings > API keys: creating, listing and revoking keys. A key is shown once."""
+"""Settings > API keys: creating, listing, editing and revoking keys. A key is shown once."""
 
 import shlex
 
@@ -6,7 +6,16 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.organizations.api_keys import ApiKey, CreatedKey, create_key, list_keys, revoke_key
+from agentjobs.organizations.api_keys import (
+    ApiKey,
+    CreatedKey,
+    KeyChanges,
+    create_key,
+    edit_key,
+    list_keys,
+    revoke_key,
+)
+from agentjobs.organizations.key_networks import split_networks
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -16,6 +25,7 @@ _PATH = "/settings/api-keys"
 _EXPIRES_SOON_MS = 7 * DAY_MS
 _CUSTOM = "own"
 _NEVER = "never"
+_UNCHANGED = "unchanged"
 _EXPIRIES = (
     ("30", "After 30 days"),
     ("90", "After 90 days"),
@@ -33,6 +43,7 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     git_write: bool = False
     expires: str = "90"
     days: str = ""
+    networks: str = ""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -60,11 +71,27 @@ async def create(request: PageRequest) -> Response:
             scope=form_values.scope,
             git_write=form_values.git_write,
             expires_days=_days(form_values, request.form),
+            allowed_networks=split_networks(form_values.networks),
         )
     except Problem as problem:
         return await _page(request, form_values, problem=problem)
     # Not a redirect, because only this response shows the key.
     return await _page(request, _FormValues(), created=created)
+
+
+async def show_key(request: PageRequest) -> Response:
+    key = await _editable_key(request)
+    return await _edit_page(request, key, _values_of(key))
+
+
+async def edit(request: PageRequest) -> Response:
+    key = await _editable_key(request)
+    form_values = _form_values(request.form)
+    try:
+        await edit_key(request.db, request.organization, key.id, _changes(request, form_values))
+    except Problem as problem:
+        return await _edit_page(request, key, form_values, problem=problem)
+    return request.redirect(_PATH, banner=f"The key {form_values.name} was changed.")
 
 
 async def revoke(request: PageRequest) -> Response:
@@ -73,11 +100,47 @@ async def revoke(request: PageRequest) -> Response:
     except Problem as problem:
         if problem.code != "key_not_found":
             raise
-        raise Problem(
-            "not_found",
-            "There is no such key. See Settings > API keys.",
-        ) from None
+        raise _no_such_key() from None
     return request.redirect(_PATH, banner=f"The key {revoked.name} was revoked.")
+
+
+async def _editable_key(request: PageRequest) -> ApiKey:
+    keys = await list_keys(request.db, request.organization)
+    key = next((key for key in keys if key.id == request.path_param("id")), None)
+    if key is None or key.revoked_at is not None:
+        raise _no_such_key()
+    return key
+
+
+def _changes(request: PageRequest, form_values: _FormValues) -> KeyChanges:
+    networks = split_networks(form_values.networks)
+    changes = KeyChanges(name=_name(form_values), allowed_networks=networks)
+    if form_values.expires == _UNCHANGED:
+        return changes
+    days = _days(form_values, request.form)
+    expires_at = None if days is None else now_ms() + days * DAY_MS
+    return msgspec.structs.replace(changes, expires_at=expires_at)
+
+
+def _values_of(key: ApiKey) -> _FormValues:
+    networks = ", ".join(key.allowed_networks)
+    return _FormValues(name=key.name, expires=_UNCHANGED, networks=networks)
+
+
+async def _edit_page(
+    request: PageRequest, key: ApiKey, form_values: _FormValues, *, problem: Problem | None = None
+) -> Response:
+    return await request.render(
+        "settings/api_key.html",
+        problem=problem,
+        form_values=form_values,
+        key=key,
+        expiries=[(value, text, "") for value, text in ((_UNCHANGED, "No change"), *_EXPIRIES)],
+    )
+
+
+def _no_such_key() -> Problem:
+    return Problem("not_found", "There is no such key. See Settings > API keys.")
 
 
 async def _page(
@@ -108,6 +171,7 @@ def _form_values(form: Form) -> _FormValues:
         git_write=form.flag("git_write"),
         expires=form.text("expires"),
         days=form.text("days"),
+        networks=form.text("networks"),
     )
 
 
@@ -151,5 +215,7 @@ def _example(request: PageRequest, key: str) -> str:
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "admin", show),
     PageRoute("POST", _PATH, "admin", create),
+    PageRoute("GET", f"{_PATH}/{{id}}", "admin", show_key),
+    PageRoute("POST", f"{_PATH}/{{id}}", "admin", edit),
     PageRoute("POST", f"{_PATH}/{{id}}/revoke", "admin", revoke),
 ]

@@ -7,6 +7,7 @@ import msgspec
 
 ACTIONS: Mapping[str, str] = {
     "api_key.created": "created an API key",
+    "api_key.edited": "edited an API key",
     "api_key.revoked": "revoked an API key",
     "budget.changed": "changed the budgets",
     "forge.connected": "connected a platform",
