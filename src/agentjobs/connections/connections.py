@@ -98,8 +98,8 @@ async def store_connection(
 ) -> AddedConnection:
     hook_secret = _new_hook_secret()
     sealed = (
-        keys.seal(credential, *_seal_context(connection)),
-        keys.seal(hook_secret, *_hook_seal_context(connection)),
+        keys.seal(credential, *seal_context(connection.organization_id, connection.id)),
+        keys.seal(hook_secret, *hook_seal_context(connection.organization_id, connection.id)),
     )
     name = connection.name or await _unused_name(db, connection)
     named = msgspec.structs.replace(connection, name=name)
@@ -141,7 +141,7 @@ async def replace_credential(
 ) -> Connection:
     connection = await find_connection(db, organization, name)
     validate_credential(connection.kind, credential)
-    sealed = keys.seal(credential, *_seal_context(connection))
+    sealed = keys.seal(credential, *seal_context(connection.organization_id, connection.id))
     entry = audit.entry("forge.credential_replaced", connection.name)
     await db.transact(connection_rows.replace_credential, connection, sealed, entry)
     return await find_connection(db, organization, connection.id)
@@ -151,7 +151,7 @@ async def rotate_hook_secret(db: Database, keys: SealingKeys, organization: str,
     """Returns the new secret; hooks signed with the old one are refused from now on."""
     connection = await find_connection(db, organization, name)
     hook_secret = _new_hook_secret()
-    sealed = keys.seal(hook_secret, *_hook_seal_context(connection))
+    sealed = keys.seal(hook_secret, *hook_seal_context(connection.organization_id, connection.id))
     entry = audit.entry("forge.hook_secret_rotated", connection.name)
     await db.transact(connection_rows.replace_hook_secret, connection, sealed, entry)
     return hook_secret
@@ -181,7 +181,9 @@ async def open_credential(
     if row is None:
         raise not_found(connection_id)
     connection = connection_from_row(row)
-    return connection, _open_sealed(keys, connection, row["sealed"], _seal_context(connection))
+    return connection, _open_sealed(
+        keys, connection, row["sealed"], seal_context(connection.organization_id, connection.id)
+    )
 
 
 async def open_hook_secret(
@@ -193,7 +195,10 @@ async def open_hook_secret(
         return None
     connection = connection_from_row(row)
     return connection, _open_sealed(
-        keys, connection, row["hook_sealed"], _hook_seal_context(connection)
+        keys,
+        connection,
+        row["hook_sealed"],
+        hook_seal_context(connection.organization_id, connection.id),
     )
 
 
@@ -219,12 +224,12 @@ def _new_hook_secret() -> str:
     return secrets.token_hex(32)
 
 
-def _seal_context(connection: Connection) -> tuple[str, ...]:
-    return ("forge", connection.organization_id, connection.id)
+def seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
+    return ("forge", organization_id, connection_id)
 
 
-def _hook_seal_context(connection: Connection) -> tuple[str, ...]:
-    return ("forge-hook", connection.organization_id, connection.id)
+def hook_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
+    return ("forge-hook", organization_id, connection_id)
 
 
 def _open_sealed(

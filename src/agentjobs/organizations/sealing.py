@@ -69,6 +69,10 @@ class SealingKeys:
     def created_key_file(self) -> bool:
         return self._file.was_created
 
+    def ids(self) -> list[str]:
+        """The first one encrypts."""
+        return [key_id.hex() for key_id in {**self._configured, **self._file.read()}]
+
     def seal(self, value: str, *context: str) -> Sealed:
         """`context` names what the value belongs to; opening requires the same context."""
         key_id, key = next(

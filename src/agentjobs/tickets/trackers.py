@@ -83,7 +83,11 @@ async def add_tracker(
 ) -> ConfiguredTracker:
     owner = await find_organization(db, organization)
     tracker = draft_from(owner.id, new)
-    sealed = None if tracker.kind == "issues" else keys.seal(new.token, *_seal_context(tracker))
+    sealed = (
+        None
+        if tracker.kind == "issues"
+        else keys.seal(new.token, *seal_context(tracker.organization_id, tracker.id))
+    )
     entry = audit.entry("tracker.added", tracker.name, kind=tracker.kind, url=tracker.url)
     try:
         await db.transact(tracker_rows.insert, tracker, sealed, entry)
@@ -130,7 +134,7 @@ async def replace_token(
 ) -> ConfiguredTracker:
     tracker = await find_tracker(db, organization, name)
     check_token(tracker, token)
-    sealed = keys.seal(token, *_seal_context(tracker))
+    sealed = keys.seal(token, *seal_context(tracker.organization_id, tracker.id))
     entry = audit.entry("tracker.token_replaced", tracker.name)
     await db.transact(tracker_rows.replace_token, tracker, sealed, entry)
     return await find_tracker(db, organization, tracker.id)
@@ -186,7 +190,9 @@ async def open_tracker(
     if row["sealed"] is None:
         return tracker, ""
     name = f"The token of the tracker {tracker.name}"
-    return tracker, keys.open_named(name, bytes(row["sealed"]), *_seal_context(tracker))
+    return tracker, keys.open_named(
+        name, bytes(row["sealed"]), *seal_context(tracker.organization_id, tracker.id)
+    )
 
 
 def _name_taken(tracker: ConfiguredTracker) -> Problem:
@@ -195,5 +201,5 @@ def _name_taken(tracker: ConfiguredTracker) -> Problem:
     return Problem("name_taken", f"A tracker named {tracker.name!r} exists; choose another name.")
 
 
-def _seal_context(tracker: ConfiguredTracker) -> tuple[str, ...]:
-    return ("tracker", tracker.organization_id, tracker.id)
+def seal_context(organization_id: str, tracker_id: str) -> tuple[str, ...]:
+    return ("tracker", organization_id, tracker_id)

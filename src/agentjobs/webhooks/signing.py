@@ -26,7 +26,7 @@ def new_secret() -> str:
 
 
 def seal_secret(keys: SealingKeys, organization_id: str, endpoint_id: str, secret: str) -> Sealed:
-    return keys.seal(secret, *_sealing_context(organization_id, endpoint_id))
+    return keys.seal(secret, *sealing_context(organization_id, endpoint_id))
 
 
 def sealed_secrets(row: Row) -> SealedSecrets:
@@ -64,7 +64,7 @@ class SecretOpener:
 
     def _open(self, organization_id: str, endpoint_id: str, sealed: bytes) -> str:
         try:
-            return self._keys.open(sealed, *_sealing_context(organization_id, endpoint_id))
+            return self._keys.open(sealed, *sealing_context(organization_id, endpoint_id))
         except Problem as problem:
             reason = f"The secret of {endpoint_id} cannot be decrypted. {problem.message}"
             raise Problem(problem.code, reason) from None
@@ -103,5 +103,5 @@ def timestamped_signature(secret: str, delivery: ClaimedDelivery, timestamp: int
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
-def _sealing_context(organization_id: str, endpoint_id: str) -> tuple[str, ...]:
+def sealing_context(organization_id: str, endpoint_id: str) -> tuple[str, ...]:
     return ("webhook", organization_id, endpoint_id)

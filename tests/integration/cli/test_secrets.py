@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-from tests.support.cli_process import PROGRAM, InProcessCommandLine
+from agentjobs.organizations import key_rotation
+from agentjobs.organizations.key_file import KEY_FILE, KeyFile
+from tests.support.cli_process import PROGRAM, InProcessCommandLine, until
 
 VALUE = "sk-ant-" + "x1" * 30
 
@@ -126,3 +128,79 @@ def _read(terminal: int) -> bytes:
     except OSError:
         # Linux reports the closed end of a terminal this way.
         return b""
+
+
+@pytest.fixture
+def no_wait(monkeypatch):
+    monkeypatch.setattr(key_rotation, "SETTLE_SECONDS", 0)
+
+
+def key_ids(agentjobs) -> list[str]:
+    keys = KeyFile(agentjobs.data_dir / KEY_FILE).read()
+    return [key_id.hex() for key_id in keys]
+
+
+@pytest.mark.usefixtures("no_wait")
+def test_the_encryption_key_is_rotated(agentjobs, given):
+    given(VALUE.encode(), "set", "API_KEY")
+    (old,) = key_ids(agentjobs)
+    prepared = agentjobs("secrets", "rotate-key", "--prepare")
+    assert (prepared.exit_code, key_ids(agentjobs)) == (0, [old, prepared.out.strip()])
+    assert "Copy the file" in prepared.err
+    assert "unfinished" in agentjobs("doctor").out
+    rotated = agentjobs("secrets", "rotate-key", "--json")
+    assert rotated.exit_code == 0
+    assert rotated.document == {
+        "key_id": prepared.out.strip(),
+        "previous_key_ids": [old],
+        "resealed": {"secrets": 1, "webhooks": 0, "platforms": 0, "trackers": 0},
+        "failures": [],
+        "complete": True,
+    }
+    assert "secrets: 1 encrypted" in rotated.err
+    assert key_ids(agentjobs) == [prepared.out.strip()]
+    (secret,) = agentjobs("secrets", "list", "--json").document["secrets"]
+    assert secret["key_id"] == prepared.out.strip()
+    again = agentjobs("secrets", "rotate-key")
+    assert (again.exit_code, again.out) == (0, f"{key_ids(agentjobs)[0]}\n")
+    assert f"previous keys: {prepared.out.strip()}" in again.err
+    assert VALUE not in rotated.out + rotated.err + again.err
+
+
+@pytest.mark.usefixtures("no_wait")
+def test_a_secret_that_cannot_be_decrypted_is_named_with_exit_code_1(agentjobs, given):
+    given(b"one", "set", "LOST")
+    (agentjobs.data_dir / KEY_FILE).unlink()
+    given(b"two", "set", "KEPT")
+    refused = agentjobs("secrets", "rotate-key")
+    assert refused.exit_code == 1
+    assert "LOST" in refused.err
+    assert "old keys are kept" in refused.err
+    assert len(key_ids(agentjobs)) == 2
+    assert agentjobs("secrets", "remove", "LOST").exit_code == 0
+    assert agentjobs("secrets", "rotate-key").exit_code == 0
+    assert len(key_ids(agentjobs)) == 1
+
+
+def test_without_a_key_there_is_nothing_to_rotate(agentjobs):
+    refused = agentjobs("secrets", "rotate-key")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert "first secret" in refused.err
+
+
+def test_a_killed_rotation_is_continued(agentjobs, given, monkeypatch):
+    given(VALUE.encode(), "set", "API_KEY")
+    (old,) = key_ids(agentjobs)
+    with agentjobs.started("secrets", "rotate-key") as process:
+        # It waits some seconds for running operations, then removes the old key.
+        until(lambda: "secrets: 1 encrypted" in agentjobs.log_of(process))
+        process.kill()
+        process.wait(30)
+    assert len(key_ids(agentjobs)) == 2
+    assert "1 stored, all readable" in agentjobs("doctor").out
+
+    monkeypatch.setattr(key_rotation, "SETTLE_SECONDS", 0)
+    assert agentjobs("secrets", "rotate-key").exit_code == 0
+    assert len(key_ids(agentjobs)) == 1
+    assert key_ids(agentjobs) != [old]
+    assert "1 stored, all readable" in agentjobs("doctor").out

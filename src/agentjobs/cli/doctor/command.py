@@ -157,6 +157,7 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
 
 
 async def _check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.organizations.key_rotation import is_unfinished
     from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import check_secrets
     from agentjobs.problems import Problem
@@ -167,7 +168,11 @@ async def _check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
         return [("secrets", "problem", failure.reason)]
     except Problem as problem:
         return [("secrets", "problem", problem.message)]
-    return [("secrets", "ok", f"{number} stored, all readable with the current key")]
+    findings: list[Finding] = [("secrets", "ok", f"{number} stored, all readable")]
+    if is_unfinished(settings):
+        reason = "a rotation of the encryption key is unfinished: run agentjobs secrets rotate-key"
+        findings.append(("secrets", "note", reason))
+    return findings
 
 
 async def _check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:

@@ -37,6 +37,7 @@ ACTIONS: Mapping[str, str] = {
     "repo.path_lifted": "removed the protection of a path",
     "repo.path_protected": "restored the protection of a path",
     "repo.renamed": "renamed a repository",
+    "secret.key_rotated": "rotated the encryption key",
     "secret.removed": "removed a secret",
     "secret.set": "set a secret",
     "sessions.ended": "ended sessions",

@@ -1,0 +1,8 @@
+"""Every kind of value that is stored encrypted, for the rotation of the key."""
+
+from agentjobs.connections.sealed_values import SEALED_CREDENTIALS
+from agentjobs.organizations.secrets import SEALED_SECRETS
+from agentjobs.tickets.sealed_values import SEALED_TOKENS
+from agentjobs.webhooks.secret_rotation import SEALED_ENDPOINT_SECRETS
+
+SEALED_VALUES = (SEALED_SECRETS, SEALED_ENDPOINT_SECRETS, SEALED_CREDENTIALS, SEALED_TOKENS)
