@@ -23,7 +23,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test fuzz test-agents screenshots demo bench lock clean system-run system-test
+.PHONY: help install install-dev check test fuzz test-agents test-sandbox-builds screenshots demo bench lock clean system-run system-test system-builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed #
 
 fuzz: $(DEV_STAMP) ## Run every parser of untrusted bytes with hostile documents (MINUTES=10)
 	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
+
+test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
+	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
@@ -101,3 +104,6 @@ system-run:
 
 system-test:
 	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs npm openssl chromium fonts-dejavu-core
+
+system-builds:
+	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless

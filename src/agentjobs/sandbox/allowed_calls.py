@@ -17,6 +17,7 @@ sync_file_range syncfs tee truncate umask unlink unlinkat utime utimensat utimes
 
 brk cachestat madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mprotect mremap
 mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect get_mempolicy
+set_mempolicy
 
 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2
 inotify_add_watch inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd
