@@ -1,5 +1,7 @@
 """The documentation names what there is."""
 
+import re
+
 import msgspec
 
 from agentjobs.settings import Settings
@@ -16,3 +18,16 @@ def test_every_package_is_in_the_architecture() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text()
     packages = [path.parent.name for path in (PROJECT / "src" / "agentjobs").glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}`" not in text] == []
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    page = (PROJECT / "docs" / "security.md").read_text()
+    named = re.findall(r"`((?:tests|bench)/[\w/.]+)(?:::(\w+))?`", page)
+    assert len(named) > 30
+    missing = [
+        f"{path}::{test}"
+        for path, test in named
+        if not (PROJECT / path).exists()
+        or (test and f"def {test}(" not in (PROJECT / path).read_text())
+    ]
+    assert missing == []

@@ -181,14 +181,14 @@ async def test_the_page_shows_when_a_key_was_last_used(dashboard: Dashboard) -> 
 async def test_a_key_is_created_with_networks_and_the_table_shows_them(
     dashboard: Dashboard,
 ) -> None:
-    page = await a_new_key(dashboard.admin, name="office", networks="10.1.0.0/16, 192.0.2.7")
+    page = await submit_new_key(dashboard.admin, name="office", networks="10.1.0.0/16, 192.0.2.7")
     [key] = [key for key in await list_keys(dashboard.db, "acme") if key.name == "office"]
     assert key.allowed_networks == ("10.1.0.0/16", "192.0.2.7/32")
     assert "10.1.0.0/16" in page.text
     bearer = {"Authorization": f"Bearer {shown_key(page)}"}
     refused = await dashboard.anonymous.get("/v1/agents", headers=bearer)
     assert refused.status_code == 401
-    page = await a_new_key(dashboard.admin, name="office", networks="the office")
+    page = await submit_new_key(dashboard.admin, name="office", networks="the office")
     assert page.status == 400
     assert "is not a network" in page.text
     assert page.form(PATH).value("networks") == "the office"
