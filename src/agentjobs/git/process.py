@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import git_environment
-from agentjobs.git.limits import explain_limit, limited, lower_priority
+from agentjobs.git.limits import explain_limit, limited
 from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
 
@@ -142,13 +142,11 @@ async def open_git(
     )
     try:
         # A start that is cancelled half-way would leak the process and its pipes.
-        child = await asyncio.shield(starting)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError):
             await stop_git(await starting)
         raise
-    lower_priority(child.pid)
-    return child
 
 
 async def stop_git(process: GitChild) -> None:

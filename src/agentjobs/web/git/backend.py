@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
 from agentjobs.git.child import GitChild
+from agentjobs.git.limits import lower_priority
 from agentjobs.git.process import open_git
 from agentjobs.local_git.repositories import DURABLE
 from agentjobs.problems import Problem
@@ -160,6 +161,7 @@ async def running_backend(request: BackendRequest) -> AsyncIterator[Backend]:
     process = await open_git(
         "http-backend", environment=request.variables, configuration=_CONFIGURATION
     )
+    lower_priority(process.pid)
     stderr = asyncio.create_task(_read_stderr(process))
     try:
         yield Backend(process)
