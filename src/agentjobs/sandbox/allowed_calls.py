@@ -13,9 +13,9 @@ fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 getxattr lcho
 linkat listxattr llistxattr lremovexattr lseek lsetxattr lstat newfstatat pipe pipe2 pread64 preadv
 preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv removexattr rename
 renameat renameat2 rmdir sendfile setxattr splice stat statfs statx symlink symlinkat sync
-sync_file_range syncfs tee truncate umask unlink unlinkat utime utimensat utimes write writev
+sync_file_range syncfs truncate umask unlink unlinkat utime utimensat utimes write writev
 
-brk cachestat madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mprotect mremap
+brk madvise map_shadow_stack membarrier mincore mlock mlock2 mlockall mmap mprotect mremap
 mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect get_mempolicy
 set_mempolicy
 
@@ -25,10 +25,10 @@ signalfd4 timerfd_create timerfd_gettime timerfd_settime
 
 arch_prctl capget capset execve execveat exit exit_group fork getcpu getegid geteuid getgid
 getgroups getpgid getpgrp getpid getppid getpriority getresgid getresuid getrlimit getrusage getsid
-gettid getuid ioprio_get kill pidfd_open pidfd_send_signal prctl prlimit64 restart_syscall
+gettid getuid kill pidfd_open pidfd_send_signal prctl prlimit64 restart_syscall
 sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam
 sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr sched_setparam
-sched_setscheduler sched_yield seccomp setgid setgroups setpgid setpriority setregid setresgid
+sched_setscheduler sched_yield setgid setgroups setpgid setpriority setregid setresgid
 setresuid setreuid setrlimit setsid setuid tgkill tkill vfork wait4 waitid
 
 futex futex_requeue futex_wait futex_waitv futex_wake get_robust_list rseq set_robust_list

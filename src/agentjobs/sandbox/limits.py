@@ -1,7 +1,5 @@
 """Resource limits of an agent: values, their text, and the rlimits of each process."""
 
-import os
-
 import msgspec
 
 KIB = 1024
@@ -10,9 +8,6 @@ BLOCK_BYTES = 512
 # What a file costs besides its content, so that empty files count too.
 FILE_BYTES = 1024
 OOM_SCORE = "500"
-# Added to the nice value of the service, so that the service always gets CPU time first.
-NICE_INCREMENT = 10
-_MAX_NICE = 19
 # The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
 # Also bounds the descriptors that a user has in flight between processes, where nothing shows them.
@@ -63,11 +58,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             )
         # If memory runs out, the kernel should kill the agent, not the service.
         return "; ".join([*commands, f"echo {OOM_SCORE} 2>/dev/null >/proc/self/oom_score_adj"])
-
-
-def lowered_priority() -> int:
-    """The nice value of agents."""
-    return min(os.getpriority(os.PRIO_PROCESS, os.getpid()) + NICE_INCREMENT, _MAX_NICE)
 
 
 def format_bytes(size: int) -> str:

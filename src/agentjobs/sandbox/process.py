@@ -22,10 +22,10 @@ import msgspec
 from agentjobs.sandbox.child import Child, wait_despite_cancellation
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.environment import agent_environment
-from agentjobs.sandbox.limits import NICE_INCREMENT
 from agentjobs.sandbox.output import OutputPipe
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.ports import SandboxPorts
+from agentjobs.sandbox.priority import NICE_INCREMENT
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxReport, SandboxTask
 from agentjobs.sandbox.watchdog import Watchdog
 

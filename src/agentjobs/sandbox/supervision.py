@@ -14,8 +14,9 @@ from agentjobs.sandbox.cgroup import Cgroup, Cgroups
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
-from agentjobs.sandbox.limits import OOM_SCORE, lowered_priority
+from agentjobs.sandbox.limits import OOM_SCORE
 from agentjobs.sandbox.ports import SandboxPorts
+from agentjobs.sandbox.priority import lower_priority
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog
@@ -71,7 +72,7 @@ class Supervision:
         except OSError as error:
             raise SandboxError(f"the agent's limits cannot be enforced: {error}") from error
         pids = [init_pid, *_children(init_pid)]
-        _lower_priority(pids)
+        lower_priority(pids)
         if os.geteuid() == 0:
             _prefer_for_oom_kill(pids[1:])
 
@@ -125,17 +126,6 @@ class Supervision:
         with contextlib.suppress(OSError):
             self.exceeded = self.exceeded or self._cgroup.exceeded_limit()
         self._shared.cgroups.discard(self._cgroup)
-
-
-def _lower_priority(pids: Iterable[int]) -> None:
-    """Every later process of the agent inherits it."""
-    priority = lowered_priority()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, pid, priority)
-        # Where the kernel groups processes by session, the priority of the group counts.
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/autogroup").write_text(str(priority))
 
 
 def _prefer_for_oom_kill(pids: Iterable[int]) -> None:

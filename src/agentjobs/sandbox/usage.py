@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from agentjobs.sandbox.kernel_memory import DESCRIPTOR_BYTES, SocketMemory
 from agentjobs.sandbox.limits import FILE_BYTES, GIB, KIB, Limits
 from agentjobs.sandbox.mounts import HOME, SHARED_MEMORY, TEMPORARY
+from agentjobs.sandbox.priority import SessionPriorities
 
 # Above this fraction of the limit, memory shared between processes is measured exactly.
 EXACT_ABOVE_FRACTION = 0.7
@@ -37,9 +38,12 @@ class ProcessUsage:
             ]
             self._descriptors = stack.pop_all()
         self._sockets = SocketMemory(self._read_table)
+        self._priorities = SessionPriorities(self._proc)
 
     def exceeded_limit(self) -> str | None:
         processes = dict(self._processes())
+        if self._priorities.is_needed:
+            self._priorities.lower((pid, process.session) for pid, process in processes.items())
         if self._limits.memory_bytes and self._memory(processes) > self._limits.memory_bytes:
             return self._limits.memory_text
         seconds = self._cpu_time.seconds(processes)
@@ -166,6 +170,10 @@ class ProcessStat:
     def with_memory_of(self, thread: "ProcessStat") -> "ProcessStat":
         self._fields[20:22] = thread._fields[20:22]
         return self
+
+    @property
+    def session(self) -> int:
+        return int(self._fields[3])
 
     @property
     def address_space_bytes(self) -> int:

@@ -12,6 +12,7 @@ import pytest
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.priority import SessionPriorities
 from agentjobs.sandbox.protocol import SandboxReport
 from tests.support.sandbox import ProcessMarker, SandboxHarness
 
@@ -94,6 +95,21 @@ time.sleep(0.4)
 """
     report = await python(harness, script, memory_bytes=100 * MIB)
     assert (report.exit_code, report.exceeded) == (0, None)
+
+
+async def test_new_sessions_of_an_agent_get_a_lower_share_where_sessions_have_one(
+    harness: SandboxHarness,
+) -> None:
+    enabled = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    if not enabled.exists() or enabled.read_text() == "0\n":
+        assert not SessionPriorities(-1).is_needed
+        return
+    report = await harness.shell(
+        "setsid -w sh -c 'echo 0 >/proc/self/autogroup; "
+        'until grep "nice 19" /proc/self/autogroup; do sleep 0.05; done\'',
+        timeout_seconds=20,
+    )
+    assert report.exit_code == 0, report.last_lines
 
 
 async def test_exceeding_the_cpu_time_ends_all_processes(harness: SandboxHarness) -> None:
