@@ -54,7 +54,8 @@ class BubblewrapSandbox:
         self._is_root = os.geteuid() == 0
         self._system = mounts.system_view()
         self._tools = {tool: shutil.which(tool) for tool in _TOOLS}
-        self._shared = SharedResources(cgroups, disk_floor_bytes)
+        uids = uid_base if self._is_root else None
+        self._shared = SharedResources(cgroups, disk_floor_bytes, uids)
         self._seccomp = _seccomp(all_memory_is_counted=cgroups is not None)
 
     def owner_uid(self, slot: int) -> int | None:

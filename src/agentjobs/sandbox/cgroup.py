@@ -23,6 +23,9 @@ class Cgroup(Protocol):
 
     def add(self, pids: Iterable[int]) -> None: ...
 
+    def restore_cpu_share(self) -> None:
+        """Killed processes need CPU time to end."""
+
     def exceeded_limit(self) -> str | None: ...
 
     def stop(self) -> None: ...

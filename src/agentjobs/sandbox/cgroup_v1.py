@@ -33,6 +33,7 @@ MEMORY, PIDS, CPU, CPU_TIME = "memory", "pids", "cpu", "cpuacct"
 _REQUIRED = (MEMORY, PIDS, CPU_TIME)
 _SANDBOX = "agentjobs"
 _DEFAULT_SHARES = 1024
+_NO_QUOTA = -1
 _NANOSECONDS = 1_000_000_000
 
 
@@ -65,6 +66,11 @@ class CgroupV1:
         for pid in pids:
             for directory in set(self.directories.values()):
                 write_number(directory / "cgroup.procs", pid)
+
+    def restore_cpu_share(self) -> None:
+        if CPU in self.directories:
+            self._write(CPU, "cpu.shares", _DEFAULT_SHARES)
+            self._write(CPU, "cpu.cfs_quota_us", _NO_QUOTA)
 
     def exceeded_limit(self) -> str | None:
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]

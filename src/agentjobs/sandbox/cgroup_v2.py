@@ -66,6 +66,11 @@ class CgroupV2:
         for pid in pids:
             self._write("cgroup.procs", pid)
 
+    def restore_cpu_share(self) -> None:
+        if (self.path / "cpu.weight").exists():
+            self._write("cpu.weight", _DEFAULT_WEIGHT)
+            (self.path / "cpu.max").write_text("max\n")
+
     def exceeded_limit(self) -> str | None:
         if self._limits.memory_bytes and read_number(self.path / "memory.events", "oom_kill"):
             return self._limits.memory_text

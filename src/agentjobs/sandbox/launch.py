@@ -165,6 +165,7 @@ class Launch:
 
     def _kill_now(self) -> None:
         self._find_init()
+        self._supervision.prepare_kill()
         if self._init is not None:
             self._init.kill()
         self._monitor.kill()

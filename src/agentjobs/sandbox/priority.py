@@ -24,6 +24,11 @@ def lower_priority(pids: Iterable[int]) -> None:
             os.setpriority(os.PRIO_PROCESS, pid, priority)
 
 
+def restore_priority(uid: int) -> None:
+    """All processes of this user get the service's. Only root may do this."""
+    os.setpriority(os.PRIO_USER, uid, os.getpriority(os.PRIO_PROCESS, os.getpid()))
+
+
 class SessionPriorities:
     """Lowers the priority of sessions, where the kernel shares CPU time among them.
 

@@ -16,7 +16,7 @@ from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.limits import OOM_SCORE
 from agentjobs.sandbox.ports import SandboxPorts
-from agentjobs.sandbox.priority import lower_priority
+from agentjobs.sandbox.priority import lower_priority, restore_priority
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog
@@ -25,8 +25,14 @@ from agentjobs.sandbox.watchdog import Gauge, Watchdog
 class SharedResources:
     """What all sandboxes of this service share: threads for gauges, and cgroups if delegated."""
 
-    def __init__(self, cgroups: Cgroups | None = None, disk_floor_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        cgroups: Cgroups | None = None,
+        disk_floor_bytes: int = 0,
+        uid_base: int | None = None,
+    ) -> None:
         self.cgroups = cgroups
+        self.uid_base = uid_base
         self.disk = SharedDisk(disk_floor_bytes)
         self.limits_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-limits")
         # Separate, so that measuring a large tree does not delay measuring memory.
@@ -81,6 +87,14 @@ class Supervision:
             await self._enter_cgroup(self._shared.cgroups, init_pid)
         if self._ports is not None:
             await self._ports.open(init_pid)
+
+    def prepare_kill(self) -> None:
+        """Let the agent's processes end quickly on a busy machine."""
+        with contextlib.suppress(OSError):
+            if self._cgroup is not None:
+                self._cgroup.restore_cpu_share()
+            if self._shared.uid_base is not None:
+                restore_priority(self._shared.uid_base + self._task.slot)
 
     async def end(self) -> None:
         """Raises only a cancellation, after everything is closed."""

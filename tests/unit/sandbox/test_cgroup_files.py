@@ -200,9 +200,12 @@ def test_a_sandbox_has_a_low_cpu_share_and_its_limit_of_cpus(tree: Tree) -> None
     directory = tree.root / f"sandbox-{os.getpid()}-0"
     # The kernel creates the files of enabled controllers with the directory.
     with files_in_new_directories("cpu.weight", "cpu.max"):
-        cgroups.create(Limits(cpus=1.5))
+        cgroup = cgroups.create(Limits(cpus=1.5))
     assert (directory / "cpu.weight").read_text() == "10\n"
     assert (directory / "cpu.max").read_text() == "150000 100000\n"
+    cgroup.restore_cpu_share()
+    assert (directory / "cpu.weight").read_text() == "100\n"
+    assert (directory / "cpu.max").read_text() == "max\n"
 
 
 def test_the_service_has_a_higher_cpu_share_than_its_sandboxes(tree: Tree) -> None:
@@ -303,3 +306,10 @@ def test_the_limits_of_a_sandbox_are_written_in_v1(tree_v1: TreeV1) -> None:
         "cpu.cfs_period_us": "100000\n",
         "cpu.cfs_quota_us": "50000\n",
     }
+
+
+def test_the_processes_of_a_killed_sandbox_end_with_the_usual_cpu_share(tree_v1: TreeV1) -> None:
+    cgroup = CgroupsV1(tree_v1.own).create(Limits(cpus=0.5))
+    cgroup.restore_cpu_share()
+    assert (cgroup.directories["cpu"] / "cpu.shares").read_text() == "1024\n"
+    assert (cgroup.directories["cpu"] / "cpu.cfs_quota_us").read_text() == "-1\n"
