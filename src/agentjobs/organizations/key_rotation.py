@@ -27,6 +27,8 @@ from agentjobs.store.database import Database, Transaction
 SETTLE_SECONDS = 10.0
 BATCH = 50
 
+_ACTION = "secret.key_rotated"
+
 
 class SealedValue(msgspec.Struct, frozen=True):
     """A stored value; `row` and `column` identify it to the package that owns its table."""
@@ -109,9 +111,6 @@ async def rotate_key(
 
 def is_unfinished(settings: Settings) -> bool:
     return _state_path(_file_of(settings)).exists()
-
-
-_ACTION = "secret.key_rotated"
 
 
 class _Resealing:
