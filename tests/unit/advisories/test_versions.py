@@ -170,3 +170,8 @@ def test_any_two_texts_can_be_compared_or_have_no_key(ecosystem: str) -> None:
             assert (lower < higher) != (lower == higher)
 
     comparable()
+
+
+def test_a_composer_version_of_many_digits_is_read_in_bounded_time() -> None:
+    assert version_key("Packagist", "1-a" + "1" * 100 + "v") is None
+    assert version_key("Packagist", "1-a" + "1" * 100) is not None
