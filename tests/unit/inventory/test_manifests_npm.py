@@ -497,3 +497,9 @@ def test_later_yarn_locks_are_yaml_and_have_projects(tail):
         ("a", "^1.0.0", None, "runtime"),
         ("real", "npm:real@^3.0.0", None, "runtime"),
     ]
+
+
+def test_a_number_out_of_range_only_hides_its_field():
+    facts = read("package.json", b'{"name": %s, "dependencies": {"a": "1"}}' % (b"9" * 5_000))
+    assert [each.name for each in facts.requirements] == ["a"]
+    assert facts.warnings == ("name is left out: Integer value out of range",)

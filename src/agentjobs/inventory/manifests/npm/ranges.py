@@ -99,11 +99,14 @@ def strings(raw: msgspec.Raw, where: str, warnings: Warnings) -> dict[str, str]:
 
 
 def decode_field(raw: msgspec.Raw, where: str, warnings: Warnings) -> object:
-    """Any JSON value; None if it is not valid UTF-8."""
+    """Any JSON value; None if it is not valid UTF-8 or contains a number that is out of range."""
     try:
         return _ANY.decode(raw)
     except UnicodeDecodeError:
         warnings.add(f"{where} is not valid UTF-8 and is left out")
+        return None
+    except (msgspec.DecodeError, RecursionError) as error:
+        warnings.add(f"{where} is left out: {str(error)[:100]}")
         return None
 
 
