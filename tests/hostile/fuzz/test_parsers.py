@@ -15,7 +15,7 @@ def test_a_hostile_document_returns_or_raises_a_declared_error(target: Target) -
     settings = hypothesis.settings(
         max_examples=EXAMPLES, derandomize=True, database=None, deadline=None
     )
-    settings(hypothesis.given(target.inputs)(target.check))()
+    settings(hypothesis.given(target.inputs.strategy)(target.check))()
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

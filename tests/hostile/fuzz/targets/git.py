@@ -19,7 +19,7 @@ from agentjobs.web.git.push_commands import (
     rejection_report,
 )
 from agentjobs.workspace.patterns import Pattern, fold_path
-from tests.hostile.fuzz.documents import TOKENS, documents, texts
+from tests.hostile.fuzz.documents import TOKENS, Inputs, documents, texts
 from tests.hostile.fuzz.feeding import run_coroutine, split_bytes
 from tests.hostile.fuzz.target import Target
 
@@ -120,7 +120,21 @@ def _match_pattern(text: str) -> None:
         pattern.matches_within(fold_path(path))
 
 
-_NAMES = st.lists(documents(b"src/a.py", b":a\tb", b'"a\\n"', b"\xff\n"), min_size=1, max_size=6)
+_NAMES = documents(b"src/a.py", b":a\tb", b'"a\\n"', b"\xff\n")
+_CONTENTS = documents(b"a\n@@ -1 +1 @@\n\\ No", b"")
+_MAX_END = 30_000
+_DIFFS = Inputs(
+    st.tuples(
+        st.lists(_NAMES.strategy, min_size=1, max_size=6),
+        _CONTENTS.strategy,
+        st.integers(0, _MAX_END),
+    ),
+    lambda random: (
+        [_NAMES.sample(random) for _ in range(random.randint(1, 6))],
+        _CONTENTS.sample(random),
+        random.randrange(_MAX_END),
+    ),
+)
 
 TARGETS = (
     Target(
@@ -144,7 +158,7 @@ TARGETS = (
     Target("names in a tree", documents(b"src/a.py", b"\t\n\xff", b":a b"), _parse_names),
     Target(
         "diff",
-        st.tuples(_NAMES, documents(b"a\n@@ -1 +1 @@\n\\ No", b""), st.integers(0, 30_000)),
+        _DIFFS,
         _parse_diff,
         frames=(),
     ),
