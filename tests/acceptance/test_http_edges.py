@@ -38,10 +38,10 @@ def test_large_headers_below_the_limit_are_read(api: Api) -> None:
 
 def test_a_request_with_no_host_or_two_gets_the_error_shape(service: Service) -> None:
     for hosts in (b"", b"Host: a.example\r\nHost: b.example\r\n"):
-        with connected(service) as connection:
+        with connect(service) as connection:
             connection.sendall(
                 b"GET /v1/agents HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n"
             )
-            head, _, body = everything(connection).partition(b"\r\n\r\n")
+            head, _, body = receive_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
         assert json.loads(body)["error"]["code"] == "bad_request"
