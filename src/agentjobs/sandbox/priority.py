@@ -8,6 +8,8 @@ from pathlib import Path
 # Added to the nice value of the service.
 NICE_INCREMENT = 10
 _MAX_NICE = 19
+# Up to here, an agent's sessions together get less than the service. Few programs have more.
+MAX_USUAL_SESSIONS = 8
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
@@ -43,10 +45,12 @@ class SessionPriorities:
     def lower(self, processes: Iterable[tuple[str, int]]) -> None:
         """A process of each session, with the session's number."""
         sessions = {session: pid for pid, session in processes}
+        few = len(sessions) <= MAX_USUAL_SESSIONS
+        priority = str(lowered_priority() if few else _MAX_NICE).encode()
         # An agent can raise the priority again, so that of all sessions is lowered every time.
         for session in sorted(sessions, key=self._lowered.__contains__):
             try:
-                self._write(f"{sessions[session]}/autogroup")
+                self._write(f"{sessions[session]}/autogroup", priority)
             except BlockingIOError:
                 # An ordinary user may do this ten times a second.
                 break
@@ -55,10 +59,10 @@ class SessionPriorities:
             self._lowered.add(session)
         self._lowered &= sessions.keys()
 
-    def _write(self, path: str) -> None:
+    def _write(self, path: str, priority: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._proc)
         try:
-            os.write(descriptor, str(_MAX_NICE).encode())
+            os.write(descriptor, priority)
         finally:
             os.close(descriptor)
 

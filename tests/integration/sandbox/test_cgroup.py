@@ -90,7 +90,7 @@ async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_aft
 async def test_cpu_time_of_a_cgroup_is_limited(cgroups: CgroupsV2 | None, tmp_path: Path) -> None:
     harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
     limits = Limits(cpu_seconds=1, **UNCONTROLLED)
-    report = await harness.shell("while :; do :; done", limits=limits)
+    report = await harness.shell("while :; do :; done", limits=limits, timeout_seconds=300)
     assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
 
 
@@ -177,7 +177,8 @@ async def test_memory_that_no_process_owns_is_limited_by_v1(
 
 async def test_cpu_time_is_limited_by_v1(cgroups_v1: CgroupsV1 | None, tmp_path: Path) -> None:
     harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
-    report = await harness.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
+    limits = Limits(cpu_seconds=1)
+    report = await harness.shell("while :; do :; done", limits=limits, timeout_seconds=300)
     assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
 
 

@@ -12,7 +12,11 @@ import pytest
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.priority import SessionPriorities
+from agentjobs.sandbox.priority import (
+    MAX_USUAL_SESSIONS,
+    SessionPriorities,
+    lowered_priority,
+)
 from agentjobs.sandbox.protocol import SandboxReport
 from tests.support.sandbox import ProcessMarker, SandboxHarness
 
@@ -104,16 +108,20 @@ async def test_new_sessions_of_an_agent_get_a_lower_share_where_sessions_have_on
     if not enabled.exists() or enabled.read_text() == "0\n":
         assert not SessionPriorities(-1).is_needed
         return
-    report = await harness.shell(
-        "setsid -w sh -c 'echo 0 >/proc/self/autogroup; "
-        'until grep "nice 19" /proc/self/autogroup; do sleep 0.05; done\'',
-        timeout_seconds=20,
-    )
-    assert report.exit_code == 0, report.last_lines
+    script = """
+sleep 1000 & for n in $(seq $1); do setsid sleep 1000 & done
+echo 0 >/proc/self/autogroup
+until grep "nice $2" /proc/self/autogroup; do sleep 0.05; done
+"""
+    usual = lowered_priority()
+    for sessions, nice in ((1, usual), (MAX_USUAL_SESSIONS, 19)):
+        report = await harness.run("sh", "-c", script, "sh", str(sessions), str(nice))
+        assert report.exit_code == 0, report.last_lines
 
 
 async def test_exceeding_the_cpu_time_ends_all_processes(harness: SandboxHarness) -> None:
-    report = await harness.shell("while :; do :; done", limits=Limits(cpu_seconds=1))
+    limits = Limits(cpu_seconds=1)
+    report = await harness.shell("while :; do :; done", limits=limits, timeout_seconds=300)
     assert_exceeded(report, "1 second of CPU time")
 
 
