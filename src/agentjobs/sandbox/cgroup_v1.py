@@ -29,8 +29,9 @@ from agentjobs.sandbox.limits import Limits
 if TYPE_CHECKING:
     from agentjobs.sandbox.cgroup import Cgroup
 
-MEMORY, PIDS, CPU, CPU_TIME = "memory", "pids", "cpu", "cpuacct"
-_REQUIRED = (MEMORY, PIDS, CPU_TIME)
+MEMORY, CPU, CPU_TIME = "memory", "cpu", "cpuacct"
+# An rlimit bounds the number of processes: every hierarchy would delay the start.
+_REQUIRED = (MEMORY, CPU_TIME)
 _SANDBOX = "agentjobs"
 _DEFAULT_SHARES = 1024
 _NO_QUOTA = -1
@@ -43,6 +44,7 @@ class CgroupV1:
     def __init__(self, directories: Mapping[str, Path], limits: Limits) -> None:
         self.directories = directories
         self._limits = limits
+        self._has_low_share = False
 
     def limit(self) -> None:
         if self._limits.memory_bytes:
@@ -54,13 +56,9 @@ class CgroupV1:
             sockets = self.directories[MEMORY] / "memory.kmem.tcp.limit_in_bytes"
             if sockets.exists():
                 write_number(sockets, self._limits.memory_bytes)
-        if self._limits.processes:
-            self._write(PIDS, "pids.max", self._limits.processes)
-        if CPU in self.directories:
-            self._write(CPU, "cpu.shares", _DEFAULT_SHARES // CPU_SHARE_DIVISOR)
-            if self._limits.cpus:
-                self._write(CPU, "cpu.cfs_period_us", CPU_PERIOD_MICROSECONDS)
-                self._write(CPU, "cpu.cfs_quota_us", cpu_quota(self._limits.cpus))
+        if CPU in self.directories and self._limits.cpus:
+            self._write(CPU, "cpu.cfs_period_us", CPU_PERIOD_MICROSECONDS)
+            self._write(CPU, "cpu.cfs_quota_us", cpu_quota(self._limits.cpus))
 
     def add(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -73,6 +71,9 @@ class CgroupV1:
             self._write(CPU, "cpu.cfs_quota_us", _NO_QUOTA)
 
     def exceeded_limit(self) -> str | None:
+        if not self._has_low_share:
+            self._has_low_share = True
+            self._lower_cpu_share()
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]
         if self._limits.memory_bytes and read_number(memory / "memory.oom_control", "oom_kill"):
             return self._limits.memory_text
@@ -86,6 +87,11 @@ class CgroupV1:
 
     def close(self) -> None:
         pass
+
+    def _lower_cpu_share(self) -> None:
+        """With the first measurement, so that agents start fast on a busy machine."""
+        if CPU in self.directories:
+            self._write(CPU, "cpu.shares", _DEFAULT_SHARES // CPU_SHARE_DIVISOR)
 
     def _write(self, controller: str, name: str, value: int) -> None:
         write_number(self.directories[controller] / name, value)

@@ -47,6 +47,7 @@ class CgroupV2:
     def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
         self._limits = limits
+        self._has_low_share = False
 
     def limit(self) -> None:
         if self._limits.memory_bytes:
@@ -56,11 +57,9 @@ class CgroupV2:
                 self._write("memory.swap.max", 0)
         if self._limits.processes:
             self._write("pids.max", self._limits.processes)
-        if (self.path / "cpu.weight").exists():
-            self._write("cpu.weight", _DEFAULT_WEIGHT // CPU_SHARE_DIVISOR)
-            if self._limits.cpus:
-                quota = f"{cpu_quota(self._limits.cpus)} {CPU_PERIOD_MICROSECONDS}\n"
-                (self.path / "cpu.max").write_text(quota)
+        if self._limits.cpus and (self.path / "cpu.max").exists():
+            quota = f"{cpu_quota(self._limits.cpus)} {CPU_PERIOD_MICROSECONDS}\n"
+            (self.path / "cpu.max").write_text(quota)
 
     def add(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -72,6 +71,9 @@ class CgroupV2:
             (self.path / "cpu.max").write_text("max\n")
 
     def exceeded_limit(self) -> str | None:
+        if not self._has_low_share:
+            self._has_low_share = True
+            self._lower_cpu_share()
         if self._limits.memory_bytes and read_number(self.path / "memory.events", "oom_kill"):
             return self._limits.memory_text
         used = read_number(self.path / "cpu.stat", "usage_usec") / _MICROSECONDS
@@ -84,6 +86,11 @@ class CgroupV2:
 
     def close(self) -> None:
         pass
+
+    def _lower_cpu_share(self) -> None:
+        """With the first measurement, so that agents start fast on a busy machine."""
+        if (self.path / "cpu.weight").exists():
+            self._write("cpu.weight", _DEFAULT_WEIGHT // CPU_SHARE_DIVISOR)
 
     def _write(self, name: str, value: int) -> None:
         write_number(self.path / name, value)

@@ -121,7 +121,8 @@ class Supervision:
     async def _enter_cgroup(self, cgroups: Cgroups, init_pid: int) -> None:
         def enter() -> None:
             self._cgroup = cgroups.create(self._task.limits)
-            self._cgroup.add([init_pid, *_children(init_pid)])
+            # Not the first process, which only waits for the others.
+            self._cgroup.add(_children(init_pid))
 
         # In a thread: moving a process can take many milliseconds.
         entering = asyncio.get_running_loop().run_in_executor(self._shared.limits_executor, enter)

@@ -200,7 +200,10 @@ def test_a_sandbox_has_a_low_cpu_share_and_its_limit_of_cpus(tree: Tree) -> None
     directory = tree.root / f"sandbox-{os.getpid()}-0"
     # The kernel creates the files of enabled controllers with the directory.
     with files_in_new_directories("cpu.weight", "cpu.max"):
-        cgroup = cgroups.create(Limits(cpus=1.5))
+        cgroup = cgroups.create(Limits(cpus=1.5, memory_bytes=0))
+    (directory / "cpu.stat").write_text("usage_usec 1\n")
+    assert (directory / "cpu.weight").read_text() == ""
+    assert cgroup.exceeded_limit() is None
     assert (directory / "cpu.weight").read_text() == "10\n"
     assert (directory / "cpu.max").read_text() == "150000 100000\n"
     cgroup.restore_cpu_share()
@@ -249,7 +252,6 @@ class TreeV1:
             "9:pids:/\n4:memory:/docker/abc\n1:cpu,cpuacct:/\n0::/\n"
         )
         self.own = {
-            "pids": self.mount / "pids",
             "memory": self.mount / "memory",
             "cpu": self.mount / "cpu,cpuacct",
         }
@@ -257,7 +259,6 @@ class TreeV1:
             directory.mkdir(parents=True)
         (self.proc / "self/mountinfo").write_text(
             f"31 30 0:27 / {self.own['cpu']} rw - cgroup cgroup rw,cpu,cpuacct\n"
-            f"32 30 0:28 / {self.own['pids']} rw - cgroup cgroup rw,pids\n"
             f"33 30 0:29 /docker/abc {self.own['memory']} rw - cgroup cgroup rw,memory\n"
         )
 
@@ -278,7 +279,7 @@ def test_a_machine_without_any_cgroup_says_why_and_how_to_get_one(
 ) -> None:
     (tree_v1.proc / "self/mountinfo").write_text("")
     with pytest.raises(
-        NotDelegated, match=r"no mounted cgroup v2.*no hierarchy for memory and pid"
+        NotDelegated, match=r"no mounted cgroup v2.*no hierarchy for memory and cpu"
     ):
         find_delegation(tree_v1.proc)
     assert "-p Delegate=yes agentjobs worker" in delegation_command(tmp_path)
@@ -286,14 +287,14 @@ def test_a_machine_without_any_cgroup_says_why_and_how_to_get_one(
 
 
 def test_a_v1_hierarchy_that_is_not_writable_is_named(tree_v1: TreeV1) -> None:
-    tree_v1.own["pids"].rmdir()
-    with pytest.raises(NotDelegated, match="cgroup/pids is not writable"):
+    tree_v1.own["memory"].rmdir()
+    with pytest.raises(NotDelegated, match="cgroup/memory is not writable"):
         find_delegation(tree_v1.proc)
 
 
 def test_the_limits_of_a_sandbox_are_written_in_v1(tree_v1: TreeV1) -> None:
     cgroups = CgroupsV1(tree_v1.own)
-    cgroup = cgroups.create(Limits(memory_bytes=1024, processes=9, cpus=0.5))
+    cgroup = cgroups.create(Limits(memory_bytes=1024, cpus=0.5))
     written = {
         path.name: path.read_text()
         for directory in cgroup.directories.values()
@@ -301,8 +302,6 @@ def test_the_limits_of_a_sandbox_are_written_in_v1(tree_v1: TreeV1) -> None:
     }
     assert written == {
         "memory.limit_in_bytes": "1024\n",
-        "pids.max": "9\n",
-        "cpu.shares": "102\n",
         "cpu.cfs_period_us": "100000\n",
         "cpu.cfs_quota_us": "50000\n",
     }
