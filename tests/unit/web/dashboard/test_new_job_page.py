@@ -63,6 +63,8 @@ REFUSED_FIELDS = [
     ("more", "[1]", "must be a JSON object"),
     ("more", "{", "must be a JSON object"),
     ("more", "[" * 5_000, "must be a JSON object"),
+    ("more", '{"a": ' * 65 + "1" + "}" * 65, "must be a JSON object"),
+    ("more", '{"a": ["\\u0000"]}', "must not contain null characters"),
     ("base_branch", "a..b", "must be the name of a branch"),
     ("title", "x" * 300, "must be at most 200 characters"),
     ("ticket_id", "x" * 5_000, "255 characters"),

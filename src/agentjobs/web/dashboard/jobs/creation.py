@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from agentjobs.agents.definitions import Agent
@@ -19,6 +18,7 @@ from agentjobs.jobs.validation import request_faults
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
+from agentjobs.web.api.requests import null_character_faults, parse_object
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.detail import show as show_job
 from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, field_error, for_page
@@ -168,11 +168,11 @@ def _parse_more(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise field_error("more", 'must be a JSON object, like {"depth": 2}')
+        value = parse_object(text.encode())
+    except Problem:
+        raise field_error("more", 'must be a JSON object, like {"depth": 2}') from None
+    if null_character_faults(value):
+        raise field_error("more", "must not contain null characters")
     return value
 
 
