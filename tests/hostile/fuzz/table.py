@@ -1,13 +1,14 @@
 """The table of all targets."""
 
 from tests.hostile.fuzz.target import Target
-from tests.hostile.fuzz.targets import advisories, git, http, inventory, platforms, text
+from tests.hostile.fuzz.targets import advisories, git, inventory, outbound, platforms, text, web
 
 TARGETS: tuple[Target, ...] = (
     *git.TARGETS,
     *inventory.TARGETS,
     *advisories.TARGETS,
-    *http.TARGETS,
+    *web.TARGETS,
+    *outbound.TARGETS,
     *platforms.TARGETS,
     *text.TARGETS,
 )

@@ -1,15 +1,10 @@
-"""Targets: HTTP and JSON from clients, webhook receivers and providers of models or identities."""
+"""Targets: model providers, webhook receivers, the egress proxy, and what our client reads."""
 
-import asyncio
-import base64
 import hashlib
 import hmac
 import json
 from contextlib import suppress
 from typing import Any
-
-from starlette.requests import Request
-from starlette.types import Message
 
 from agentjobs.gateway.calls import parse, prepare, read_model
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
@@ -17,11 +12,6 @@ from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
-from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.validation import size_faults
-from agentjobs.json_fields import faults_of
-from agentjobs.organizations.form_tokens import is_token_of
-from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.host_patterns import parse_pattern, split_port
@@ -29,75 +19,12 @@ from agentjobs.outbound.guard.hosts import host_refusal_reason
 from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.source import parse_source
-from agentjobs.web.api.idempotency import key_faults, read_claim
-from agentjobs.web.api.jobs import _CURSORS, JobListQuery
-from agentjobs.web.api.query import read_query
-from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
-from agentjobs.web.basic_auth import token_of
-from agentjobs.web.dashboard.forms import read_form
-from agentjobs.web.dashboard.origins import safe_next
-from agentjobs.web.openid.exchange import ProviderResponse
-from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
-from agentjobs.web.openid.identity import identity_of
-from agentjobs.web.openid.provider import Document, _is_valid_address, _Keys
 from agentjobs_client.errors import ClientError
 from agentjobs_client.server_sent_events import EventParser
 from agentjobs_client.webhooks import verify_webhook
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.feeding import split_bytes
 from tests.hostile.fuzz.target import Target
-
-# Our API
-
-_JOB = {
-    "repo": "acme/shop",
-    "agent": "lint-fixer",
-    "ticket_id": "ABC-1",
-    "callback_url": "https://x.test/hook",
-    "config_override": {"prompt": "x", "draft": True, "timeout_seconds": 60, "labels": ["a"]},
-}
-_KEYED = {"headers": [(b"idempotency-key", b"a")]}
-
-
-def _read_job(content: bytes) -> object:
-    body = parse_object(content)
-    faults = [*faults_of(body, CreateJobRequest), *null_character_faults(body)]
-    if isinstance(override := body.get("config_override"), dict):
-        faults += size_faults(override, "config_override")
-    return faults, read_claim(_KEYED, body)
-
-
-def _read_head(value: bytes) -> None:
-    scope: Any = {
-        "type": "http",
-        "headers": [
-            (b"authorization", value),
-            (b"content-type", value),
-            (b"idempotency-key", value),
-        ],
-    }
-    token = token_of(Request(scope))
-    is_well_formed(token, "ajk_")
-    is_token_of("key", token)
-    key_faults(scope)
-    safe_next(value.decode("latin-1"))
-    check_content_type(scope)
-
-
-def _read_query(content: bytes) -> object:
-    scope: Any = {"query_string": content}
-    return read_query(scope, JobListQuery, _CURSORS.faults)
-
-
-def _read_form(content: bytes) -> object:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": content, "more_body": False}
-
-    kind = (b"content-type", b"application/x-www-form-urlencoded")
-    request = Request({"type": "http", "headers": [kind]}, receive)
-    form = asyncio.run(read_form(request))
-    return form.raw("a"), form.all("a"), form.whole_number("b", "B")
-
 
 # The gateway
 
@@ -219,57 +146,6 @@ def _parse_hosts(text: str) -> object:
     return parse_pattern(text)
 
 
-# Identity providers
-
-_DOCUMENT = {
-    "issuer": "https://id.test",
-    "authorization_endpoint": "https://id.test/a",
-    "token_endpoint": "https://id.test/t",
-    "jwks_uri": "https://id.test/k",
-    "id_token_signing_alg_values_supported": ["RS256", "ES256"],
-    "keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "1", "use": "sig"}],
-    "sub": "1",
-    "email": "ada@acme.test",
-    "email_verified": "true",
-    "name": "Ada",
-}
-_HEADER = {"alg": "RS256", "kid": "1", "crit": ["b64"]}
-
-
-def _read_provider(content: bytes) -> object:
-    response = ProviderResponse("https://id.test", 200, content)
-    document = response.decode(Document)
-    for address in document.addresses:
-        _is_valid_address(address, "https://id.test")
-    claims = response.decode(dict[str, Any])
-    _verify(content, response.decode(_Keys).keys)
-    if isinstance(claims.get("sub"), str):
-        return identity_of("https://id.test", claims, claims)
-    return None
-
-
-def _verify(token: bytes, keys: tuple[dict[str, Any], ...]) -> None:
-    expected = Expected(
-        issuer="https://id.test",
-        client_id="c",
-        nonce="n",
-        access_token="a",
-        algorithms=["RS256", "ES256"],
-        now_seconds=1,
-    )
-    with suppress(UnknownKey, Problem):
-        verify_claims(token.decode("utf-8", "surrogateescape"), keys, expected)
-
-
-def _verify_token(content: bytes) -> None:
-    key = {"kty": "RSA", "n": "AQAB" * 100, "e": "AQAB", "kid": "1"}
-    header = base64.urlsafe_b64encode(json.dumps(_HEADER).encode()).rstrip(b"=")
-    claims = base64.urlsafe_b64encode(content).rstrip(b"=")
-    _verify(header + b"." + claims + b".AAAA", (key,))
-    _verify(claims + b"." + claims + b".AAAA", (key,))
-    _verify(content, (key,))
-
-
 # Our client
 
 
@@ -297,46 +173,6 @@ def _read_events(text: str) -> object:
 
 
 TARGETS = (
-    Target(
-        "API request",
-        json_documents(_JOB),
-        _read_job,
-        (Problem,),
-        frames=("{}", '{"a": {}', '{"{}": [{}"\\u0000"]}', '{"config_override": {}'),
-        units=("0,", '"\\u0000",', '"a":0,', "[],"),
-        max_bytes=64 * 1024,
-    ),
-    Target(
-        "API headers",
-        documents(
-            b"Bearer ajk_" + b"a" * 38, b"Basic YTpi", b'application/json; charset="utf-8"', b"/a?b"
-        ),
-        _read_head,
-        (Problem,),
-        max_bytes=64 * 1024,
-    ),
-    Target(
-        "API query",
-        documents(
-            b"limit=5&cursor=" + _CURSORS.encode("job_1").encode(),
-            b"status=queued&repo=a%2Fb&limit=9",
-            tokens=(b"&", b"%ff", b"+", b"limit=", b"cursor=", b";"),
-        ),
-        _read_query,
-        (Problem,),
-        frames=("{}", "cursor={}", "limit={}"),
-        units=("a&", "&", "%41", "a=b&"),
-        max_bytes=64 * 1024,
-    ),
-    Target(
-        "form",
-        documents(b"a=b&b=12&a=%0D%0A+c", tokens=(b"&", b"%00", b"%ff", b"b=")),
-        _read_form,
-        (Problem,),
-        frames=("{}", "a={}"),
-        units=("a&", "a=b&", "%41"),
-        max_bytes=512 * 1024,
-    ),
     Target(
         "gateway request",
         json_documents(_CALL),
@@ -416,30 +252,6 @@ TARGETS = (
         frames=("{}", "a:{}", "[{}]", "a.{}"),
         is_text=True,
         max_bytes=64 * 1024,
-    ),
-    Target(
-        "identity provider",
-        json_documents(_DOCUMENT),
-        _read_provider,
-        (Problem,),
-        frames=("{}", '{"keys": [{}'),
-    ),
-    Target(
-        "ID token",
-        json_documents(
-            {
-                "iss": "https://id.test",
-                "aud": ["c"],
-                "sub": "1",
-                "nonce": "n",
-                "exp": 99,
-                "iat": 1,
-                "azp": "c",
-                "at_hash": "x",
-            },
-            _HEADER,
-        ),
-        _verify_token,
     ),
     Target(
         "webhook at our client",
