@@ -19,6 +19,7 @@ from agentjobs.outbound.guard.hosts import host_refusal_reason
 from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.source import parse_source
+from agentjobs.webhooks.targets import _parse as _parse_webhook_url
 from agentjobs_client.errors import ClientError
 from agentjobs_client.server_sent_events import EventParser
 from agentjobs_client.webhooks import verify_webhook
@@ -136,11 +137,11 @@ def _parse_heads(content: bytes) -> object:
 def _parse_hosts(text: str) -> object:
     allowed = AllowList.parse(["10.0.0.0/8"])
     host_refusal_reason(text[:300], allowed)
-    try:
+    with suppress(Problem):
         source = parse_source(f"https://{text}")
         assert 0 < source.port < 65_536
-    except Problem:
-        pass
+    with suppress(Problem):
+        _parse_webhook_url(f"https://{text}")
     _, port = split_port(text)
     assert port is None or 0 < port < 65_536
     return parse_pattern(text)

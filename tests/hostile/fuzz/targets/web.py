@@ -16,8 +16,10 @@ from agentjobs.json_fields import faults_of
 from agentjobs.organizations.form_tokens import is_token_of
 from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.problems import Problem
+from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.idempotency import key_faults, read_claim
 from agentjobs.web.api.jobs import _CURSORS, JobListQuery
+from agentjobs.web.api.logs import _last_event_id, _wants_events
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
 from agentjobs.web.basic_auth import token_of
@@ -42,6 +44,7 @@ _JOB = {
     "callback_url": "https://x.test/hook",
     "config_override": {"prompt": "x", "draft": True, "timeout_seconds": 60, "labels": ["a"]},
 }
+_ADDRESSES = ClientAddresses(["10.0.0.0/8"])
 _KEYED = {"headers": [(b"idempotency-key", b"a")]}
 
 
@@ -60,12 +63,19 @@ def _read_head(value: bytes) -> None:
             (b"authorization", value),
             (b"content-type", value),
             (b"idempotency-key", value),
+            (b"accept", value),
+            (b"last-event-id", value),
+            (b"x-forwarded-for", value),
         ],
     }
     token = token_of(Request(scope))
     is_well_formed(token, "ajk_")
     is_token_of("key", token)
     key_faults(scope)
+    _wants_events(scope)
+    _ADDRESSES.of({**scope, "client": ("10.0.0.1", 1)})
+    with suppress(Problem):
+        _last_event_id(scope)
     safe_next(value.decode("latin-1"))
     check_content_type(scope)
 
@@ -166,7 +176,12 @@ TARGETS = (
     Target(
         "API headers",
         documents(
-            b"Bearer ajk_" + b"a" * 38, b"Basic YTpi", b'application/json; charset="utf-8"', b"/a?b"
+            b"Bearer ajk_" + b"a" * 38,
+            b"Basic YTpi",
+            b'application/json; charset="utf-8"',
+            b"/a?b",
+            b"10.0.0.2, ::1%a",
+            b"12",
         ),
         _read_head,
         (Problem,),
