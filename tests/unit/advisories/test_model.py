@@ -175,3 +175,16 @@ def test_the_recorded_advisories_contain_no_prose() -> None:
         kept = json.loads(path.read_bytes())
         assert kept["id"] == path.stem
         assert not kept.keys() & {"summary", "details", "references", "credits"}
+
+
+def test_many_ranges_and_versions_are_compared_in_bounded_time() -> None:
+    ends = [[{"introduced": str(2 * n)}, {"fixed": str(2 * n + 1)}] for n in range(20_000)]
+    affected = {
+        "package": {"ecosystem": "PyPI", "name": "shelf"},
+        "ranges": [{"type": "ECOSYSTEM", "events": [event for pair in ends for event in pair]}],
+        "versions": [f"{2 * n}.5" for n in range(20_000)],
+    }
+    record = {"id": "A-1", "modified": "2024-01-01T00:00:00Z", "affected": [affected]}
+    advisory = parse_advisory(json.dumps(record).encode())
+    assert advisory is not None
+    assert len(advisory.affected[0].versions) == 20_000

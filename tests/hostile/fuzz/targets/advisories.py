@@ -53,6 +53,20 @@ def _match(content: bytes) -> object:
     return advisory, severity_of(advisory)
 
 
+def _match_many(content: bytes) -> object:
+    """As many ranges and versions as a record of this size can have."""
+    count = len(content) // 64
+    starts = ({"introduced": str(2 * number)} for number in range(count))
+    ends = ({"fixed": str(2 * number + 1)} for number in range(count))
+    events = [event for pair in zip(starts, ends, strict=True) for event in pair]
+    affected = {
+        "package": {"ecosystem": "PyPI", "name": "a"},
+        "ranges": [{"type": "ECOSYSTEM", "events": events}],
+        "versions": [f"{2 * number + 1}.5" for number in range(count)],
+    }
+    return _match(json.dumps({**_RECORD, "affected": [affected]}).encode())
+
+
 def _read_feed(content: bytes) -> object:
     return read(read_heads([Record("a/GHSA-1.json", content)]), {}, "PyPI")
 
@@ -118,6 +132,7 @@ TARGETS = (
         ),
         units=('{"introduced": "1"},', '{"fixed": "2"},', '"1.0",'),
     ),
+    Target("OSV ranges", documents(b"a" * 999), _match_many, max_bytes=512 * 1024),
     Target("OSV feed", json_documents(_RECORD), _read_feed),
     Target(
         "versions",
