@@ -191,12 +191,15 @@ def test_a_setuid_file_is_committed_as_an_ordinary_one(hostile: HostileService) 
         Path("plain").write_text("x")
         probe("setuid", lambda: os.chmod("plain", 0o4755))
         os.chmod("plain", 0o2777)
-        os.close(os.open("born", os.O_CREAT | os.O_WRONLY, 0o6755))
+        flags = os.O_CREAT | os.O_WRONLY
+        probe("created setuid", lambda: os.open("created", flags, 0o4755))
+        os.close(os.open("created", flags, 0o2755))
         """
     )
     assert finished.outcome == "completed"
     assert "setuid: refused, EPERM" in finished.log
-    assert finished.branch.files() == {**ORIGINAL, b"plain": "100755", b"born": "100755"}
+    assert "created setuid: refused, EPERM" in finished.log
+    assert finished.branch.files() == {**ORIGINAL, b"plain": "100755", b"created": "100755"}
 
 
 def test_pipes_and_sockets_are_not_committed(hostile: HostileService) -> None:
