@@ -5,6 +5,7 @@ Where it does not, the service must find that out and say why.
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.cgroup import find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
@@ -22,6 +24,7 @@ from agentjobs.sandbox.cgroup_v1 import claim as claim_v1
 from agentjobs.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError
+from tests.support.memory_programs import IS_REFUSED, PREFIX, SEMAPHORES
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
 
 # These limits work without the controllers that many test machines lack.
@@ -58,10 +61,12 @@ def cgroups_v1() -> CgroupsV1 | None:
         return None
 
 
-def assert_only_bwrap_outside(marker: ProcessMarker, members: set[int]) -> None:
-    assert members
-    outside = set(marker.processes()) - members
-    assert {Path(f"/proc/{pid}/comm").read_text() for pid in outside} == {"bwrap\n"}
+def is_complete(directory: Path, marker: ProcessMarker) -> bool:
+    """Whether it holds all processes of the agent, and only those of bwrap are outside."""
+    processes = marker.processes()
+    members = set(map(int, (directory / "cgroup.procs").read_text().split()))
+    outside = [Path(f"/proc/{pid}/comm").read_text() for pid in processes if pid not in members]
+    return len(members) >= 2 and os.getpid() not in members and set(outside) == {"bwrap\n"}
 
 
 async def test_probing_a_machine_changes_nothing() -> None:
@@ -83,9 +88,7 @@ async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_aft
     await eventually(lambda: len(marker.processes()) >= 2)
     if cgroups is not None:
         (directory,) = cgroups.root.glob("sandbox-*")
-        members = set(map(int, (directory / "cgroup.procs").read_text().split()))
-        assert_only_bwrap_outside(marker, members)
-        assert os.getpid() not in members
+        await eventually(lambda: is_complete(directory, marker))
     running.cancel()
     await asyncio.wait({running})
     assert marker.processes() == []
@@ -161,8 +164,7 @@ async def test_a_v1_cgroup_holds_all_processes_and_is_removed_afterwards(
     await harness.wait_for_output(b"up")
     await eventually(lambda: len(marker.processes()) >= 2)
     for directory in leftovers(cgroups_v1):
-        members = set(map(int, (directory / "cgroup.procs").read_text().split()))
-        assert_only_bwrap_outside(marker, members)
+        await eventually(functools.partial(is_complete, directory, marker))
     running.cancel()
     await asyncio.wait({running})
     assert (marker.processes(), leftovers(cgroups_v1)) == ([], [])
@@ -177,6 +179,21 @@ async def test_memory_that_no_process_owns_is_limited_by_v1(
     )
     assert (report.exit_code, report.exceeded) == (None, "64 MiB of memory")
     assert leftovers(cgroups_v1) == []
+
+
+async def test_memory_of_the_kernel_is_limited_by_v1(
+    cgroups_v1: CgroupsV1 | None, tmp_path: Path
+) -> None:
+    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    report = await harness.run(
+        *(sys.executable, "-c", PREFIX + SEMAPHORES),
+        read_only=python_files(),
+        limits=Limits(memory_bytes=100 * 1024**2),
+    )
+    if cgroups_v1 is None:
+        assert report.exit_code == IS_REFUSED
+    else:
+        assert report.exceeded == "100 MiB of memory"
 
 
 async def test_cpu_time_is_limited_by_v1(cgroups_v1: CgroupsV1 | None, tmp_path: Path) -> None:
