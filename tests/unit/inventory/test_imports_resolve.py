@@ -317,3 +317,10 @@ def test_a_graph_is_full_when_edges_are_left_out(monkeypatch, limit, kept, full)
     graph = resolve(files, {path: at for at, path in enumerate(files)}, {}, {})
     assert len(graph.edges) + len(graph.external_edges) == kept
     assert is_full(graph) is full
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("a.py", "a." * 500_000 + "a"), ("a.go", "a/" * 500_000 + "a")]
+)
+def test_an_import_longer_than_any_path_is_left_out(path, name):
+    assert resolve_targets({path: [name, "b"]})[path] == ["[b]"]

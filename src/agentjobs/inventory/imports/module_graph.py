@@ -29,6 +29,8 @@ _FAMILIES = {
 }
 # About 100 MB in memory, and twenty times what repositories of 30,000 files have.
 MAX_EDGES = 1_500_000
+# Longer than any path: looking up each parent of a name takes time quadratic in its length.
+MAX_NAME_CHARACTERS = 4_096
 # External names are numbered from here, so that their edges sort after edges between files.
 _FIRST_EXTERNAL = 1 << 62
 
@@ -94,6 +96,8 @@ class _Graph:
         narrow, wide = known[scopes[0]], known[scopes[1]]
         targets: set[int] = set()
         for name in names:
+            if len(name) > MAX_NAME_CHARACTERS:
+                continue
             numbers = wide.get(name)
             if numbers is None:
                 numbers = narrow.get(name)

@@ -308,13 +308,34 @@ _SOURCES = {
 }
 
 
+_ENDINGS = {"Python": "py", "JavaScript": "js", "Go": "go", "Java": "java", "Rust": "rs"}
+
+
+def _resolve(language: str, content: bytes) -> object:
+    module = imports.find(language, content)
+    path = f"src/a/b.{_ENDINGS[language]}"
+    graph = imports.resolve({path: module}, {path: 0}, {}, {})
+    return module, graph.externals
+
+
 def _language(name: str) -> Target:
     return Target(
         f"imports of {name}",
         documents(_SOURCES[name], tokens=(b"import ", b"use ", b'r#"', b"'''", b"`${", b"from ")),
-        lambda content: imports.find(name, content),
+        lambda content: _resolve(name, content),
         frames=("{}", "import {}", "use {}", "package a; import ({}", '"{}'),
-        units=("import a\n", "use a::{", "from a import (", "`${", "'''", 'r#"', "=/[", "\\\n"),
+        units=(
+            "import a\n",
+            "a/",
+            "a::",
+            "use a::{",
+            "from a import (",
+            "`${",
+            "'''",
+            'r#"',
+            "=/[",
+            "\\\n",
+        ),
     )
 
 
