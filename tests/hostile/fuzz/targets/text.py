@@ -91,8 +91,8 @@ def _markdown(text: str) -> object:
 
 
 _LANGUAGES = (
-    *("a.py", "a.js", "a.go", "a.rs", "a.rb", "a.html", "a.css", "a.sh", "a.yaml", "a.md", "a.sql"),
-    *("Dockerfile", "Makefile"),
+    *("a.py", "a.js", "a.go", "a.rs", "a.rb", "a.html", "a.sh", "a.yaml", "a.md", "a.sql"),
+    "Dockerfile",
 )
 
 
@@ -268,7 +268,7 @@ TARGETS = (
         "Markdown",
         texts(_MARKDOWN, tokens=_MARKDOWN_UNITS),
         _markdown,
-        frames=("{}", "[{}", "> {}", "- {}", "```{}", "| {}"),
+        frames=("{}", "[{}", "> {}", "| {}"),
         units=_MARKDOWN_UNITS,
         is_text=True,
         max_bytes=256 * 1024,
