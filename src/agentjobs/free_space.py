@@ -48,5 +48,9 @@ class FreeSpace:
                 os.posix_fallocate(file.fileno(), 0, self._reserve_bytes)
 
     def _free_bytes(self) -> int:
-        status = os.statvfs(self._directory)
+        # The directory may not exist yet.
+        existing = next(
+            path for path in (self._directory, *self._directory.absolute().parents) if path.exists()
+        )
+        status = os.statvfs(existing)
         return status.f_bavail * status.f_frsize

@@ -198,7 +198,7 @@ def _openid_settings(provider: Provider) -> Mapping[str, Any]:
 def _add_sample_data(service: Service, provider: Provider, directory: Path) -> BrowserTestService:
     assert service.process is not None
     assert service.process.stdout is not None
-    link = service.process.stdout.readline().strip()
+    link = Path(service.process.stdout.readline().strip()).read_text().strip()
     service.connect(sample_repository(directory / "shop", FILES), REPO)
     write_history(service.data_dir / "agentjobs.db")
     # The command line does not know the service's port.

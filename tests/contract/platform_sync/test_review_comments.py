@@ -74,6 +74,7 @@ async def test_comments_from_before_the_upgrade_start_nothing_and_later_ones_do(
     for column in COLUMNS[1:]:
         await env.execute(f"ALTER TABLE pulls DROP COLUMN {column}")
     await env.execute("DROP TABLE used_form_tokens")
+    await env.execute("ALTER TABLE api_keys DROP COLUMN allowed_networks")
     await env.execute("UPDATE alembic_version SET version_num = '0006'")
     await (await open_database(database_url, migrate=True)).close()
     assert await cursors(env) == [0, None, None]

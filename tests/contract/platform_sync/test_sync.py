@@ -469,7 +469,8 @@ async def test_an_interrupted_sync_is_repeated(env: SyncEnvironment) -> None:
     # What was handled is not repeated; the rest follows when the lease ends.
     assert row["head_commit"]
     assert (await env.pull(1))["comment_seen"] == 10
-    assert round(await env.seconds_until_due()) == DUE.lease_ms // SECOND_MS
+    lease_seconds = DUE.lease_ms // SECOND_MS
+    assert lease_seconds / 2 < await env.seconds_until_due() <= lease_seconds
     env.platform.permission_faults.clear()
     env.restart()
     await env.full_sync()

@@ -10,6 +10,7 @@ from agentjobs.gateway.calls import parse, prepare, read_model
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.key_filter import KeyFilter
+from agentjobs.gateway.measured_prompts import MeasuredPrompts
 from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
@@ -60,7 +61,11 @@ def _prepare(content: bytes) -> object:
     bodies = []
     for endpoint in (CHAT, RESPONSES, MESSAGES):
         for has_limit in (False, True):
-            call = prepare(endpoint, body, model, None, "max_tokens", has_limit=has_limit)
+            call = prepare(
+                *(endpoint, body, model, None, "max_tokens"),
+                has_limit=has_limit,
+                measured=MeasuredPrompts(),
+            )
             bodies.append(call.body)
     return bodies[0]
 
