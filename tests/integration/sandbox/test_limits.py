@@ -196,12 +196,13 @@ async def test_deleted_files_that_are_still_mapped_count_for_the_workspace(
     script = f"""
 import mmap, os
 with open("big", "w+b") as file:
-    file.write(bytes(40 * {MIB}))
-    os.fsync(file.fileno())
-    mapped = mmap.mmap(file.fileno(), 4096)
+    os.unlink("big")
+    file.truncate(40 * {MIB})
+    mapped = mmap.mmap(file.fileno(), 0)
 # Python keeps a copy of the descriptor, and C does not.
 os.closerange(3, 64)
-os.unlink("big")
+mapped.write(bytes(40 * {MIB}))
+mapped.flush()
 {FOREVER}
 """
     report = await python(harness, script, workspace_bytes=32 * MIB)
