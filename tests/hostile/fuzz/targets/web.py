@@ -98,7 +98,9 @@ def _read_form(content: bytes) -> object:
 _FORM_FIELDS = ("more", "title", "prompt", "reviewers", "timeout_seconds", "max_cost_usd")
 
 
-def _read_page_values(text: str) -> object:
+def _read_page_values(any_text: str) -> object:
+    # Forms and queries are decoded strictly, so no surrogate gets here.
+    text = any_text.encode("utf-8", "replace").decode()
     faults = []
     for name in _FORM_FIELDS:
         with suppress(Problem):
