@@ -131,7 +131,7 @@ def _zero_padded(parts: Sequence[int | str]) -> Key:
 
 _COMPOSER = re.compile(
     r"v?(\d+(?:[.-]\d+)*)"
-    r"(?:[._-]?(stable|beta|b|rc|alpha|a|patch|pl|p)((?:[.-]?\d++)*+))?"
+    r"(?:[._-]?(stable|beta|b|rc|alpha|a|patch|pl|p)((?>(?:[.-]?\d++)*)))?"
     r"([.-]?dev)?(?:\+.*)?",
     re.ASCII | re.IGNORECASE,
 )
