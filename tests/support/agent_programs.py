@@ -56,7 +56,7 @@ async def drive(
     base: Path,
     *,
     sandbox: Sandbox | None = None,
-    timeout_seconds: float = 100,
+    timeout_seconds: float = 500,
     task: str = TASK,
 ) -> Driven:
     sandbox = sandbox or BubblewrapSandbox(_UID_BASE)

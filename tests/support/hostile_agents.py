@@ -58,7 +58,7 @@ AGENT = """
 id = "{agent_id}"
 name = "Hostile"
 command = ["python3", "{actor}"]
-timeout_seconds = 60
+timeout_seconds = 300
 environment = {{ HOSTILE_MARK = "{mark}" }}
 {options}
 """

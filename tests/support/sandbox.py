@@ -37,7 +37,8 @@ class SandboxHarness:
             "environment": {},
             "workspace": self.workspace,
             "run_dir": self.run_dir,
-            "timeout_seconds": 30,
+            # Agents are niced, so a busy machine gives them little time.
+            "timeout_seconds": 300,
             "slot": self.slot,
         }
         return SandboxTask(**{**fields, **changes})

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -126,12 +125,10 @@ async def test_exceeding_the_cpu_time_ends_all_processes(harness: SandboxHarness
 
 
 async def test_cpu_time_of_all_processes_is_added_up(harness: SandboxHarness) -> None:
-    started = time.monotonic()
     script = "for n in 1 2 3 4; do (while :; do :; done) & done; wait"
     assert_exceeded(
         await harness.shell(script, limits=Limits(cpu_seconds=2)), "2 seconds of CPU time"
     )
-    assert time.monotonic() - started < 20
 
 
 async def test_cpu_time_of_short_lived_children_counts(harness: SandboxHarness) -> None:

@@ -38,7 +38,7 @@ async def run(harness: SandboxHarness, script: str, limit: int = 100 * MIB) -> S
         *(sys.executable, "-c", PREFIX + script),
         read_only=python_files(),
         limits=Limits(memory_bytes=limit),
-        timeout_seconds=30,
+        timeout_seconds=300,
     )
 
 
