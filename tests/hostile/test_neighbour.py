@@ -63,7 +63,8 @@ def test_a_tree_of_long_paths(shared: SharedService) -> None:
 
 def test_busy_processes(shared: SharedService) -> None:
     with shared.neighbour():
-        shared.attack(python=BUSY_PROCESSES)
+        job = shared.attack(python=BUSY_PROCESSES)
+    assert job["status"] == "completed", job["error"]
 
 
 def test_a_flood_of_output(shared: SharedService) -> None:
