@@ -18,10 +18,11 @@ from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxPort, SandboxReport
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import AgentTable
+from tests.support.sandbox import unused_uid_base
 
 TASK = "Write the word done into the file out.txt."
 WRITE = "echo done > out.txt && echo 'Write out.txt' > $AGENTJOBS_REPORT"
-_UID_BASE = 940_000
+_UID_BASE = unused_uid_base()
 
 
 @dataclasses.dataclass

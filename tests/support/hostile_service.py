@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.support.hostile_agents import ACTOR, settings
 from tests.support.leftovers import Traces
+from tests.support.sandbox import unused_uid_base
 from tests.support.service import PROGRAM, Api, Service, sample_repository, wait_until
 
 REPO = "acme/shop"
@@ -133,7 +134,7 @@ class HostileService:
 @contextmanager
 def hostile_service(base: Path) -> Iterator[HostileService]:
     data_dir, outside, actor = base / "data", base / "outside", base / "actor.py"
-    mark, uid_base = secrets.token_hex(8), 1_000_000 + 10 * secrets.randbelow(100_000)
+    mark, uid_base = secrets.token_hex(8), unused_uid_base()
     for directory in (data_dir, outside):
         directory.mkdir()
     actor.write_text(ACTOR)

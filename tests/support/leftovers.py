@@ -1,5 +1,6 @@
 """Finds what agents left on the machine: processes, mounts, cgroups and files."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,9 @@ class Traces:
                 yield str(path)
 
     def _cgroups(self) -> Iterator[Path]:
-        return Path("/sys/fs/cgroup").rglob(f"sandbox-{self.service_pid}-*")
+        # Not `rglob`: other services remove their groups meanwhile, which ends it with an error.
+        for directory, names, _ in os.walk("/sys/fs/cgroup"):
+            yield from (Path(directory, name) for name in names if f"-{self.service_pid}-" in name)
 
     def _directories(self) -> Iterator[Path]:
         """Excludes copies for the next job, which contain only the repository."""

@@ -1,6 +1,7 @@
 """A harness for sandbox tests: a prepared task, its output, and processes found by a marker."""
 
 import asyncio
+import itertools
 import os
 import secrets
 import time
@@ -9,6 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs.sandbox.protocol import Sandbox, SandboxReport, SandboxTask
+
+_uid_ranges = itertools.count()
+
+
+def unused_uid_base() -> int:
+    """Ten user ids of this test process only: process limits count all processes of a user id."""
+    return 1_000_000 + 500 * os.getpid() + 10 * next(_uid_ranges)
 
 
 class SandboxHarness:

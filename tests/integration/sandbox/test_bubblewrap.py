@@ -12,9 +12,9 @@ from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError, SandboxPort, SandboxUnavailable
-from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
-UID_BASE = 900_000
+UID_BASE = unused_uid_base()
 IS_ROOT = os.geteuid() == 0
 
 
