@@ -10,7 +10,8 @@ def test_the_check_after_every_attempt_detects_a_running_agent(hostile: HostileS
     job_id = hostile.start(shell="echo up; cd docs; exec env -i sleep 600")
     hostile.wait_for_output(job_id, "up")
     leftovers = hostile.leftovers()
-    assert {entry.split()[0] for entry in leftovers} == {"process", "directory"}
+    # A cgroup is only created where the machine allows it.
+    assert {entry.split()[0] for entry in leftovers} - {"cgroup"} == {"process", "directory"}
     hostile.api.http.post(f"/jobs/{job_id}/cancel")
     assert hostile.end(job_id).outcome == "cancelled"
 
