@@ -1,6 +1,7 @@
 """Fixtures of every suite: a fresh, migrated database on either engine."""
 
 import asyncio
+import gc
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,17 @@ class _FilesTogether(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return _FilesTogether(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Without the garbage collector, which would scan thousands of tests again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

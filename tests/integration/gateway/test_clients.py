@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, gateway_harness
+from tests.support.lazy_module import lazy_module
 from tests.support.model_messages import ModelReply, Tokens, ToolCall
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic = lazy_module("anthropic")
+    openai = lazy_module("openai")
 
 LS = ToolCall("bash", {"command": "ls -la"})
 REPLY = ModelReply(text="Here you are: ä 😀.", tool_calls=[LS], usage=Tokens(100, 20, 30, 10))
@@ -27,13 +33,13 @@ async def db(sqlite_url: str) -> AsyncIterator[Database]:
     await opened.close()
 
 
-def openai_client(harness: GatewayHarness, **options: Any) -> openai.AsyncOpenAI:
+def openai_client(harness: GatewayHarness, **options: Any) -> "openai.AsyncOpenAI":
     return openai.AsyncOpenAI(
         base_url=f"{harness.url}/v1", api_key=harness.gateway.token, max_retries=0, **options
     )
 
 
-def anthropic_client(harness: GatewayHarness, **options: Any) -> anthropic.AsyncAnthropic:
+def anthropic_client(harness: GatewayHarness, **options: Any) -> "anthropic.AsyncAnthropic":
     return anthropic.AsyncAnthropic(
         base_url=harness.url, api_key=harness.gateway.token, max_retries=0, **options
     )

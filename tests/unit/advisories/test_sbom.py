@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from agentjobs.advisories.exposure import Finding
 from agentjobs.advisories.findings import FindingView
@@ -81,6 +79,9 @@ def document() -> dict[str, Any]:
 def test_the_document_is_valid_by_the_strict_schema(
     dependencies: list[Dependency], findings: list[FindingView]
 ) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes seconds
+
     text = text_of(dependencies, findings)
     faults = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text, all_errors=True)
     assert [error.data.message for error in faults or ()] == []
