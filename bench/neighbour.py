@@ -56,7 +56,7 @@ def _figure(shared: SharedService, clone: Path, attack: str) -> dict[str, Any]:
 
 def _observe(shared: SharedService, seconds: float) -> tuple[float, float]:
     """The API's p95 and the p50 of starts, in milliseconds."""
-    with Neighbour(shared.neighbour_api, shared.service.root_url) as neighbour:
+    with Neighbour(shared.neighbour_api, shared.service.root_url, pause_seconds=0.02) as neighbour:
         time.sleep(seconds)
     if neighbour.failures:
         raise RuntimeError(f"the neighbour noticed: {neighbour.failures[:3]}")

@@ -134,7 +134,7 @@ def test_requests_that_are_hard_to_parse(shared: SharedService) -> None:
 def test_a_full_queue(shared: SharedService) -> None:
     with shared.neighbour():
         job_ids = []
-        for _ in range(300):
+        for _ in range(100):
             body = {"repo": "evil/app", "agent": "hostile", "config_override": {"shell": "exit 1"}}
             response = shared.attacker.http.post("/jobs", json=body)
             if response.status_code == 202:

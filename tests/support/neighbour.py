@@ -28,6 +28,7 @@ class Neighbour:
 
     api: Api
     root_url: str
+    pause_seconds: float = 0.1
     failures: list[str] = field(default_factory=list)
     durations: list[float] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Neighbour:
             thread.join()
 
     def _send_requests(self) -> None:
-        while not self._stopped.wait(0.02):
+        while not self._stopped.wait(self.pause_seconds):
             for url in ("/agents", "/repos", f"{self.root_url}/readyz"):
                 self._request("GET", url)
 
