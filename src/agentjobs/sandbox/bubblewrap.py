@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
     OnOutput,
     SandboxError,
+    SandboxInterrupted,
     SandboxPort,
     SandboxReport,
     SandboxTask,
@@ -93,6 +95,8 @@ class BubblewrapSandbox:
         if launch.failure is not None:
             raise launch.failure
         last_lines = launch.tail.last_lines()
+        if not launch.is_started and launch.exit_code == -signal.SIGINT:
+            raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
         if ended and launch.exceeded is None and not launch.exited_normally:
             raise SandboxError(last_lines or "the sandbox was killed by another process")
         exited = ended and launch.exceeded is None

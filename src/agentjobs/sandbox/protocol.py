@@ -68,6 +68,10 @@ class SandboxError(Exception):
     """The sandbox did not start; the command did not run."""
 
 
+class SandboxInterrupted(SandboxError):
+    """Ctrl-C in the service's terminal reached the sandbox before it had its own session."""
+
+
 class SandboxUnavailable(SandboxError):
     """This machine cannot create such a sandbox; the message says what to install or set."""
 

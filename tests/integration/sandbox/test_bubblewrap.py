@@ -11,7 +11,12 @@ import pytest
 from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort, SandboxUnavailable
+from agentjobs.sandbox.protocol import (
+    SandboxError,
+    SandboxInterrupted,
+    SandboxPort,
+    SandboxUnavailable,
+)
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
 UID_BASE = unused_uid_base()
@@ -280,6 +285,18 @@ async def test_a_bubblewrap_that_cannot_work_is_detected_before_any_job(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SandboxUnavailable, match="No permissions to create new namespace"):
         await BubblewrapSandbox(UID_BASE).check()
+
+
+async def test_ctrl_c_while_the_sandbox_starts_is_not_the_agents_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Until a started process has its own session, it gets the signals of the service's group.
+    interrupted = tmp_path / "bwrap"
+    interrupted.write_text("#!/bin/sh\nkill -INT $$\n")
+    interrupted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SandboxInterrupted):
+        await SandboxHarness(BubblewrapSandbox(UID_BASE), tmp_path).run("true")
 
 
 _SERVICE = """

@@ -1,17 +1,19 @@
 """How an exception ends a run."""
 
 import asyncio
+import signal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.repos.configuration import ConfigurationError
-from agentjobs.sandbox.protocol import SandboxUnavailable
+from agentjobs.sandbox.protocol import SandboxInterrupted, SandboxUnavailable
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound
@@ -74,6 +76,11 @@ def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> No
 def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None:
     assert outcome(ClaimLost()) == Abandoned()
     assert outcome(StoreUnavailable("away")) == Released()
+
+
+def test_ctrl_c_that_reaches_a_starting_process_requeues_the_job() -> None:
+    assert outcome(SandboxInterrupted("Ctrl-C")) == Released()
+    assert outcome(GitError(("fetch",), -signal.SIGINT, "")) == Released()
 
 
 def test_messages_show_neither_secrets_nor_the_services_paths() -> None:

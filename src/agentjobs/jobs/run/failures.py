@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import signal
 
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
@@ -11,7 +12,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.sync_requests import request_sync
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound
@@ -41,6 +42,11 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
             return Abandoned()
         case StoreUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
+            return Released()
+        case SandboxInterrupted():
+            return Released()
+        case GitError() if error.exit_code == -signal.SIGINT:
+            # Ctrl-C in the service's terminal: git had not left its process group yet.
             return Released()
         case ForgeError() if error.fault in _CONNECTION_FAULTS:
             await _sync_soon(run)
