@@ -13,6 +13,8 @@ from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
+from agentjobs.fleet import processes
+from agentjobs.fleet.processes import ProcessInfo, Role, this_process
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git.repositories import tidy_repositories
@@ -30,7 +32,7 @@ from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
-from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.metrics.registry import Metrics
@@ -57,6 +59,7 @@ async def serving(
     stop: Stop,
     monitor: LoopMonitor,
     on_ready: OnReady,
+    role: Role,
     sign_in_link: str | None = None,
 ) -> AsyncIterator[None]:
     """Serves the API while the block runs. Continues to serve while a worker drains."""
@@ -70,6 +73,7 @@ async def serving(
     )
     await context.imports.recover()
     await store_public_url(jobs.db, jobs.settings)
+    process = this_process(role, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
     served = asyncio.Event()
@@ -82,6 +86,7 @@ async def serving(
         loops = [
             *_serving_loops(context, session, registry),
             PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms), context.free_space),
+            _heartbeat_loop(jobs.db, process),
         ]
         server = server_for(build_application(context))
         # The socket already listens; early connections wait until the server starts.
@@ -96,6 +101,7 @@ async def serving(
             server.should_exit = True
             with contextlib.suppress(StoreUnavailable):
                 await context.authenticator.flush_last_used()
+                await processes.sign_off(jobs.db, process.id)
             await context.close()
 
 
@@ -129,6 +135,14 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
             yield session, registry
         finally:
             await registry.close()
+
+
+def _heartbeat_loop(db: Database, process: ProcessInfo) -> PeriodicLoop:
+    return PeriodicLoop(
+        "heartbeat",
+        processes.HEARTBEAT_SECONDS,
+        lambda: processes.record_heartbeat(db, process),
+    )
 
 
 def _serving_loops(

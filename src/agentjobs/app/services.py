@@ -43,7 +43,7 @@ async def run_up(settings: Settings, on_ready: OnReady) -> None:
             _open_context(_with_bound_port(settings, listener)) as (context, stop, monitor),
             _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
             running_worker(context, git_url=context.settings.own_url) as worker,
-            serving(context, listener, stop, monitor, on_ready, await _sign_in_link(context)),
+            serving(context, listener, stop, monitor, on_ready, "up", await _sign_in_link(context)),
         ):
             await worker.run(stop.requested, stop.hurry)
 
@@ -54,7 +54,7 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
             rescue = rescue_loop(context.db, context.settings)
             async with (
                 _deliver_webhooks(context, stop),
-                serving(context, listener, stop, monitor, on_ready),
+                serving(context, listener, stop, monitor, on_ready, "serve"),
             ):
                 await run_loops([rescue], stop.requested)
 

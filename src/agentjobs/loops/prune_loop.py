@@ -1,6 +1,7 @@
 """Deletes data after its retention period, in batches small enough not to delay other writers."""
 
 from agentjobs.clock import now_ms
+from agentjobs.fleet.processes import delete_silent_processes
 from agentjobs.jobs.queue.leases import delete_silent_workers
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.loop import PeriodicLoop
@@ -19,6 +20,7 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
         await delete_silent_workers(db, _SILENT_WORKER_MS)
+        await delete_silent_processes(db)
         while await prune_hook_events(db):
             pass
         while await prune_sign_ins(

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 
+from agentjobs.fleet.processes import program_version
 from agentjobs.free_space import FreeSpace
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.outcomes import Released
@@ -17,6 +18,7 @@ from agentjobs.loops.loop import PeriodicLoop, keep_alive, run_loops
 from agentjobs.loops.open_files import raise_open_files_limit
 from agentjobs.loops.readiness_loop import check_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
+from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
@@ -28,7 +30,14 @@ class Worker:
         self._tools = tools
         self._db = tools.context.db
         self._settings = tools.context.settings
-        self._info = leases.WorkerInfo(new_id("wrk"), socket.gethostname(), slots, agents=[])
+        self._info = leases.WorkerInfo(
+            new_id("wrk"),
+            socket.gethostname(),
+            slots,
+            agents=[],
+            version=program_version(),
+            configuration_digest=configuration_digest(self._settings),
+        )
         self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
         self._jobs = JobLoop(tools, self._info, self._free_space)
         self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)

@@ -50,6 +50,59 @@ class DueColumn:
         return bool(changed)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedLease:
+    """A lease by name, in the table `leases`: a role of the fleet, or changes to one repository.
+
+    A role is also due at a time, which `release` sets.
+    """
+
+    name: str
+    lease_ms: int
+
+    async def claim(self, tx: Transaction, *, even_if_not_due: bool = False) -> int | None:
+        """When the lease ends; None while another process holds it, or before it is due."""
+        now = await tx.clock_ms()
+        due = "" if even_if_not_due else " AND leases.due_at <= :now"
+        row = await tx.fetch_one(
+            "INSERT INTO leases (name, held_until) VALUES (:name, :until)"
+            " ON CONFLICT (name) DO UPDATE SET held_until = excluded.held_until"
+            f" WHERE leases.held_until <= :now{due} RETURNING held_until",
+            name=self.name,
+            until=now + self.lease_ms,
+            now=now,
+        )
+        return None if row is None else row["held_until"]
+
+    async def renew(self, tx: Transaction, held_until: int) -> int | None:
+        """When the lease ends now; None if it was lost."""
+        until = await tx.clock_ms() + self.lease_ms
+        changed = await tx.execute(
+            "UPDATE leases SET held_until = :until WHERE name = :name AND held_until = :held_until",
+            name=self.name,
+            held_until=held_until,
+            until=until,
+        )
+        return until if changed else None
+
+    async def release(self, tx: Transaction, held_until: int, due_in_ms: int | None = None) -> None:
+        """Without `due_in_ms` the lease may be claimed at once, and its row is deleted."""
+        if due_in_ms is None:
+            await tx.execute(
+                "DELETE FROM leases WHERE name = :name AND held_until = :held_until",
+                name=self.name,
+                held_until=held_until,
+            )
+        else:
+            await tx.execute(
+                "UPDATE leases SET held_until = 0, due_at = :due_at"
+                " WHERE name = :name AND held_until = :held_until",
+                name=self.name,
+                held_until=held_until,
+                due_at=await tx.clock_ms() + due_in_ms,
+            )
+
+
 class Lease:
     """One claim on one row, held until `until`."""
 

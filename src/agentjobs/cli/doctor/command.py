@@ -8,6 +8,7 @@ import typer
 
 from agentjobs.cli.admin import load_settings
 from agentjobs.cli.doctor.forges import check_forges
+from agentjobs.cli.doctor.processes import check_processes
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import print_json, print_result
 
@@ -148,6 +149,7 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
             *await _check_webhooks(settings, db),
             *await check_forges(settings, db),
             *await _check_workers(db),
+            *await check_processes(db),
         ]:
             yield finding
     except StoreError as error:

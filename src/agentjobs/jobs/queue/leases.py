@@ -19,6 +19,9 @@ class WorkerInfo(msgspec.Struct):
     agents: list[str]
     unready: dict[str, str] = {}
     is_disk_full: bool = False
+    version: str = ""
+    configuration_digest: str = ""
+    tags: list[str] = []
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -57,6 +60,9 @@ async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
                 row["slots"],
                 msgspec.json.decode(row["agents"], type=list[str]),
                 msgspec.json.decode(row["unready"], type=dict[str, str]),
+                version=row["version"],
+                configuration_digest=row["configuration_digest"],
+                tags=msgspec.json.decode(row["tags"], type=list[str]),
             ),
             row["heartbeat_at"],
         )
@@ -94,8 +100,10 @@ async def _renew(
 async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
     # All columns each time, since a worker that missed heartbeats may have been deleted.
     await tx.execute(
-        "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at)"
-        " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now)"
+        "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at,"
+        " version, configuration_digest, tags)"
+        " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now,"
+        " :version, :configuration_digest, :tags)"
         " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
         " agents = excluded.agents, unready = excluded.unready",
         id=worker.id,
@@ -103,6 +111,9 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
         agents=msgspec.json.encode([] if worker.is_disk_full else worker.agents).decode(),
         unready=msgspec.json.encode(_unready(worker)).decode(),
         slots=worker.slots,
+        version=worker.version,
+        configuration_digest=worker.configuration_digest,
+        tags=msgspec.json.encode(worker.tags).decode(),
         now=now,
     )
 

@@ -1,10 +1,18 @@
-"""Notices shown on every page: webhook endpoints that were disabled automatically."""
+"""Notices shown on every page: endpoints that were disabled, and processes that differ."""
 
+from agentjobs.fleet.processes import configuration_problems, running_configurations
+from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database
 
+_MAX_PROCESS_NOTICES = 3
+
 
 async def notices_for(db: Database, viewer: Viewer) -> list[str]:
+    return [*await _disabled_endpoints(db, viewer), *await _different_processes(db, viewer)]
+
+
+async def _disabled_endpoints(db: Database, viewer: Viewer) -> list[str]:
     # Endpoints disabled by an admin need no notice.
     rows = await db.fetch_all(
         "SELECT url FROM webhook_endpoints WHERE organization_id = :organization_id"
@@ -16,3 +24,10 @@ async def notices_for(db: Database, viewer: Viewer) -> list[str]:
         "Webhooks."
         for row in rows
     ]
+
+
+async def _different_processes(db: Database, viewer: Viewer) -> list[str]:
+    """For admins of the operator's organization: tenants see nothing of the machines."""
+    if viewer.organization != DEFAULT_ORGANIZATION or viewer.role != "admin":
+        return []
+    return configuration_problems(await running_configurations(db))[:_MAX_PROCESS_NOTICES]

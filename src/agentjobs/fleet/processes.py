@@ -1,0 +1,169 @@
+"""The processes of a deployment: their heartbeats, versions and configurations.
+
+`jobs` writes the heartbeats of workers; both are compared here.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Literal
+
+import msgspec
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.identifiers import new_id
+from agentjobs.settings import Settings
+from agentjobs.settings.digest import configuration_digest
+from agentjobs.store.database import Database, Transaction
+
+HEARTBEAT_SECONDS = 10.0
+# Processes without a heartbeat for this long are not counted as running.
+SILENT_MS = 35 * SECOND_MS
+_KEPT_MS = 3_600 * SECOND_MS
+
+Role = Literal["serve", "up"]
+
+
+class ProcessInfo(msgspec.Struct):
+    """A process with an API. `repositories_problem`: why it serves no files of repositories."""
+
+    id: str
+    role: Role
+    hostname: str
+    version: str
+    configuration_digest: str
+    repositories_problem: str | None = None
+    started_at: int = 0
+    heartbeat_at: int = 0
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """The configuration of one running process or worker."""
+
+    process: str
+    version: str
+    digest: str
+    started_at: int
+
+
+@cache
+def program_version() -> str:
+    return version("agentjobs")
+
+
+def this_process(role: Role, settings: Settings) -> ProcessInfo:
+    return ProcessInfo(
+        new_id("prc"),
+        role,
+        socket.gethostname(),
+        program_version(),
+        configuration_digest(settings),
+    )
+
+
+async def record_heartbeat(db: Database, process: ProcessInfo) -> None:
+    await db.transact(_record, process)
+
+
+async def sign_off(db: Database, process_id: str) -> None:
+    await db.transact(_sign_off, process_id)
+
+
+async def delete_silent_processes(db: Database) -> None:
+    await db.transact(_delete_silent)
+
+
+async def list_processes(db: Database) -> list[ProcessInfo]:
+    """Those that were alive within the last hour, the dead ones included."""
+    rows = await db.fetch_all("SELECT * FROM processes ORDER BY hostname, id")
+    return [
+        ProcessInfo(**{name: row[name] for name in ProcessInfo.__struct_fields__}) for row in rows
+    ]
+
+
+async def running_configurations(db: Database) -> list[Configuration]:
+    """The configurations of all processes and workers that are running; the oldest first."""
+    rows = await db.fetch_all(
+        "SELECT 'worker' AS role, id, hostname, version, configuration_digest, started_at"
+        " FROM workers WHERE heartbeat_at > /*sqlite :now */"
+        "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
+        " AND configuration_digest <> ''"
+        " UNION ALL SELECT role, id, hostname, version, configuration_digest, started_at"
+        " FROM processes WHERE heartbeat_at > /*sqlite :now */"
+        "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
+        " ORDER BY started_at, id",
+        now=now_ms(),
+        silent_ms=SILENT_MS,
+    )
+    return [
+        Configuration(
+            f"{row['role']} on {row['hostname']} ({row['id']})",
+            row["version"],
+            row["configuration_digest"],
+            row["started_at"],
+        )
+        for row in rows
+    ]
+
+
+def configuration_problems(running: Sequence[Configuration]) -> list[str]:
+    """A sentence for each process whose version or configuration differs from most of them.
+
+    If no configuration is the most common one, the oldest process counts as right.
+    """
+    problems = []
+    for value, usual in _odd(running, "version"):
+        problems.append(
+            f"{value.process} runs version {value.version}, most others {usual.version}."
+        )
+    odd_versions = {value.process for value, _ in _odd(running, "version")}
+    # Another version has other settings, and therefore always another digest.
+    same_version = [value for value in running if value.process not in odd_versions]
+    for value, usual in _odd(same_version, "digest"):
+        problems.append(
+            f"{value.process} has another configuration ({value.digest}) than {usual.process}"
+            f" ({usual.digest}): compare their agentjobs.toml and AGENTJOBS_* variables."
+        )
+    return problems
+
+
+def _odd(
+    running: Sequence[Configuration], name: Literal["version", "digest"]
+) -> list[tuple[Configuration, Configuration]]:
+    """Each process that differs, with one that has the usual value."""
+    counts = Counter(getattr(value, name) for value in running)
+    if len(counts) <= 1:
+        return []
+    # Of equal counts, the value that was seen first.
+    usual_value = max(counts, key=lambda value: counts[value])
+    usual = next(value for value in running if getattr(value, name) == usual_value)
+    return [(value, usual) for value in running if getattr(value, name) != usual_value]
+
+
+async def _record(tx: Transaction, process: ProcessInfo) -> None:
+    # All columns each time, since a process that missed heartbeats may have been deleted.
+    await tx.execute(
+        "INSERT INTO processes (id, role, hostname, version, configuration_digest,"
+        " repositories_problem, started_at, heartbeat_at) VALUES (:id, :role, :hostname, :version,"
+        " :configuration_digest, :repositories_problem, :now, :now)"
+        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
+        " repositories_problem = excluded.repositories_problem",
+        id=process.id,
+        role=process.role,
+        hostname=process.hostname,
+        version=process.version,
+        configuration_digest=process.configuration_digest,
+        repositories_problem=process.repositories_problem,
+        now=await tx.clock_ms(),
+    )
+
+
+async def _sign_off(tx: Transaction, process_id: str) -> None:
+    await tx.execute("DELETE FROM processes WHERE id = :id", id=process_id)
+
+
+async def _delete_silent(tx: Transaction) -> None:
+    before = await tx.clock_ms() - _KEPT_MS
+    await tx.execute("DELETE FROM processes WHERE heartbeat_at < :before", before=before)

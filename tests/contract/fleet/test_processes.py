@@ -1,0 +1,180 @@
+"""Every process reports its version and its configuration; the one that differs is named."""
+
+import pytest
+
+from agentjobs.cli.doctor.processes import check_processes
+from agentjobs.fleet.processes import (
+    SILENT_MS,
+    ProcessInfo,
+    configuration_problems,
+    delete_silent_processes,
+    list_processes,
+    record_heartbeat,
+    running_configurations,
+    sign_off,
+    this_process,
+)
+from agentjobs.jobs.queue import leases
+from agentjobs.organizations.sessions import Viewer
+from agentjobs.settings import load
+from agentjobs.settings.digest import OWN_SETTINGS, configuration_digest
+from agentjobs.settings.model import Settings
+from agentjobs.store.database import Database, Transaction
+from agentjobs.web.dashboard.notices import notices_for
+
+
+def _process(name: str, digest: str = "same", version: str = "1.0") -> ProcessInfo:
+    return ProcessInfo(f"prc_{name}", "serve", name, version, digest)
+
+
+def _worker(name: str, digest: str) -> leases.WorkerInfo:
+    return leases.WorkerInfo(
+        f"wrk_{name}", name, 1, agents=[], version="1.0", configuration_digest=digest, tags=["gpu"]
+    )
+
+
+async def _age(db: Database, process_id: str, milliseconds: int) -> None:
+    async def update(tx: Transaction) -> None:
+        await tx.execute(
+            "UPDATE processes SET heartbeat_at = heartbeat_at - :ms WHERE id = :id",
+            ms=milliseconds,
+            id=process_id,
+        )
+
+    await db.transact(update)
+
+
+async def test_equal_configurations_are_no_problem(database: Database) -> None:
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b"))
+    await leases.renew(database, _worker("c", "same"), [], 10)
+
+    assert configuration_problems(await running_configurations(database)) == []
+
+
+async def test_the_process_whose_configuration_differs_is_named(database: Database) -> None:
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b"))
+    await leases.renew(database, _worker("c", "other"), [], 10)
+
+    (problem,) = configuration_problems(await running_configurations(database))
+
+    assert problem.startswith("worker on c (wrk_c) has another configuration (other) than serve on")
+
+
+async def test_another_version_is_named_instead_of_its_configuration(database: Database) -> None:
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b", digest="other", version="2.0"))
+    await record_heartbeat(database, _process("c"))
+
+    problems = configuration_problems(await running_configurations(database))
+
+    assert problems == ["serve on b (prc_b) runs version 2.0, most others 1.0."]
+
+
+async def test_processes_that_stopped_are_not_compared(database: Database) -> None:
+    for process in (_process("a"), _process("b", "other"), _process("c", "third")):
+        await record_heartbeat(database, process)
+    await sign_off(database, "prc_b")
+    await _age(database, "prc_c", SILENT_MS + 1)
+
+    assert configuration_problems(await running_configurations(database)) == []
+    assert [process.id for process in await list_processes(database)] == ["prc_a", "prc_c"]
+
+
+async def test_a_heartbeat_keeps_the_start_and_silent_processes_are_deleted(
+    database: Database,
+) -> None:
+    await record_heartbeat(database, _process("a"))
+    await _age(database, "prc_a", 3_600_001)
+    (before,) = await list_processes(database)
+    await record_heartbeat(database, _process("a"))
+    (after,) = await list_processes(database)
+
+    assert after.started_at == before.started_at
+    assert after.heartbeat_at > before.heartbeat_at
+
+    await _age(database, "prc_a", 3_600_001)
+    await delete_silent_processes(database)
+    assert await list_processes(database) == []
+
+
+async def test_a_worker_reports_its_version_configuration_and_tags(database: Database) -> None:
+    await leases.renew(database, _worker("a", "digest"), [], 10)
+
+    ((worker, _),) = await leases.list_workers(database)
+
+    assert (worker.version, worker.configuration_digest) == ("1.0", "digest")
+    assert worker.tags == ["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("queue_limit", "5"),
+        ("mention", "helper"),
+        ("limit_memory_mib", "512"),
+    ],
+)
+def test_shared_settings_change_the_digest(name: str, value: str) -> None:
+    plain = load({"AGENTJOBS_DATA_DIR": "/nonexistent/a"})
+    changed = load({"AGENTJOBS_DATA_DIR": "/nonexistent/a", f"AGENTJOBS_{name.upper()}": value})
+
+    assert configuration_digest(plain) != configuration_digest(changed)
+
+
+def test_settings_of_one_machine_do_not_change_the_digest() -> None:
+    plain = load({"AGENTJOBS_DATA_DIR": "/nonexistent/a"})
+    other = load(
+        {
+            "AGENTJOBS_DATA_DIR": "/nonexistent/b",
+            "AGENTJOBS_PORT": "9000",
+            "AGENTJOBS_SLOTS": "3",
+            "AGENTJOBS_ENCRYPTION_KEY": "secret",
+        }
+    )
+
+    assert configuration_digest(plain) == configuration_digest(other)
+    assert this_process("serve", plain).configuration_digest == configuration_digest(other)
+
+
+def test_every_setting_that_may_differ_exists() -> None:
+    assert set(Settings.__struct_fields__) >= OWN_SETTINGS
+
+
+async def test_only_admins_of_the_operators_organization_see_the_notice(
+    database: Database,
+) -> None:
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b", "other"))
+
+    (notice,) = await notices_for(database, _viewer("default", "admin"))
+    assert "serve on b (prc_b) has another configuration" in notice
+    for viewer in (_viewer("default", "member"), _viewer("acme", "admin")):
+        assert await notices_for(database, viewer) == []
+
+
+async def test_doctor_names_the_process_that_differs(database: Database) -> None:
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b", "other"))
+
+    findings = await check_processes(database)
+
+    assert [state for _, state, _ in findings] == ["ok", "ok", "problem"]
+    assert "serve on b (prc_b) has another configuration" in findings[-1][2]
+
+
+def _viewer(organization: str, role: str) -> Viewer:
+    return Viewer(
+        user_id="usr_1",
+        email="ada@example.com",
+        name="Ada",
+        role=role,
+        organization_id="org_1",
+        organization=organization,
+        plan="free",
+        session=b"",
+        csrf="",
+        created_at=0,
+        memberships=1,
+    )
