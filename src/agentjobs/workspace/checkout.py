@@ -6,6 +6,7 @@ Knows nothing of jobs or sandboxes; `publish` checks what the agent changed.
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from agentjobs.workspace.tree_repair import repair_tree
 
 # Another job may trim the cache between building and copying.
 BUILD_ATTEMPTS = 3
+_TICK_SECONDS = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +236,21 @@ def _prepare_checkout(copy: Copy, owner_uid: int | None) -> Checkout:
     if owner_uid is not None:
         chown_tree(tree, owner_uid, entries=copy.entries)
     # Last, because this time separates our changes from the agent's.
-    os.utime(index)
-    return Checkout(tree, copy.commit, index, index.stat().st_ctime_ns, copy.entries)
+    return Checkout(tree, copy.commit, index, _next_change_time(index), copy.entries)
+
+
+def _next_change_time(path: Path) -> int:
+    """A change time after every earlier change: files changed in one tick of the clock share it.
+
+    Linux 6.13 and later have an exact time at once, older kernels within a tick of 4 ms.
+    """
+    os.utime(path)
+    earlier = path.stat().st_ctime_ns
+    while True:
+        os.utime(path)
+        if (changed_at := path.stat().st_ctime_ns) > earlier:
+            return changed_at
+        time.sleep(_TICK_SECONDS / 8)
 
 
 def _unwritable(error: OSError) -> RepoUnavailable:

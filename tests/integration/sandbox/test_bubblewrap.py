@@ -292,7 +292,8 @@ async def test_ctrl_c_while_the_sandbox_starts_is_not_the_agents_failure(
 ) -> None:
     # Until a started process has its own session, it gets the signals of the service's group.
     interrupted = tmp_path / "bwrap"
-    interrupted.write_text("#!/bin/sh\nkill -INT $$\n")
+    # Whoever started the tests may ignore the signal.
+    interrupted.write_text("#!/bin/sh\nexec env --default-signal=INT sh -c 'kill -INT $$'\n")
     interrupted.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SandboxInterrupted):

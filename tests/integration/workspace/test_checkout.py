@@ -110,6 +110,8 @@ async def test_the_tree_has_the_owner_that_the_sandbox_needs(
     async with harness.checkout(owner_uid=expected) as checkout:
         every = [checkout.tree, *checkout.tree.rglob("*")]
         assert len(every) > files
+        # Even in one tick of the clock, no file counts as changed by the agent.
+        assert all(path.lstat().st_ctime_ns < checkout.copied_at_ns for path in every)
         assert {(path.lstat().st_uid, path.lstat().st_gid) for path in every} == {
             (expected, expected)
         }
