@@ -41,7 +41,9 @@ class GitChild:
         stderr: int,
         buffer_bytes: int,
     ) -> Self:
-        # A new process group, so that the transport processes of git die with it.
+        # A new process group, so that the transport processes of git die with it. Not a new
+        # session: Linux shares CPU time among sessions first, and a lower priority has an effect
+        # only within one.
         process = subprocess.Popen(  # noqa: ASYNC220 - the fastest way, see above
             command,
             cwd=cwd,
@@ -49,7 +51,7 @@ class GitChild:
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            start_new_session=True,
+            process_group=0,
         )
         child = None
         try:

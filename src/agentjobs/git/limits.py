@@ -10,7 +10,7 @@ import signal
 
 import msgspec
 
-NICE = 5
+NICE = 10
 
 
 class GitLimits(msgspec.Struct, frozen=True):

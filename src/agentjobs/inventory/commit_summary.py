@@ -1,6 +1,6 @@
 """Summarizes a commit for a job: languages, guidance files, test command, configuration.
 
-Reads the mirror with two git processes. All of the content is untrusted.
+Reads the mirror with three git processes. All of the content is untrusted.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 from agentjobs.weighted_cache import WeightedCache
-from agentjobs.workspace.checkout_limits import DEFAULT_LIMITS, CheckoutLimits, CheckoutSize
+from agentjobs.workspace.checkout_limits import DEFAULT_LIMITS, CheckoutLimits, check_checkout_size
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
@@ -61,10 +61,11 @@ async def read_commit_summary(
     git_dir: Path, commit: str, limits: CheckoutLimits = DEFAULT_LIMITS
 ) -> CommitSummary:
     """Raises GitError if the commit cannot be read, RepoUnavailable if it is too large."""
-    listing, size = _Listing(), CheckoutSize(limits)
+    # First, because describing each entry takes longer than counting them.
+    await check_checkout_size(git_dir, commit, limits)
+    listing = _Listing()
     async with aclosing(list_tree(git_dir, commit)) as entries:
         async for entry in entries:
-            size.add(entry)
             listing.add(entry)
     contents = await _read(git_dir, listing.to_read)
     error = listing.configuration_error
