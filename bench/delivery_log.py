@@ -21,13 +21,14 @@ from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.concurrency import ScanCursor, Slots
-from agentjobs.webhooks.events import JOB_QUEUED, record_event
+from agentjobs.webhooks.events import JOB_QUEUED
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.queue import LeaseTerms, claim, release
 from agentjobs.webhooks.retention import prune_deliveries
 from bench.cluster import durable_cluster
 from bench.report import verdict
 from bench.webhook_history import ORGANIZATIONS, History, load_postgresql, load_sqlite
+from tests.support.deliveries import record_event
 
 SMALL, LARGE = 10_000, 1_000_000
 ROUNDS = 60

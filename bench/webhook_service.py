@@ -23,8 +23,9 @@ from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
-from agentjobs.webhooks.events import JOB_QUEUED, record_event
+from agentjobs.webhooks.events import JOB_QUEUED
 from agentjobs.webhooks.registration import add_endpoint
+from tests.support.deliveries import record_event
 from tests.support.stores import add
 
 REPO = "acme/shop"

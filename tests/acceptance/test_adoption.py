@@ -8,13 +8,14 @@ import pytest
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.outcomes import Released
-from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.checks import record_verification
 from agentjobs.jobs.verification import Verification
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
+from tests.support.jobs import claim_job
 from tests.support.service import Service, StartService, connected, git, pull_requests
 
 

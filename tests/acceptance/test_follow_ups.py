@@ -13,12 +13,13 @@ import pytest
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.outcomes import Released
-from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from tests.acceptance.test_crashes import freeze
+from tests.support.jobs import claim_job
 from tests.support.service import Api, Service, git, pull_requests, sample_repository
 
 AGENTS = '''

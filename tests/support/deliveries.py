@@ -8,7 +8,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, Slots
-from agentjobs.webhooks.events import JOB_QUEUED, record_event
+from agentjobs.webhooks.events import JOB_QUEUED, JobEvent, record_events
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import LeaseTerms, claim
 from agentjobs.webhooks.record import DisabledEndpoint, FinishedAttempt, record
@@ -17,6 +17,10 @@ from agentjobs.webhooks.retries import decide_outcome
 LEASE_MS = 30_000
 RETRY_SECONDS = (5, 60, 720)
 DISABLE_DAYS = 5.0
+
+
+async def record_event(tx: Transaction, event: str, **fields: Any) -> None:
+    await record_events(tx, [JobEvent(event=event, **fields)])
 
 
 def attempt(

@@ -11,7 +11,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
-from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.claim import ClaimedJob, Claimer
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
@@ -32,6 +32,11 @@ def an_agent(agent_id: str, plan_required: str = "free") -> Agent:
         environment={},
         network=(),
     )
+
+
+async def claim_job(context: JobsContext, worker_id: str, agents: list[str]) -> ClaimedJob | None:
+    jobs = await Claimer(context, worker_id).claim(agents, 1)
+    return jobs[0] if jobs else None
 
 
 @dataclass

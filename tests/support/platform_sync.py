@@ -37,7 +37,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import insert_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob, claim_job
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.local_git import repositories as local_repositories
@@ -52,7 +52,7 @@ from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from tests.support.jobs import an_agent
+from tests.support.jobs import an_agent, claim_job
 
 ORGANIZATION = "default"
 SHOP = "41"

@@ -28,8 +28,9 @@ async def load_admission(tx: Transaction, organization_id: str, repo: str) -> Ad
     row = await tx.fetch_one(
         "SELECT r.id AS repo_id, r.index_status, o.job_budget_nanousd,"
         # Without the hint SQLite scans all jobs of the organization.
-        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting */ WHERE status = 'queued'"
-        "  AND lease_owner IS NULL AND organization_id = o.id) AS queued_jobs,"
+        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+        "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"
+        "  AS queued_jobs,"
         " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
         "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS active_jobs"
         " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"

@@ -27,9 +27,8 @@ async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
         event=events.PR_REVIEW_REQUESTED,
     )
     if job is not None:
-        await events.record_event(
-            tx,
-            events.PR_REVIEW_REQUESTED,
+        requested = events.JobEvent(
+            event=events.PR_REVIEW_REQUESTED,
             organization_id=job["organization_id"],
             job_id=job["id"],
             sequence=job["last_sequence"],
@@ -37,4 +36,5 @@ async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
             pr_url=job["pr_url"],
             at_ms=now_ms(),
         )
+        await events.record_events(tx, [requested])
         tx.announce(f"job:{job['id']}")

@@ -7,7 +7,7 @@ from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.outcomes import Abandoned, Completed, Failed, Outcome
-from agentjobs.jobs.queue.claim import Claim, ClaimedJob, claim_job
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob, Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext
@@ -66,6 +66,7 @@ class JobLoop:
         self._settings = tools.context.settings
         self._worker = worker
         self._free_space = free_space
+        self._claimer = Claimer(tools.context, worker.id)
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._slot_freed = asyncio.Event()
@@ -94,17 +95,17 @@ class JobLoop:
                     self._slot_freed.clear()
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
-                job = await self._claim()
-                if job is not None:
+                jobs = await self._claim()
+                for job in jobs:
                     self._start(job)
-                else:
+                if not jobs:
                     await first_of(stopping.wait(), signal.wait(_POLL_SECONDS))
 
-    async def _claim(self) -> ClaimedJob | None:
+    async def _claim(self) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.
         if self._free_space.is_low:
-            return None
-        return await claim_job(self._tools.context, self._worker.id, self._worker.agents)
+            return []
+        return await self._claimer.claim(self._worker.agents, len(self._free_slots))
 
     def _start(self, job: ClaimedJob) -> None:
         # After the machine was suspended, this worker may still run an earlier claim of the job.

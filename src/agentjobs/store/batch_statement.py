@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import Row, Transaction
 
 
 class BatchStatement:
@@ -17,9 +17,18 @@ class BatchStatement:
         self._one = one
         self._many = many.format(rows=f"unnest({arrays}) AS v({names})")
 
+    async def fetch(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+        """For statements with RETURNING. The order of the result is not that of the rows."""
+        if tx.engine == "sqlite":
+            results = [await tx.fetch_all(self._one, **row) for row in rows]
+            return [returned for result in results for returned in result]
+        return await tx.fetch_all(self._many, **self._columns(rows)) if rows else []
+
     async def run(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
         if tx.engine == "sqlite":
             await tx.execute_many(self._one, rows)
         elif rows:
-            columns = {name: [row[name] for row in rows] for name in self._names}
-            await tx.execute(self._many, **columns)
+            await tx.execute(self._many, **self._columns(rows))
+
+    def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        return {name: [row[name] for row in rows] for name in self._names}

@@ -86,6 +86,8 @@ class Database(Protocol):
     """An open store, bound to the event loop in which it was opened."""
 
     changes: Changes
+    # What waits for a shared transaction; see `grouping`.
+    groups: dict[Any, Any]
 
     @property
     def engine(self) -> Engine: ...

@@ -4,13 +4,15 @@ An event is written in the transaction of the state change that causes it, with 
 each endpoint that subscribes to it. Reads nothing about jobs itself.
 """
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
 from agentjobs.clock import iso_utc
 from agentjobs.identifiers import new_id
 from agentjobs.json_fields import Timestamp, Url, doc, known_values
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction
 
 JOB_QUEUED = "job.queued"
@@ -44,6 +46,22 @@ def activity_topic(organization_id: str) -> str:
     return f"events:{organization_id}"
 
 
+class JobEvent(msgspec.Struct, frozen=True):
+    """A state change of a job, to be stored and delivered."""
+
+    event: str
+    organization_id: str
+    job_id: str
+    sequence: int
+    repo: str
+    pr_url: str | None
+    at_ms: int
+
+    @property
+    def payload(self) -> Payload:
+        return Payload(self.event, self.job_id, self.repo, self.pr_url, iso_utc(self.at_ms))
+
+
 class StoredEvent(msgspec.Struct, frozen=True):
     id: str
     event: str
@@ -52,23 +70,57 @@ class StoredEvent(msgspec.Struct, frozen=True):
     created_at: int
 
 
-async def record_event(
-    tx: Transaction,
-    event: str,
-    *,
-    organization_id: str,
-    job_id: str,
-    sequence: int,
-    repo: str,
-    pr_url: str | None,
-    at_ms: int,
-) -> None:
-    payload = Payload(event, job_id, repo, pr_url, iso_utc(at_ms))
-    stored = await store_event(tx, payload, sequence=sequence, at_ms=at_ms)
-    tx.announce(activity_topic(organization_id))
-    endpoints = await _subscribed_endpoints(tx, organization_id, event)
-    if endpoints:
-        await _add_deliveries(tx, stored, organization_id, endpoints)
+_INSERT_EVENT = BatchStatement(
+    {
+        "job_id": "text",
+        "sequence": "bigint",
+        "id": "text",
+        "event": "text",
+        "body": "bytea",
+        "created_at": "bigint",
+    },
+    one="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
+    " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
+    many="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
+    " SELECT job_id, sequence, id, event, body, created_at FROM {rows}",
+)
+_INSERT_DELIVERY = BatchStatement(
+    {
+        "id": "text",
+        "organization_id": "text",
+        "endpoint_id": "text",
+        "job_id": "text",
+        "sequence": "bigint",
+        "event_id": "text",
+        "event": "text",
+        "now": "bigint",
+    },
+    one="INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+    " event, status, due_at, created_at)"
+    " VALUES (:id, :organization_id, :endpoint_id, :job_id, :sequence, :event_id,"
+    " :event, 'pending', :now, :now)",
+    many="INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+    " event, status, due_at, created_at)"
+    " SELECT id, organization_id, endpoint_id, job_id, sequence, event_id, event, 'pending', now,"
+    " now FROM {rows}",
+)
+
+
+async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
+    if not events:
+        return
+    stored = await _store(tx, [(event.payload, event.sequence, event.at_ms) for event in events])
+    organizations = {event.organization_id for event in events}
+    tx.announce(*map(activity_topic, organizations))
+    endpoints = await _endpoints_of(tx, organizations)
+    deliveries = [
+        _delivery(row, event.organization_id, endpoint_id)
+        for event, row in zip(events, stored, strict=True)
+        for endpoint_id, subscribed in endpoints.get(event.organization_id, ())
+        if event.event in subscribed
+    ]
+    if deliveries:
+        await _INSERT_DELIVERY.run(tx, deliveries)
         tx.announce(TOPIC)
 
 
@@ -76,48 +128,45 @@ async def store_event(
     tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
 ) -> StoredEvent:
     """Creates no delivery."""
-    stored = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
-    await tx.execute(
-        "INSERT INTO events (job_id, sequence, id, event, body, created_at)"
-        " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
-        job_id=stored.job_id,
-        sequence=sequence,
-        id=stored.id,
-        event=stored.event,
-        body=msgspec.json.encode(payload),
-        created_at=at_ms,
-    )
+    (stored,) = await _store(tx, [(payload, sequence, at_ms)])
     return stored
 
 
-async def _subscribed_endpoints(tx: Transaction, organization_id: str, event: str) -> list[str]:
+async def _store(tx: Transaction, events: Iterable[tuple[Payload, int, int]]) -> list[StoredEvent]:
+    stored, rows = [], []
+    for payload, sequence, at_ms in events:
+        event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
+        stored.append(event)
+        rows.append({**msgspec.structs.asdict(event), "body": msgspec.json.encode(payload)})
+    await _INSERT_EVENT.run(tx, rows)
+    return stored
+
+
+async def _endpoints_of(
+    tx: Transaction, organizations: Iterable[str]
+) -> dict[str, list[tuple[str, Sequence[str]]]]:
+    """The active endpoints and what they subscribe to, by organization."""
     rows = await tx.fetch_all(
-        "SELECT id, events FROM webhook_endpoints WHERE organization_id = :organization_id"
+        "SELECT organization_id, id, events FROM webhook_endpoints"
+        " WHERE organization_id IN (SELECT value FROM each(:organizations))"
         " AND removed_at IS NULL AND disabled_at IS NULL",
-        organization_id=organization_id,
+        organizations=organizations,
     )
-    return [row["id"] for row in rows if event in (decode_filter(row["events"]) or EVENTS)]
+    endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    for row in rows:
+        subscribed = decode_filter(row["events"]) or EVENTS
+        endpoints.setdefault(row["organization_id"], []).append((row["id"], subscribed))
+    return endpoints
 
 
-async def _add_deliveries(
-    tx: Transaction, event: StoredEvent, organization_id: str, endpoints: list[str]
-) -> None:
-    await tx.execute_many(
-        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
-        " event, status, due_at, created_at)"
-        " VALUES (:id, :organization_id, :endpoint_id, :job_id, :sequence, :event_id,"
-        " :event, 'pending', :now, :now)",
-        [
-            {
-                "id": new_id("dlv"),
-                "organization_id": organization_id,
-                "endpoint_id": endpoint_id,
-                "job_id": event.job_id,
-                "sequence": event.sequence,
-                "event_id": event.id,
-                "event": event.event,
-                "now": event.created_at,
-            }
-            for endpoint_id in endpoints
-        ],
-    )
+def _delivery(event: StoredEvent, organization_id: str, endpoint_id: str) -> dict[str, Any]:
+    return {
+        "id": new_id("dlv"),
+        "organization_id": organization_id,
+        "endpoint_id": endpoint_id,
+        "job_id": event.job_id,
+        "sequence": event.sequence,
+        "event_id": event.id,
+        "event": event.event,
+        "now": event.created_at,
+    }

@@ -16,7 +16,6 @@ from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.auto_trigger import reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import take_over_fix
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.queue.claim import claim_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
@@ -27,7 +26,7 @@ from agentjobs.repos.thresholds import (
 )
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
-from tests.support.jobs import JobHarness, an_agent, job_harness
+from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 from tests.support.recorded_advisories import every_advisory
 
 

@@ -1,6 +1,7 @@
 """Claims, fences, leases, rescue and cancel, on both databases."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -9,7 +10,8 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Released
-from agentjobs.jobs.queue.claim import claim_job, may_write_branch
+from agentjobs.jobs.queue import claim
+from agentjobs.jobs.queue.claim import Claimer, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
     WorkerInfo,
@@ -25,10 +27,10 @@ from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
 from agentjobs.store.changes import Signal
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
-from tests.support.jobs import AGENTS, JobHarness
+from tests.support.jobs import AGENTS, JobHarness, claim_job
 
 BASE = "1" * 40
 CARD = WorkerInfo("wrk_a", "host", 2, AGENTS)
@@ -178,6 +180,71 @@ async def test_concurrent_claims_and_ends_never_exceed_the_plan(
     finally:
         await other_process.close()
     assert most == 1
+
+
+async def test_the_free_slots_of_a_worker_are_shared_between_organizations(
+    harness: JobHarness,
+) -> None:
+    for name in ("a", "b", "c"):
+        caller = await harness.organization(name)
+        for _ in range(4):
+            await harness.job(caller)
+    await harness.job(await harness.organization("d", plan="free"))
+    await harness.job(harness.callers["d"])
+    claimer = Claimer(harness.context, "wrk_a")
+    claimed = await claimer.claim(AGENTS, 7)
+    assert Counter(job.organization for job in claimed) == {"a": 2, "b": 2, "c": 2, "d": 1}
+    assert len({job.credential for job in claimed}) == 7
+    claimed += await claimer.claim(AGENTS, 20)
+    assert Counter(job.organization for job in claimed) == {"a": 4, "b": 4, "c": 4, "d": 1}
+
+
+async def test_a_claim_waits_for_no_organization_whose_jobs_it_cannot_run(
+    harness: JobHarness,
+) -> None:
+    other, own = await harness.organization("other"), await harness.organization("own")
+    await harness.job(other, agent="pro-fixer")
+    job_id = await harness.job(own)
+    [claimed] = await Claimer(harness.context, "wrk_a").claim(["fixer"], 5)
+    assert claimed.id == job_id
+    # A claim marks the organizations that it locked.
+    served = await harness.db.fetch_all("SELECT id FROM organizations WHERE last_claimed_at > 0")
+    assert [row["id"] for row in served] == [own.organization_id]
+
+
+async def test_every_organization_is_served_when_more_wait_than_one_claim_compares(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "WINDOW", 3)
+    waiting = {await harness.job(await harness.organization(f"org{n}")) for n in range(8)}
+    claimer = Claimer(harness.context, "wrk_a")
+    for _ in range(4):
+        waiting -= {job.id for job in await claimer.claim(AGENTS, 2)}
+    assert waiting == set()
+
+
+async def test_jobs_that_end_together_are_stored_together_and_lost_claims_stay_lost(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    for _ in range(4):
+        await harness.job(caller)
+    jobs = await Claimer(harness.context, "wrk_a").claim(AGENTS, 4)
+    await asyncio.gather(*(start_job(harness.db, job, BASE) for job in jobs))
+    lost = jobs[1]
+    await harness.db.transact(expire, lost.id)
+    assert await rescue_lost_jobs(harness.db, 2) == [lost.id]
+    outcomes = [DONE, DONE, Failed("timeout", "late"), Released()]
+    ended = zip(jobs, outcomes, strict=True)
+    stored = await asyncio.gather(*(finish_job(harness.db, job, end) for job, end in ended))
+    assert stored == [True, False, True, True]
+    statuses = [(await harness.view(caller, job.id)).status for job in jobs]
+    assert statuses == ["completed", "queued", "failed", "queued"]
+    assert await harness.events(caller, jobs[2].id) == ["job.queued", "job.started", "job.failed"]
+
+
+async def expire(tx: Transaction, job_id: str) -> None:
+    await tx.execute("UPDATE jobs SET lease_expires_at = 1 WHERE id = :job_id", job_id=job_id)
 
 
 async def test_a_job_that_no_worker_can_run_has_a_queue_reason(harness: JobHarness) -> None:

@@ -9,10 +9,10 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import maintenance, queue
 from agentjobs.webhooks.concurrency import SlotPool, Slots
-from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED, record_event
+from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED
 from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.queue import release
-from tests.support.deliveries import DeliveryHarness, attempt
+from tests.support.deliveries import DeliveryHarness, attempt, record_event
 
 
 @pytest.fixture

@@ -34,11 +34,12 @@ from agentjobs.webhooks.endpoints import (
     list_endpoints,
     remove_endpoint,
 )
-from agentjobs.webhooks.events import EVENTS, record_event
+from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 from agentjobs.webhooks.signing import SecretOpener
+from tests.support.deliveries import record_event
 
 URL = "https://hooks.example.com/agentjobs"
 HOUR_MS = 3_600_000

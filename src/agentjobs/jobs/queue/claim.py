@@ -1,6 +1,8 @@
-"""Claims the next job: fair across organizations, within their plans, with lease and fence."""
+"""Claims waiting jobs: fair across organizations, within their plans, with lease and fence."""
 
 import asyncio
+import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,51 +11,81 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Row, Transaction
 
-# The organizations with waiting jobs, by skipping through the index of waiting jobs: the length of
-# a queue does not matter.
-_WAITING = """
-WITH RECURSIVE waiting(organization_id) AS (
-  SELECT MIN(organization_id) FROM jobs WHERE status = 'queued' AND lease_owner IS NULL
+_WAITING = "status = 'queued' AND lease_owner IS NULL"
+# The organizations with jobs that this worker can run. For each agent, the statement skips through
+# an index from one organization to the next: neither the length of a queue nor jobs for other
+# workers matter. Beyond the first `window` organizations, the next call continues.
+_ORGANIZATIONS = f"""
+WITH RECURSIVE waiting(agent, organization_id, step) AS (
+  SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
+    AND j.agent = each.value AND j.organization_id > :after), 1
+  FROM each(:agents)
   UNION ALL
-  SELECT (SELECT MIN(j.organization_id) FROM jobs j WHERE j.status = 'queued'
-    AND j.lease_owner IS NULL AND j.organization_id > w.organization_id)
-  FROM waiting w WHERE w.organization_id IS NOT NULL
+  SELECT w.agent, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
+    AND j.agent = w.agent AND j.organization_id > w.organization_id), w.step + 1
+  FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
-SELECT w.organization_id, o.plan, o.last_claimed_at,
+SELECT o.id, o.plan, o.last_claimed_at,
   (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
-    AND a.organization_id = w.organization_id) AS active,
-  (SELECT MIN(f.id) FROM jobs f WHERE f.status = 'queued' AND f.lease_owner IS NULL
-    AND f.organization_id = w.organization_id) AS first_job
-FROM waiting w JOIN organizations o ON o.id = w.organization_id
+    AND a.organization_id = o.id) AS active
+FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting)
 """
 # One claim at a time per organization: two workers could exceed its limit together. The count is
 # part of the next statement, because this one reads a snapshot from before the lock.
 _LOCK = (
-    "SELECT id FROM organizations WHERE id = :organization_id"
-    " /*postgresql FOR NO KEY UPDATE SKIP LOCKED */"
+    "UPDATE organizations SET last_claimed_at = :now WHERE id IN (SELECT o.id"
+    " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
+    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */) RETURNING id"
 )
 _NEXT = (
-    "SELECT id FROM jobs WHERE organization_id = :organization_id AND status = 'queued'"
-    " AND lease_owner IS NULL AND agent IN (SELECT value FROM each(:agents))"
-    " AND (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = :organization_id) < :concurrent_jobs"
-    " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */"
+    f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
+    " AND agent IN (SELECT value FROM each(:agents)) ORDER BY queue_order, id"
+    " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"
 )
-_CLAIM = (
-    "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
-    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
+_ACTIVE = (
+    "(SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    " AND a.organization_id = {organization_id})"
+)
+_CHOOSE_SQLITE = _NEXT.format(
+    organization_id=":organization_id",
+    count=f"MAX(0, MIN(:count, :limit - {_ACTIVE.format(organization_id=':organization_id')}))",
+)
+_CHOOSE_POSTGRESQL = (
+    "SELECT j.id FROM unnest(CAST(:organizations AS text[]), CAST(:limits AS bigint[]),"
+    " CAST(:counts AS bigint[])) AS o(id, max_jobs, wanted), LATERAL ("
+    + _NEXT.format(
+        organization_id="o.id",
+        count="GREATEST(0, LEAST(o.wanted, o.max_jobs - "
+        f"{_ACTIVE.format(organization_id='o.id')}))",
+    )
+    + ") j"
+)
+_CLAIM = BatchStatement(
+    {
+        "job_id": "text",
+        "worker_id": "text",
+        "lease_expires_at": "bigint",
+        "credential_hash": "bytea",
+    },
+    one="UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id",
+    many="UPDATE jobs SET lease_owner = v.worker_id, lease_expires_at = v.lease_expires_at,"
+    " fence = fence + 1, credential_hash = v.credential_hash FROM {rows} WHERE id = v.job_id",
 )
 _READ = (
     "SELECT j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
     " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
     " r.head_commit AS repo_head, r.lifted_paths"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
-    " WHERE j.id = :job_id"
+    " WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.queue_order, j.id"
 )
 _CONTENDED_TRIES = 20
 _CONTENDED_PAUSE_SECONDS = 0.005
+# How many organizations one call compares.
+WINDOW = 64
 
 # A job's identifier and the fence of one claim on it.
 Claim = tuple[str, int]
@@ -107,63 +139,126 @@ class _Contended(Exception):
     """Other workers hold the locks of all organizations that could start a job."""
 
 
-async def claim_job(context: JobsContext, worker_id: str, agents: list[str]) -> ClaimedJob | None:
-    for _ in range(_CONTENDED_TRIES):
-        try:
-            return await context.db.transact(_claim, context, worker_id, agents)
-        except _Contended:
-            await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
-    return None
+class Claimer:
+    """Claims jobs for one worker. Remembers where its next look at the organizations begins."""
 
+    def __init__(self, context: JobsContext, worker_id: str) -> None:
+        self._context = context
+        self._worker_id = worker_id
+        self._after = ""
 
-async def _claim(
-    tx: Transaction, context: JobsContext, worker_id: str, agents: list[str]
-) -> ClaimedJob | None:
-    contended = False
-    waiting = await tx.fetch_all(_WAITING)
-    for row in sorted(waiting, key=_priority):
-        limit = context.plans.concurrent_jobs(row["plan"])
-        if row["active"] >= limit:
-            continue
-        organization_id = row["organization_id"]
-        locked = await tx.fetch_one(_LOCK, organization_id=organization_id)
-        if locked is None:
-            contended = True
-            continue
-        job = await tx.fetch_one(
-            _NEXT, organization_id=organization_id, agents=agents, concurrent_jobs=limit
+    async def claim(self, agents: Sequence[str], count: int) -> list[ClaimedJob]:
+        """At most `count` jobs. Fewer do not mean that nothing else waits."""
+        for _ in range(_CONTENDED_TRIES):
+            try:
+                return await self._context.db.transact(self._claim, agents, count)
+            except _Contended:
+                await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
+        return []
+
+    async def _claim(self, tx: Transaction, agents: Sequence[str], count: int) -> list[ClaimedJob]:
+        shares = _share(await self._organizations(tx, agents), count)
+        if not shares:
+            return []
+        now = await tx.clock_ms()
+        locked = await tx.fetch_all(_LOCK, organizations=list(shares), now=now)
+        if not locked:
+            raise _Contended
+        chosen = await _choose(tx, agents, {row["id"]: shares[row["id"]] for row in locked})
+        if not chosen:
+            return []
+        credentials = {job_id: new_token(JOB_CREDENTIAL_PREFIX) for job_id in chosen}
+        expires_at = now + int(self._context.settings.lease_seconds * 1_000)
+        await _CLAIM.run(
+            tx,
+            [
+                {
+                    "job_id": job_id,
+                    "worker_id": self._worker_id,
+                    "lease_expires_at": expires_at,
+                    "credential_hash": token_hash(credential),
+                }
+                for job_id, credential in credentials.items()
+            ],
         )
-        if job is not None:
-            return await _take(tx, context, job["id"], organization_id, worker_id)
-    if contended:
-        raise _Contended
-    return None
+        rows = await tx.fetch_all(_READ, ids=chosen)
+        return [_claimed_job(row, credentials[row["id"]]) for row in rows]
+
+    async def _organizations(self, tx: Transaction, agents: Sequence[str]) -> list["_Waiting"]:
+        after, self._after = self._after, ""
+        rows = await tx.fetch_all(_ORGANIZATIONS, agents=agents, after=after, window=WINDOW)
+        if len(rows) < WINDOW and after:
+            rows = await tx.fetch_all(_ORGANIZATIONS, agents=agents, after="", window=WINDOW)
+        if len(rows) >= WINDOW:
+            self._after = max(row["id"] for row in rows)
+        return [
+            _Waiting(
+                row["id"],
+                self._context.plans.concurrent_jobs(row["plan"]),
+                row["active"],
+                row["last_claimed_at"] or 0,
+            )
+            for row in rows
+        ]
 
 
-def _priority(row: Row) -> tuple[int, int, str]:
-    """Fewest active jobs first, then the least recently served organization."""
-    return row["active"], row["last_claimed_at"] or 0, row["first_job"]
+class _Waiting(msgspec.Struct, frozen=True):
+    """An organization with waiting jobs."""
+
+    organization_id: str
+    limit: int
+    active: int
+    last_claimed_at: int
 
 
-async def _take(
-    tx: Transaction, context: JobsContext, job_id: str, organization_id: str, worker_id: str
-) -> ClaimedJob | None:
-    credential = new_token(JOB_CREDENTIAL_PREFIX)
-    now = await tx.clock_ms()
-    await tx.execute(
-        _CLAIM,
-        job_id=job_id,
-        worker_id=worker_id,
-        lease_expires_at=now + int(context.settings.lease_seconds * 1_000),
-        credential_hash=token_hash(credential),
-    )
-    await tx.execute(
-        "UPDATE organizations SET last_claimed_at = :now WHERE id = :organization_id",
-        now=now,
-        organization_id=organization_id,
-    )
-    row = await tx.fetch_one(_READ, job_id=job_id)
-    return None if row is None else _claimed_job(row, credential)
+class _Share(msgspec.Struct):
+    """How many jobs one organization may start now, within its limit."""
+
+    limit: int
+    count: int = 0
+
+
+def _share(waiting: Sequence[_Waiting], count: int) -> dict[str, _Share]:
+    """Divide free slots: each goes to the organization with the fewest active jobs, then to the
+    one that waits longest."""
+    shares: dict[str, _Share] = {}
+    heap = [
+        (each.active, each.last_claimed_at, each.organization_id, each.limit)
+        for each in waiting
+        if each.active < each.limit
+    ]
+    heapq.heapify(heap)
+    while heap and count:
+        active, last_claimed_at, organization_id, limit = heapq.heappop(heap)
+        shares.setdefault(organization_id, _Share(limit)).count += 1
+        count -= 1
+        if active + 1 < limit:
+            heapq.heappush(heap, (active + 1, last_claimed_at, organization_id, limit))
+    return shares
+
+
+async def _choose(tx: Transaction, agents: Sequence[str], shares: dict[str, _Share]) -> list[str]:
+    """The identifiers of the jobs to claim; locked on PostgreSQL."""
+    if tx.engine == "postgresql":
+        rows = await tx.fetch_all(
+            _CHOOSE_POSTGRESQL,
+            agents=agents,
+            organizations=list(shares),
+            limits=[share.limit for share in shares.values()],
+            counts=[share.count for share in shares.values()],
+        )
+        return [row["id"] for row in rows]
+    chosen: list[str] = []
+    for organization_id, share in shares.items():
+        rows = await tx.fetch_all(
+            _CHOOSE_SQLITE,
+            agents=agents,
+            organization_id=organization_id,
+            limit=share.limit,
+            count=share.count,
+        )
+        chosen += [row["id"] for row in rows]
+    return chosen
 
 
 def _claimed_job(row: Row, credential: str) -> ClaimedJob:

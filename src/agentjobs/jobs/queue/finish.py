@@ -1,13 +1,16 @@
 """Stores the outcome of a run: the row and its events, under the fence of the claim."""
 
+from collections.abc import Sequence
 from typing import assert_never
+
+import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.transition import (
     Change,
-    apply,
+    apply_all,
     release_claim,
     to_cancelled,
     to_failed,
@@ -15,37 +18,67 @@ from agentjobs.jobs.queue.transition import (
 )
 from agentjobs.jobs.states import COMPLETED, RUNNING
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.grouping import transact_together
+
+
+class _Finish(msgspec.Struct, frozen=True):
+    job: ClaimedJob
+    outcome: Completed | Failed | Cancelled | Released
 
 
 async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
     """Return False when the claim is lost and nothing was written."""
     if isinstance(outcome, Abandoned):
         return False
-    return await db.transact(_finish, job, outcome)
+    return await transact_together(db, _finish_all, _Finish(job, outcome))
 
 
-async def _finish(
-    tx: Transaction, job: ClaimedJob, outcome: Completed | Failed | Cancelled | Released
-) -> bool:
-    row = await tx.fetch_one(
-        "SELECT status, attempt, cancel_requested_at FROM jobs WHERE id = :job_id"
-        " AND fence = :fence AND lease_owner IS NOT NULL /*postgresql FOR UPDATE */",
-        job_id=job.id,
-        fence=job.fence,
+async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
+    rows = await tx.fetch_all(
+        "SELECT id, fence, status, attempt, cancel_requested_at FROM jobs"
+        " WHERE id IN (SELECT value FROM each(:ids)) AND lease_owner IS NOT NULL"
+        " ORDER BY id /*postgresql FOR UPDATE */",
+        ids=[each.job.id for each in ended],
     )
-    if row is None:
-        return False
+    held = {(row["id"], row["fence"]): row for row in rows}
+    stored = dict.fromkeys((each.job.claim for each in ended), False)
+    changes = []
+    for each in ended:
+        row = held.get(each.job.claim)
+        if row is None:
+            continue
+        change = await _change(tx, each.job, each.outcome, row)
+        if change is None:
+            stored[each.job.claim] = await release_claim(tx, *each.job.claim)
+        else:
+            changes.append(change)
+    applied = await apply_all(tx, changes)
+    stored |= {
+        (change.job_id, change.fence or 0): is_applied
+        for change, is_applied in zip(changes, applied, strict=True)
+    }
+    return [stored[each.job.claim] for each in ended]
+
+
+async def _change(
+    tx: Transaction,
+    job: ClaimedJob,
+    outcome: Completed | Failed | Cancelled | Released,
+    row: Row,
+) -> Change | None:
+    """None if the job stays queued, because its agent never started."""
     now = now_ms()
     if isinstance(outcome, Completed):
         is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
-        return await apply(tx, _to_completed(job, now, outcome, is_draft=is_draft))
+        return _to_completed(job, now, outcome, is_draft=is_draft)
     if isinstance(outcome, Cancelled) or row["cancel_requested_at"] is not None:
         # Whatever else stopped the run, the client cancelled it.
-        return await apply(tx, to_cancelled(job.id, now, job.fence))
+        return to_cancelled(job.id, now, job.fence)
     if isinstance(outcome, Failed):
-        return await apply(tx, to_failed(job.id, now, outcome.code, outcome.message, job.fence))
+        return to_failed(job.id, now, outcome.code, outcome.message, job.fence)
     if isinstance(outcome, Released):
-        return await _release(tx, job, row, now)
+        is_running = row["status"] == RUNNING
+        return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1) if is_running else None
     assert_never(outcome)
 
 
@@ -67,9 +100,3 @@ def _to_completed(job: ClaimedJob, now: int, outcome: Completed, *, is_draft: bo
         "head_commit": outcome.head_commit,
     }
     return Change(job.id, COMPLETED, now, job.fence, columns, review_requested=not is_draft)
-
-
-async def _release(tx: Transaction, job: ClaimedJob, row: Row, now: int) -> bool:
-    if row["status"] == RUNNING:
-        return await apply(tx, to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1))
-    return await release_claim(tx, job.id, job.fence)

@@ -32,9 +32,9 @@ async def insert_job(
     await tx.execute(
         "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
         " status, created_at, queued_at, branch, last_sequence, created_by, created_by_name,"
-        " follows, cause) VALUES (:id, :organization_id, :repo_id, :repo, :agent, :ticket_id,"
-        " :config_override, 'queued', :now, :now, :branch, 1, :created_by, :created_by_name,"
-        " :follows, :cause)",
+        " follows, cause, queue_order) VALUES (:id, :organization_id, :repo_id, :repo, :agent,"
+        " :ticket_id, :config_override, 'queued', :now, :now, :branch, 1, :created_by,"
+        " :created_by_name, :follows, :cause, :now)",
         id=job_id,
         organization_id=caller.organization_id,
         repo_id=repo_id,
@@ -49,9 +49,8 @@ async def insert_job(
         follows=follows,
         cause=None if cause is None else msgspec.json.encode(cause).decode(),
     )
-    await events.record_event(
-        tx,
-        events.JOB_QUEUED,
+    queued = events.JobEvent(
+        event=events.JOB_QUEUED,
         organization_id=caller.organization_id,
         job_id=job_id,
         sequence=1,
@@ -59,6 +58,7 @@ async def insert_job(
         pr_url=None,
         at_ms=now,
     )
+    await events.record_events(tx, [queued])
     tx.announce("jobs")
 
 

@@ -1,5 +1,7 @@
 """The only code that changes a job's status: row, events and notifications in one transaction."""
 
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +15,8 @@ from agentjobs.jobs.states import (
     JobStatus,
     sources_of,
 )
-from agentjobs.store.database import Transaction
+from agentjobs.store.batch_statement import BatchStatement
+from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks import events
 
 # Webhooks report every end without a pull request as `job.failed`.
@@ -25,11 +28,23 @@ _EVENT_OF: dict[JobStatus, str] = {
     CANCELLED: events.JOB_FAILED,
 }
 
-_NO_LEASE: dict[str, Any] = {
-    "lease_owner": None,
-    "lease_expires_at": None,
-    "credential_hash": None,
-}
+_END_CLAIM = (
+    "lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL, fence = fence + 1"
+)
+# The PostgreSQL types of the columns that changes set; the others are `bigint`.
+_TYPES = dict.fromkeys(
+    (
+        "base_commit",
+        "error_code",
+        "error_message",
+        "head_commit",
+        "job_id",
+        "pr_url",
+        "prompt",
+        "verification",
+    ),
+    "text",
+)
 
 _CANCELLED_MESSAGE = "The job was cancelled."
 _MAX_MESSAGE_LENGTH = 8_000
@@ -67,8 +82,7 @@ def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
 async def release_claim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
     """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
-        "UPDATE jobs SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"
-        " fence = fence + 1, lost_workers = lost_workers + :lost_workers"
+        f"UPDATE jobs SET {_END_CLAIM}, lost_workers = lost_workers + :lost_workers"
         " WHERE id = :job_id AND fence = :fence AND status = 'queued'",
         job_id=job_id,
         fence=fence,
@@ -80,26 +94,83 @@ async def release_claim(tx: Transaction, job_id: str, fence: int, lost_workers: 
 
 async def apply(tx: Transaction, change: Change) -> bool:
     """Return False when the status does not allow the change, or the claim is lost."""
-    columns = {**change.columns, "status": change.to}
-    if change.to != RUNNING:
-        columns |= _NO_LEASE
+    (is_applied,) = await apply_all(tx, [change])
+    return is_applied
+
+
+async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
+    """The same for changes of different jobs, with a few statements for all of them."""
+    rows: dict[str, Row] = {}
+    for (to, columns), group in _by_statement(changes).items():
+        for row in await _update(to, columns).fetch(tx, [_parameters(change) for change in group]):
+            rows[row["id"]] = row
+    applied = [change for change in changes if change.job_id in rows]
+    await events.record_events(
+        tx, [event for change in applied for event in _events(change, rows[change.job_id])]
+    )
+    tx.announce(*(f"job:{change.job_id}" for change in applied))
+    if any(change.to != RUNNING for change in applied):
+        # A slot is free, or a job is waiting again.
+        tx.announce("jobs")
+    return [change.job_id in rows for change in changes]
+
+
+def _by_statement(
+    changes: Iterable[Change],
+) -> dict[tuple[JobStatus, tuple[str, ...]], list[Change]]:
+    groups: dict[tuple[JobStatus, tuple[str, ...]], list[Change]] = {}
+    # Locks are taken in the order of the identifiers.
+    for change in sorted(changes, key=lambda each: each.job_id):
+        groups.setdefault((change.to, tuple(sorted(change.columns))), []).append(change)
+    return groups
+
+
+def _parameters(change: Change) -> dict[str, Any]:
+    emitted = 2 if change.review_requested else 1
+    return {
+        **change.columns,
+        "job_id": change.job_id,
+        "held_fence": change.fence,
+        "emitted": emitted,
+    }
+
+
+@functools.cache
+def _update(to: JobStatus, columns: tuple[str, ...]) -> BatchStatement:
+    sources = ", ".join(f"'{status}'" for status in sources_of(to))
+    # Ending a claim raises the fence, so that its former holder can write nothing.
+    ended = "" if to == RUNNING else f", {_END_CLAIM}"
+    statement = (
+        # Only names and statuses from this package are formatted; values are parameters.
+        "UPDATE jobs SET {assignments}"
+        f"status = '{to}'{ended}, last_sequence = last_sequence + {{emitted}}{{source}}"
+        f" WHERE id = {{job_id}} AND status IN ({sources}) AND (CAST({{held_fence}} AS BIGINT)"
+        " IS NULL OR (fence = {held_fence} AND lease_owner IS NOT NULL))"
+        " RETURNING jobs.id, jobs.organization_id, jobs.last_sequence, jobs.repo, jobs.pr_url"
+    )
+    names = (*columns, "emitted", "job_id", "held_fence")
+    of_row = {name: f":{name}" for name in names}
+    of_table = {name: f"v.{name}" for name in names}
+    return BatchStatement(
+        {name: _TYPES.get(name, "bigint") for name in names},
+        one=statement.format(assignments=_assignments(columns, ":"), source="", **of_row),
+        many=statement.format(
+            assignments=_assignments(columns, "v."), source=" FROM {rows}", **of_table
+        ),
+    )
+
+
+def _assignments(columns: Iterable[str], prefix: str) -> str:
+    return "".join(f"{name} = {prefix}{name}, " for name in columns)
+
+
+def _events(change: Change, row: Row) -> Iterator[events.JobEvent]:
     emitted = [_EVENT_OF[change.to]]
     if change.review_requested:
         emitted.append(events.PR_REVIEW_REQUESTED)
-    row = await tx.fetch_one(
-        _update(tuple(columns), change.to, fenced=change.fence is not None),
-        **columns,
-        job_id=change.job_id,
-        emitted=len(emitted),
-        **({} if change.fence is None else {"held_fence": change.fence}),
-    )
-    if row is None:
-        return False
-    first = row["last_sequence"] - len(emitted) + 1
-    for sequence, event in enumerate(emitted, first):
-        await events.record_event(
-            tx,
-            event,
+    for sequence, event in enumerate(emitted, row["last_sequence"] - len(emitted) + 1):
+        yield events.JobEvent(
+            event=event,
             organization_id=row["organization_id"],
             job_id=change.job_id,
             sequence=sequence,
@@ -107,22 +178,3 @@ async def apply(tx: Transaction, change: Change) -> bool:
             pr_url=row["pr_url"],
             at_ms=change.at_ms,
         )
-    tx.announce(f"job:{change.job_id}")
-    if change.to != RUNNING:
-        # A slot is free, or a job is waiting again.
-        tx.announce("jobs")
-    return True
-
-
-def _update(columns: tuple[str, ...], to: JobStatus, *, fenced: bool) -> str:
-    assignments = ", ".join(f"{name} = :{name}" for name in columns)
-    sources = ", ".join(f"'{status}'" for status in sources_of(to))
-    # Only names and statuses from this package are formatted; values are parameters.
-    is_claimed = " AND fence = :held_fence AND lease_owner IS NOT NULL" if fenced else ""
-    # Ending a claim raises the fence, so that its former holder can write nothing.
-    fence = "" if to == RUNNING else ", fence = fence + 1"
-    return (
-        f"UPDATE jobs SET {assignments}{fence}, last_sequence = last_sequence + :emitted"
-        f" WHERE id = :job_id AND status IN ({sources}){is_claimed}"
-        " RETURNING organization_id, last_sequence, repo, pr_url"
-    )

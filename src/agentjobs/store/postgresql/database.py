@@ -97,6 +97,7 @@ class PostgresqlDatabase:
 
     def __init__(self, url: str) -> None:
         self.changes = Changes()
+        self.groups: dict[Any, Any] = {}
         # As on SQLite, only `transact` can write, so that reads can be repeated safely.
         open_connection = functools.partial(connect, url, default_transaction_read_only="on")
         self._pool = Pool(open_connection, _MAX_CONNECTIONS)

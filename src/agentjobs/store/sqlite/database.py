@@ -39,6 +39,7 @@ class SqliteDatabase:
         self, path: Path, writing: sqlite3.Connection, reading: sqlite3.Connection
     ) -> None:
         self.changes = Changes()
+        self.groups: dict[Any, Any] = {}
         self._path = path
         self._reading = reading
         self._writer = SqliteWriter(writing, path, self.changes)
