@@ -19,23 +19,23 @@ async def double(tx: Transaction, numbers: Sequence[int]) -> list[int]:
     return [2 * number for number in numbers]
 
 
-async def test_calls_that_wait_share_one_transaction(db: Database) -> None:
+async def test_calls_that_wait_share_one_transaction(database: Database) -> None:
     sizes.clear()
-    results = await asyncio.gather(*(transact_together(db, double, n) for n in range(10)))
+    results = await asyncio.gather(*(transact_together(database, double, n) for n in range(10)))
     assert results == [2 * number for number in range(10)]
     assert len(sizes) < 10
     assert sum(sizes) == 10
 
 
-async def test_an_error_reaches_its_own_caller_only(db: Database) -> None:
-    calls = (transact_together(db, double, n) for n in (12, 13, 14))
+async def test_an_error_reaches_its_own_caller_only(database: Database) -> None:
+    calls = (transact_together(database, double, n) for n in (12, 13, 14))
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert results[0::2] == [24, 28]
     assert isinstance(results[1], ValueError)
 
 
-async def test_a_cancelled_caller_does_not_disturb_the_others(db: Database) -> None:
-    calls = [asyncio.create_task(transact_together(db, double, n)) for n in range(3)]
+async def test_a_cancelled_caller_does_not_disturb_the_others(database: Database) -> None:
+    calls = [asyncio.create_task(transact_together(database, double, n)) for n in range(3)]
     await asyncio.sleep(0)
     calls[1].cancel()
     assert await calls[0] == 0
