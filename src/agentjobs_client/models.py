@@ -25,6 +25,8 @@ class Repo(msgspec.Struct, frozen=True):
     index_progress: dict[str, Any] | None = None
     index_error: str | None = None
     sync_error: str | None = None
+    required_tags: list[str] = []
+    max_concurrent_jobs: int | None = None
 
     @property
     def accepts_jobs(self) -> bool:

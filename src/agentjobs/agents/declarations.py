@@ -16,6 +16,7 @@ from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import BOUNDS, Settings
 from agentjobs.settings.tables import AgentTable
+from agentjobs.settings.tags import tags_fault
 
 Fault = tuple[str, str]
 
@@ -51,6 +52,8 @@ def build_agent(table: AgentTable, settings: Settings) -> Agent:
         plan_required=table.plan_required,
         command=tuple(table.command),
         timeout_seconds=table.timeout_seconds,
+        tags=tuple(table.tags),
+        max_concurrent_jobs=table.max_concurrent_jobs,
         environment={**(preset.environment if preset else {}), **table.environment},
         network=tuple(table.network),
         read_only=named_files(table.command),
@@ -90,6 +93,8 @@ def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault
         yield "name", "must not be empty"
     if table.plan_required not in plan_names:
         yield "plan_required", f"must be one of the plans ({', '.join(plan_names)})"
+    if fault := tags_fault(table.tags):
+        yield "tags", fault
 
 
 def _program_faults(table: AgentTable) -> Iterator[Fault]:
@@ -115,6 +120,8 @@ def _program_faults(table: AgentTable) -> Iterator[Fault]:
 def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
     if table.timeout_seconds <= 0:
         yield "timeout_seconds", "must be above 0"
+    if table.max_concurrent_jobs is not None and table.max_concurrent_jobs < 1:
+        yield "max_concurrent_jobs", "must be at least 1"
     for name, value in table.limits.items():
         if name not in _LIMITS:
             yield "limits", f"`{name}` must be one of the limits ({', '.join(_LIMITS)})"

@@ -26,13 +26,16 @@ class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent type. `read_only` are files of the machine that it sees at the same path, besides
-    the system's; `verify_files` are those that its verification sees."""
+    the system's; `verify_files` are those that its verification sees. Only workers with all of
+    `tags` run it; `max_concurrent_jobs` limits its jobs on all workers together."""
 
     id: str
     name: str
     plan_required: str
     command: tuple[str, ...]
     timeout_seconds: float
+    tags: tuple[str, ...] = ()
+    max_concurrent_jobs: int | None = None
     environment: Mapping[str, str] = {}
     network: tuple[str, ...] = ()
     read_only: tuple[Path, ...] = ()

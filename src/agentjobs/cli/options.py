@@ -29,6 +29,12 @@ Slots = Annotated[
         "--slots", min=1, help="Number of concurrent jobs (default: the number of cores)."
     ),
 ]
+Tags = Annotated[
+    str | None,
+    typer.Option(
+        "--tags", metavar="TAG,…", help="What this worker offers to agents and repositories."
+    ),
+]
 Severity = Annotated[
     str | None,
     typer.Argument(

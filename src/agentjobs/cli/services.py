@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentjobs.cli.options import DataDir, Host, Port, Slots
+from agentjobs.cli.options import DataDir, Host, Port, Slots, Tags
 from agentjobs.cli.output import print_note, print_result
 
 if TYPE_CHECKING:
@@ -42,9 +42,12 @@ def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> Non
     _run(run_serve(settings, on_ready=lambda base_url, _: print_result(base_url)))
 
 
-def worker(slots: Slots = None, data_dir: DataDir = None) -> None:
+def worker(slots: Slots = None, tags: Tags = None, data_dir: DataDir = None) -> None:
     """Run jobs from the store of `agentjobs serve`."""
-    settings = _load(data_dir, slots=slots)
+    from agentjobs.settings.tags import split_tags
+
+    worker_tags = None if tags is None else split_tags(tags)
+    settings = _load(data_dir, slots=slots, worker_tags=worker_tags)
     _require_public_url(settings)
     _require_public_url_for_remote_store(settings)
     from agentjobs.app.services import run_worker

@@ -1,7 +1,7 @@
 """Requests and responses about jobs: their fields, descriptions and constraints. No behavior."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -72,6 +72,8 @@ MaxCostUsd = Annotated[
     Meta(description="The agent is stopped when it has spent this much.", gt=0, le=1_000_000),
 ]
 
+Priority = Literal["low", "normal", "high"]
+
 
 class ConfigOverride(TypedDict, total=False):
     """The keys that the service knows; all others are passed to the agent."""
@@ -101,6 +103,13 @@ class ConfigOverride(TypedDict, total=False):
             max_length=200,
             matching=NOT_BLANK,
             without=UNPRINTABLE_CHARACTERS,
+        ),
+    ]
+    priority: Annotated[
+        Priority,
+        doc(
+            "Jobs with a higher priority start first among the waiting jobs of the organization;"
+            " by default `normal`."
         ),
     ]
 

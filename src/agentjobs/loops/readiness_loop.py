@@ -3,6 +3,7 @@
 import logging
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.agents.definitions import Agent
 from agentjobs.agents.readiness import check_readiness
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.loops.loop import PeriodicLoop
@@ -22,10 +23,21 @@ def readiness_loop(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) ->
 
 async def check_agents(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) -> None:
     """A program may be installed or removed while the worker runs."""
-    checks = [await check_readiness(agent, in_sandbox=in_sandbox) for agent in catalog.all()]
-    unready = {check.agent: check.reason for check in checks if check.reason is not None}
+    problems = {
+        agent.id: _missing_tags(agent, worker)
+        or (await check_readiness(agent, in_sandbox=in_sandbox)).reason
+        for agent in catalog.all()
+    }
+    unready = {agent: reason for agent, reason in problems.items() if reason is not None}
     for agent, reason in unready.items():
         if worker.unready.get(agent) != reason:
             _log.warning("this worker cannot run %s: %s", agent, reason)
-    worker.agents = [check.agent for check in checks if check.reason is None]
+    worker.agents = [agent for agent, reason in problems.items() if reason is None]
     worker.unready = unready
+
+
+def _missing_tags(agent: Agent, worker: WorkerInfo) -> str | None:
+    missing = [tag for tag in agent.tags if tag not in worker.tags]
+    if not missing:
+        return None
+    return f"it requires a worker with the tags {', '.join(missing)}: set AGENTJOBS_WORKER_TAGS"

@@ -37,6 +37,7 @@ class Worker:
             agents=[],
             version=program_version(),
             configuration_digest=configuration_digest(self._settings),
+            tags=self._settings.worker_tags,
         )
         self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
         self._jobs = JobLoop(tools, self._info, self._free_space)

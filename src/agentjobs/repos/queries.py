@@ -40,6 +40,12 @@ class RepoView(msgspec.Struct, frozen=True):
     sync_error: Annotated[
         str | None, doc("Why the repository cannot be read from its platform; it is retried.")
     ] = None
+    required_tags: Annotated[
+        tuple[str, ...], doc("Only workers with all of these tags run jobs of the repository.")
+    ] = ()
+    max_concurrent_jobs: Annotated[
+        int | None, doc("How many jobs of the repository may run at once; null without a limit.")
+    ] = None
 
 
 async def list_repos(
@@ -87,4 +93,6 @@ def repo_view(row: Row) -> RepoView:
         index_error=row["index_error"],
         lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
         sync_error=row["sync_error"],
+        required_tags=msgspec.json.decode(row["required_tags"], type=tuple[str, ...]),
+        max_concurrent_jobs=row["max_concurrent_jobs"],
     )

@@ -11,6 +11,7 @@ from agentjobs.settings.locations import SettingsFileError
 from agentjobs.settings.model import Settings, is_loopback
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.settings.tables import PlanTable
+from agentjobs.settings.tags import tags_fault
 
 # The roles of members, lowest first.
 ROLES = ("viewer", "member", "admin")
@@ -95,6 +96,8 @@ def check(settings: Settings) -> None:
         raise SettingsFileError("lease_renew_seconds", "must be at most half of lease_seconds")
     if not _MENTION.fullmatch(settings.mention):
         raise SettingsFileError("mention", "must consist of letters, digits, - and _, without @")
+    if fault := tags_fault(settings.worker_tags):
+        raise SettingsFileError("worker_tags", fault)
     _check_webhooks(settings)
     _check_plans(settings.plans)
     _check_addresses(settings)

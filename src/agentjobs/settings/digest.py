@@ -13,7 +13,7 @@ OWN_SETTINGS = frozenset(
         *("trusted_proxies", "metrics_bind", "metrics_token", "slots", "sandbox"),
         *("sandbox_uid_base", "cache_max_bytes", "disk_floor_mib", "git_concurrency"),
         *("index_memory_mib", "send_webhooks", "webhooks_proxy", "webhook_concurrency"),
-        *("ca_file", "encryption_key", "oidc_client_secret"),
+        *("ca_file", "encryption_key", "oidc_client_secret", "worker_tags"),
     }
 )
 _LENGTH = 12

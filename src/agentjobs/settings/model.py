@@ -32,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     streams_per_key: int = 200
 
     slots: int = 0
+    worker_tags: list[str] = []
     lease_seconds: float = 10
     lease_renew_seconds: float = 3
     lost_worker_retries: int = 2

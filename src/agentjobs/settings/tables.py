@@ -23,6 +23,8 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     executable: str = ""
     arguments: list[str] = []
     plan_required: str = "free"
+    tags: list[str] = []
+    max_concurrent_jobs: int | None = None
     timeout_seconds: int = 3600
     environment: dict[str, str] = {}
     network: list[str] = []

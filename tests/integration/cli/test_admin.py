@@ -126,6 +126,19 @@ def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
     assert (unknown.exit_code, "is not an unprotected path" in unknown.err) == (2, True)
 
 
+def test_an_operator_sets_the_worker_tags_and_the_limit_of_a_repository(agentjobs, repository):
+    agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    done = agentjobs("repos", "set", "acme/shop", "--tags", "gpu", "--max-concurrent-jobs", "2")
+    assert (done.exit_code, done.out) == (0, "acme/shop\n")
+    (repo,) = agentjobs("repos", "list", "--json").document["repos"]
+    assert (repo["required_tags"], repo["max_concurrent_jobs"]) == (["gpu"], 2)
+    removed = agentjobs("repos", "set", "acme/shop", "--tags", "none", "--json")
+    assert (removed.document["required_tags"], removed.document["max_concurrent_jobs"]) == ([], 2)
+    for wrong in ((), ("--tags", "a b"), ("--max-concurrent-jobs", "many")):
+        refused = agentjobs("repos", "set", "acme/shop", *wrong)
+        assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
     (tmp_path / "plain").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)

@@ -97,6 +97,9 @@ def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> No
         ({"command": [""]}, r"agents\[0\].command"),
         ({"command": ["a", "b\0c"]}, r"agents\[0\].command"),
         ({"timeout_seconds": 0}, r"agents\[0\].timeout_seconds"),
+        ({"tags": ["GPU"]}, r"agents\[0\].tags: 'GPU' must have 1 to 32 characters"),
+        ({"tags": list("abcdefg")}, r"agents\[0\].tags: must be at most 6 tags"),
+        ({"max_concurrent_jobs": 0}, r"agents\[0\].max_concurrent_jobs: must be at least 1"),
         ({"environment": {"A=B": "c"}}, r"agents\[0\].environment"),
         ({"environment": {"A": "\0"}}, r"agents\[0\].environment"),
         ({"environment": {"AGENTJOBS_JOB": "x"}}, r"start with AGENTJOBS_"),
@@ -214,6 +217,15 @@ def test_an_agents_cpus_may_be_a_fraction() -> None:
     catalog = catalog_of(table(limits={"cpus": 1.5}), limit_cpus=4)
     built_in, _, declared = catalog.all()
     assert (built_in.limits.cpus, declared.limits.cpus) == (4, 1.5)
+
+
+def test_an_agent_may_require_tags_and_limit_its_jobs() -> None:
+    agent = catalog_of(table(tags=["gpu", "large"], max_concurrent_jobs=4)).get("fixer")
+    assert agent is not None
+    assert (agent.tags, agent.max_concurrent_jobs) == (("gpu", "large"), 4)
+    unlimited = catalog_of(table()).get("fixer")
+    assert unlimited is not None
+    assert (unlimited.tags, unlimited.max_concurrent_jobs) == ((), None)
 
 
 def test_an_id_declared_twice_is_refused() -> None:

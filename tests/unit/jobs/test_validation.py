@@ -78,6 +78,10 @@ def test_every_severity_is_accepted_in_any_case(severity: str) -> None:
         ("reviewers", "alice"),
         ("title", "two\nlines"),
         ("title", ""),
+        ("priority", "urgent"),
+        ("priority", "HIGH"),
+        ("priority", 1),
+        ("priority", None),
     ],
 )
 def test_a_known_override_of_the_wrong_type_is_refused(key: str, value: object) -> None:

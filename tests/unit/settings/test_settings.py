@@ -152,6 +152,15 @@ def test_a_misspelled_variable_is_reported() -> None:
     assert unknown_variables(environ) == ["AGENTJOBS_PORTS"]
 
 
+def test_a_worker_has_at_most_six_tags(tmp_path: Path) -> None:
+    environ = {"AGENTJOBS_DATA_DIR": str(tmp_path)}
+    assert load(environ).worker_tags == []
+    assert load({**environ, "AGENTJOBS_WORKER_TAGS": "gpu,large"}).worker_tags == ["gpu", "large"]
+    for text in ("a,b,c,d,e,f,g", "GPU", "gpu,gpu", "x" * 33, "a b"):
+        with pytest.raises(SettingsError, match="worker_tags"):
+            load({**environ, "AGENTJOBS_WORKER_TAGS": text})
+
+
 def test_loopback_is_recognized_in_every_spelling() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "10.0.0.1", "example.com"))

@@ -167,6 +167,7 @@ def test_the_document_accepts_what_people_write(key: str, value: str) -> None:
         ("reviewers", "ann", "must be a list"),
         ("draft", "yes", "must be true or false"),
         ("prompt", "a\x00b", "must not contain null characters"),
+        ("priority", "urgent", "must be one of high, low, normal"),
     ],
 )
 def test_a_message_names_the_constraint_that_was_violated(

@@ -156,6 +156,48 @@ def set_auto_trigger(
     print_note(f"{name}: {_SOURCE_TEXT[effective.source]}.")
 
 
+@repos.command("set")
+def set_repo(
+    name: Name,
+    tags: Annotated[
+        str | None,
+        typer.Option(
+            "--tags", metavar="TAG,…|none", help="Tags that a worker must have to run its jobs."
+        ),
+    ] = None,
+    max_concurrent_jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--max-concurrent-jobs", metavar="N|none", help="How many of its jobs run at once."
+        ),
+    ] = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Choose the workers that run jobs of a repository, and limit how many run at once."""
+    if tags is None and max_concurrent_jobs is None:
+        raise typer.BadParameter("specify --tags, --max-concurrent-jobs or both")
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.repos.scheduling import set_scheduling
+
+        return await set_scheduling(
+            admin.db, org, name, tags=tags, max_concurrent_jobs=max_concurrent_jobs
+        )
+
+    repo = with_store(data_dir, work)
+    if json:
+        print_json(repo)
+        return
+    print_result(repo.full_name)
+    print_note(
+        f"Jobs of {repo.full_name} run on workers with the tags:"
+        f" {', '.join(repo.required_tags) or 'none required'};"
+        f" at once: {repo.max_concurrent_jobs or 'no limit'}."
+    )
+
+
 @repos.command("disconnect")
 def disconnect_repo(
     name: Name,

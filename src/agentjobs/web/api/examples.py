@@ -115,6 +115,8 @@ REPOS: Mapping[str, Any] = {
             "index_error": None,
             "sync_error": None,
             "lifted_paths": [],
+            "required_tags": [],
+            "max_concurrent_jobs": None,
         }
     ],
     "next_cursor": None,

@@ -29,6 +29,7 @@ async def test_a_job_is_created_and_its_page_is_shown(dashboard):
         timeout_seconds="60",
         max_cost_usd="2.5",
         draft="on",
+        priority="high",
         more='{"depth": 2}',
     )
     job = await created_job(dashboard)
@@ -43,12 +44,13 @@ async def test_a_job_is_created_and_its_page_is_shown(dashboard):
         "timeout_seconds": 60,
         "max_cost_usd": 2.5,
         "draft": True,
+        "priority": "high",
         "depth": 2,
     }
 
 
 async def test_empty_fields_are_not_part_of_the_request(dashboard):
-    await new_job(dashboard, repo="acme/shop", agent="fixer", prompt=" \r\n ")
+    await new_job(dashboard, repo="acme/shop", agent="fixer", prompt=" \r\n ", priority="normal")
     job = await created_job(dashboard)
     assert job["config_override"] == "{}"
     assert job["ticket_id"] is None

@@ -1,6 +1,6 @@
 """/jobs/new: creating jobs; also rerunning a job and starting a follow-up."""
 
-from typing import Any
+from typing import Any, get_args
 
 from starlette.responses import Response
 
@@ -12,7 +12,7 @@ from agentjobs.jobs.follow_up import (
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.model import create_job_request
+from agentjobs.jobs.model import Priority, create_job_request
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.validation import request_faults
 from agentjobs.problems import Problem
@@ -28,10 +28,11 @@ from agentjobs.web.dashboard.request_context import PageRequest
 
 _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
-    *("timeout_seconds", "max_cost_usd", "draft", "more"),
+    *("priority", "timeout_seconds", "max_cost_usd", "draft", "more"),
 )
 # Hidden in a disclosure while empty.
 _ADVANCED = _FIELDS[_FIELDS.index("title") :]
+_DEFAULT_PRIORITY = "normal"
 
 
 async def show(request: PageRequest) -> Response:
@@ -100,8 +101,10 @@ async def _page(
         form_values={
             **form_values,
             "agent": form_values["agent"] or next(iter(runnable or allowed), ""),
+            "priority": form_values["priority"] or _DEFAULT_PRIORITY,
         },
         field_errors=by_field(problem),
+        priority_options=[(name, name.capitalize()) for name in get_args(Priority)],
         shows_options=any(form_values[name].strip() for name in _ADVANCED),
         has_repos=bool(repos),
         repo_options=[
@@ -142,6 +145,8 @@ def _build_request(form: Form) -> dict[str, Any]:
         override["timeout_seconds"] = _parse_whole_number(seconds)
     if cost := form.text("max_cost_usd"):
         override["max_cost_usd"] = _parse_amount(cost)
+    if (priority := form.text("priority")) and priority != _DEFAULT_PRIORITY:
+        override["priority"] = priority
     if form.flag("draft"):
         override["draft"] = True
     body: dict[str, Any] = {"repo": form.text("repo"), "agent": form.text("agent")}

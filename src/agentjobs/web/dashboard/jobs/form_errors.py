@@ -12,6 +12,7 @@ LABELS: Mapping[str, str] = {
     "title": "Pull request title",
     "base_branch": "Base branch",
     "reviewers": "Reviewers",
+    "priority": "Priority",
     "timeout_seconds": "Time limit in seconds",
     "max_cost_usd": "Cost limit in US dollars",
     "draft": "Open the pull request as a draft",

@@ -37,6 +37,7 @@ ACTIONS: Mapping[str, str] = {
     "repo.path_lifted": "removed the protection of a path",
     "repo.path_protected": "restored the protection of a path",
     "repo.renamed": "renamed a repository",
+    "repo.scheduling_set": "set a repository's worker tags or job limit",
     "secret.key_rotated": "rotated the encryption key",
     "secret.removed": "removed a secret",
     "secret.set": "set a secret",
