@@ -17,6 +17,7 @@ from agentjobs.cli.forges import forges
 from agentjobs.cli.jobs import jobs
 from agentjobs.cli.keys import keys
 from agentjobs.cli.orgs import orgs
+from agentjobs.cli.pause import pause, resume
 from agentjobs.cli.pulls import pulls
 from agentjobs.cli.repos import repos
 from agentjobs.cli.secrets import secrets
@@ -51,7 +52,7 @@ for name, noun in {
     "webhooks": webhooks,
 }.items():
     app.add_typer(noun, name=name)
-for command in (doctor, migrate, backup):
+for command in (pause, resume, doctor, migrate, backup):
     app.command()(command)
 
 

@@ -53,9 +53,15 @@ def list_orgs(data_dir: DataDir = None, json: Json = False) -> None:
         print_json({"orgs": [{**_document(org), **_amounts(budget)} for org, budget in rows]})
         return
     print_table(
-        ("name", "plan", "USD per day", "USD per job", "created"),
+        ("name", "plan", "USD per day", "USD per job", "created", "paused"),
         [
-            (org.name, org.plan, *_amount_texts(budget), _document(org)["created_at"])
+            (
+                org.name,
+                org.plan,
+                *_amount_texts(budget),
+                _document(org)["created_at"],
+                _document(org)["paused_at"],
+            )
             for org, budget in rows
         ],
     )
@@ -160,11 +166,12 @@ def _print_organization(organization: "Organization", json: bool) -> None:
 
 
 def _document(organization: "Organization") -> dict[str, Any]:
-    from agentjobs.clock import iso_utc
+    from agentjobs.clock import iso_utc, iso_utc_or_none
 
     return {
         "id": organization.id,
         "name": organization.name,
         "plan": organization.plan,
         "created_at": iso_utc(organization.created_at),
+        "paused_at": iso_utc_or_none(organization.paused_at),
     }

@@ -29,6 +29,7 @@ class Organization(msgspec.Struct, frozen=True):
     name: str
     plan: str
     created_at: int
+    paused_at: int | None = None
 
 
 async def create_organization(db: Database, plans: Plans, name: str, plan: str) -> Organization:
@@ -102,7 +103,10 @@ async def _insert(tx: Transaction, organization: Organization, entry: audit.Entr
     await tx.execute(
         "INSERT INTO organizations (id, name, plan, created_at)"
         " VALUES (:id, :name, :plan, :created_at)",
-        **msgspec.structs.asdict(organization),
+        id=organization.id,
+        name=organization.name,
+        plan=organization.plan,
+        created_at=organization.created_at,
     )
     await audit.write(tx, organization.id, entry)
 
@@ -126,4 +130,4 @@ async def _update_plan(
 
 
 def _organization(row: Row) -> Organization:
-    return Organization(row["id"], row["name"], row["plan"], row["created_at"])
+    return Organization(row["id"], row["name"], row["plan"], row["created_at"], row["paused_at"])

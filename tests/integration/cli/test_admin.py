@@ -139,6 +139,22 @@ def test_an_operator_sets_the_worker_tags_and_the_limit_of_a_repository(agentjob
         assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
+def test_jobs_are_paused_and_resumed_for_all_organizations_or_one(agentjobs):
+    for arguments, name in (((), "all organizations"), (("--org", "default"), "default")):
+        paused = agentjobs("pause", *arguments)
+        assert (paused.exit_code, paused.out) == (0, f"{name}\n")
+        assert "It was paused already" in agentjobs("pause", *arguments).err
+    assert agentjobs("orgs", "list", "--json").document["orgs"][0]["paused_at"] is not None
+    notes = [each["message"] for each in agentjobs("doctor", "--json").document["findings"]]
+    assert any(note.endswith("run `agentjobs resume`") for note in notes)
+    assert any(note.endswith("run `agentjobs resume --org default`") for note in notes)
+    resumed = agentjobs("resume", "--json")
+    assert resumed.document == {"org": None, "paused": False, "changed": True}
+    assert agentjobs("resume", "--org", "default").exit_code == 0
+    assert agentjobs("orgs", "list", "--json").document["orgs"][0]["paused_at"] is None
+    assert agentjobs("pause", "--org", "nobody").exit_code == 2
+
+
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
     (tmp_path / "plain").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)

@@ -150,6 +150,7 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
             *await check_forges(settings, db),
             *await _check_workers(db),
             *await check_processes(db),
+            *await _check_pauses(db),
         ]:
             yield finding
     except StoreError as error:
@@ -219,6 +220,25 @@ async def _check_workers(db: "Database") -> list[Finding]:
     if not findings:
         return [("workers", "note", "none is running; start `agentjobs up` or `agentjobs worker`")]
     return findings
+
+
+async def _check_pauses(db: "Database") -> list[Finding]:
+    from agentjobs.clock import iso_utc
+    from agentjobs.organizations.pauses import load_pauses
+
+    pauses = await load_pauses(db)
+    findings: list[Finding] = []
+    if pauses.service_since is not None:
+        since = iso_utc(pauses.service_since)
+        findings.append(("queue", "note", f"paused since {since}: run `agentjobs resume`"))
+    return findings + [
+        (
+            "queue",
+            "note",
+            f"{name} is paused since {iso_utc(at)}: run `agentjobs resume --org {name}`",
+        )
+        for name, at in pauses.organizations.items()
+    ]
 
 
 async def _check_agents(settings: "Settings") -> list[Finding]:

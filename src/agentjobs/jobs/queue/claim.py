@@ -10,6 +10,7 @@ import msgspec
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.verification import Verification, stored_verification
+from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Row, Transaction
@@ -28,16 +29,17 @@ WITH RECURSIVE waiting(agent, organization_id, step) AS (
     AND j.agent = w.agent AND j.organization_id > w.organization_id), w.step + 1
   FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
-SELECT o.id, o.plan, o.last_claimed_at,
+SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
   (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = o.id) AS active
-FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting)
+FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
 """
 # One claim at a time per organization: two workers could exceed its limit together. The count is
 # part of the next statement, because this one reads a snapshot from before the lock.
 _LOCK = (
     "UPDATE organizations SET last_claimed_at = :now WHERE id IN (SELECT o.id"
     " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
+    f" AND {ORGANIZATION_IS_RUNNING}"
     " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */) RETURNING id"
 )
 _NEXT = (
@@ -199,6 +201,8 @@ class Claimer:
                 row["last_claimed_at"] or 0,
             )
             for row in rows
+            # Paused organizations count for the window, or they would hide those after them.
+            if row["paused_at"] is None
         ]
 
 

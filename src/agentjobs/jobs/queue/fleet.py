@@ -8,6 +8,7 @@ import time
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.organizations.pauses import service_paused_since
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
@@ -43,6 +44,7 @@ class FleetState(msgspec.Struct, frozen=True):
     startable: dict[str, int]
     active: int
     typical_duration_ms: int
+    is_paused: bool = False
 
     def slots_for(self, agent: str) -> int:
         """0 when no live worker can run the agent."""
@@ -77,6 +79,7 @@ class Fleet:
                 startable=await self._startable(),
                 active=await self._active(),
                 typical_duration_ms=await self._typical_duration_ms(),
+                is_paused=await service_paused_since(self._db) is not None,
             )
         return self._state
 

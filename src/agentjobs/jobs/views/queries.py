@@ -21,7 +21,7 @@ _ACTIVE = (
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
     " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
-    " j.verification, j.follows, j.cause, j.ticket, o.plan,"
+    " j.verification, j.follows, j.cause, j.ticket, o.plan, o.paused_at,"
     " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
     "  AS pr_state,"
     f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
@@ -119,7 +119,9 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
     """Why a waiting job cannot start; None when it only waits for jobs ahead of it."""
     if row["status"] != QUEUED or row["organization_active"] is None:
         return None
+    fleet = await context.fleet.state()
+    if fleet.is_paused or row["paused_at"] is not None:
+        return "paused"
     if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
         return "plan_limit"
-    fleet = await context.fleet.state()
     return fleet.queue_reason(row["agent"])

@@ -1,7 +1,8 @@
-"""Notices shown on every page: endpoints that were disabled, and processes that differ."""
+"""Notices shown on every page: pauses, endpoints that were disabled, and processes that differ."""
 
 from agentjobs.fleet.processes import configuration_problems, running_configurations
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
+from agentjobs.organizations.pauses import find_pause
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database
 
@@ -9,7 +10,19 @@ _MAX_PROCESS_NOTICES = 3
 
 
 async def notices_for(db: Database, viewer: Viewer) -> list[str]:
-    return [*await _disabled_endpoints(db, viewer), *await _different_processes(db, viewer)]
+    return [
+        *await _pause(db, viewer),
+        *await _disabled_endpoints(db, viewer),
+        *await _different_processes(db, viewer),
+    ]
+
+
+async def _pause(db: Database, viewer: Viewer) -> list[str]:
+    paused = await find_pause(db, viewer.organization_id)
+    if paused is None:
+        return []
+    name = "the service" if paused == "service" else f"the organization {viewer.organization}"
+    return [f"The operator has paused {name}: running jobs continue, but no new jobs start."]
 
 
 async def _disabled_endpoints(db: Database, viewer: Viewer) -> list[str]:

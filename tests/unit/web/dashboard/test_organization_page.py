@@ -3,7 +3,8 @@
 import msgspec
 
 from agentjobs.agents.catalog import Catalog
-from agentjobs.organizations.organizations import set_plan
+from agentjobs.organizations.organizations import ensure_default, set_plan
+from agentjobs.organizations.pauses import pause, resume
 from tests.support.jobs import an_agent
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
@@ -31,6 +32,21 @@ async def test_the_page_shows_the_organization_and_its_limits(dashboard: Dashboa
     assert "http://127.0.0.1:8080/v1" in page.text
     assert "http://127.0.0.1:8080/git/acme/OWNER/NAME.git" in page.text
     assert "agentjobs orgs set-plan acme PLAN" in page.text
+
+
+async def test_a_pause_is_shown_on_every_page_and_with_the_organization(
+    dashboard: Dashboard,
+) -> None:
+    await pause(dashboard.db, "acme")
+    page = await dashboard.member.open(PATH)
+    assert "The operator has paused the organization acme" in page.text
+    assert "agentjobs resume --org acme" in page.text
+    await resume(dashboard.db, "acme")
+    assert "paused" not in (await dashboard.member.open(PATH)).text
+    await ensure_default(dashboard.db, dashboard.context.plans)
+    await pause(dashboard.db)
+    for path in ("/", "/jobs", PATH):
+        assert "The operator has paused the service" in (await dashboard.member.open(path)).text
 
 
 async def test_agents_outside_the_plan_are_labelled(dashboard: Dashboard) -> None:

@@ -24,6 +24,7 @@ from agentjobs.webhooks.events import activity_topic
 # Each part has its own template.
 _PARTS = ("head", "details", "events", "prompt", "follow_up", "changes")
 _QUEUE_REASONS = {
+    "paused": "the operator has paused jobs",
     "plan_limit": "the plan's concurrent job limit is reached",
     "no_worker": "no running worker can run this agent; see Agents for the reason",
     "disk_full": "the disks of the workers that can run this agent are nearly full",
