@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from agentjobs.cli.orgs.tables import OWNERS
 from tests.support.paths import PROJECT
 
 SOURCE = PROJECT / "src" / "agentjobs"
@@ -55,6 +56,24 @@ def test_the_architecture_names_an_owner_for_every_table(sqlite_template: Path) 
     tables = {name for (name,) in rows if not name.startswith(("sqlite_", "alembic_"))}
     owners, _ = _documented()
     assert tables == set(owners)
+
+
+def test_every_table_is_declared_by_its_owner_with_or_without_rows_of_organizations(
+    sqlite_template: Path,
+) -> None:
+    """Otherwise deleting an organization would leave rows of it in a new table."""
+    owners, _ = _documented()
+    declared = {}
+    for owner in OWNERS:
+        package = owner.__name__.split(".")[1]
+        names = [table.name for table in owner.TENANT_TABLES]
+        declared |= dict.fromkeys((*names, *owner.SHARED_TABLES), package)
+    assert declared == owners
+    shared = {table for owner in OWNERS for table in owner.SHARED_TABLES}
+    with closing(sqlite3.connect(sqlite_template)) as database:
+        for table in shared:
+            columns = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
+            assert columns.isdisjoint({"organization_id", "repo_id", "job_id", "user_id"}), table
 
 
 def test_no_column_is_listed_for_a_package_that_does_not_write_it() -> None:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.git.refs import resolve
 from agentjobs.inventory.index.analysis import fingerprint
+from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
 from agentjobs.inventory.index.wire import Request
 from agentjobs.inventory.model import Dependency, IndexWarning
@@ -24,6 +26,7 @@ __all__ = [
     "IndexFailure",
     "SpareChild",
     "claim_due",
+    "forget_repository",
     "index_repository",
     "make_outdated_due",
     "read_dependencies",
@@ -108,6 +111,18 @@ async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
     await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
 
 
+def forget_repository(settings: Settings, repo_id: str) -> None:
+    """Blocking. Deletes what this host's cache holds of a repository."""
+    path = _cache_path(settings)
+    if path.exists():
+        with closing(AnalysisCache(path)) as cache:
+            cache.delete_state(repo_id)
+
+
+def _cache_path(settings: Settings) -> Path:
+    return settings.data_path / "index" / "facts.db"
+
+
 def _request(
     task: Literal["index", "dependencies"],
     git_dir: Path,
@@ -119,7 +134,7 @@ def _request(
         task=task,
         git_dir=str(git_dir.absolute()),
         commit=commit,
-        cache_path=str((settings.data_path / "index" / "facts.db").absolute()),
+        cache_path=str(_cache_path(settings).absolute()),
         memory_mib=settings.index_memory_mib,
         repo_id="" if repo is None else repo.id,
     )

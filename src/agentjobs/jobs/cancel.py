@@ -9,13 +9,17 @@ from agentjobs.jobs.states import FINAL, QUEUED
 from agentjobs.jobs.views.queries import get_job, job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.problems import Problem
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import Database, Transaction
 
 
 async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    entry = entry_for_person("job.cancelled", job_id)
-    await context.db.transact(_cancel, organization_id, job_id, entry)
+    await request_cancel(context.db, organization_id, job_id)
     return await get_job(context, organization_id, job_id)
+
+
+async def request_cancel(db: Database, organization_id: str, job_id: str) -> None:
+    entry = entry_for_person("job.cancelled", job_id)
+    await db.transact(_cancel, organization_id, job_id, entry)
 
 
 async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:

@@ -65,6 +65,13 @@ def present_path(data_dir: Path, repo_id: str) -> Path:
     return git_dir
 
 
+def remove_repository(data_dir: Path, repo_id: str) -> None:
+    """Blocking. Removes an unfinished import, too."""
+    target = path(data_dir, repo_id)
+    for directory in (target, incoming_path(target)):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 async def import_repository(source: str, target: Path) -> ImportedRepository:
     """Import branches and tags from a path or URL, without hooks and configuration.
 

@@ -22,6 +22,7 @@ from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
+_DELETED_REPOS_SECONDS = 600.0
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +58,10 @@ class Worker:
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                run_loops([self._cache_cleanup, self._readiness, self._disk], stopping)
+                run_loops(
+                    [self._cache_cleanup, self._deleted_repos, self._readiness, self._disk],
+                    stopping,
+                )
             )
             group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
@@ -91,6 +95,24 @@ class Worker:
     @property
     def _cache_cleanup(self) -> PeriodicLoop:
         return PeriodicLoop("caches", _CLEANUP_SECONDS, self._clean_caches, first_after_seconds=600)
+
+    @property
+    def _deleted_repos(self) -> PeriodicLoop:
+        return PeriodicLoop(
+            "deleted repositories",
+            _DELETED_REPOS_SECONDS,
+            self.drop_deleted_repos,
+            first_after_seconds=_DELETED_REPOS_SECONDS,
+        )
+
+    async def drop_deleted_repos(self) -> None:
+        """Drop mirrors and copies of repositories whose organization was deleted."""
+        cached = await self._tools.workspaces.cached_repos()
+        rows = await self._db.fetch_all(
+            "SELECT id FROM repos WHERE id IN (SELECT value FROM each(:ids))", ids=list(cached)
+        )
+        if deleted := cached - {row["id"] for row in rows}:
+            await self._tools.workspaces.drop_repos(deleted)
 
     async def _clean_caches(self) -> None:
         await self._tools.mirrors.collect_garbage()

@@ -47,7 +47,8 @@ async def find_budget(db: Database, organization_id: str) -> Budget:
         "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
         id=organization_id,
     )
-    assert row is not None, "organizations are never removed"
+    if row is None:
+        raise Problem("organization_not_found", "The organization was deleted.")
     return _budget(row)
 
 

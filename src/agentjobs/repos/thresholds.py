@@ -58,7 +58,8 @@ async def load_thresholds(db: Database, repo_id: str) -> Thresholds:
         " FROM repos r JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
         repo_id=repo_id,
     )
-    assert row is not None, "repositories are never removed"
+    if row is None:
+        raise Problem("repo_not_connected", "The repository was deleted with its organization.")
     return thresholds_from_row(row)
 
 

@@ -5,7 +5,7 @@ Evicts the least recently used repository first. Knows no git; items in use refu
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +75,16 @@ class Cache:
     async def empty(self) -> None:
         """Drop everything that is not in use. Raises OSError."""
         self._free_bytes = self._max_bytes - await self._trim_to(0)
+
+    async def repo_ids(self) -> set[str]:
+        return {item.repo_id for store in self._stores for item in await store.items()}
+
+    async def drop(self, repo_ids: Collection[str]) -> None:
+        """Drop everything of these repositories that is not in use. Raises OSError."""
+        for store in self._stores:
+            for item in await store.items():
+                if item.repo_id in repo_ids and await item.drop():
+                    _log.info("dropped %s: the repository was deleted", item.name)
 
     async def _trim_to(self, max_bytes: int) -> int:
         """Return the size of what remains."""

@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +110,14 @@ class Workspaces:
         """Drop everything that no job uses, to free disk space."""
         self._session.open()
         await self._cache.empty()
+
+    async def cached_repos(self) -> set[str]:
+        return await self._cache.repo_ids()
+
+    async def drop_repos(self, repo_ids: Collection[str]) -> None:
+        """Drop mirrors and copies of repositories that were deleted."""
+        self._session.open()
+        await self._cache.drop(repo_ids)
 
     async def sweep(self) -> None:
         """Remove the directories of dead processes. Called when a process starts."""

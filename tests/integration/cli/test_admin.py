@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from datetime import datetime
+from zipfile import ZipFile
 
 import pytest
 
@@ -153,6 +154,37 @@ def test_jobs_are_paused_and_resumed_for_all_organizations_or_one(agentjobs):
     assert agentjobs("resume", "--org", "default").exit_code == 0
     assert agentjobs("orgs", "list", "--json").document["orgs"][0]["paused_at"] is None
     assert agentjobs("pause", "--org", "nobody").exit_code == 2
+
+
+def test_an_organization_is_exported_and_deleted_with_its_repositories(
+    agentjobs, repository, tmp_path
+):
+    agentjobs("orgs", "create", "doomed")
+    connected = agentjobs(
+        "repos", "connect", str(repository), "--name", "acme/shop", "--org", "doomed", "--json"
+    )
+    repo_id = connected.document["id"]
+    for place in (f"mirrors/{repo_id}.git", f"workspaces/templates/{repo_id}/1"):
+        (agentjobs.data_dir / place).mkdir(parents=True)
+    target = tmp_path / "doomed.zip"
+    exported = agentjobs("orgs", "export", "doomed", "--output", str(target))
+    assert (exported.exit_code, exported.out) == (0, f"{target}\n")
+    with ZipFile(target) as archive:
+        archive.extract(f"repositories/{repo_id}.bundle", tmp_path)
+    bundle = tmp_path / "repositories" / f"{repo_id}.bundle"
+    subprocess.run(["git", "clone", "-q", str(bundle), str(tmp_path / "clone")], check=True)
+    assert (tmp_path / "clone" / ".git").is_dir()
+
+    unconfirmed = agentjobs("orgs", "delete", "doomed")
+    assert (unconfirmed.exit_code, "confirm it with --yes" in unconfirmed.err) == (2, True)
+    deleted = agentjobs("orgs", "delete", "doomed", "--yes", "--json")
+    assert (deleted.exit_code, deleted.document["deleted"]["repos"]) == (0, 1)
+    assert [path for path in agentjobs.data_dir.rglob("*") if repo_id in str(path)] == []
+    assert agentjobs("orgs", "delete", "doomed", "--yes").exit_code == 2
+    assert agentjobs("orgs", "delete", "default", "--yes").exit_code == 2
+    assert [org["name"] for org in agentjobs("orgs", "list", "--json").document["orgs"]] == [
+        "default"
+    ]
 
 
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):

@@ -57,6 +57,19 @@ async def test_the_least_recently_used_repository_is_dropped(harness: WorkspaceH
         await workspaces.close()
 
 
+async def test_what_is_cached_of_a_deleted_repository_is_dropped(
+    harness: WorkspaceHarness,
+) -> None:
+    with limited_workspaces(harness, 0) as (mirrors, workspaces):
+        for repo_id in REPOS:
+            await use(harness, mirrors, workspaces, repo_id)
+        assert await workspaces.cached_repos() == set(REPOS)
+        await workspaces.drop_repos({REPOS[0], "repo_unknown"})
+        assert await workspaces.cached_repos() == set(REPOS[1:])
+        assert spares(harness) == (set(REPOS[1:]), set(REPOS[1:]))
+        await workspaces.close()
+
+
 async def test_a_repository_above_the_limit_works_and_is_dropped_afterwards(
     harness: WorkspaceHarness,
 ) -> None:

@@ -85,6 +85,12 @@ class AnalysisCache:
                         (repo_id, summary, paths, graph),
                     )
 
+    def delete_state(self, repo_id: str) -> None:
+        with self._suppress_errors():
+            if self._connection is not None:
+                with self._connection:
+                    self._connection.execute("DELETE FROM states WHERE repo_id = ?", (repo_id,))
+
     def close(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):

@@ -1,0 +1,80 @@
+"""`agentjobs orgs export` and `delete`: all data of an organization."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.orgs.commands import Name, orgs
+from agentjobs.cli.output import print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from agentjobs.cli.orgs.export import Exported
+
+
+@orgs.command("export")
+def export_org(
+    name: Name,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="New zip file (default: NAME-export.zip)."),
+    ] = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Write all data of an organization into a zip file. The service can keep running."""
+    target = (output or Path(f"{name}-export.zip")).absolute()
+
+    async def work(admin: Admin) -> "Exported":
+        from agentjobs.cli.orgs.export import export_organization
+
+        return await export_organization(admin.db, admin.settings, name, target)
+
+    exported = with_store(data_dir, work)
+    if json:
+        print_json({"path": str(target), "tables": exported.tables, "secrets": "names only"})
+        return
+    print_result(str(target))
+    print_note(
+        f"{sum(exported.tables.values())} rows and {len(exported.repositories)} repositories of"
+        f" {name}; of secrets, only the names."
+    )
+
+
+@orgs.command("delete")
+def delete_org(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Cancel jobs that run.")] = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Delete an organization with everything that belongs to it. This cannot be undone."""
+    if not yes:
+        _confirm(name)
+
+    async def work(admin: Admin) -> dict[str, int]:
+        from agentjobs.cli.orgs.deletion import delete_organization
+
+        return await delete_organization(admin.db, admin.settings, name, force=force)
+
+    deleted = with_store(data_dir, work)
+    if json:
+        print_json({"name": name, "deleted": deleted})
+        return
+    print_result(name)
+    print_note(f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host.")
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"this deletes all data of {name}; confirm it with --yes")
+    print_note(
+        f"This deletes the jobs, repositories, pull requests, keys and users of {name}. It cannot"
+        " be undone. Enter the name of the organization to confirm:"
+    )
+    if sys.stdin.readline().strip() != name:
+        raise typer.BadParameter("the name does not match, so nothing was deleted")

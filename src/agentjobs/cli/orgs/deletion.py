@@ -1,0 +1,115 @@
+"""Deletes an organization: access first, then files, then every row.
+
+An interrupted deletion continues when it is started again.
+"""
+
+import asyncio
+import contextlib
+import time
+
+from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.inventory.indexing import forget_repository
+from agentjobs.jobs.cancel import request_cancel
+from agentjobs.local_git import repositories
+from agentjobs.organizations.organizations import (
+    DEFAULT_ORGANIZATION,
+    Organization,
+    find_organization,
+)
+from agentjobs.organizations.pauses import pause, resume
+from agentjobs.organizations.removal import close_organization
+from agentjobs.problems import Problem
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, IntegrityError, Transaction
+from agentjobs.workspace.repo_files import remove_repo_files
+
+_STOP_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_MAX_ROUNDS = 5
+
+
+async def delete_organization(
+    db: Database, settings: Settings, name: str, *, force: bool = False
+) -> dict[str, int]:
+    """Returns the number of deleted rows by table. `force` cancels jobs that run."""
+    organization = await find_organization(db, name)
+    if name == DEFAULT_ORGANIZATION:
+        raise Problem("default_organization", f"The organization {name!r} cannot be deleted.")
+    await _require_repositories(db, settings, organization)
+    await _stop_jobs(db, organization, force=force)
+    await close_organization(db, organization.id)
+    for _ in range(_MAX_ROUNDS):
+        await _remove_files(db, settings, organization)
+        try:
+            return await tenant_tables().delete(db, organization.id)
+        except IntegrityError:
+            # A request that began before the organization was closed has added a row.
+            continue
+    raise Problem("organization_in_use", f"{name!r} is still being changed; try again.")
+
+
+async def _require_repositories(
+    db: Database, settings: Settings, organization: Organization
+) -> None:
+    root = repositories.repositories_root(settings.data_path)
+    row = await db.fetch_one(
+        "SELECT id FROM repos WHERE organization_id = :id AND platform = 'local' LIMIT 1",
+        id=organization.id,
+    )
+    if row is not None and not root.is_dir():
+        raise Problem(
+            "unavailable",
+            f"{root} does not exist; run this on the host of `agentjobs serve`, with its data"
+            " directory.",
+        )
+
+
+async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -> None:
+    was_running = await pause(db, organization.name)
+    running = await db.transact(_running_jobs, organization.id)
+    if running and not force:
+        if was_running:
+            await resume(db, organization.name)
+        raise Problem(
+            "jobs_running",
+            f"{len(running)} jobs of {organization.name} are running; wait until they finish, or"
+            " cancel them with --force.",
+        )
+    give_up_at = time.monotonic() + _STOP_SECONDS
+    while running:
+        for job_id in running:
+            # It may have finished meanwhile.
+            with contextlib.suppress(Problem):
+                await request_cancel(db, organization.id, job_id)
+        if time.monotonic() > give_up_at:
+            raise Problem(
+                "jobs_running", f"{len(running)} jobs did not stop within {_STOP_SECONDS:g} s."
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+        running = await db.transact(_running_jobs, organization.id)
+
+
+async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
+    """Those of a worker that is gone do not count: its lease has expired."""
+    rows = await tx.fetch_all(
+        "SELECT id FROM jobs WHERE organization_id = :id AND lease_owner IS NOT NULL"
+        " AND lease_expires_at > :now",
+        id=organization_id,
+        now=await tx.clock_ms(),
+    )
+    return [row["id"] for row in rows]
+
+
+async def _remove_files(db: Database, settings: Settings, organization: Organization) -> None:
+    """Of this host; workers on others drop their copies when the repository has no row."""
+    rows = await db.fetch_all(
+        "SELECT id FROM repos WHERE organization_id = :id", id=organization.id
+    )
+    for row in rows:
+        await asyncio.to_thread(_remove_repo_files, settings, row["id"])
+
+
+def _remove_repo_files(settings: Settings, repo_id: str) -> None:
+    repositories.remove_repository(settings.data_path, repo_id)
+    forget_repository(settings, repo_id)
+    remove_repo_files(settings.data_path / "mirrors", settings.data_path / "workspaces", repo_id)

@@ -1,0 +1,9 @@
+"""The tables of this package with rows of organizations."""
+
+from agentjobs.store.tenant_rows import TenantTable
+
+TENANT_TABLES = (
+    TenantTable(name="pull_comments", parent="repos", column="repo_id"),
+    TenantTable(name="pulls", key=("repo_id", "number"), parent="repos", column="repo_id"),
+)
+SHARED_TABLES: tuple[str, ...] = ()
