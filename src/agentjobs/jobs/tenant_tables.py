@@ -11,6 +11,9 @@ TENANT_TABLES = (
         column="job_id",
         rows_per_page=20,
     ),
+    # A bundle is up to 32 MiB.
+    TenantTable(name="kept_work", key=("job_id",), parent="jobs", column="job_id", rows_per_page=1),
+    TenantTable(name="lost_claims", key=("job_id", "fence"), parent="jobs", column="job_id"),
     TenantTable(name="idempotency_keys", key=("organization_id", "key")),
     TenantTable(
         name="auto_triggers",
@@ -20,4 +23,5 @@ TENANT_TABLES = (
     ),
     TenantTable(name="jobs", unexported=("credential_hash",)),
 )
-SHARED_TABLES = ("workers",)
+# Outages of platforms are forgotten within minutes.
+SHARED_TABLES = ("workers", "platform_outages")

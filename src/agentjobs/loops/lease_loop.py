@@ -23,6 +23,9 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
 # Time to stop the agents before their leases expire.
 _MARGIN_SECONDS = 1.5
+# For so many leases after it lost claims, a worker reports that it is alive: rescue may record
+# them later than the first heartbeat.
+_REPORTED_LEASES = 3
 
 
 class ActiveJobs(Protocol):
@@ -47,6 +50,7 @@ class LeaseLoop:
         self._worker = worker
         self._jobs = jobs
         self._renewed_at = time.monotonic()
+        self._lost_claims_at: float | None = None
 
     async def register(self) -> None:
         """The first heartbeat, so that the queue counts the worker's slots."""
@@ -76,14 +80,20 @@ class LeaseLoop:
         except (StoreError, TimeoutError) as error:
             _log.warning("could not renew leases: %s", str(error) or "timed out")
             if time.monotonic() >= self._give_up_at:
+                self._lost_claims_at = time.monotonic()
                 self._on_main_loop(self._jobs.stop_all, Abandoned())
                 self._renewed_at = time.monotonic()
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _renew(self, db: Database) -> None:
         jobs = self._jobs.active_jobs
-        renewal = await leases.renew(db, self._worker, jobs, self._settings.lease_seconds)
+        lease_seconds = self._settings.lease_seconds
+        renewal = await leases.renew(
+            db, self._worker, jobs, lease_seconds, was_cut_off=self._was_cut_off
+        )
         lost = frozenset(job.claim for job in jobs) - renewal.renewed
+        if lost:
+            self._lost_claims_at = time.monotonic()
         self._on_main_loop(self._stop, lost, renewal.cancel_requested)
 
     def _stop(self, lost: frozenset[Claim], cancelled: frozenset[Claim]) -> None:
@@ -97,6 +107,12 @@ class LeaseLoop:
         # It is closed only when the service is ending.
         with suppress(RuntimeError):
             self._main_loop.call_soon_threadsafe(call, *arguments)
+
+    @property
+    def _was_cut_off(self) -> bool:
+        reported_seconds = _REPORTED_LEASES * self._settings.lease_seconds
+        lost_at = self._lost_claims_at
+        return lost_at is not None and time.monotonic() - lost_at < reported_seconds
 
     @property
     def _give_up_at(self) -> float:

@@ -233,7 +233,7 @@ async def test_jobs_that_end_together_are_stored_together_and_lost_claims_stay_l
     await asyncio.gather(*(start_job(harness.db, job, BASE) for job in jobs))
     lost = jobs[1]
     await harness.db.transact(expire, lost.id)
-    assert await rescue_lost_jobs(harness.db, 2) == [lost.id]
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == [lost.id]
     outcomes = [DONE, DONE, Failed("timeout", "late"), Released()]
     ended = zip(jobs, outcomes, strict=True)
     stored = await asyncio.gather(*(finish_job(harness.db, job, end) for job, end in ended))
@@ -275,7 +275,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(harness: JobHarness)
     dead = await harness.claim("wrk_dead")
     await start_job(harness.db, dead, BASE)
     await harness.expire_leases()
-    assert await rescue_lost_jobs(harness.db, 2) == [job_id]
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == [job_id]
     alive = await harness.claim("wrk_alive")
     await start_job(harness.db, alive, BASE)
     before = await harness.events(caller, job_id)
@@ -303,7 +303,7 @@ async def test_a_worker_whose_claim_expired_is_refused_before_the_next_claim(
     dead = await harness.claim()
     await start_job(harness.db, dead, BASE)
     await harness.expire_leases()
-    await rescue_lost_jobs(harness.db, 2)
+    await rescue_lost_jobs(harness.db, harness.context.settings)
     assert not await finish_job(harness.db, dead, DONE)
 
 
@@ -314,7 +314,7 @@ async def test_a_job_of_a_lost_worker_runs_again_at_most_twice(harness: JobHarne
         claimed = await harness.claim()
         await start_job(harness.db, claimed, BASE)
         await harness.expire_leases()
-        await rescue_lost_jobs(harness.db, 2)
+        await rescue_lost_jobs(harness.db, harness.context.settings)
     job = await harness.view(caller, job_id)
     assert job.status == "failed"
     assert job.error is not None
@@ -338,7 +338,7 @@ async def test_a_job_lost_before_its_agent_starts_is_requeued_without_an_event(
     job_id = await harness.job(caller)
     await harness.claim()
     await harness.expire_leases()
-    await rescue_lost_jobs(harness.db, 2)
+    await rescue_lost_jobs(harness.db, harness.context.settings)
     assert await harness.events(caller, job_id) == ["job.queued"]
     assert not (await harness.claim()).was_started_before
 
@@ -346,7 +346,7 @@ async def test_a_job_lost_before_its_agent_starts_is_requeued_without_an_event(
 async def test_a_live_lease_is_not_rescued(harness: JobHarness) -> None:
     await harness.job(await harness.organization())
     claimed = await harness.claim()
-    assert await rescue_lost_jobs(harness.db, 2) == []
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
     renewal = await renew(harness.db, CARD, [claimed], 10)
     assert renewal.renewed == {claimed.claim}
 
@@ -469,7 +469,7 @@ async def test_a_cancel_survives_the_loss_of_the_worker(harness: JobHarness) -> 
     await start_job(harness.db, await harness.claim(), BASE)
     await cancel_job(harness.context, caller.organization_id, job_id)
     await harness.expire_leases()
-    await rescue_lost_jobs(harness.db, 2)
+    await rescue_lost_jobs(harness.db, harness.context.settings)
     assert (await harness.view(caller, job_id)).status == "cancelled"
 
 

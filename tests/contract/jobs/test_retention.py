@@ -5,6 +5,7 @@ from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.run.agent_network import usage_writer
 from agentjobs.jobs.views.queries import list_jobs
@@ -14,6 +15,9 @@ from tests.support.jobs import JobHarness
 async def finished_job(harness: JobHarness) -> str:
     caller = harness.callers.get("acme") or await harness.organization()
     job_id = await harness.job(caller)
+    await harness.claim()
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, harness.context.settings)
     claimed = await harness.claim()
     for _ in range(3):
         await append_chunk(harness.db, claimed, "text\n")
@@ -48,7 +52,8 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
     assert (pruned.log_chunks, pruned.jobs) == (3, 1)
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
     assert [job.job_id for job in left] == [waiting]
-    for table, expected in (("job_logs", 0), ("events", 1), ("job_spending", 0)):
+    tables = (("job_logs", 0), ("events", 1), ("job_spending", 0), ("lost_claims", 0))
+    for table, expected in tables:
         row = await harness.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row is not None
         assert row["n"] == expected

@@ -96,7 +96,7 @@ async def test_leases_are_renewed_while_the_event_loop_is_blocked(
         wait_for_renewal_in_thread(database_url, job.id)
         wait_for_renewal_in_thread(database_url, job.id)
     assert jobs.stopped == {}
-    assert await rescue_lost_jobs(harness.db, 2) == []
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
 
 
 async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings: Settings) -> None:

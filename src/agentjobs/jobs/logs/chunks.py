@@ -1,6 +1,7 @@
 """Stores logs in chunks, numbered per job; only the holder of the claim can append."""
 
 from agentjobs.clock import now_ms
+from agentjobs.jobs.logs.decoder import SERVICE_MARKER, service_line
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.store.database import Database, Transaction
@@ -49,6 +50,19 @@ async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | No
     """
     if not await db.transact(_append, job, text, now_ms() if at_ms is None else at_ms):
         raise ClaimLost
+
+
+async def append_note(tx: Transaction, job_id: str, line: str) -> None:
+    """A line of the service itself, for a caller that has locked the job."""
+    await tx.execute(
+        "INSERT INTO job_logs (job_id, sequence, created_at, text) SELECT CAST(:job_id AS TEXT),"
+        " COALESCE(MAX(sequence), 0) + 1, CAST(:now AS BIGINT), CAST(:text AS TEXT)"
+        " FROM job_logs WHERE job_id = :job_id",
+        job_id=job_id,
+        now=now_ms(),
+        text=f"{SERVICE_MARKER} {service_line(line)}\n",
+    )
+    tx.announce(f"log:{job_id}")
 
 
 async def _append(tx: Transaction, job: ClaimedJob, text: str, at_ms: int) -> bool:

@@ -4,6 +4,7 @@ import msgspec
 
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.fleet import DISK_FULL
+from agentjobs.jobs.queue.lost_claims import mark_alive
 from agentjobs.store.database import Database, Transaction
 
 
@@ -30,10 +31,18 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 async def renew(
-    db: Database, worker: WorkerInfo, jobs: list[ClaimedJob], lease_seconds: float
+    db: Database,
+    worker: WorkerInfo,
+    jobs: list[ClaimedJob],
+    lease_seconds: float,
+    *,
+    was_cut_off: bool = False,
 ) -> Renewal:
-    """Heartbeat and leases in one transaction. A claim not in `renewed` is lost."""
-    return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000))
+    """Heartbeat and leases in one transaction. A claim not in `renewed` is lost.
+
+    `was_cut_off`: claims that the worker lost do not count as those of a lost worker.
+    """
+    return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000), was_cut_off)
 
 
 async def sign_off(db: Database, worker_id: str) -> None:
@@ -75,10 +84,16 @@ async def delete_silent_workers(db: Database, silent_ms: int) -> None:
 
 
 async def _renew(
-    tx: Transaction, worker: WorkerInfo, jobs: list[ClaimedJob], lease_ms: int
+    tx: Transaction,
+    worker: WorkerInfo,
+    jobs: list[ClaimedJob],
+    lease_ms: int,
+    was_cut_off: bool,
 ) -> Renewal:
     now = await tx.clock_ms()
     await _heartbeat(tx, worker, now)
+    if was_cut_off:
+        await mark_alive(tx, worker.id)
     renewed: set[Claim] = set()
     cancels: set[Claim] = set()
     for job in jobs:

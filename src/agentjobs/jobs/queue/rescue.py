@@ -1,40 +1,84 @@
-"""Requeues jobs whose lease expired; after too many lost workers they fail with `worker_lost`."""
+"""Ends the claims whose lease expired: a job with an open pull request completes, others are
+requeued, and after too many lost workers they fail with `worker_lost`."""
 
-from agentjobs.jobs.queue.transition import apply, release_claim, to_cancelled, to_failed, to_queued
-from agentjobs.jobs.states import RUNNING
+from agentjobs.jobs.logs.chunks import append_note
+from agentjobs.jobs.queue.lost_claims import failure_of, record_lost_claim
+from agentjobs.jobs.queue.transition import (
+    Change,
+    apply,
+    release_claim,
+    to_cancelled,
+    to_failed,
+    to_queued,
+)
+from agentjobs.jobs.states import COMPLETED, RUNNING
+from agentjobs.pulls.pulls import pull_path
+from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
 
 _BATCH = 100
+_EXPIRED = (
+    "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
+    " j.branch, j.follows, o.name AS organization, r.full_name"
+    " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
+    " WHERE j.lease_owner IS NOT NULL AND j.lease_expires_at < :now"
+    " LIMIT :batch /*postgresql FOR UPDATE OF j SKIP LOCKED */"
+)
 
 
-async def rescue_lost_jobs(db: Database, retries: int) -> list[str]:
+async def rescue_lost_jobs(db: Database, settings: Settings) -> list[str]:
     """Return the identifiers of the jobs whose lease had expired."""
-    return await db.transact(_rescue, retries)
+    return await db.transact(_rescue, settings.lost_worker_retries, settings.effective_public_url)
 
 
-async def _rescue(tx: Transaction, retries: int) -> list[str]:
+async def _rescue(tx: Transaction, retries: int, public_url: str) -> list[str]:
     now = await tx.clock_ms()
-    rows = await tx.fetch_all(
-        "SELECT id, status, fence, lost_workers, cancel_requested_at FROM jobs"
-        " WHERE lease_owner IS NOT NULL AND lease_expires_at < :now"
-        " LIMIT :batch /*postgresql FOR UPDATE SKIP LOCKED */",
-        now=now,
-        batch=_BATCH,
-    )
+    rows = await tx.fetch_all(_EXPIRED, now=now, batch=_BATCH)
     for row in rows:
-        await _rescue_job(tx, row, now, retries)
+        if not await _complete(tx, row, now, public_url):
+            await _end_claim(tx, row, now, retries)
     return [row["id"] for row in rows]
 
 
-async def _rescue_job(tx: Transaction, row: Row, now: int, retries: int) -> None:
+async def _complete(tx: Transaction, row: Row, now: int, public_url: str) -> bool:
+    """Complete a job that has opened its pull request."""
+    # The pull request of a follow-up is older than the job; its next run recognizes its commit.
+    if row["follows"] is not None or (row["status"] != RUNNING and row["kept_at"] is None):
+        return False
+    pull = await tx.fetch_one(
+        "SELECT number, url, draft, head_commit FROM pulls WHERE repo_id = :repo_id"
+        " AND head_branch = :branch AND state IN ('open', 'merged')",
+        repo_id=row["repo_id"],
+        branch=row["branch"],
+    )
+    if pull is None:
+        return False
+    path = pull_path(row["organization"], row["full_name"], pull["number"])
+    columns = {
+        "completed_at": now,
+        "pr_url": pull["url"] or f"{public_url.rstrip('/')}{path}",
+        "pr_number": pull["number"],
+        "head_commit": pull["head_commit"],
+    }
+    change = Change(
+        row["id"], COMPLETED, now, row["fence"], columns, review_requested=not pull["draft"]
+    )
+    is_cancelled = row["cancel_requested_at"] is not None
+    reason = "the cancel came too late" if is_cancelled else "the worker was lost"
+    await append_note(tx, row["id"], f"{reason}: pull request #{pull['number']} is already open")
+    return await apply(tx, change)
+
+
+async def _end_claim(tx: Transaction, row: Row, now: int, retries: int) -> None:
     job_id, fence = row["id"], row["fence"]
-    lost = row["lost_workers"] + 1
     if row["cancel_requested_at"] is not None:
         await apply(tx, to_cancelled(job_id, now, fence))
-    elif lost > retries:
-        message = f"This job lost its worker {lost} times; it is not retried."
-        await apply(tx, to_failed(job_id, now, "worker_lost", message, fence))
+        return
+    claims = await record_lost_claim(tx, job_id, now)
+    failure = failure_of(claims, now, retries, has_kept_work=row["kept_at"] is not None)
+    if failure is not None:
+        await apply(tx, to_failed(job_id, now, "worker_lost", failure, fence))
     elif row["status"] == RUNNING:
-        await apply(tx, to_queued(job_id, now, fence, lost_workers=lost))
+        await apply(tx, to_queued(job_id, now, fence))
     else:
-        await release_claim(tx, job_id, fence, lost_workers=1)
+        await release_claim(tx, job_id, fence)

@@ -95,7 +95,13 @@ async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
         ids=ids,
     )
     deletable = [row["id"] for row in rows]
-    for table, column in (("events", "job_id"), ("job_spending", "job_id"), ("jobs", "id")):
+    for table, column in (
+        ("events", "job_id"),
+        ("job_spending", "job_id"),
+        ("kept_work", "job_id"),
+        ("lost_claims", "job_id"),
+        ("jobs", "id"),
+    ):
         await tx.execute(
             f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=deletable
         )

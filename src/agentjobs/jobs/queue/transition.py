@@ -79,14 +79,13 @@ def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
     return Change(job_id, QUEUED, now, fence, {"queued_at": now, **columns})
 
 
-async def release_claim(tx: Transaction, job_id: str, fence: int, lost_workers: int = 0) -> bool:
+async def release_claim(tx: Transaction, job_id: str, fence: int) -> bool:
     """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
-        f"UPDATE jobs SET {_END_CLAIM}, lost_workers = lost_workers + :lost_workers"
+        f"UPDATE jobs SET {_END_CLAIM}"
         " WHERE id = :job_id AND fence = :fence AND status = 'queued'",
         job_id=job_id,
         fence=fence,
-        lost_workers=lost_workers,
     )
     tx.announce("jobs")
     return changed > 0

@@ -1,0 +1,71 @@
+"""Claims whose lease expired, and how many of them a job may have.
+
+A worker that returns was only cut off from the database: its claims do not count as lost workers.
+"""
+
+import msgspec
+
+from agentjobs.clock import DAY_MS
+from agentjobs.store.database import Transaction
+
+# A repository that kills workers before the agent starts must not do so for ever.
+MAX_LOST_IN_PREPARATION = 10
+# For how long a job that is cut off from the database again and again is requeued.
+MAX_CUT_OFF_MS = DAY_MS
+
+
+class LostClaims(msgspec.Struct, frozen=True):
+    """The lost claims of a job: by dead workers during its runs and before them, and when a
+    worker was first cut off."""
+
+    during_runs: int
+    during_preparation: int
+    first_cut_off_at: int | None
+
+
+async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaims:
+    """Add the claim that the job still has; return all that it lost."""
+    await tx.execute(
+        "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
+        " SELECT j.id, j.fence, j.lease_owner, CAST(:now AS BIGINT), j.status = 'running',"
+        # A heartbeat after the lease expired: the worker has already returned.
+        " EXISTS (SELECT 1 FROM workers w WHERE w.id = j.lease_owner"
+        "  AND w.heartbeat_at > j.lease_expires_at) FROM jobs j WHERE j.id = :job_id",
+        job_id=job_id,
+        now=now,
+    )
+    rows = await tx.fetch_all(
+        "SELECT lost_at, started, was_alive FROM lost_claims WHERE job_id = :job_id",
+        job_id=job_id,
+    )
+    dead = [bool(row["started"]) for row in rows if not row["was_alive"]]
+    return LostClaims(
+        during_runs=sum(dead),
+        during_preparation=len(dead) - sum(dead),
+        first_cut_off_at=min((row["lost_at"] for row in rows if row["was_alive"]), default=None),
+    )
+
+
+async def mark_alive(tx: Transaction, worker_id: str) -> None:
+    """The worker returned; it had only lost its connection to the database."""
+    await tx.execute(
+        "UPDATE lost_claims SET was_alive = TRUE WHERE worker_id = :worker_id AND NOT was_alive",
+        worker_id=worker_id,
+    )
+
+
+def failure_of(claims: LostClaims, now: int, retries: int, *, has_kept_work: bool) -> str | None:
+    """Why the job is not requeued again, as a message; None if it is. Pure."""
+    if claims.during_runs > retries:
+        return f"This job lost its worker {claims.during_runs} times; it is not retried."
+    if claims.during_preparation >= MAX_LOST_IN_PREPARATION and not has_kept_work:
+        return (
+            f"{claims.during_preparation} workers were lost while they prepared this job; it is"
+            " not retried."
+        )
+    if claims.first_cut_off_at is not None and now - claims.first_cut_off_at >= MAX_CUT_OFF_MS:
+        return (
+            "The workers of this job were cut off from the database repeatedly for 24 hours; it"
+            " is not retried."
+        )
+    return None
