@@ -19,6 +19,11 @@ exit 0
 """]
 
 [[agents]]
+id = "quick"
+name = "Quick"
+command = ["sh", "-c", "echo the agent runs; echo changed > edited.txt"]
+
+[[agents]]
 id = "sleepy"
 name = "Sleepy"
 command = ["sh", "-c", "echo asleep; exec sleep SECONDS"]

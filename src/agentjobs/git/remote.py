@@ -14,6 +14,9 @@ NETWORK_PROTOCOLS = "http:https"
 _ACCESS_DENIED = re.compile(
     r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
 )
+_HOST_UNREACHABLE = re.compile(
+    r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|timed out)"
+)
 _TEMPORARY_FAILURE = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
     r"|(returned error:|HTTP) (429|5\d\d)|Empty reply|timed out|early EOF|hung up unexpectedly"
@@ -85,6 +88,11 @@ def is_access_denied(stderr: str) -> bool:
 def is_temporary_failure(stderr: str) -> bool:
     """Whether git's stderr says that the remote did not respond, or only with an error."""
     return _TEMPORARY_FAILURE.search(stderr) is not None
+
+
+def is_host_unreachable(stderr: str) -> bool:
+    """Whether git's stderr says that no connection was made, so that no repository is served."""
+    return _HOST_UNREACHABLE.search(stderr) is not None
 
 
 def is_branch_name(name: str) -> bool:

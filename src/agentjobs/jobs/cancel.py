@@ -24,7 +24,7 @@ async def request_cancel(db: Database, organization_id: str, job_id: str) -> Non
 
 async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:
     row = await tx.fetch_one(
-        "SELECT status, cancel_requested_at FROM jobs"
+        "SELECT status, cancel_requested_at, kept_at, lease_owner FROM jobs"
         " WHERE id = :job_id AND organization_id = :organization_id"
         " /*postgresql FOR UPDATE */",
         job_id=job_id,
@@ -40,7 +40,8 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Ent
     if row["cancel_requested_at"] is None:
         await write_entry(tx, organization_id, job_id, entry)
     now = now_ms()
-    if row["status"] == QUEUED:
+    is_publishing = row["kept_at"] is not None and row["lease_owner"] is not None
+    if row["status"] == QUEUED and not is_publishing:
         # A worker that prepares the job loses its claim, since the fence changes.
         await apply(tx, to_cancelled(job_id, now))
         return

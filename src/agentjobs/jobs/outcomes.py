@@ -2,6 +2,9 @@
 
 import msgspec
 
+from agentjobs.jobs.queue.kept_work import KeptWork
+from agentjobs.jobs.queue.platform_outages import Outage
+
 
 class Completed(msgspec.Struct, frozen=True):
     pr_url: str
@@ -24,11 +27,27 @@ class Released(msgspec.Struct, frozen=True):
     unavailable."""
 
 
+class Unreachable(msgspec.Struct, frozen=True):
+    """The platform does not respond: the job waits for it, without spending an attempt."""
+
+    outage: Outage
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The agent's work is done and could not be published: the job is requeued with it.
+
+    `outage` is None if the worker drains or lost its claim.
+    """
+
+    work: KeptWork
+    outage: Outage | None = None
+
+
 class Abandoned(msgspec.Struct, frozen=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
-Outcome = Completed | Failed | Cancelled | Released | Abandoned
+Outcome = Completed | Failed | Cancelled | Released | Unreachable | Kept | Abandoned
 
 
 class JobFailed(Exception):

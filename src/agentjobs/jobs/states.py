@@ -14,8 +14,9 @@ CANCELLED: JobStatus = "cancelled"
 STATUSES: tuple[JobStatus, ...] = (QUEUED, RUNNING, COMPLETED, FAILED, CANCELLED)
 
 TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
-    QUEUED: frozenset({RUNNING, CANCELLED, FAILED}),
-    # Requeued only when the worker is lost or drained.
+    # Completed only by publishing work that was kept while the platform was unreachable.
+    QUEUED: frozenset({RUNNING, COMPLETED, CANCELLED, FAILED}),
+    # Requeued when the worker is lost or drained, or when its finished work is kept.
     RUNNING: frozenset({COMPLETED, FAILED, CANCELLED, QUEUED}),
     COMPLETED: frozenset(),
     FAILED: frozenset(),

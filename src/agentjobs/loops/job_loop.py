@@ -6,17 +6,20 @@ import logging
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.outcomes import Abandoned, Completed, Failed, Outcome
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Kept, Outcome
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext
+from agentjobs.jobs.run.kept_work import keep_finished_work
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.loops.loop import first_of
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
+# How long finished work waits for the database to return.
+_KEEP_SECONDS = 600.0
 
 
 class _ActiveJob:
@@ -28,17 +31,26 @@ class _ActiveJob:
         self.task: asyncio.Task[None] | None = None
         self.stop_outcome: Outcome | None = None
         self._run: RunContext | None = None
+        self._is_late_cancel_noted = False
         self._running: asyncio.Task[Outcome] | None = None
 
     def stop(self, outcome: Outcome) -> None:
         """The first call counts. A pull request that is being opened is finished, unless the
         claim is lost."""
+        if self.stop_outcome is not None:
+            return
         is_too_late = self._run is not None and self._run.is_irrevocable
-        if self.stop_outcome is not None or (is_too_late and not isinstance(outcome, Abandoned)):
+        if is_too_late and not isinstance(outcome, Abandoned):
+            self._note_late_cancel(outcome)
             return
         self.stop_outcome = outcome
         if self._running is not None:
             self._running.cancel()
+
+    def _note_late_cancel(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Cancelled) and not self._is_late_cancel_noted and self._run:
+            self._is_late_cancel_noted = True
+            self._run.log.note("the cancel came too late: the branch is already pushed")
 
     async def run(self, tools: JobTools, log: LogWriter) -> Outcome:
         self._run = RunContext(self.job, tools, self.slot, log)
@@ -50,11 +62,17 @@ class _ActiveJob:
         except asyncio.CancelledError:
             if self.stop_outcome is None:
                 raise
-            return self.stop_outcome
+            return await self._outcome_of_stop(self._run, self.stop_outcome)
         # A stopped run may fail while it cleans up; the reason to stop it counts.
-        if self.stop_outcome is not None and not isinstance(outcome, Completed):
-            return self.stop_outcome
+        if self.stop_outcome is not None and not isinstance(outcome, Completed | Kept):
+            return await self._outcome_of_stop(self._run, self.stop_outcome)
         return outcome
+
+    async def _outcome_of_stop(self, run: RunContext, outcome: Outcome) -> Outcome:
+        """Work that is done is kept, also by a worker that was cut off from the database."""
+        if isinstance(outcome, Cancelled):
+            return outcome
+        return await keep_finished_work(run) or outcome
 
 
 class JobLoop:
@@ -127,8 +145,9 @@ class JobLoop:
                 outcome = await active.run(self._tools, log)
                 if isinstance(outcome, Failed):
                     log.note(f"failed: {outcome.code}")
+            seconds = _KEEP_SECONDS if isinstance(outcome, Kept) else self._settings.lease_seconds
             is_stored = await retry_within_lease(
-                lambda: finish_job(self._db, active.job, outcome), self._settings.lease_seconds
+                lambda: finish_job(self._db, active.job, outcome), seconds
             )
             name = type(outcome).__name__.lower() if is_stored else "claim lost"
             _log.info("job ended", extra={"fields": {"outcome": name}})

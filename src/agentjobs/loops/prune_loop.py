@@ -2,7 +2,9 @@
 
 from agentjobs.clock import now_ms
 from agentjobs.fleet.processes import delete_silent_processes
+from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.leases import delete_silent_workers
+from agentjobs.jobs.queue.platform_outages import prune_outages
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.loop import PeriodicLoop
 from agentjobs.organizations.retention import prune_sign_ins
@@ -19,6 +21,9 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
         await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
         await prune_deliveries(db, settings.delivery_retention_days)
+        await prune_outages(db)
+        while await fail_expired_work(db):
+            pass
         await delete_silent_workers(db, _SILENT_WORKER_MS)
         await delete_silent_processes(db)
         while await prune_hook_events(db):

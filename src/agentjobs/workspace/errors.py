@@ -6,12 +6,16 @@ from typing import Literal
 class RepoUnavailable(Exception):
     """The repository cannot be reached, read or checked out; the message says why.
 
-    `is_temporary`: the host did not respond, so a retry may succeed.
+    `is_temporary`: the host did not respond or only with an error, so a retry may succeed.
+    `is_host_unreachable`: it did not respond at all, so that no other repository can be reached.
     """
 
-    def __init__(self, message: str, *, is_temporary: bool = False) -> None:
+    def __init__(
+        self, message: str, *, is_temporary: bool = False, is_host_unreachable: bool = False
+    ) -> None:
         super().__init__(message)
         self.is_temporary = is_temporary
+        self.is_host_unreachable = is_host_unreachable
 
 
 class BaseBranchMissing(Exception):

@@ -18,7 +18,13 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import has_commit, resolve
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_branch_name, is_temporary_failure
+from agentjobs.git.remote import (
+    NETWORK_PROTOCOLS,
+    Remote,
+    is_branch_name,
+    is_host_unreachable,
+    is_temporary_failure,
+)
 from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.copying import measure_tree
 from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
@@ -70,7 +76,9 @@ class Mirrors:
         except GitError as error:
             message = f"the repository cannot be fetched: {error.reason}"
             raise RepoUnavailable(
-                message, is_temporary=is_temporary_failure(error.stderr)
+                message,
+                is_temporary=is_temporary_failure(error.stderr),
+                is_host_unreachable=is_host_unreachable(error.stderr),
             ) from None
         except OSError as error:
             reason = error.strerror or str(error)

@@ -11,6 +11,7 @@ from agentjobs.git.remote import (
     Remote,
     is_access_denied,
     is_branch_name,
+    is_host_unreachable,
     is_temporary_failure,
 )
 from agentjobs.safe_text import mask_unprintable
@@ -74,8 +75,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
     except GitError as error:
-        message = f"the repository cannot be reached: {error.reason}"
-        raise RepoUnavailable(message, is_temporary=is_temporary_failure(error.stderr)) from None
+        raise _unavailable("the repository cannot be reached", error) from None
     # The argument also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
@@ -87,8 +87,15 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
 def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
     if is_access_denied(error.stderr):
         return PushRejected(f"the push was not allowed: {error.reason}")
-    message = f"the branch cannot be pushed: {error.reason}"
-    return RepoUnavailable(message, is_temporary=is_temporary_failure(error.stderr))
+    return _unavailable("the branch cannot be pushed", error)
+
+
+def _unavailable(summary: str, error: GitError) -> RepoUnavailable:
+    return RepoUnavailable(
+        f"{summary}: {error.reason}",
+        is_temporary=is_temporary_failure(error.stderr),
+        is_host_unreachable=is_host_unreachable(error.stderr),
+    )
 
 
 def _refusal_message(report: str, stderr: str) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released
+from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
+from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.sandbox.protocol import SandboxInterrupted, SandboxUnavailable
@@ -27,11 +29,19 @@ from agentjobs.workspace.errors import (
 
 def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Outcome:
     """Of a job on the branch `work` of a repository with the default branch `main`."""
-    fields = {"repo": "a/b", "repo_id": "repo_1", "branch": "work", "default_branch": "main"}
+    fields = {
+        "repo": "a/b",
+        "repo_id": "repo_1",
+        "connection_id": None,
+        "branch": "work",
+        "default_branch": "main",
+    }
     run: Any = SimpleNamespace(
         job=SimpleNamespace(**{**fields, **job}),
         settings=SimpleNamespace(data_dir="/var/agentjobs"),
-        log=SimpleNamespace(redact=lambda text: text.replace("hunter2", "[redacted]")),
+        log=SimpleNamespace(
+            redact=lambda text: text.replace("hunter2", "[redacted]"), note=lambda _: None
+        ),
         db=SimpleNamespace(transact=_unavailable),
         is_irrevocable=is_irrevocable,
     )
@@ -71,6 +81,29 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
     result = outcome(ForgeError("not there", "gone"), is_irrevocable=True)
     assert result == Failed("forge_error", "not there")
+
+
+@pytest.mark.parametrize(
+    ("error", "connection_id", "expected"),
+    [
+        (
+            RepoUnavailable("refused", is_temporary=True, is_host_unreachable=True),
+            None,
+            Outage("local", "refused"),
+        ),
+        (RepoUnavailable("HTTP 502", is_temporary=True), "con_1", Outage("repo_1", "HTTP 502")),
+        (ForgeError("no route, hunter2", "away"), "con_1", Outage("con_1", "no route, [redacted]")),
+        (
+            ApiError("rate limit", "away", retry_after_seconds=60.0),
+            "con_1",
+            Outage("con_1", "rate limit", 60.0),
+        ),
+    ],
+)
+def test_a_job_waits_for_a_platform_that_does_not_respond(
+    error: Exception, connection_id: str | None, expected: Outage
+) -> None:
+    assert outcome(error, connection_id=connection_id) == Unreachable(expected)
 
 
 def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None:

@@ -20,8 +20,8 @@ def test_completed_failed_and_cancelled_are_final() -> None:
     assert {COMPLETED, FAILED, CANCELLED} == FINAL
 
 
-def test_only_a_running_job_can_complete() -> None:
-    assert sources_of(COMPLETED) == (RUNNING,)
+def test_a_job_completes_from_a_run_or_by_publishing_kept_work() -> None:
+    assert sources_of(COMPLETED) == (QUEUED, RUNNING)
 
 
 def test_a_job_runs_only_from_the_queue_and_returns_only_from_running() -> None:

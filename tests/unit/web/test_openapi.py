@@ -104,7 +104,13 @@ def test_enumerations_in_responses_are_extensible() -> None:
     assert known["JobError.code"] == set(RETRYABLE)
     assert known["Event.event"] == known["WebhookPayload.event"] == set(EVENTS)
     assert known["Repository.platform"] == {"local", *PLATFORMS}
-    assert known["Job.queue_reason"] == {"paused", "plan_limit", "no_worker", "disk_full"}
+    assert known["Job.queue_reason"] == {
+        "paused",
+        "plan_limit",
+        "platform_unreachable",
+        "no_worker",
+        "disk_full",
+    }
     assert known["DependencyAdvisory.severity"] == known["CausingAdvisory.severity"] == set(LEVELS)
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
+from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
@@ -22,11 +24,12 @@ _WAITING = "status = 'queued' AND lease_owner IS NULL"
 _ORGANIZATIONS = f"""
 WITH RECURSIVE waiting(agent, organization_id, step) AS (
   SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
-    AND j.agent = each.value AND j.organization_id > :after), 1
+    AND j.agent = each.value AND j.organization_id > :after AND NOT {is_held("j")}), 1
   FROM each(:agents)
   UNION ALL
   SELECT w.agent, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
-    AND j.agent = w.agent AND j.organization_id > w.organization_id), w.step + 1
+    AND j.agent = w.agent AND j.organization_id > w.organization_id
+    AND NOT {is_held("j")}), w.step + 1
   FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
 SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
@@ -44,7 +47,8 @@ _LOCK = (
 )
 _NEXT = (
     f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
-    " AND agent IN (SELECT value FROM each(:agents)) ORDER BY queue_order, id"
+    f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
+    " ORDER BY queue_order, id"
     " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"
 )
 _ACTIVE = (
@@ -80,7 +84,8 @@ _CLAIM = BatchStatement(
 _READ = (
     "SELECT j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
     " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
-    " r.head_commit AS repo_head, r.lifted_paths"
+    " r.head_commit AS repo_head, r.lifted_paths,"
+    f" {has_outage('j')} AS has_outage"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
     " WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.queue_order, j.id"
 )
@@ -125,6 +130,11 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     # The connection and the identifier on the platform; None and empty for `local`.
     connection_id: str | None = None
     external_id: str = ""
+    created_at: int = 0
+    # When the finished work of an earlier attempt was kept, which only has to be published.
+    kept_at: int | None = None
+    # Whether the platform did not respond at the last attempt.
+    has_outage: bool = False
 
     @property
     def base_branch(self) -> str:
@@ -188,9 +198,10 @@ class Claimer:
 
     async def _organizations(self, tx: Transaction, agents: Sequence[str]) -> list["_Waiting"]:
         after, self._after = self._after, ""
-        rows = await tx.fetch_all(_ORGANIZATIONS, agents=agents, after=after, window=WINDOW)
+        where = {"agents": agents, "window": WINDOW, "now": now_ms()}
+        rows = await tx.fetch_all(_ORGANIZATIONS, after=after, **where)
         if len(rows) < WINDOW and after:
-            rows = await tx.fetch_all(_ORGANIZATIONS, agents=agents, after="", window=WINDOW)
+            rows = await tx.fetch_all(_ORGANIZATIONS, after="", **where)
         if len(rows) >= WINDOW:
             self._after = max(row["id"] for row in rows)
         return [
@@ -247,6 +258,7 @@ async def _choose(tx: Transaction, agents: Sequence[str], shares: dict[str, _Sha
         rows = await tx.fetch_all(
             _CHOOSE_POSTGRESQL,
             agents=agents,
+            now=now_ms(),
             organizations=list(shares),
             limits=[share.limit for share in shares.values()],
             counts=[share.count for share in shares.values()],
@@ -257,6 +269,7 @@ async def _choose(tx: Transaction, agents: Sequence[str], shares: dict[str, _Sha
         rows = await tx.fetch_all(
             _CHOOSE_SQLITE,
             agents=agents,
+            now=now_ms(),
             organization_id=organization_id,
             limit=share.limit,
             count=share.count,
@@ -284,6 +297,7 @@ def _claimed_job(row: Row, credential: str) -> ClaimedJob:
         was_started_before=row["started_at"] is not None,
         branch=row["branch"],
         credential=credential,
+        created_at=row["created_at"],
         lifted_paths=tuple(msgspec.json.decode(row["lifted_paths"])),
         daily_budget_nanousd=row["daily_budget_nanousd"],
         job_budget_nanousd=row["job_budget_nanousd"],
@@ -292,6 +306,8 @@ def _claimed_job(row: Row, credential: str) -> ClaimedJob:
         cause=stored_cause(row["cause"]),
         connection_id=row["connection_id"],
         external_id=row["external_id"] or "",
+        kept_at=row["kept_at"],
+        has_outage=bool(row["has_outage"]),
     )
 
 

@@ -1,29 +1,37 @@
 """Stores the outcome of a run: the row and its events, under the fence of the claim."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Outcome, Released
+from agentjobs.jobs.outcomes import (
+    Abandoned,
+    Cancelled,
+    Completed,
+    Failed,
+    Kept,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
 from agentjobs.jobs.queue.transition import (
     Change,
     apply_all,
     release_claim,
     to_cancelled,
     to_failed,
-    to_queued,
 )
-from agentjobs.jobs.states import COMPLETED, RUNNING
+from agentjobs.jobs.states import COMPLETED
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.grouping import transact_together
 
 
 class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
-    outcome: Completed | Failed | Cancelled | Released
+    outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept
 
 
 async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
@@ -46,6 +54,7 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
     for each in ended:
         row = held.get(each.job.claim)
         if row is None:
+            stored[each.job.claim] = await keep_after_lost_claim(tx, each.job, each.outcome)
             continue
         change = await _change(tx, each.job, each.outcome, row)
         if change is None:
@@ -63,7 +72,7 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
 async def _change(
     tx: Transaction,
     job: ClaimedJob,
-    outcome: Completed | Failed | Cancelled | Released,
+    outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept,
     row: Row,
 ) -> Change | None:
     """None if the job stays queued, because its agent never started."""
@@ -76,10 +85,7 @@ async def _change(
         return to_cancelled(job.id, now, job.fence)
     if isinstance(outcome, Failed):
         return to_failed(job.id, now, outcome.code, outcome.message, job.fence)
-    if isinstance(outcome, Released):
-        is_running = row["status"] == RUNNING
-        return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1) if is_running else None
-    assert_never(outcome)
+    return await requeue(tx, job, row, outcome)
 
 
 async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool:

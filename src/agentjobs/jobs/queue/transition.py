@@ -1,7 +1,7 @@
 """The only code that changes a job's status: row, events and notifications in one transaction."""
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from agentjobs.jobs.states import (
     CANCELLED,
     COMPLETED,
     FAILED,
+    FINAL,
     QUEUED,
     RUNNING,
     JobStatus,
@@ -46,6 +47,12 @@ _TYPES = dict.fromkeys(
     "text",
 )
 
+_CONDITION_OF: dict[JobStatus, str] = {
+    # The agent never runs again for work that is done.
+    RUNNING: " AND jobs.kept_at IS NULL",
+    # A queued job completes only by publishing the work that was kept.
+    COMPLETED: " AND (status <> 'queued' OR jobs.kept_at IS NOT NULL)",
+}
 _CANCELLED_MESSAGE = "The job was cancelled."
 _MAX_MESSAGE_LENGTH = 8_000
 
@@ -82,8 +89,7 @@ def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
 async def release_claim(tx: Transaction, job_id: str, fence: int) -> bool:
     """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
-        f"UPDATE jobs SET {_END_CLAIM}"
-        " WHERE id = :job_id AND fence = :fence AND status = 'queued'",
+        f"UPDATE jobs SET {_END_CLAIM} WHERE id = :job_id AND fence = :fence AND status = 'queued'",
         job_id=job_id,
         fence=fence,
     )
@@ -107,11 +113,24 @@ async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
     await events.record_events(
         tx, [event for change in applied for event in _events(change, rows[change.job_id])]
     )
+    await _delete_kept_work(tx, applied, rows)
     tx.announce(*(f"job:{change.job_id}" for change in applied))
     if any(change.to != RUNNING for change in applied):
         # A slot is free, or a job is waiting again.
         tx.announce("jobs")
     return [change.job_id in rows for change in changes]
+
+
+async def _delete_kept_work(
+    tx: Transaction, changes: Iterable[Change], rows: Mapping[str, Row]
+) -> None:
+    """The work that was kept for a job ends with it."""
+    ended = [change.job_id for change in changes if change.to in FINAL]
+    kept = [job_id for job_id in ended if rows[job_id]["kept_at"] is not None]
+    if kept:
+        await tx.execute(
+            "DELETE FROM kept_work WHERE job_id IN (SELECT value FROM each(:ids))", ids=kept
+        )
 
 
 def _by_statement(
@@ -145,7 +164,8 @@ def _update(to: JobStatus, columns: tuple[str, ...]) -> BatchStatement:
         f"status = '{to}'{ended}, last_sequence = last_sequence + {{emitted}}{{source}}"
         f" WHERE id = {{job_id}} AND status IN ({sources}) AND (CAST({{held_fence}} AS BIGINT)"
         " IS NULL OR (fence = {held_fence} AND lease_owner IS NOT NULL))"
-        " RETURNING jobs.id, jobs.organization_id, jobs.last_sequence, jobs.repo, jobs.pr_url"
+        f"{_CONDITION_OF.get(to, '')} RETURNING jobs.id, jobs.organization_id, jobs.last_sequence,"
+        " jobs.repo, jobs.pr_url, jobs.kept_at"
     )
     names = (*columns, "emitted", "job_id", "held_fence")
     of_row = {name: f":{name}" for name in names}

@@ -46,15 +46,27 @@ class JobTools:
     certificates: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedWork:
+    """The agent's commit, made from `base`; it passed its checks."""
+
+    base: str
+    commit: str
+
+
 @dataclass(slots=True)
 class RunContext:
-    """One run. Once `is_irrevocable`, its branch is pushed and it is too late to cancel."""
+    """One run. Once `is_irrevocable`, its branch is pushed and it is too late to cancel.
+
+    `finished_work` is what the agent made, until it is published.
+    """
 
     job: ClaimedJob
     tools: JobTools
     slot: int
     log: LogWriter
     is_irrevocable: bool = False
+    finished_work: FinishedWork | None = None
 
     @property
     def db(self) -> Database:

@@ -7,9 +7,10 @@ import signal
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released
+from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.hosted_repo import outage_of
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
@@ -48,6 +49,10 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
         case GitError() if error.exit_code == -signal.SIGINT:
             # Ctrl-C in the service's terminal: git had not left its process group yet.
             return Released()
+        case RepoUnavailable() | ForgeError() if error.is_temporary:
+            outage = outage_of(error, run)
+            run.log.note(f"the job waits until its platform responds: {outage.message}")
+            return Unreachable(outage)
         case ForgeError() if error.fault in _CONNECTION_FAULTS:
             await _sync_soon(run)
     failure = _failure_of(error, run)

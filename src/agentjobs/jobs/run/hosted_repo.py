@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 
-from agentjobs.agents.definitions import Agent
 from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.jobs.queue.platform_outages import LOCAL, Outage, end_outages
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.retry import retry_while_unreachable
+from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.publish import branch_head, push
 
-# Requests to a platform are retried for as long as the agent may run, and at least this long.
-_MIN_RETRY_SECONDS = 900.0
+# For longer outages a job waits in the queue.
+_RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,21 @@ class HostedRepo:
     async def branch_head(self) -> str | None:
         """The commit of the job's branch on the platform."""
 
-        async def read() -> str | None:
-            async with self.forge.open_remote(self.address, self.run.job.credential) as remote:
-                return await branch_head(remote, self.run.job.branch)
+        return await retry_while_unreachable(self._branch_head, self.run.log.note)
 
-        return await retry_while_unreachable(read, self.run.log.note)
+    async def check_outage(self) -> None:
+        """After an outage, ask the platform before the agent starts, which costs money.
+
+        Raises RepoUnavailable or ForgeError, without retries, while the platform does not respond.
+        """
+        if self.run.job.has_outage:
+            await self._branch_head()
+            await self.end_outage()
+
+    async def end_outage(self) -> None:
+        """The platform responded."""
+        if self.run.job.has_outage:
+            await end_outages(self.run.db, platform_key(self.run), self.run.job.repo_id)
 
     async def push(self, commit: str, expected: str | None) -> None:
         """Push to the job's branch if it is still at `expected`. Raises PushRejected."""
@@ -63,6 +75,10 @@ class HostedRepo:
 
         await retry_while_unreachable(send, self.run.log.note)
 
+    async def _branch_head(self) -> str | None:
+        async with self.forge.open_remote(self.address, self.run.job.credential) as remote:
+            return await branch_head(remote, self.run.job.branch)
+
     async def check_claim(self) -> None:
         """The platform `local` checks the job's credential; for the others we check it here."""
         job = self.run.job
@@ -72,8 +88,20 @@ class HostedRepo:
             raise ForgeError("The credential of this job is no longer valid.")
 
 
-async def open_repo(run: RunContext, agent: Agent) -> HostedRepo:
-    forge = await _forge(run, agent) if run.job.repo_is_connected else None
+def platform_key(run: RunContext) -> str:
+    return run.job.connection_id or LOCAL
+
+
+def outage_of(error: RepoUnavailable | ForgeError, run: RunContext) -> Outage:
+    """A host that responded with an error may fail for this repository alone."""
+    is_of_repo = isinstance(error, RepoUnavailable) and not error.is_host_unreachable
+    key = run.job.repo_id if is_of_repo else platform_key(run)
+    seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
+    return Outage(key, run.log.redact(str(error)), seconds)
+
+
+async def open_repo(run: RunContext) -> HostedRepo:
+    forge = await _forge(run) if run.job.repo_is_connected else None
     if forge is None:
         message = f"The repository {run.job.repo!r} is disconnected."
         raise JobFailed("repo_unavailable", message)
@@ -89,10 +117,10 @@ async def fetch_base_commit(run: RunContext, repo: HostedRepo) -> str:
     return await repo.fetch(job.base_branch, known_head)
 
 
-async def _forge(run: RunContext, agent: Agent) -> Forge | None:
+async def _forge(run: RunContext) -> Forge | None:
     if run.job.connection_id is None:
         return run.tools.forges.get(run.job.platform)
-    retry_budget = RetryBudget(max(agent.timeout_seconds, _MIN_RETRY_SECONDS), run.log.note)
+    retry_budget = RetryBudget(_RETRY_SECONDS, run.log.note)
     return await run.tools.platforms.adapter_for(run.job.connection_id, retry_budget)
 
 

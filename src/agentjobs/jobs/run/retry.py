@@ -1,4 +1,7 @@
-"""Retries for platforms and databases that are briefly unreachable, such as during a restart."""
+"""Retries for platforms and databases that are briefly unreachable, such as during a restart.
+
+A job waits in the queue for those that stay away for longer.
+"""
 
 import asyncio
 import time
@@ -11,7 +14,7 @@ from agentjobs.workspace.errors import RepoUnavailable
 
 T = TypeVar("T")
 
-_BACKOFF_SECONDS = (1, 2, 4, 8, 15, 30)
+_BACKOFF_SECONDS = (1, 2, 4)
 _STORE_PAUSE_SECONDS = 0.5
 
 

@@ -4,23 +4,26 @@ import asyncio
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.inventory.commit_summary import CommitSummary
-from agentjobs.jobs.outcomes import Completed, JobFailed, Outcome
+from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent import run_agent
 from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
-from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.jobs.run.hosted_repo import HostedRepo, fetch_base_commit, open_repo
+from agentjobs.jobs.run.kept_work import publish_or_keep, restore_kept_work
 from agentjobs.jobs.run.plan import RunPlan, plan_run
 from agentjobs.jobs.run.previous_pull import load_previous_pull
 from agentjobs.jobs.run.prompt import prepare_task
 from agentjobs.jobs.run.pull_request import open_pull_request
-from agentjobs.jobs.run.pull_text import pull_text, read_pull_text
+from agentjobs.jobs.run.pull_text import PullText, pull_text, read_pull_text
 from agentjobs.jobs.run.push import push_commit
 from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
+from agentjobs.jobs.verification import Verification
+from agentjobs.tickets.resolve import FoundTicket
 
 
 async def run_job(run: RunContext) -> Outcome:
@@ -31,9 +34,12 @@ async def run_job(run: RunContext) -> Outcome:
         return await outcome_of(error, run)
 
 
-async def _run(run: RunContext) -> Completed:
+async def _run(run: RunContext) -> Completed | Kept:
     agent = _agent(run)
-    repo = await open_repo(run, agent)
+    repo = await open_repo(run)
+    if run.job.kept_at is not None:
+        return await _publish_kept_work(run, repo, agent)
+    await repo.check_outage()
     base = await fetch_base_commit(run, repo)
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
@@ -42,13 +48,14 @@ async def _run(run: RunContext) -> Completed:
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo)) is not None:
+            await start_job(run.db, run.job, base)
             return merged
         return await _propose(run, repo, plan, base, summary)
 
 
 async def _propose(
     run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, summary: CommitSummary
-) -> Completed:
+) -> Completed | Kept:
     ticket = await find_ticket(run, repo)
     fix = await plan_cve_fix(run, base)
     plan = fix.narrow(plan)
@@ -65,13 +72,44 @@ async def _propose(
         commit = await commit_changes(run, plan, checkout, text)
         await fix.verify(commit)
         verification = await run_checks(run, plan, checkout)
-    # The agent may have run for hours: read the connection's credential again.
-    repo = await open_repo(run, plan.agent)
-    await push_commit(run, repo, commit, base)
+    run.finished_work = FinishedWork(base, commit)
+
+    async def publish() -> Completed:
+        # The agent may have run for hours: read the connection's credential again.
+        repo = await open_repo(run)
+        work = PushedWork(base, commit)
+        return await _publish(run, repo, plan, work, text, verification, ticket)
+
+    return await publish_or_keep(run, publish)
+
+
+async def _publish(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    work: PushedWork,
+    text: PullText,
+    verification: Verification | None,
+    ticket: FoundTicket | None,
+) -> Completed:
+    await push_commit(run, repo, work.commit, work.base)
     run.is_irrevocable = True
-    pull = await open_pull_request(run, repo, plan, PushedWork(base, commit), text, verification)
+    pull = await open_pull_request(run, repo, plan, work, text, verification)
     await link_ticket(run, ticket, pull, text.title)
     return pull
+
+
+async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) -> Completed:
+    """Publish the work that an earlier attempt kept, without running the agent."""
+    work = await restore_kept_work(run, repo)
+    with run.tools.mirrors.in_use(run.job.repo_id):
+        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
+        plan = await _plan(run, agent, summary)
+        text = await read_pull_text(run.mirror, work.commit)
+        ticket = await find_ticket_again(run, repo)
+        pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
+        await repo.end_outage()
+        return pull
 
 
 async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: PushedWork) -> Completed:

@@ -6,7 +6,7 @@ from agentjobs.clock import now_ms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.outcomes import Completed, JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import HostedRepo
@@ -22,7 +22,8 @@ _LINK_SECONDS = 10.0
 async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
     """None for a job without a ticket, and where no tracker is configured.
 
-    Raises TicketNotFound when a tracker is configured and has no such ticket, and ForgeError.
+    Raises TicketNotFound when a tracker is configured and has no such ticket, ForgeError, and
+    JobFailed while a tracker does not respond.
     """
     job = run.job
     # A follow-up continues a pull request that was made from the ticket.
@@ -34,7 +35,13 @@ async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
         full_name=repo.address.full_name,
         connection_id=job.connection_id,
     )
-    ticket = await run.tools.tickets.find(query, RetryBudget(_FIND_SECONDS, run.log.note))
+    try:
+        ticket = await run.tools.tickets.find(query, RetryBudget(_FIND_SECONDS, run.log.note))
+    except ForgeError as error:
+        if error.is_temporary:
+            # A tracker is not the platform of the repository, for which a job would wait.
+            raise JobFailed("forge_error", str(error)) from None
+        raise
     if ticket is not None:
         run.log.note(f"{ticket.tracker}: {ticket.ticket.url}")
         await run.db.transact(_store, job, ticket_details(ticket))
@@ -45,7 +52,7 @@ async def find_ticket_again(run: RunContext, repo: HostedRepo) -> FoundTicket | 
     """For work that is already done, which a missing ticket must not fail."""
     try:
         return await find_ticket(run, repo)
-    except (TicketNotFound, ForgeError) as error:
+    except (TicketNotFound, ForgeError, JobFailed) as error:
         run.log.note(f"the ticket could not be read again: {error}")
         return None
 

@@ -2,9 +2,10 @@
 
 import msgspec
 
-from agentjobs.clock import iso_utc
+from agentjobs.clock import iso_utc, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
+from agentjobs.jobs.queue.platform_outages import is_shown
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.problems import Problem
@@ -24,6 +25,8 @@ _SELECT = (
     " j.verification, j.follows, j.cause, j.ticket, o.plan, o.paused_at,"
     " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
     "  AS pr_state,"
+    " CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
+    f" {is_shown('j')} END AS has_outage,"
     f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
@@ -37,7 +40,9 @@ def job_not_found(job_id: str) -> Problem:
 
 
 async def get_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    row = await context.db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
+    row = await context.db.fetch_one(
+        _ONE, job_id=job_id, organization_id=organization_id, now=now_ms()
+    )
     if row is None:
         raise job_not_found(job_id)
     return job_view(row, await _queue_reason(context, row))
@@ -63,6 +68,7 @@ async def list_jobs(
         " ON shown.id = j.id ORDER BY j.id DESC",
         organization_id=organization_id,
         limit=limit,
+        now=now_ms(),
         before=NO_BOUND if before is None else before,
         since="",
         **filters,
@@ -124,4 +130,6 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
         return "paused"
     if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
         return "plan_limit"
+    if row["has_outage"]:
+        return "platform_unreachable"
     return fleet.queue_reason(row["agent"])

@@ -1,0 +1,112 @@
+"""Platforms that do not respond: jobs on their repositories wait until the next attempt is due.
+
+The key of an outage is a connection, a repository that its platform cannot serve, or `local`: the
+git server of this service.
+"""
+
+import msgspec
+
+from agentjobs.clock import DAY_MS
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import backoff_ms
+
+LOCAL = "local"
+# A job whose platform is unreachable for longer fails.
+MAX_OUTAGE_MS = DAY_MS
+_FIRST_RETRY_MS = 5_000
+_MAX_RETRY_MS = 60_000
+_MAX_REQUESTED_MS = 900_000
+# After this time without an attempt, another failure is a new outage.
+_FORGET_MS = 600_000
+
+# The outages that concern the job `{job}`.
+_OF_JOB = (
+    "SELECT 1 FROM platform_outages x WHERE x.key IN ({job}.repo_id, (SELECT"
+    f" COALESCE(r.connection_id, '{LOCAL}') FROM repos r WHERE r.id = {{job}}.repo_id))"
+)
+
+
+# The parameter `now` is used on SQLite alone.
+_NOW = (
+    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
+)
+
+
+def has_outage(job: str) -> str:
+    """An SQL condition: the job's platform did not respond at the last attempt."""
+    return f"EXISTS ({_OF_JOB.format(job=job)})"
+
+
+def is_shown(job: str) -> str:
+    """An SQL condition with the parameter `now`: an attempt failed, or should have been made,
+    within the last minute."""
+    return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at + {_MAX_RETRY_MS} > {_NOW})"
+
+
+def is_held(job: str) -> str:
+    """An SQL condition with the parameter `now`: the next attempt is not due yet."""
+    return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at > {_NOW})"
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """What a run found. `retry_after_seconds` is what the platform asked for."""
+
+    key: str
+    message: str
+    retry_after_seconds: float = 0.0
+
+
+async def record_outage(tx: Transaction, outage: Outage) -> int:
+    """Postpone the next attempt; return when the outage began.
+
+    Only the first failure of those that tried at the same time postpones it.
+    """
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT since, failures, retry_at FROM platform_outages WHERE key = :key"
+        " /*postgresql FOR UPDATE */",
+        key=outage.key,
+    )
+    if row is not None and row["retry_at"] > now:
+        since: int = row["since"]
+        return since
+    is_new = row is None or row["retry_at"] < now - _FORGET_MS
+    since = now if row is None or is_new else row["since"]
+    failures = 0 if row is None or is_new else row["failures"]
+    wait_ms = max(
+        backoff_ms(failures, _FIRST_RETRY_MS, _MAX_RETRY_MS),
+        min(int(outage.retry_after_seconds * 1_000), _MAX_REQUESTED_MS),
+    )
+    await tx.execute(
+        "INSERT INTO platform_outages (key, since, failures, retry_at)"
+        " VALUES (:key, :since, :failures, :retry_at) ON CONFLICT (key) DO UPDATE SET"
+        " since = excluded.since, failures = excluded.failures, retry_at = excluded.retry_at",
+        key=outage.key,
+        since=since,
+        failures=failures + 1,
+        retry_at=now + wait_ms,
+    )
+    return since
+
+
+async def end_outages(db: Database, *keys: str) -> None:
+    """The platform responded."""
+    await db.transact(_end, list(keys))
+
+
+async def prune_outages(db: Database) -> None:
+    """Delete those that no job has met for a while."""
+    await db.transact(_prune)
+
+
+async def _prune(tx: Transaction) -> None:
+    before = await tx.clock_ms() - _FORGET_MS
+    await tx.execute("DELETE FROM platform_outages WHERE retry_at < :before", before=before)
+
+
+async def _end(tx: Transaction, keys: list[str]) -> None:
+    deleted = await tx.execute(
+        "DELETE FROM platform_outages WHERE key IN (SELECT value FROM each(:keys))", keys=keys
+    )
+    if deleted:
+        tx.announce("jobs")

@@ -1,0 +1,60 @@
+"""A part of the service is away: work that is done is neither lost nor done twice."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.database import Row
+from agentjobs.store.opening import open_database
+from tests.support.service import StartService, connected, pull_requests, wait_until
+
+
+async def fetch_job(database_url: str, job_id: str) -> Row:
+    db = await open_database(database_url, migrate=False)
+    try:
+        row = await db.fetch_one("SELECT status, kept_at FROM jobs WHERE id = :id", id=job_id)
+        assert row is not None
+        return row
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_work_finished_while_serve_is_away_is_published_without_another_run(
+    start: StartService, database_url: str, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    settings = {"AGENTJOBS_PUBLIC_URL": serve.root_url}
+    worker = start("worker", data_dir="first", **settings)
+    api = connected(serve, tmp_path)
+    assert api.finish("acme/shop", "quick")["status"] == "completed"
+    assert worker.stop() == 0
+    job_id = api.create("acme/shop", "quick")
+    assert serve.stop() == 0
+    # The mirror has the base commit, so the agent runs without `serve`.
+    worker = start("worker", data_dir="first", **settings)
+
+    def is_kept() -> bool:
+        row = asyncio.run(fetch_job(database_url, job_id))
+        return row["kept_at"] is not None and row["status"] == "queued"
+
+    wait_until(is_kept, "the work to be kept")
+    assert worker.stop() == 0
+
+    serve = start("serve")
+    api = serve.client(serve.key())
+    assert api.job(job_id)["queue_reason"] == "platform_unreachable"
+    # Another machine, which has neither the commit nor its base.
+    start("worker", data_dir="second", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    job = api.wait_status(job_id, "completed", "failed", "cancelled")
+    assert (job["status"], job["attempt"]) == ("completed", 1)
+    assert api.log(job_id).count("the agent runs") == 1
+    assert api.events(job_id) == [
+        "job.queued",
+        "job.started",
+        "job.queued",
+        "job.completed",
+        "pr.review_requested",
+    ]
+    assert pull_requests(serve) == 2

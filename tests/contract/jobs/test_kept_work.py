@@ -1,0 +1,200 @@
+"""Finished work that could not be published: it is kept with its job, on both databases."""
+
+import pytest
+
+from agentjobs.clock import DAY_MS
+from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Kept, Released, Unreachable
+from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.kept_work import KeptWork, fail_expired_work, load_kept_work
+from agentjobs.jobs.queue.leases import cancel_requests
+from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.organizations.authentication import Caller
+from agentjobs.store.database import Transaction
+from agentjobs.store.leases import ClaimLost
+from tests.support.jobs import JobHarness
+
+BASE, COMMIT = "1" * 40, "2" * 40
+WORK = KeptWork(BASE, COMMIT, b"a bundle")
+DONE = Completed("http://x/1", 1, COMMIT, draft=False)
+
+
+async def kept_job(harness: JobHarness, caller: Caller) -> str:
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE, "the prompt")
+    assert await finish_job(harness.db, claimed, Kept(WORK))
+    return job_id
+
+
+async def age(tx: Transaction, job_id: str, ms: int) -> None:
+    await tx.execute("UPDATE jobs SET kept_at = kept_at - :ms WHERE id = :id", ms=ms, id=job_id)
+
+
+async def test_a_kept_job_is_queued_again_and_the_next_claim_has_its_work(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    assert (await harness.view(caller, job_id)).status == "queued"
+    claimed = await harness.claim("wrk_other")
+    assert (claimed.id, claimed.kept_at is not None) == (job_id, True)
+    assert await load_kept_work(harness.db, job_id) == WORK
+    assert await finish_job(harness.db, claimed, DONE)
+    job = await harness.view(caller, job_id)
+    assert (job.status, job.pr_number, job.attempt) == ("completed", 1, 1)
+    assert await harness.events(caller, job_id) == [
+        "job.queued",
+        "job.started",
+        "job.queued",
+        "job.completed",
+        "pr.review_requested",
+    ]
+    assert await load_kept_work(harness.db, job_id) is None
+
+
+async def test_a_kept_job_frees_its_place_in_the_plan(harness: JobHarness) -> None:
+    caller = await harness.organization(plan="free")
+    await kept_job(harness, caller)
+    await harness.claim()
+
+
+@pytest.mark.parametrize("outcome", [Released(), Unreachable(Outage(LOCAL, "away"))])
+async def test_work_stays_kept_while_it_cannot_be_published(
+    harness: JobHarness, outcome: Released | Unreachable
+) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    before = await harness.events(caller, job_id)
+    assert await finish_job(harness.db, await harness.claim(), outcome)
+    assert await load_kept_work(harness.db, job_id) == WORK
+    assert await harness.events(caller, job_id) == before
+
+
+async def test_a_worker_lost_while_publishing_leaves_the_work(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    for _ in range(12):
+        await harness.claim()
+        await harness.expire_leases()
+        await rescue_lost_jobs(harness.db, harness.context.settings)
+    assert (await harness.claim()).kept_at is not None
+    assert await load_kept_work(harness.db, job_id) == WORK
+
+
+async def test_kept_work_ends_with_its_job(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    cancelled = await kept_job(harness, caller)
+    await cancel_job(harness.context, caller.organization_id, cancelled)
+    assert await load_kept_work(harness.db, cancelled) is None
+    failed = await kept_job(harness, caller)
+    assert await finish_job(harness.db, await harness.claim(), Failed("push_rejected", "no"))
+    assert await load_kept_work(harness.db, failed) is None
+    disconnected = await kept_job(harness, caller)
+    await disconnect_repository(harness.db, "acme", "acme/shop")
+    assert await load_kept_work(harness.db, disconnected) is None
+
+
+async def test_a_requested_cancel_overrides_keeping(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    assert await finish_job(harness.db, claimed, Kept(WORK))
+    assert (await harness.view(caller, job_id)).status == "cancelled"
+    assert await load_kept_work(harness.db, job_id) is None
+
+
+@pytest.mark.parametrize(("outcome", "status"), [(Cancelled(), "cancelled"), (DONE, "completed")])
+async def test_a_cancel_during_publishing_waits_for_the_worker(
+    harness: JobHarness, outcome: Cancelled | Completed, status: str
+) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    claimed = await harness.claim()
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    assert (await harness.view(caller, job_id)).status == "queued"
+    assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
+    assert not await harness.db.transact(
+        may_write_branch, claimed.repo_id, claimed.branch, claimed.credential
+    )
+    assert await finish_job(harness.db, claimed, outcome)
+    assert (await harness.view(caller, job_id)).status == status
+
+
+async def test_work_that_was_kept_for_a_day_fails_its_job(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    expired, fresh = await kept_job(harness, caller), await harness.job(caller)
+    assert await fail_expired_work(harness.db) == 0
+    await harness.db.transact(age, expired, DAY_MS + 1)
+    assert await fail_expired_work(harness.db) == 1
+    job = await harness.view(caller, expired)
+    assert job.error is not None
+    assert (job.status, job.error.code) == ("failed", "repo_unavailable")
+    assert await load_kept_work(harness.db, expired) is None
+    assert (await harness.view(caller, fresh)).status == "queued"
+
+
+async def test_a_last_attempt_after_a_day_fails_the_job_with_its_reason(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    await harness.db.transact(age, job_id, DAY_MS + 1)
+    claimed = await harness.claim()
+    assert await fail_expired_work(harness.db) == 0
+    assert await finish_job(harness.db, claimed, Unreachable(Outage(LOCAL, "no route")))
+    job = await harness.view(caller, job_id)
+    assert job.error is not None
+    assert job.error.code == "repo_unavailable"
+    assert "no route" in job.error.message
+
+
+async def cut_off(harness: JobHarness) -> ClaimedJob:
+    """A worker that finished the agent and lost its claim."""
+    claimed = await harness.claim("wrk_cut_off")
+    await start_job(harness.db, claimed, BASE)
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, harness.context.settings)
+    return claimed
+
+
+async def test_a_worker_that_was_cut_off_hands_over_its_work(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    late = await cut_off(harness)
+    assert await finish_job(harness.db, late, Kept(WORK))
+    assert (await harness.claim()).kept_at is not None
+    assert await load_kept_work(harness.db, job_id) == WORK
+
+
+async def test_work_that_arrives_during_the_next_preparation_prevents_a_second_run(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    late = await cut_off(harness)
+    preparing = await harness.claim()
+    assert await finish_job(harness.db, late, Kept(WORK))
+    with pytest.raises(ClaimLost):
+        await start_job(harness.db, preparing, BASE)
+    assert (await harness.claim()).kept_at is not None
+
+
+async def test_work_that_arrives_after_the_next_start_is_refused(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    late = await cut_off(harness)
+    await start_job(harness.db, await harness.claim(), BASE)
+    assert not await finish_job(harness.db, late, Kept(WORK))
+    assert await load_kept_work(harness.db, job_id) is None
+
+
+async def test_the_agent_is_never_started_for_kept_work(harness: JobHarness) -> None:
+    await kept_job(harness, await harness.organization())
+    with pytest.raises(ClaimLost):
+        await start_job(harness.db, await harness.claim(), BASE)

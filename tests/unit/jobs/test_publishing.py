@@ -1,0 +1,93 @@
+"""What becomes of finished work while its platform or the database does not respond."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.jobs.outcomes import Completed, Kept
+from agentjobs.jobs.queue.kept_work import KeptWork
+from agentjobs.jobs.queue.platform_outages import Outage
+from agentjobs.jobs.run import kept_work
+from agentjobs.jobs.run.context import FinishedWork
+from agentjobs.jobs.run.kept_work import keep_finished_work, publish_or_keep
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.workspace.errors import RepoUnavailable
+
+DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
+AWAY = RepoUnavailable("no route", is_temporary=True, is_host_unreachable=True)
+
+
+class Run:
+    """A run with finished work, and the part of its context that publishing uses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *bundles: bytes | None) -> None:
+        self.notes: list[str] = []
+        self._bundles = list(bundles)
+        monkeypatch.setattr(kept_work, "create_bundle", self._create_bundle)
+        for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
+            monkeypatch.setattr(kept_work, pause, 0)
+        self.context: Any = SimpleNamespace(
+            job=SimpleNamespace(repo_id="repo_1", connection_id="con_1"),
+            mirror="/mirror",
+            finished_work=FinishedWork("1" * 40, "2" * 40),
+            log=SimpleNamespace(note=self.notes.append, redact=str),
+        )
+
+    async def _create_bundle(self, *_: object) -> bytes | None:
+        return self._bundles.pop(0)
+
+    async def publish(self, *results: Exception | Completed) -> Completed | Kept:
+        remaining = list(results)
+
+        async def publish() -> Completed:
+            result = remaining.pop(0)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        outcome = await publish_or_keep(self.context, publish)
+        assert remaining == []
+        return outcome
+
+
+async def test_work_is_kept_when_its_platform_does_not_respond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run(monkeypatch, b"bundle")
+    work = KeptWork("1" * 40, "2" * 40, b"bundle")
+    assert await run.publish(AWAY) == Kept(work, Outage("con_1", "no route"))
+
+
+async def test_work_that_is_too_large_waits_in_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch, None, None)
+    assert await run.publish(AWAY, ForgeError("away", "away"), DONE) == DONE
+
+
+async def test_after_an_hour_the_agent_runs_again_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_work, "_MAX_HOLD_SECONDS", -1)
+    run = Run(monkeypatch, None)
+    with pytest.raises(RepoUnavailable):
+        await run.publish(AWAY)
+    assert "warning" in run.notes[-1]
+
+
+async def test_publishing_waits_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    unavailable = StoreUnavailable("restarting")
+    assert await Run(monkeypatch).publish(unavailable, unavailable, DONE) == DONE
+
+
+async def test_a_refusal_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ForgeError):
+        await Run(monkeypatch).publish(ForgeError("no permission", "denied"))
+
+
+async def test_a_stopped_run_without_finished_work_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run(monkeypatch)
+    run.context.finished_work = None
+    assert await keep_finished_work(run.context) is None
