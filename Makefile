@@ -103,7 +103,7 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql curl gcc nodejs npm openssl chromium fonts-dejavu-core
+	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium fonts-dejavu-core
 
 system-builds:
 	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless

@@ -49,13 +49,16 @@ END $$
 class PostgresCluster:
     """Listens on loopback; runs as an ordinary user even if the tests run as root."""
 
-    def __init__(self) -> None:
-        self.port = _free_port()
-        self._home = Path(tempfile.mkdtemp(prefix="agentjobs-pg-"))
+    def __init__(self, primary: "PostgresCluster | None" = None) -> None:
+        """A standby, if it is given a `primary`, which must be running."""
+        self.port = free_port()
+        self._home = owned_directory("agentjobs-pg-")
         self._databases = 0
         self._server: subprocess.Popen[str] | None = None
-        if _owner():
-            shutil.chown(self._home, _owner(), -1)
+        if primary is not None:
+            self._run("pg_basebackup", "-D", str(self._data), "-R", "-c", "fast", "--no-sync",
+                      "-d", f"host=127.0.0.1 port={primary.port} user=agentjobs")  # fmt: skip
+            return
         self._run("initdb", "-D", str(self._data), "-U", "agentjobs", "-A", "trust", "-E", "UTF8",
                   "--locale", "C.UTF-8", "--no-sync", "--no-instructions")  # fmt: skip
 
@@ -63,9 +66,10 @@ class PostgresCluster:
     def _data(self) -> Path:
         return self._home / "data"
 
-    def start(self) -> None:
+    def start(self, **settings: str) -> None:
         settings = {
             **_QUICK_BUT_UNSAFE,
+            **settings,
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self._home),
@@ -74,7 +78,7 @@ class PostgresCluster:
         self._server = subprocess.Popen(
             # Dies with the thread that starts it, so with the tests, however they end.
             [
-                *_as_owner("--pdeathsig", "QUIT"),
+                *as_owner("--pdeathsig", "QUIT"),
                 _program("postgres"),
                 "-D",
                 str(self._data),
@@ -91,6 +95,16 @@ class PostgresCluster:
         if self._server is not None:
             self._server.send_signal(signal.SIGINT)
             self._server.wait()
+
+    def kill(self) -> None:
+        """Like the loss of the machine: nothing more is written or sent."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
+
+    def promote(self) -> None:
+        """Make a standby the primary; returns when it accepts writes."""
+        self._run("pg_ctl", "promote", "-w", "-s", "-D", str(self._data))
 
     def remove(self) -> None:
         self.stop()
@@ -114,7 +128,7 @@ class PostgresCluster:
 
     def _run(self, program: str, *arguments: str) -> str:
         done = subprocess.run(
-            [*_as_owner(), _program(program), *arguments],
+            [*as_owner(), _program(program), *arguments],
             capture_output=True,
             text=True,
             cwd="/",
@@ -153,6 +167,14 @@ class FreshDatabases:
             self._cluster.drop_database(name)
 
 
+def owned_directory(prefix: str) -> Path:
+    """A new directory of the user that the servers run as."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    if _owner():
+        shutil.chown(path, _owner(), -1)
+    return path
+
+
 def _program(name: str) -> str:
     versions = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
     newest = max(versions, key=lambda path: int(re.sub(r"\D", "", path.parts[-3])), default=None)
@@ -169,7 +191,7 @@ def _owner() -> str | None:
     return "postgres" if "postgres" in known else "nobody"
 
 
-def _as_owner(*options: str) -> list[str]:
+def as_owner(*options: str) -> list[str]:
     owner = _owner()
     identity = ["--reuid", owner, "--regid", _group(owner), "--clear-groups"] if owner else []
     return ["setpriv", *identity, *options, "--"]
@@ -179,7 +201,7 @@ def _group(user: str) -> str:
     return str(pwd.getpwnam(user).pw_gid)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -195,7 +217,8 @@ def _wait_until_ready(server: subprocess.Popen[str]) -> None:
         with server.stderr:
             for line in server.stderr:
                 output.append(line)
-                if "ready to accept connections" in line:
+                # A standby is ready to accept read-only connections.
+                if re.search(r"ready to accept( read-only)? connections", line):
                     ready.set()
 
     threading.Thread(target=follow, daemon=True).start()

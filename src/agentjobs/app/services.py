@@ -25,13 +25,16 @@ from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_d
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
-from agentjobs.store.opening import open_database
+from agentjobs.store.opening import DEFAULT_POOL_SIZE, open_database
 from agentjobs.web.server import bind
 from agentjobs.webhooks.allowed_addresses import (
     configured_allow_list,
     may_allow_loopback,
     store_allow_list,
 )
+
+_WORKER_POOL_SIZE = 2
+"""Beside a connection for the leases and one for notifications, however many slots there are."""
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +64,7 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _open_context(settings) as (context, stop, _),
+        _open_context(settings, pool_size=_WORKER_POOL_SIZE) as (context, stop, _),
         run_sender(context.db, settings, configured_allow_list(settings), stop.hurry),
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
@@ -70,7 +73,7 @@ async def run_worker(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_context(
-    settings: Settings,
+    settings: Settings, *, pool_size: int = DEFAULT_POOL_SIZE
 ) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
@@ -80,7 +83,12 @@ async def _open_context(
     )
     catalog = build_catalog(settings)
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    db = await open_database(settings.effective_database_url, migrate=True)
+    db = await open_database(
+        settings.effective_database_url,
+        migrate=True,
+        direct_url=settings.database_direct_url,
+        pool_size=pool_size,
+    )
     try:
         stop = Stop()
         stop.listen()

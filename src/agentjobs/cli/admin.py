@@ -50,7 +50,11 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
     if not settings.database_url:
         # The data directory holds the database, so only its owner may read it.
         settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    db = await open_database(settings.effective_database_url, migrate=True)
+    db = await open_database(
+        settings.effective_database_url,
+        migrate=True,
+        direct_url=settings.database_direct_url,
+    )
     if is_new:
         # A mistyped --data-dir would otherwise look like lost data.
         print_note(f"Created a new store in {settings.data_dir}")

@@ -1,15 +1,16 @@
 """Renews the leases of this worker's jobs, whatever the jobs and the event loop are doing.
 
-It has its own thread and its own connection to the database. A worker that cannot renew stops its
-agents before the leases expire, so that no job runs twice.
+It has its own thread and, while there are jobs, its own connection to the database. A worker that
+cannot renew stops its agents before the leases expire, so that no job runs twice.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from agentjobs.jobs.outcomes import Abandoned, Cancelled, Outcome
 from agentjobs.jobs.queue import leases
@@ -18,6 +19,8 @@ from agentjobs.loops.own_thread import run_in_own_thread
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
@@ -62,19 +65,26 @@ class LeaseLoop:
         await run_in_own_thread("agentjobs-leases", self._renew_forever)
 
     async def _renew_forever(self) -> None:
-        db = await open_unchecked(self._settings.effective_database_url, listen=False)
+        # It connects when it is used, and closes its connection when it was idle for a while.
+        own_db = await open_unchecked(
+            self._settings.effective_database_url,
+            listen=False,
+            direct_url=self._settings.database_direct_url,
+            pool_size=1,
+        )
         try:
             while True:
-                await self._renew_or_give_up(db)
+                await self._renew_or_give_up(own_db)
         finally:
-            await db.close()
+            await own_db.close()
 
-    async def _renew_or_give_up(self, db: Database) -> None:
+    async def _renew_or_give_up(self, own_db: Database) -> None:
         began = time.monotonic()
+        # A connection that hangs must not block this loop past the lease: another one may work.
+        attempt_seconds = self._settings.lease_seconds / 3
         try:
-            # A database that hangs must not block this loop past the lease either.
-            async with asyncio.timeout(self._give_up_at - began):
-                await self._renew(db)
+            async with asyncio.timeout(min(self._give_up_at - began, attempt_seconds)):
+                await self._renew(own_db)
             self._renewed_at = began
             await asyncio.sleep(self._settings.lease_renew_seconds)
         except (StoreError, TimeoutError) as error:
@@ -85,12 +95,17 @@ class LeaseLoop:
                 self._renewed_at = time.monotonic()
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _renew(self, db: Database) -> None:
+    async def _renew(self, own_db: Database) -> None:
         jobs = self._jobs.active_jobs
-        lease_seconds = self._settings.lease_seconds
-        renewal = await leases.renew(
-            db, self._worker, jobs, lease_seconds, was_cut_off=self._was_cut_off
+        renew = partial(
+            leases.renew,
+            worker=self._worker,
+            jobs=jobs,
+            lease_seconds=self._settings.lease_seconds,
+            was_cut_off=self._was_cut_off,
         )
+        # An idle worker needs no connection for its leases.
+        renewal = await (renew(own_db) if jobs else self._run_on_main_loop(renew(self._db)))
         lost = frozenset(job.claim for job in jobs) - renewal.renewed
         if lost:
             self._lost_claims_at = time.monotonic()
@@ -102,6 +117,9 @@ class LeaseLoop:
             _log.warning("lost the claims on %s", ", ".join(job_id for job_id, _ in sorted(lost)))
         self._jobs.stop_claims(lost, Abandoned())
         self._jobs.stop_claims(cancelled, Cancelled())
+
+    async def _run_on_main_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._main_loop))
 
     def _on_main_loop(self, call: Callable[..., None], *arguments: object) -> None:
         # It is closed only when the service is ending.

@@ -155,6 +155,12 @@ def _check_addresses(settings: Settings) -> None:
         raise SettingsFileError(
             "database_url", "must start with postgresql:// or sqlite:/// (or be left out)"
         )
+    if settings.database_direct_url and not (
+        settings.database_url.startswith("postgresql://")
+        and settings.database_direct_url.startswith("postgresql://")
+    ):
+        reason = "must start with postgresql://, and so must database_url"
+        raise SettingsFileError("database_direct_url", reason)
 
 
 def _check_oidc(settings: Settings) -> None:

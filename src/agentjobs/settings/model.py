@@ -17,6 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     data_dir: str
     config_file: str = ""
     database_url: str = ""
+    database_direct_url: str = ""
     host: str = "127.0.0.1"
     port: int = 8080
     public_url: str = ""

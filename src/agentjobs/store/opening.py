@@ -6,28 +6,36 @@ from agentjobs.store.database import Database, SchemaTooOld, StoreError
 from agentjobs.store.revisions import is_behind, schema_is_current
 from agentjobs.store.sqlite.database import SqliteDatabase
 
-__all__ = ["open_database", "open_unchecked", "schema_is_current"]
+__all__ = ["DEFAULT_POOL_SIZE", "open_database", "open_unchecked", "schema_is_current"]
 
+DEFAULT_POOL_SIZE = 10
 _SQLITE = "sqlite:///"
 
 
-async def open_database(url: str, *, migrate: bool) -> Database:
-    """Open the database. With `migrate`, an old schema is migrated, otherwise refused."""
-    db = await open_unchecked(url)
+async def open_database(
+    url: str, *, migrate: bool, direct_url: str = "", pool_size: int = DEFAULT_POOL_SIZE
+) -> Database:
+    """Open the database. With `migrate`, an old schema is migrated, otherwise refused.
+
+    `direct_url` bypasses the connection pooler that `url` leads to.
+    """
+    db = await open_unchecked(url, direct_url=direct_url, pool_size=pool_size)
     try:
         if await is_behind(db):
             if not migrate:
                 raise SchemaTooOld(
                     "the database has an older schema than this program; run `agentjobs migrate`"
                 )
-            await _migrate(url)
+            await _migrate(direct_url or url)
     except BaseException:
         await db.close()
         raise
     return db
 
 
-async def open_unchecked(url: str, *, listen: bool = True) -> Database:
+async def open_unchecked(
+    url: str, *, listen: bool = True, direct_url: str = "", pool_size: int = DEFAULT_POOL_SIZE
+) -> Database:
     """Open the database without checking its schema.
 
     Without `listen`, no connection waits for changes of other processes, and `changes` is not live.
@@ -38,7 +46,9 @@ async def open_unchecked(url: str, *, listen: bool = True) -> Database:
         # asyncpg takes longer to import than the rest of the store, and SQLite does not need it.
         from agentjobs.store.postgresql.database import PostgresqlDatabase  # noqa: PLC0415
 
-        return await PostgresqlDatabase.open(url, listen=listen)
+        return await PostgresqlDatabase.open(
+            url, listen=listen, direct_url=direct_url, pool_size=pool_size
+        )
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
 
 

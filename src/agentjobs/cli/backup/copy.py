@@ -22,7 +22,9 @@ SETTINGS_FILE = "agentjobs.toml"
 
 async def backup(settings: Settings, target: Path) -> None:
     """Creates `target`, which must not exist, atomically."""
-    url, data_dir = settings.effective_database_url, settings.data_path
+    data_dir = settings.data_path
+    # A dump is one long transaction with session state, so it bypasses a pooler.
+    url = settings.database_direct_url or settings.effective_database_url
     with _atomic_directory(target) as directory:
         require_database_file(url)
         await _require_repositories(url, data_dir)

@@ -1,8 +1,8 @@
-"""Parses PostgreSQL URLs: which part may be shown, and whether the host is local."""
+"""Parses PostgreSQL URLs: which part may be shown, the hosts, and whether they are local."""
 
 import ipaddress
 import os
-from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
 from agentjobs.store.database import StoreError
 
@@ -54,6 +54,31 @@ def split_password(url: str) -> tuple[str, str | None]:
     # Not urlunsplit, which drops the slashes before an empty host.
     options = "?" + "&".join(other_options) if any(other_options) else ""
     return f"{parts.scheme}://{name}{at}{address}{parts.path}{options}", password
+
+
+def split_hosts(url: str) -> list[str]:
+    """One URL for each host of a URL that may name several, in their order."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    options = dict(parse_qsl(parts.query))
+    if hosts:
+        query = f"?{parts.query}" if parts.query else ""
+        return [
+            f"{parts.scheme}://{user}{at}{host}{parts.path}{query}" for host in hosts.split(",")
+        ]
+    if "," not in options.get("host", ""):
+        return [url]
+    names = options.pop("host").split(",")
+    ports = options.pop("port", "").split(",")
+    urls = []
+    for name, port in zip(names, ports if len(ports) > 1 else ports * len(names), strict=True):
+        own = {"host": name, **({"port": port} if port else {})}
+        urls.append(f"{parts.scheme}://{user}{at}{parts.path}?{urlencode({**options, **own})}")
+    return urls
+
+
+def has_option(url: str, name: str) -> bool:
+    return name in parse_qs(urlsplit(url).query)
 
 
 def is_local_address(url: str) -> bool:

@@ -1,12 +1,21 @@
 """Opens PostgreSQL connections and translates their errors."""
 
+import asyncio
 import contextlib
+import os
+import socket
 from typing import TYPE_CHECKING
 
 import asyncpg
 
 from agentjobs.store.database import IntegrityError, StoreError, StoreUnavailable
-from agentjobs.store.postgresql.address import UNPARSABLE, display_address, is_parsable
+from agentjobs.store.postgresql.address import (
+    UNPARSABLE,
+    display_address,
+    has_option,
+    is_parsable,
+    split_hosts,
+)
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -14,18 +23,25 @@ else:
     Connection = asyncpg.Connection
 
 CONNECT_SECONDS = 5.0
+"""For all hosts of a URL together."""
+IDLE_IN_TRANSACTION_MS = 5_000
+"""Transactions await only the database, so an idle one belongs to a stopped process. Shorter than a
+lease: its row locks must be gone when another worker takes over its jobs."""
+_MIN_HOST_SECONDS = 1.0
 _CACHED_STATEMENTS = 512
-
-_SESSION = {
-    "application_name": "agentjobs",
-    # Transactions await only the database, so an idle one belongs to a stopped process. Shorter
-    # than a lease: its row locks must be gone when another worker takes over its jobs.
-    "idle_in_transaction_session_timeout": "5000",
+_DEAD_HOST_SECONDS = 5
+# The kernel ends a connection to a machine that disappeared; otherwise that takes many minutes.
+_SOCKET_OPTIONS = {
+    "TCP_USER_TIMEOUT": _DEAD_HOST_SECONDS * 1_000,
+    "TCP_KEEPIDLE": _DEAD_HOST_SECONDS,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 3,
 }
 
-# SQLSTATE classes after which the same call may succeed later: connection, transaction rollback
-# (deadlock), insufficient resources (disk full, too many connections), operator intervention.
-_UNAVAILABLE_CLASSES = ("08", "40", "53", "57")
+# SQLSTATE classes after which the same call may succeed later: connection, a server that became a
+# standby, transaction rollback (deadlock), insufficient resources (disk full, too many
+# connections), operator intervention.
+_UNAVAILABLE_CLASSES = ("08", "0A", "40", "53", "57")
 _UNAVAILABLE = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.OutdatedSchemaCacheError,
@@ -35,39 +51,84 @@ _UNAVAILABLE = (
 )
 
 
-async def connect(url: str, **session: str) -> Connection:
+_last_host: dict[str, str] = {}
+"""For each URL, the URL of the host that was connected last."""
+
+
+async def connect(url: str, *, through_pooler: bool = False, **session: str) -> Connection:
+    """Connect to the first host of the URL that answers and is no standby.
+
+    Through a pooler, connections have no session settings and no prepared statements, because each
+    transaction may use another server connection.
+    """
     if not is_parsable(url):
         raise StoreUnavailable(
             f"PostgreSQL at {display_address(url)} cannot be reached: {UNPARSABLE}"
         )
-    try:
-        connection = await asyncpg.connect(
-            url,
-            timeout=CONNECT_SECONDS,
-            statement_cache_size=_CACHED_STATEMENTS,
-            max_cached_statement_lifetime=0,
-            server_settings={**_SESSION, **session},
-        )
-        await _prepare(connection)
-        return connection
-    except (ValueError, OverflowError):
-        # The error text may quote a part of the password that was parsed as a port.
-        reason = UNPARSABLE
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        reason = str(error)
-    except TimeoutError:
-        reason = f"no response within {CONNECT_SECONDS:g} s"
-    except OSError as error:
-        reason = str(error)
+    # The host that worked the last time first: another one may not even refuse connections.
+    urls = sorted(split_hosts(url), key=lambda host_url: host_url != _last_host.get(url))
+    timeout_seconds = max(CONNECT_SECONDS / len(urls), _MIN_HOST_SECONDS)
+    reasons = []
+    for host_url in urls:
+        try:
+            connection = await _connect_host(host_url, timeout_seconds, through_pooler)
+            if not through_pooler:
+                await _prepare(connection, session)
+            _last_host[url] = host_url
+            return connection
+        except (ValueError, OverflowError):
+            # The error text may quote a part of the password that was parsed as a port.
+            reasons.append(UNPARSABLE)
+        except asyncpg.TargetServerAttributeNotMatched:
+            reasons.append("the server is a standby")
+        except TimeoutError:
+            reasons.append(f"no response within {timeout_seconds:g} s")
+        except (
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
+            OSError,
+        ) as error:
+            reasons.append(str(error))
+    reason = "; ".join(dict.fromkeys(reasons))
     raise StoreUnavailable(f"PostgreSQL at {display_address(url)} cannot be reached: {reason}")
 
 
-async def _prepare(connection: Connection) -> None:
-    if connection.get_server_version().major < 14:
-        return
-    try:
+async def _connect_host(url: str, timeout_seconds: float, through_pooler: bool) -> Connection:
+    has_target = has_option(url, "target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS")
+    connection = await asyncpg.connect(
+        url,
+        timeout=timeout_seconds,
+        statement_cache_size=0 if through_pooler else _CACHED_STATEMENTS,
+        max_cached_statement_lifetime=0,
+        target_session_attrs=None if has_target else asyncpg.connect_utils.SessionAttribute.primary,
+        server_settings={"application_name": "agentjobs"},
+    )
+    # asyncpg has no option for it.
+    transport: asyncio.Transport = connection._transport  # type: ignore[attr-defined]  # not in the stubs
+    peer = transport.get_extra_info("socket")
+    if peer is not None and peer.family != socket.AF_UNIX:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _SOCKET_OPTIONS.items():
+            if hasattr(socket, name):
+                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+async def _prepare(connection: Connection, session: dict[str, str]) -> None:
+    """Apply the settings of the session.
+
+    They are not part of the connection request, in which `default_transaction_read_only` would
+    look like a server that refuses writes.
+    """
+    settings = {"idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}", **session}
+    if connection.get_server_version().major >= 14:
         # Otherwise a statement keeps running, with its locks, after its client is gone.
-        await connection.execute("SET client_connection_check_interval = '1s'")
+        settings["client_connection_check_interval"] = "1s"
+    try:
+        await connection.execute(
+            ";".join(f"SET {name} = '{value}'" for name, value in settings.items())
+        )
     except BaseException:
         connection.terminate()
         raise
@@ -86,6 +147,11 @@ def is_connection_lost(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return str(error.sqlstate).startswith(("08", "57P"))
     return isinstance(error, asyncpg.InternalClientError)
+
+
+def is_standby_refusal(error: BaseException) -> bool:
+    """The server is, or has become, a standby, so its connection is of no use any more."""
+    return _sqlstate_class(error) == "0A" or getattr(error, "sqlstate", None) == "25006"
 
 
 def translate(error: Exception, connection: Connection) -> StoreError:

@@ -10,7 +10,14 @@ import asyncpg
 
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import Engine, Row, Transaction
-from agentjobs.store.postgresql.connection import Connection, connect, is_connection_lost, translate
+from agentjobs.store.postgresql.connection import (
+    IDLE_IN_TRANSACTION_MS,
+    Connection,
+    connect,
+    is_connection_lost,
+    is_standby_refusal,
+    translate,
+)
 from agentjobs.store.postgresql.notifications import CHANNEL, Notifications
 from agentjobs.store.postgresql.pool import ACQUIRE_SECONDS, Pool
 from agentjobs.store.statements import render
@@ -24,16 +31,22 @@ from agentjobs.store.transactions import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MAX_CONNECTIONS = 10
+_SMALL_POOL = 2
+_GROW_SECONDS = 0.05
+"""A small pool opens its second connection only if the first one is busy for this long."""
 _CLOSE_SECONDS = 5.0
 _ROLLBACK_SECONDS = 5.0
+_BEGIN = "BEGIN READ WRITE"
+_BEGIN_THROUGH_POOLER = (
+    f"{_BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
+)
 _CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS at_ms"
 
 
 class PostgresqlTransaction(OpenTransaction):
     """`tx` on PostgreSQL; `busy` while one of its statements is running."""
 
-    __slots__ = ("_connection", "_notifications", "busy", "invalidated")
+    __slots__ = ("_connection", "_notifications", "busy", "invalidated", "is_on_standby")
 
     engine: Engine = "postgresql"
 
@@ -42,6 +55,7 @@ class PostgresqlTransaction(OpenTransaction):
         self._connection = connection
         self._notifications = notices
         self.busy = False
+        self.is_on_standby = False
         self.invalidated: set[str] = set()
 
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
@@ -83,6 +97,7 @@ class PostgresqlTransaction(OpenTransaction):
             return await call(statement.sql, [statement.by_position(row) for row in parameters])
         except BaseException as error:
             self.fail()
+            self.is_on_standby = is_standby_refusal(error)
             if isinstance(error, Exception):
                 raise translate(error, self._connection) from error
             raise
@@ -95,17 +110,29 @@ class PostgresqlDatabase:
 
     engine: Engine = "postgresql"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, direct_url: str, pool_size: int) -> None:
+        """With a `direct_url`, `url` leads to a pooler that cannot do everything."""
         self.changes = Changes()
         self.groups: dict[Any, Any] = {}
         # As on SQLite, only `transact` can write, so that reads can be repeated safely.
-        open_connection = functools.partial(connect, url, default_transaction_read_only="on")
-        self._pool = Pool(open_connection, _MAX_CONNECTIONS)
-        self._notifications = Notifications(open_connection, self.changes)
+        open_direct = functools.partial(
+            connect, direct_url or url, default_transaction_read_only="on"
+        )
+        open_pooled = functools.partial(connect, url, through_pooler=True)
+        self._begin = _BEGIN_THROUGH_POOLER if direct_url else _BEGIN
+        self._pool_size = pool_size
+        self._pool = Pool(
+            open_pooled if direct_url else open_direct,
+            pool_size,
+            _GROW_SECONDS if pool_size <= _SMALL_POOL else 0,
+        )
+        self._notifications = Notifications(open_direct, self.changes)
 
     @classmethod
-    async def open(cls, url: str, *, listen: bool = True) -> Self:
-        db = cls(url)
+    async def open(
+        cls, url: str, *, listen: bool = True, direct_url: str = "", pool_size: int = 10
+    ) -> Self:
+        db = cls(url, direct_url=direct_url, pool_size=pool_size)
         if listen:
             await db._notifications.start()
         return db
@@ -118,14 +145,14 @@ class PostgresqlDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         forbid_inside_transaction()
-        connection, _ = await self._first_call("execute", "BEGIN READ WRITE")
+        connection, _ = await self._first_call("execute", self._begin)
         tx = PostgresqlTransaction(connection, self._notifications)
         outer = current.set(tx)
         try:
             result = await _run_guarded(tx, work(tx, *args, **kwargs))
             tx.check()
         except BaseException:
-            await self._roll_back(connection)
+            await self._roll_back(connection, keep=not tx.is_on_standby)
             raise
         finally:
             tx.end()
@@ -161,7 +188,7 @@ class PostgresqlDatabase:
     ) -> tuple[Connection, Any]:
         """A connection may have died while idle: then another one repeats its first call."""
         # All pooled connections may have died; the next one is new.
-        tries_left = _MAX_CONNECTIONS + 1
+        tries_left = self._pool_size + 1
         give_up_at = time.monotonic() + ACQUIRE_SECONDS
         while True:
             connection = await self._pool.acquire()
@@ -170,7 +197,10 @@ class PostgresqlDatabase:
                 return connection, await getattr(connection, method)(sql, *values)
             except Exception as error:
                 died = connection.is_closed() or is_connection_lost(error)
-                if isinstance(error, asyncpg.PostgresError) and not died:
+                is_usable = isinstance(error, asyncpg.PostgresError) and not is_standby_refusal(
+                    error
+                )
+                if is_usable and not died:
                     self._pool.release(connection)
                 else:
                     self._pool.discard(connection)
@@ -180,7 +210,7 @@ class PostgresqlDatabase:
                 self._pool.discard(connection)
                 raise
 
-    async def _roll_back(self, connection: Connection) -> None:
+    async def _roll_back(self, connection: Connection, *, keep: bool) -> None:
         try:
             await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
         except BaseException as error:
@@ -188,7 +218,7 @@ class PostgresqlDatabase:
             if not isinstance(error, Exception):
                 raise
         else:
-            self._pool.release(connection)
+            (self._pool.release if keep else self._pool.discard)(connection)
 
     async def _commit(self, connection: Connection, tx: PostgresqlTransaction) -> None:
         try:

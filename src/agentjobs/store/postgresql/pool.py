@@ -5,6 +5,7 @@ asyncpg's own pool was measured against it: see docs/decisions/0001-sql-written-
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -14,25 +15,37 @@ from agentjobs.store.postgresql.connection import Connection, close
 ACQUIRE_SECONDS = 10.0
 MAX_USE_SECONDS = 30.0
 """A connection in use for longer is terminated."""
-_STALE_SECONDS = 300.0
-"""A firewall may have dropped a connection that was idle for longer."""
+MAX_IDLE_SECONDS = 10.0
+"""A connection that was idle for longer is closed."""
 
 
 class Pool:
-    """At most `max_size` connections, opened on demand; the last one released is used next."""
+    """At most `max_size` connections, opened on demand; the last one released is used next.
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], max_size: int) -> None:
+    While others are in use, a caller waits `grow_after_seconds` for one of them before it opens
+    another.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        max_size: int,
+        grow_after_seconds: float = 0,
+    ) -> None:
         self._connect = connect
         self._max_size = max_size
+        self._grow_after_seconds = grow_after_seconds
         self._available = asyncio.Semaphore(max_size)
-        self._idle: list[tuple[Connection, float]] = []
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._waiting: deque[asyncio.Future[Connection]] = deque()
         self._timers: dict[Connection, asyncio.TimerHandle] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def acquire(self) -> Connection:
         await self._reserve()
         try:
-            connection = self._pop_idle() or await self._connect()
+            connection = self._pop_idle() or await self._wait_for_release() or await self._connect()
         except BaseException:
             self._available.release()
             raise
@@ -48,7 +61,7 @@ class Pool:
             self.discard(connection)
             return
         self._timers.pop(connection).cancel()
-        self._idle.append((connection, time.monotonic()))
+        self._keep(connection)
         self._available.release()
 
     def discard(self, connection: Connection) -> None:
@@ -60,6 +73,8 @@ class Pool:
     async def close(self, within_seconds: float) -> None:
         """Wait up to `within_seconds` for the connections in use."""
         self._closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         give_up_at = time.monotonic() + within_seconds
         while self._idle:
             connection, _ = self._idle.pop()
@@ -95,8 +110,48 @@ class Pool:
 
     def _pop_idle(self) -> Connection | None:
         while self._idle:
-            connection, since = self._idle.pop()
-            if not connection.is_closed() and time.monotonic() - since < _STALE_SECONDS:
+            connection, _ = self._idle.pop()
+            if not connection.is_closed():
                 return connection
-            connection.terminate()
         return None
+
+    async def _wait_for_release(self) -> Connection | None:
+        """A connection that was released in time, None otherwise."""
+        if not self._grow_after_seconds or not self._timers:
+            return None
+        released = asyncio.get_running_loop().create_future()
+        self._waiting.append(released)
+        try:
+            await asyncio.wait({released}, timeout=self._grow_after_seconds)
+        except BaseException:
+            if released.done():
+                self._keep(released.result())
+            raise
+        finally:
+            if released in self._waiting:
+                self._waiting.remove(released)
+        return released.result() if released.done() else None
+
+    def _keep(self, connection: Connection) -> None:
+        if self._closed:
+            connection.terminate()
+            return
+        if self._waiting:
+            self._waiting.popleft().set_result(connection)
+            return
+        self._idle.append((connection, time.monotonic()))
+        if self._idle_timer is None:
+            self._schedule_closing(MAX_IDLE_SECONDS)
+
+    def _schedule_closing(self, after_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle_timer = loop.call_later(after_seconds, self._close_unused)
+
+    def _close_unused(self) -> None:
+        """The connection that was idle for the longest time is the first one."""
+        self._idle_timer = None
+        expired_at = time.monotonic() - MAX_IDLE_SECONDS
+        while self._idle and self._idle[0][1] <= expired_at:
+            self._idle.popleft()[0].terminate()
+        if self._idle:
+            self._schedule_closing(max(self._idle[0][1] - expired_at, 0.01))
