@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import httpx
 
@@ -89,8 +89,9 @@ class Service:
     data_dir: Path
     environment: dict[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ("up",)
-    process: preloaded_cli.ForkedProcess | None = None
+    process: preloaded_cli.ForkedProcess | subprocess.Popen[str] | None = None
     base_url: str = ""
+    port: int = 0
     clients: list[httpx.Client] = field(default_factory=list)
     # Copied to a new data directory, because migrations take most of the time of a first start.
     sqlite_template: ClassVar[Path | None] = None
@@ -105,18 +106,20 @@ class Service:
         if not config.exists():
             config.write_text(AGENTS)
         self._copy_template()
-        listening = () if "worker" in self.command else ("--port", "0")
+        listening = () if "worker" in self.command else ("--port", str(self.port))
         with (self.data_dir / f"{self.command[0]}.log").open("a") as log:
-            self.process = preloaded_cli.start(
-                [*self.command, "--data-dir", str(self.data_dir), *listening],
-                self._environment(),
-                log,
-            )
+            arguments = [*self.command, "--data-dir", str(self.data_dir), *listening]
+            self.process = self._spawn(arguments, log)
         if listening:
             assert self.process.stdout is not None
             self.base_url = self.process.stdout.readline().strip()
             assert self.base_url.startswith("http://"), self.log()
         return self
+
+    def _spawn(
+        self, arguments: list[str], log: IO[str]
+    ) -> preloaded_cli.ForkedProcess | subprocess.Popen[str]:
+        return preloaded_cli.start(arguments, self._environment(), log)
 
     def _copy_template(self) -> None:
         store = self.data_dir / "agentjobs.db"

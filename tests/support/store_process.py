@@ -8,7 +8,7 @@ import sys
 
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Transaction
-from agentjobs.store.opening import open_database, schema_is_current
+from agentjobs.store.opening import open_database, schema_is_supported
 from tests.support.stores import add, opened
 
 
@@ -50,7 +50,7 @@ async def write(url: str) -> None:
 
 async def migrate(url: str) -> None:
     db = await open_database(url, migrate=True)
-    _say(f"current {await schema_is_current(db)}")
+    _say(f"current {await schema_is_supported(db)}")
     await db.close()
 
 

@@ -42,8 +42,9 @@ _log = logging.getLogger(__name__)
 async def run_up(settings: Settings, on_ready: OnReady) -> None:
     """API and worker in one process, until a signal stops them."""
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        bound = _with_bound_port(settings, listener)
         async with (
-            _open_context(_with_bound_port(settings, listener)) as (context, stop, monitor),
+            _open_context(bound, migrate=True) as (context, stop, monitor),
             _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
             running_worker(context, git_url=context.settings.own_url) as worker,
             serving(context, listener, stop, monitor, on_ready, "up", await _sign_in_link(context)),
@@ -73,7 +74,7 @@ async def run_worker(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_context(
-    settings: Settings, *, pool_size: int = DEFAULT_POOL_SIZE
+    settings: Settings, *, migrate: bool = False, pool_size: int = DEFAULT_POOL_SIZE
 ) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
@@ -85,7 +86,7 @@ async def _open_context(
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(
         settings.effective_database_url,
-        migrate=True,
+        migrate=migrate or settings.auto_migrate,
         direct_url=settings.database_direct_url,
         pool_size=pool_size,
     )

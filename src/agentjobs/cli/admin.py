@@ -35,11 +35,16 @@ def load_settings(data_dir: Path | None) -> "Settings":
     return load(data_dir=None if data_dir is None else str(data_dir))
 
 
-def with_store(data_dir: Path | None, work: Callable[[Admin], Awaitable[T]]) -> T:
-    return asyncio.run(_with_store(load_settings(data_dir), work))
+def with_store(
+    data_dir: Path | None, work: Callable[[Admin], Awaitable[T]], *, migrate: bool = False
+) -> T:
+    """With `migrate`, an old schema is migrated even if the services do not do so themselves."""
+    return asyncio.run(_with_store(load_settings(data_dir), work, migrate))
 
 
-async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]]) -> T:
+async def _with_store(
+    settings: "Settings", work: Callable[[Admin], Awaitable[T]], migrate: bool
+) -> T:
     from agentjobs.organizations.audit import acting_as
     from agentjobs.organizations.organizations import ensure_default
     from agentjobs.organizations.plans import Plans
@@ -52,7 +57,7 @@ async def _with_store(settings: "Settings", work: Callable[[Admin], Awaitable[T]
         settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(
         settings.effective_database_url,
-        migrate=True,
+        migrate=migrate or settings.auto_migrate,
         direct_url=settings.database_direct_url,
     )
     if is_new:

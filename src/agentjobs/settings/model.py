@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     config_file: str = ""
     database_url: str = ""
     database_direct_url: str = ""
+    auto_migrate: bool = True
     host: str = "127.0.0.1"
     port: int = 8080
     public_url: str = ""

@@ -1,9 +1,13 @@
 """Migrates the schema of a database under a lock, so that two processes can start concurrently.
 
+On PostgreSQL no migration waits long for a table that others use: everybody else would have to
+wait behind it. It gives up its place after `_LOCK_TIMEOUT_MS` and tries again.
+
 The only module that imports Alembic and SQLAlchemy; it is imported only if a migration is due.
 """
 
 import asyncio
+import logging
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -17,13 +21,18 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from agentjobs.store.database import StoreError
+from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.postgresql.connection import connect, explain
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
 from agentjobs.store.sqlite.connection import begin_with_retry, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
 """An arbitrary number that identifies the lock."""
+_ADVISORY_POLL_SECONDS = 0.1
+_LOCK_TIMEOUT_MS = 3_000
+_LOCK_ATTEMPTS = 20
+_LOCK_PAUSE_SECONDS = 1.0
+_LOCK_NOT_AVAILABLE = "55P03"
 _PRIVILEGE_ERRORS = ("42501", "3F000")
 """Insufficient privilege; invalid schema name."""
 _ROLE = (
@@ -32,6 +41,8 @@ _ROLE = (
     " AS may_create FROM coalesce(current_schema(), 'public') AS here"
 )
 
+_log = logging.getLogger(__name__)
+
 
 async def migrate_sqlite(path: Path) -> None:
     await asyncio.to_thread(_migrate_sqlite, path)
@@ -39,21 +50,51 @@ async def migrate_sqlite(path: Path) -> None:
 
 async def migrate_postgresql(url: str) -> None:
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=partial(connect, url), poolclass=NullPool
+        "postgresql+asyncpg://",
+        async_creator=partial(connect, url, lock_timeout=f"{_LOCK_TIMEOUT_MS}"),
+        poolclass=NullPool,
     )
     role: _Role | None = None
     try:
         async with engine.connect() as connection:
-            # Held by the session across commits until the connection ends.
-            await connection.exec_driver_sql(f"SELECT pg_advisory_lock({_ADVISORY_LOCK})")
+            await _lock_migrations(connection)
             role = await _current_role(connection)
             await connection.commit()
-            async with connection.begin():
-                await connection.run_sync(_upgrade)
+            await _upgrade_postgresql(connection)
     except DBAPIError as error:
         raise _translate_postgresql(error, role) from error
     finally:
         await engine.dispose()
+
+
+async def _lock_migrations(connection: AsyncConnection) -> None:
+    """Held by the session across commits until the connection ends.
+
+    Polled, because creating an index waits for every running statement, this one included.
+    """
+    while True:
+        lock = await connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_ADVISORY_LOCK})")
+        is_held = lock.scalar_one()
+        await connection.commit()
+        if is_held:
+            return
+        await asyncio.sleep(_ADVISORY_POLL_SECONDS)
+
+
+async def _upgrade_postgresql(connection: AsyncConnection) -> None:
+    for attempt in range(1, _LOCK_ATTEMPTS + 1):
+        try:
+            return await connection.run_sync(_upgrade)
+        except DBAPIError as error:
+            if _sqlstate(_original(error)) != _LOCK_NOT_AVAILABLE:
+                raise
+            await connection.rollback()
+        _log.warning("a migration waits for a table that is in use (attempt %d)", attempt)
+        await asyncio.sleep(_LOCK_PAUSE_SECONDS)
+    raise StoreUnavailable(
+        "the database could not be migrated: a long transaction uses a table of agentjobs;"
+        " end it, or run `agentjobs migrate` again later"
+    )
 
 
 class _Role(NamedTuple):
@@ -70,15 +111,23 @@ async def _current_role(connection: AsyncConnection) -> _Role:
 
 
 def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
-    # SQLAlchemy wraps the driver's exception twice.
-    original = getattr(error.orig, "__cause__", None) or error.orig or error
-    refused = getattr(original, "sqlstate", None) in _PRIVILEGE_ERRORS
+    original = _original(error)
+    refused = _sqlstate(original) in _PRIVILEGE_ERRORS
     if refused and role is not None and not role.may_create:
         return StoreError(
             f"the role {role.name} must not create tables in this database;"
             f" an administrator can run: GRANT CREATE ON SCHEMA {role.schema} TO {role.name}"
         )
     return explain(original, error.connection_invalidated)
+
+
+def _original(error: DBAPIError) -> BaseException:
+    """SQLAlchemy wraps the driver's exception twice."""
+    return getattr(error.orig, "__cause__", None) or error.orig or error
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error, "sqlstate", None)
 
 
 def _migrate_sqlite(path: Path) -> None:
@@ -99,8 +148,12 @@ def _migrate_sqlite(path: Path) -> None:
 
 def _upgrade(connection: Connection) -> None:
     """Another process may have migrated while this one waited for the lock."""
-    if MigrationContext.configure(connection).get_current_revision() == known_revisions()[-1]:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is not None and revision >= known_revisions()[-1]:
         return
+    if connection.dialect.name == "postgresql":
+        # Ends the transaction of the read, so that each migration begins its own.
+        connection.commit()
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

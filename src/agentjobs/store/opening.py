@@ -1,15 +1,23 @@
 """Opens a database by its URL and ensures that its schema is current."""
 
+import logging
 from pathlib import Path
 
 from agentjobs.store.database import Database, SchemaTooOld, StoreError
-from agentjobs.store.revisions import is_behind, schema_is_current
+from agentjobs.store.revisions import (
+    is_behind,
+    known_revisions,
+    newer_revision,
+    schema_is_supported,
+)
 from agentjobs.store.sqlite.database import SqliteDatabase
 
-__all__ = ["DEFAULT_POOL_SIZE", "open_database", "open_unchecked", "schema_is_current"]
+__all__ = ["DEFAULT_POOL_SIZE", "open_database", "open_unchecked", "schema_is_supported"]
 
 DEFAULT_POOL_SIZE = 10
 _SQLITE = "sqlite:///"
+
+_log = logging.getLogger(__name__)
 
 
 async def open_database(
@@ -27,6 +35,12 @@ async def open_database(
                     "the database has an older schema than this program; run `agentjobs migrate`"
                 )
             await _migrate(direct_url or url)
+        elif newer := await newer_revision(db):
+            _log.info(
+                "the database has schema %s, which only adds to %s, the schema of this version",
+                newer,
+                known_revisions()[-1],
+            )
     except BaseException:
         await db.close()
         raise

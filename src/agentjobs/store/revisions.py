@@ -1,6 +1,7 @@
 """Compares the schema revision of the database with the program's, without Alembic.
 
-A migration's file is named after its revision: `0001_foundation.py` is revision `0001`.
+A migration's file is named after its revision: `0001_foundation.py` is revision `0001`. Revisions
+with the same first digit only add to the schema, so a program runs on every later one of them.
 """
 
 from pathlib import Path
@@ -25,17 +26,30 @@ async def current_revision(db: Database) -> str | None:
     return row["version_num"] if row else None
 
 
-async def schema_is_current(db: Database) -> bool:
-    return await current_revision(db) == known_revisions()[-1]
+async def schema_is_supported(db: Database) -> bool:
+    """Whether the schema is the program's own, or a later one that only adds to it."""
+    return _supports(await current_revision(db), known_revisions()[-1])
+
+
+async def newer_revision(db: Database) -> str | None:
+    """The revision of the database if it is newer than the program's."""
+    revision = await current_revision(db)
+    return revision if revision is not None and revision > known_revisions()[-1] else None
 
 
 async def is_behind(db: Database) -> bool:
-    """Whether migrations are due. Raises SchemaTooNew if the database is newer than the program."""
+    """Whether migrations are due. Raises SchemaTooNew if the program cannot run on the schema."""
     revision = await current_revision(db)
     known = known_revisions()
-    if revision is not None and revision not in known:
+    if revision is None or revision in known[:-1]:
+        return True
+    if not _supports(revision, known[-1]):
         raise SchemaTooNew(
             f"the database has schema {revision}, but this program supports up to {known[-1]}; "
             "start the version of agentjobs that migrated it, or a later one"
         )
-    return revision != known[-1]
+    return False
+
+
+def _supports(revision: str | None, own: str) -> bool:
+    return revision is not None and revision >= own and revision[:1] == own[:1]

@@ -16,7 +16,7 @@ def migrate(data_dir: DataDir = None, json: Json = False) -> None:
     async def work(admin: Admin) -> str:
         return admin.db.engine
 
-    engine = with_store(data_dir, work)
+    engine = with_store(data_dir, work, migrate=True)
     if json:
         print_json({"engine": engine, "current": True})
     else:

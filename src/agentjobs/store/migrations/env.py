@@ -1,6 +1,13 @@
-"""Alembic's entry point: migrates the connection that `store.migrate` opened and will commit."""
+"""Alembic's entry point: migrates the connection that `store.migrate` opened.
+
+On SQLite, the transaction of `store.migrate` covers all migrations. On PostgreSQL, each migration
+has its own, so that indexes can be created outside of one.
+"""
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"])
-context.run_migrations()
+context.configure(
+    connection=context.config.attributes["connection"], transaction_per_migration=True
+)
+with context.begin_transaction():
+    context.run_migrations()

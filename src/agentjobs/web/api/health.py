@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.problems import Problem
-from agentjobs.store.opening import schema_is_current
+from agentjobs.store.opening import schema_is_supported
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.context import WebContext
@@ -20,10 +20,10 @@ async def readyz(request: Request) -> Response:
     if context.stopping.is_set():
         raise stopping()
     await context.db.ping()
-    if not await schema_is_current(context.db):
+    if not await schema_is_supported(context.db):
         raise Problem(
             "unavailable",
-            "The database has an older schema than this program; run `agentjobs migrate`.",
+            "This program cannot run on the schema of the database; run `agentjobs migrate`.",
             retry_after_seconds=5,
         )
     return Reply(200, {"status": "ready"})
