@@ -4,7 +4,13 @@ import pytest
 
 from agentjobs.settings import load
 from agentjobs.store.database import Database
+from tests.support.clock_shift import ShiftClock, clock_shifter
 from tests.support.jobs import JobHarness, job_harness
+
+
+@pytest.fixture
+def shift_clock(monkeypatch: pytest.MonkeyPatch) -> ShiftClock:
+    return clock_shifter(monkeypatch)
 
 
 @pytest.fixture

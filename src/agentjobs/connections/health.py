@@ -47,7 +47,7 @@ async def record_unreachable(tx: Transaction, connection_id: str, asked_at: int)
         "UPDATE forge_connections SET away_failures = away_failures + 1, resting_until = :until"
         " WHERE id = :id",
         id=connection_id,
-        until=now_ms() + sync_backoff_ms(row["away_failures"]),
+        until=await tx.clock_ms() + sync_backoff_ms(row["away_failures"]),
     )
 
 
@@ -78,7 +78,7 @@ async def clear_error(tx: Transaction, connection_id: str, error: str) -> None:
 
 
 async def record_hook(tx: Transaction, connection_id: str) -> None:
-    now = now_ms()
+    now = await tx.clock_ms()
     await tx.execute(
         "UPDATE forge_connections SET hook_seen_at = :now WHERE id = :id"
         " AND (hook_seen_at IS NULL OR hook_seen_at < :before)",

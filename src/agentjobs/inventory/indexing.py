@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS
 from agentjobs.git.refs import resolve
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.cache import AnalysisCache
@@ -108,7 +108,7 @@ async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> C
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
     backoff = backoff_ms(repo.failures, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
-    await db.transact(_store_failure, repo.id, reason, now_ms() + backoff)
+    await db.transact(_store_failure, repo.id, reason, backoff)
 
 
 def forget_repository(settings: Settings, repo_id: str) -> None:
@@ -163,7 +163,7 @@ async def _renew_with_progress(db: Database, repo_id: str, progress: _Progress) 
 
 
 async def _claim_due(tx: Transaction) -> DueRepo | None:
-    now = now_ms()
+    now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
         " index_fingerprint, dependencies_digest FROM repos"
@@ -195,7 +195,7 @@ async def _make_outdated_due(tx: Transaction) -> None:
         "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
         " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
         " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
-        now=now_ms(),
+        now=await tx.clock_ms(),
         fingerprint=fingerprint(),
     )
 
@@ -207,15 +207,15 @@ async def _store_progress(tx: Transaction, repo_id: str, done: int, total: int) 
         id=repo_id,
         done=done,
         total=total,
-        until=now_ms() + _LEASE_MS,
+        until=await tx.clock_ms() + _LEASE_MS,
     )
 
 
-async def _store_failure(tx: Transaction, repo_id: str, reason: str, due_at: int) -> None:
+async def _store_failure(tx: Transaction, repo_id: str, reason: str, backoff: int) -> None:
     await tx.execute(
         "UPDATE repos SET index_error = :reason, index_failures = index_failures + 1,"
         " index_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         reason=reason,
-        due_at=due_at,
+        due_at=await tx.clock_ms() + backoff,
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, IndexWarning
@@ -105,7 +104,7 @@ async def store_result(
         id=repo_id,
         head=claimed_head,
         commit=commit,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         **rows.repo,
     )
     if not stored:
@@ -126,7 +125,7 @@ async def store_unchanged(tx: Transaction, repo_id: str, claimed_head: str, comm
         " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         head=claimed_head,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     await correct_head(tx, repo_id, claimed_head, commit)
     await tx.invalidate("repos")

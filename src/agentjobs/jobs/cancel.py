@@ -1,6 +1,5 @@
 """Cancels a job: a queued one at once, a running one through its worker."""
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
@@ -39,7 +38,7 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Ent
         )
     if row["cancel_requested_at"] is None:
         await write_entry(tx, organization_id, job_id, entry)
-    now = now_ms()
+    now = await tx.clock_ms()
     is_publishing = row["kept_at"] is not None and row["lease_owner"] is not None
     if row["status"] == QUEUED and not is_publishing:
         # A worker that prepares the job loses its claim, since the fence changes.

@@ -1,6 +1,5 @@
 """Disconnects a repository and fails its queued jobs."""
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.transition import apply, to_failed
 from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
@@ -18,5 +17,6 @@ async def _fail_queued(tx: Transaction, repo_id: str) -> None:
     queued = await tx.fetch_all(
         "SELECT id FROM jobs WHERE repo_id = :repo_id AND status = 'queued'", repo_id=repo_id
     )
+    now = await tx.clock_ms()
     for row in queued:
-        await apply(tx, to_failed(row["id"], now_ms(), "repo_unavailable", _MESSAGE))
+        await apply(tx, to_failed(row["id"], now, "repo_unavailable", _MESSAGE))

@@ -9,6 +9,7 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.model import Receipt
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 
 class IdempotencyClaim(msgspec.Struct, frozen=True):
@@ -64,12 +65,12 @@ async def store_receipt(
         return
     await tx.execute(
         "INSERT INTO idempotency_keys (organization_id, key, body_hash, response, created_at)"
-        " VALUES (:organization_id, :key, :body_hash, :response, :created_at)",
+        f" VALUES (:organization_id, :key, :body_hash, :response, {DATABASE_NOW})",
         organization_id=organization_id,
         key=claim.key,
         body_hash=claim.body_hash,
         response=msgspec.json.encode(receipt),
-        created_at=now_ms(),
+        now=now_ms(),
     )
 
 

@@ -1,6 +1,8 @@
-"""Deletes data after its retention period, in batches small enough not to delay other writers."""
+"""Deletes data after its retention period, in batches small enough not to delay other writers.
 
-from agentjobs.clock import now_ms
+Nothing is deleted while the clocks of this machine and of the database differ by too much.
+"""
+
 from agentjobs.fleet.processes import delete_silent_processes
 from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.leases import delete_silent_workers
@@ -11,6 +13,7 @@ from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.platform_sync.hook_events import prune_hook_events
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.store.database_clock import pruning_time_ms
 from agentjobs.webhooks.retention import prune_deliveries
 
 _EVERY_SECONDS = 600.0
@@ -19,18 +22,23 @@ _SILENT_WORKER_MS = 3_600_000
 
 def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
     async def once() -> None:
-        await prune(db, log_days=settings.log_retention_days, job_days=settings.job_retention_days)
-        await prune_deliveries(db, settings.delivery_retention_days)
+        now = await pruning_time_ms(db)
+        if now is None:
+            return
+        await prune(
+            db, now, log_days=settings.log_retention_days, job_days=settings.job_retention_days
+        )
+        await prune_deliveries(db, settings.delivery_retention_days, now)
         await prune_outages(db)
         while await fail_expired_work(db):
             pass
         await delete_silent_workers(db, _SILENT_WORKER_MS)
         await delete_silent_processes(db)
-        while await prune_hook_events(db):
+        while await prune_hook_events(db, now):
             pass
         while await prune_sign_ins(
             db,
-            now_ms(),
+            now,
             idle_hours=settings.session_idle_hours,
             session_days=settings.session_days,
         ):

@@ -10,7 +10,6 @@ import hmac
 import re
 import secrets
 
-from agentjobs.clock import now_ms
 from agentjobs.store.database import Database, Transaction
 
 _NONCE_BYTES = 12
@@ -40,7 +39,7 @@ def is_token_of(key: str, token: str) -> bool:
 
 async def use_token(db: Database, token: str, address: str) -> bool:
     """False when this token was used for this form before."""
-    return await db.transact(_insert, _hash(token, address), now_ms())
+    return await db.transact(_insert, _hash(token, address))
 
 
 async def return_token(db: Database, token: str, address: str) -> None:
@@ -52,12 +51,12 @@ def _hash(token: str, address: str) -> bytes:
     return hashlib.sha256(f"{token} {address}".encode("utf-8", "replace")).digest()
 
 
-async def _insert(tx: Transaction, hashed: bytes, now: int) -> bool:
+async def _insert(tx: Transaction, hashed: bytes) -> bool:
     inserted = await tx.execute(
         "INSERT INTO used_form_tokens (hash, used_at) VALUES (:hash, :now)"
         " ON CONFLICT (hash) DO NOTHING",
         hash=hashed,
-        now=now,
+        now=await tx.clock_ms(),
     )
     return inserted == 1
 

@@ -18,6 +18,7 @@ from agentjobs.problems import Problem
 from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 SESSION_PREFIX = "ajs_"
 TOPIC = "sessions"
@@ -121,7 +122,7 @@ async def open_session(
     if replacing is not None:
         await delete_session(tx, replacing)
     token = new_token(SESSION_PREFIX)
-    now = now_ms()
+    now = await tx.clock_ms()
     await tx.execute(
         "INSERT INTO sessions (hash, user_id, organization_id, created_at, seen_at, expires_at,"
         " address, user_agent) VALUES (:hash, :user_id, :organization_id, :now, :now, :expires_at,"
@@ -175,15 +176,16 @@ async def find_viewer(
     row = await db.fetch_one(
         "SELECT s.hash, s.created_at, s.seen_at, s.expires_at, u.id AS user_id, u.email, u.name,"
         " m.role, o.id AS organization_id, o.name AS organization, o.plan,"
-        " (SELECT COUNT(*) FROM memberships n WHERE n.user_id = u.id) AS memberships"
-        " FROM sessions s JOIN users u ON u.id = s.user_id"
+        " (SELECT COUNT(*) FROM memberships n WHERE n.user_id = u.id) AS memberships,"
+        f" {DATABASE_NOW} AS now FROM sessions s JOIN users u ON u.id = s.user_id"
         " JOIN memberships m ON m.user_id = u.id AND m.organization_id = s.organization_id"
         " JOIN organizations o ON o.id = m.organization_id WHERE s.hash = :hash",
         hash=token_hash(token),
+        now=now_ms(),
     )
-    now = now_ms()
-    if row is None or _is_expired(row, settings, now):
+    if row is None or _is_expired(row, settings, row["now"]):
         return None
+    now = row["now"]
     if is_request and now - row["seen_at"] >= _SEEN_INTERVAL_MS:
         # Pages must remain readable while the store cannot write.
         with contextlib.suppress(StoreUnavailable):

@@ -1,6 +1,6 @@
 """Sign-in links: a token signs one user in, once, for a few minutes. Only its hash is stored."""
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS
 from agentjobs.organizations.sessions import Origin, open_session
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
@@ -42,7 +42,7 @@ async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) ->
         raise Problem(
             "no_membership", "This user is not a member of any organization; add them to one first."
         )
-    now = now_ms()
+    now = await tx.clock_ms()
     await tx.execute(
         "INSERT INTO sign_in_links (hash, user_id, created_at, expires_at)"
         " VALUES (:hash, :user_id, :now, :expires_at)",
@@ -60,7 +60,7 @@ async def _use(
     row = await tx.fetch_one(
         "DELETE FROM sign_in_links WHERE hash = :hash AND expires_at > :now RETURNING user_id",
         hash=hashed,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     if row is None:
         raise _not_valid()

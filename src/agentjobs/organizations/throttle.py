@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -61,11 +61,10 @@ def sign_in_warnings(settings: Settings) -> list[str]:
 
 async def count_attempt(db: Database, attempt: Attempt) -> None:
     """Count the attempt as failed until `uncount_attempt`. Raises Problem above the limit."""
-    now = now_ms()
-    until = await db.transact(_count, attempt, now)
-    if until is None:
+    wait_ms = await db.transact(_count, attempt)
+    if wait_ms is None:
         return
-    seconds = max(1, math.ceil((until - now) / SECOND_MS))
+    seconds = max(1, math.ceil(wait_ms / SECOND_MS))
     raise Problem(
         "too_many_attempts",
         f"Too many sign-in attempts. Try again in {math.ceil(seconds / 60)} minutes.",
@@ -102,8 +101,9 @@ async def forget_failures(tx: Transaction, email: str) -> None:
     )
 
 
-async def _count(tx: Transaction, attempt: Attempt, now: int) -> int | None:
-    """None if the attempt is allowed, else when the next one is."""
+async def _count(tx: Transaction, attempt: Attempt) -> int | None:
+    """None if the attempt is allowed, else how long to wait for the next one."""
+    now = await tx.clock_ms()
     # The narrowest limit first: a refused attempt must not count against the shared limits.
     for subject, limit in (
         (attempt.pair_subject, MAX_PER_PAIR),
@@ -112,7 +112,7 @@ async def _count(tx: Transaction, attempt: Attempt, now: int) -> int | None:
     ):
         until = None if subject is None else await _count_subject(tx, subject, limit, now)
         if until is not None:
-            return until
+            return until - now
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.forges.protocol import RepoAddress
@@ -117,7 +117,7 @@ def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
 
 
 async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSync | None:
-    now = now_ms()
+    now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
         " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
@@ -195,7 +195,7 @@ async def _fail(
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
         lease_until=lease_until,
-        due_at=now_ms() + sync_backoff_ms(due.failures),
+        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
         reason=reason,
     )
     await record_first_fetch_error(tx, due.repo.id, reason)
@@ -210,6 +210,6 @@ async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
         connection_id=due.repo.connection_id,
         failures=due.failures + 1,
         reason=reason,
-        due_at=now_ms() + sync_backoff_ms(due.failures),
+        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
     )
     await health.record_check(tx, due.repo.connection_id, None, reason)

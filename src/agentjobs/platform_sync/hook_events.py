@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.connections import health
 from agentjobs.forges.hooks import HookEvent
 from agentjobs.identifiers import new_id
@@ -60,7 +60,7 @@ async def process_hook_events(db: Database) -> int:
 
     Runs on one host; processing an event twice would be harmless.
     """
-    due = await _due_events(db)
+    due = await db.transact(_due_events)
     if not due:
         return 0
     try:
@@ -73,14 +73,13 @@ async def process_hook_events(db: Database) -> int:
     return len(due)
 
 
-async def prune_hook_events(db: Database, now: int | None = None) -> int:
+async def prune_hook_events(db: Database, now: int) -> int:
     """Delete a batch of processed events that are older than a day, or of a connection that has
     very many; returns how many were deleted."""
-    before = (now_ms() if now is None else now) - DAY_MS
     rows = await db.fetch_all(
         "SELECT id FROM forge_hints WHERE received_at < :before AND due_at IS NULL"
         f" ORDER BY received_at LIMIT {_PRUNE_BATCH}",
-        before=before,
+        before=now - DAY_MS,
     )
     if not rows:
         rows = await db.fetch_all(
@@ -97,7 +96,7 @@ async def _record(
     tx: Transaction, connection_id: str, delivery_id: str, event: HookEvent | None
 ) -> DeliveryStatus:
     await health.record_hook(tx, connection_id)
-    now = now_ms()
+    now = await tx.clock_ms()
     if event is None or not await _is_connected(tx, connection_id, event, now):
         return "unconnected"
     is_new = await tx.execute(
@@ -135,11 +134,11 @@ async def _is_connected(tx: Transaction, connection_id: str, event: HookEvent, n
     return True
 
 
-async def _due_events(db: Database) -> list[DueHookEvent]:
-    rows = await db.fetch_all(
+async def _due_events(tx: Transaction) -> list[DueHookEvent]:
+    rows = await tx.fetch_all(
         "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
         f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MAX_BATCH}",
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     return [
         DueHookEvent(
@@ -175,7 +174,7 @@ async def _process_alone(db: Database, due: DueHookEvent) -> None:
 
 async def _make_due(tx: Transaction, connection_id: str, event: HookEvent) -> None:
     named = {"connection_id": connection_id, "external_id": event.external_id}
-    now = now_ms()
+    now = await tx.clock_ms()
     if event.number is None:
         await tx.execute(f"UPDATE repos SET told_at = :now WHERE {_NAMED_REPOS}", now=now, **named)
     elif not await platform_pulls.mark_event(tx, connection_id, event.external_id, event.number):
@@ -197,10 +196,11 @@ async def _make_due(tx: Transaction, connection_id: str, event: HookEvent) -> No
 async def _postpone(tx: Transaction, due: DueHookEvent, reason: str) -> None:
     attempts = due.attempts + 1
     backoff = backoff_ms(due.attempts, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
+    now = await tx.clock_ms()
     await tx.execute(
         "UPDATE forge_hints SET due_at = :due_at, error = :reason, tries = :tries WHERE id = :id",
         id=due.id,
-        due_at=None if attempts >= MAX_ATTEMPTS else now_ms() + backoff,
+        due_at=None if attempts >= MAX_ATTEMPTS else now + backoff,
         reason=reason,
         tries=attempts,
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
 from agentjobs.forges.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.jobs.context import JobsContext
@@ -21,6 +20,7 @@ from agentjobs.problems import Problem
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
 from agentjobs.store.database import StoreError, Transaction
+from agentjobs.store.database_clock import database_now_ms
 
 MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 120.0
@@ -54,7 +54,7 @@ class _Run:
     repo: PlatformRepo
     platform: Platform
     is_repo_present: bool
-    since: int = field(default_factory=now_ms)
+    since: int
     read: list[int] = field(default_factory=list)
     current: list[int] = field(default_factory=list)
     present: list[int] = field(default_factory=list)
@@ -84,7 +84,7 @@ class PullSync:
         """Raises ForgeError if the platform is unavailable or refuses the credential; errors that
         concern a single pull request or comment become a note."""
         db = self.context.db
-        run = _Run(repo, platform, is_repo_present)
+        run = _Run(repo, platform, is_repo_present, since=await database_now_ms(db))
         with_events = await platform_pulls.pulls_with_events(db, repo.id)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -106,7 +106,7 @@ class PullSync:
             return list(with_events)
         followed = await platform_pulls.followed_pulls(self.context.db, due.repo.id)
         first = {row.number for row in with_events}
-        others = platform_pulls.choose_for_full_sync(followed, now_ms())
+        others = platform_pulls.choose_for_full_sync(followed, due.claimed_at)
         return [*with_events, *(row for row in others if row.number not in first)]
 
     async def _read(self, run: _Run, row: PullRow) -> None:

@@ -182,7 +182,7 @@ async def advance_cursor(
 
 
 async def mark_read(tx: Transaction, repo_id: str, pulls: ReadPulls) -> None:
-    now = now_ms()
+    now = await tx.clock_ms()
     for assignment, numbers, parameters in (
         ("asked_at = :now", pulls.read, {"now": now}),
         (
@@ -214,7 +214,7 @@ async def mark_event(
         "  AND disconnected_at IS NULL"
         "  AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id))",
         number=number,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         connection_id=connection_id,
         external_id=external_id,
     )

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from agentjobs.clock import now_ms
 from agentjobs.git.process import GitError
 from agentjobs.git.refs import HEADS, list_branches
 from agentjobs.local_git.repositories import path
@@ -108,7 +107,7 @@ async def _record_default_branch(tx: Transaction, repo_id: str, heads: Mapping[s
         " WHERE id = :repo_id AND disconnected_at IS NULL",
         repo_id=repo_id,
         head=head,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     await tx.invalidate("repos")
     tx.announce("index")

@@ -98,7 +98,7 @@ async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) 
         "  FROM repos e WHERE e.organization_id = :organization_id AND e.full_name = :full_name),"
         "  1))",
         **msgspec.structs.asdict(repo),
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")

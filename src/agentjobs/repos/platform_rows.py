@@ -5,7 +5,6 @@
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.store.database import Transaction
@@ -29,7 +28,7 @@ async def insert_platform_repo(tx: Transaction, repo: NewPlatformRepo, entry: au
         " sync_due_at) VALUES (:id, :organization_id, :full_name, :platform, :source,"
         " :default_branch, '', 'indexing', :now, 1, :connection_id, :external_id, :now)",
         id=new_id("repo"),
-        now=now_ms(),
+        now=await tx.clock_ms(),
         **msgspec.structs.asdict(repo),
     )
     await audit.write(tx, repo.organization_id, entry)
@@ -65,7 +64,7 @@ async def record_fetched_head(
         id=repo_id,
         branch=branch,
         head=head,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     if changed:
         await tx.invalidate("repos")

@@ -1,6 +1,5 @@
 """Updates of the table `repos` on behalf of packages that own only some of its columns."""
 
-from agentjobs.clock import now_ms
 from agentjobs.store.database import Transaction
 
 SCAN_TOPIC = "scan"
@@ -8,7 +7,9 @@ SCAN_TOPIC = "scan"
 
 async def request_scan(tx: Transaction, repo_id: str) -> None:
     """Make the repository due for a scan of its dependencies."""
-    await tx.execute("UPDATE repos SET scan_due_at = :now WHERE id = :id", id=repo_id, now=now_ms())
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :now WHERE id = :id", id=repo_id, now=await tx.clock_ms()
+    )
     tx.announce(SCAN_TOPIC)
 
 

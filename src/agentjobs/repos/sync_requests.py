@@ -1,6 +1,5 @@
 """Makes repositories due for synchronization with their platform; `platform_sync` performs it."""
 
-from agentjobs.clock import now_ms
 from agentjobs.store.database import Transaction
 
 TOPIC = "forges"
@@ -16,7 +15,7 @@ async def request_sync(tx: Transaction, repo_id: str) -> None:
         " WHERE id = :id AND connection_id IS NOT NULL"
         " AND disconnected_at IS NULL AND sync_failures = 0 AND sync_due_at > :now",
         id=repo_id,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     if changed:
         tx.announce(TOPIC)
@@ -28,6 +27,6 @@ async def retry_failed_syncs(tx: Transaction, connection_id: str) -> None:
         "UPDATE repos SET sync_due_at = :now, sync_failures = 0 WHERE connection_id = :id"
         " AND disconnected_at IS NULL AND sync_error IS NOT NULL",
         id=connection_id,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     tx.announce(TOPIC)

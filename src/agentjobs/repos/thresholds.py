@@ -8,7 +8,6 @@ from typing import Literal, get_args
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization, update_auto_trigger
 from agentjobs.problems import Problem
@@ -114,7 +113,7 @@ async def _store_for_repo(
         "UPDATE repos SET auto_trigger = :level, scan_due_at = :now"
         " WHERE id = :repo_id AND disconnected_at IS NULL",
         level=level,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         repo_id=repo_id,
     )
     await audit.write(tx, organization_id, entry)
@@ -129,7 +128,7 @@ async def _store_for_organization(
     await tx.execute(
         "UPDATE repos SET scan_due_at = :now WHERE organization_id = :organization_id"
         " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL",
-        now=now_ms(),
+        now=await tx.clock_ms(),
         organization_id=organization_id,
     )
     await audit.write(tx, organization_id, entry)

@@ -124,7 +124,7 @@ async def disable(
         target = audit_target(row["url"])
         entry = audit.Entry(audit.SERVICE, "webhook.disabled", target, details)
     await audit.write(tx, row["organization_id"], entry)
-    await fail_waiting(tx, endpoint_id, at_ms)
+    await fail_waiting(tx, endpoint_id)
     return True
 
 
@@ -141,7 +141,7 @@ async def update_row(
         f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now"
         " WHERE id = :id AND removed_at IS NULL RETURNING *",
         id=endpoint.id,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         **values,
     )
     if row is None:
@@ -207,7 +207,7 @@ async def _remove(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> No
         " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
         empty=b"",
     )
-    await fail_waiting(tx, endpoint.id, now_ms())
+    await fail_waiting(tx, endpoint.id)
 
 
 async def _fail_all_waiting(db: Database, endpoint_id: str) -> None:
@@ -222,7 +222,7 @@ async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
         " AND COALESCE(disabled_at, removed_at) IS NOT NULL",
         id=endpoint_id,
     )
-    return 0 if closed is None else await fail_waiting(tx, endpoint_id, now_ms())
+    return 0 if closed is None else await fail_waiting(tx, endpoint_id)
 
 
 def _endpoint(row: Row, organization: str) -> Endpoint:

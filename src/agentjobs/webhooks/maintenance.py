@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.queue import DATABASE_NOW, FAIL_BATCH, fail_waiting_of_closed
+from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.webhooks.queue import FAIL_BATCH, fail_waiting_of_closed
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ async def run_maintenance(db: Database, in_progress: Collection[str] = ()) -> bo
     expired = await db.transact(_expire_leases, now_ms(), in_progress)
     if expired:
         _log.warning("%d deliveries of a lost sender will be sent again", expired)
-    await db.transact(_promote_secrets, now_ms())
-    return await db.transact(fail_waiting_of_closed, now_ms()) >= FAIL_BATCH
+    await db.transact(_promote_secrets)
+    return await db.transact(fail_waiting_of_closed) >= FAIL_BATCH
 
 
 async def _expire_leases(tx: Transaction, now: int, in_progress: Collection[str]) -> int:
@@ -41,5 +42,5 @@ async def _expire_leases(tx: Transaction, now: int, in_progress: Collection[str]
     return await tx.execute(_EXPIRE, now=now, in_progress=in_progress)
 
 
-async def _promote_secrets(tx: Transaction, now: int) -> None:
-    await tx.execute(_PROMOTE, now=now)
+async def _promote_secrets(tx: Transaction) -> None:
+    await tx.execute(_PROMOTE, now=await tx.clock_ms())

@@ -8,11 +8,12 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.attempt import WebhookClient, send
 from agentjobs.webhooks.endpoints import audit_target
 from agentjobs.webhooks.events import PING, Payload, store_event
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.queue import DATABASE_NOW, fail_claimed, load_claimed
+from agentjobs.webhooks.queue import fail_claimed, load_claimed
 from agentjobs.webhooks.record import FinishedAttempt, record
 from agentjobs.webhooks.retries import decide_outcome
 from agentjobs.webhooks.signing import SecretOpener
@@ -85,5 +86,5 @@ async def _send(
         return await send(delivery, secrets, client)
     except BaseException:
         # A sender must not deliver the ping later, when no one waits for the result.
-        await db.transact(fail_claimed, [delivery.id], now_ms())
+        await db.transact(fail_claimed, [delivery.id])
         raise

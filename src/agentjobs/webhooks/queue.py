@@ -12,6 +12,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.concurrency import (
     AttemptKind,
     Candidate,
@@ -108,10 +109,6 @@ def _candidates_sql(kind: AttemptKind, organizations: int, limit: int) -> str:
     )
 
 
-# Leases are set and compared by one clock: the database server's, where there is one.
-DATABASE_NOW = (
-    "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
-)
 # Locks exactly the rows it leases; rows that another sender has locked are skipped.
 _LEASE = (
     f"UPDATE deliveries SET lease_owner = :owner, lease_expires_at = {DATABASE_NOW} + :lease_ms,"
@@ -219,19 +216,21 @@ async def load_claimed(tx: Transaction, ids: Sequence[str]) -> list[ClaimedDeliv
     return [_to_claimed(row) for row in await tx.fetch_all(_LOAD_BY_ID, ids=ids)]
 
 
-async def fail_claimed(tx: Transaction, ids: Sequence[str], now: int) -> None:
+async def fail_claimed(tx: Transaction, ids: Sequence[str]) -> None:
     """Only for deliveries that the caller has claimed."""
+    now = await tx.clock_ms()
     await tx.execute(_FAIL.format(ids="SELECT value FROM each(:ids)"), ids=ids, now=now)
 
 
-async def fail_waiting(tx: Transaction, endpoint_id: str, now: int) -> int:
+async def fail_waiting(tx: Transaction, endpoint_id: str) -> int:
     """One batch of an endpoint's deliveries; those being sent are left to their sender."""
+    now = await tx.clock_ms()
     return await tx.execute(_FAIL_OF_ENDPOINT, endpoint_id=endpoint_id, batch=FAIL_BATCH, now=now)
 
 
-async def fail_waiting_of_closed(tx: Transaction, now: int) -> int:
+async def fail_waiting_of_closed(tx: Transaction) -> int:
     """One batch for all closed endpoints: an event may commit while its endpoint is closed."""
-    return await tx.execute(_FAIL_OF_CLOSED, batch=FAIL_BATCH, now=now)
+    return await tx.execute(_FAIL_OF_CLOSED, batch=FAIL_BATCH, now=await tx.clock_ms())
 
 
 def _round_limit(share: int, limit: int) -> int:
@@ -268,7 +267,7 @@ async def _lease(tx: Transaction, ids: list[str], terms: LeaseTerms) -> _Leased:
     # The endpoint was closed while the event was written, or the event was deleted with its job.
     unsendable = {row["id"] for row in rows if row["closed_at"] is not None or row["body"] is None}
     if unsendable:
-        await fail_claimed(tx, list(unsendable), terms.now)
+        await fail_claimed(tx, list(unsendable))
     sendable = [row for row in rows if row["id"] not in unsendable]
     sendable.sort(key=lambda row: str(row["id"]))
     return _Leased(len(rows), [_to_claimed(row) for row in sendable])

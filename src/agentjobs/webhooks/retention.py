@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.events import PING
@@ -43,11 +43,11 @@ class SizedDelivery(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-async def prune_deliveries(db: Database, days: int, now: int | None = None) -> int:
+async def prune_deliveries(db: Database, days: int, now: int) -> int:
     """Deletes deliveries that ended more than `days` ago, never pending ones; 0 keeps all."""
     if days <= 0:
         return 0
-    cutoff = max((now_ms() if now is None else now) - days * DAY_MS, 0)
+    cutoff = max(now - days * DAY_MS, 0)
     total = 0
     after = ""
     # A delivery ends after its event, so later events need not be read.

@@ -163,5 +163,5 @@ async def _set_pending(
         " pending_sealed = :sealed, pending_key_id = :key_id, promote_at = :promote_at",
         sealed=sealed.data,
         key_id=sealed.key_id,
-        promote_at=now_ms() + overlap_ms,
+        promote_at=await tx.clock_ms() + overlap_ms,
     )

@@ -7,7 +7,7 @@ so batches grow with the load.
 import asyncio
 import logging
 
-from agentjobs.clock import SECOND_MS, elapsed_ms, now_ms
+from agentjobs.clock import SECOND_MS, elapsed_ms
 from agentjobs.identifiers import new_id
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -117,7 +117,10 @@ class Sender:
         elapsed = elapsed_ms()
         locked = frozenset(each for each, until in self._locked_until.items() if until > elapsed)
         terms = LeaseTerms(
-            owner=self.id, lease_ms=self._lease_ms, now=now_ms(), excluded_endpoints=locked
+            owner=self.id,
+            lease_ms=self._lease_ms,
+            now=await tx.clock_ms(),
+            excluded_endpoints=locked,
         )
         return {
             kind: await claim(tx, kind, self._slots, terms, self._cursors[kind]) for kind in kinds

@@ -30,14 +30,14 @@ async def finished_job(harness: JobHarness) -> str:
 async def test_recent_data_is_not_pruned(harness: JobHarness) -> None:
     job_id = await finished_job(harness)
     await harness.same_request(harness.callers["acme"], "k")
-    pruned = await prune(harness.db, log_days=30, job_days=365)
+    pruned = await prune(harness.db, now_ms(), log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs, pruned.idempotency_keys) == (0, 0, 0)
     assert len(await read_chunks(harness.db, job_id, 0, 10)) == 3
 
 
 async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHarness) -> None:
     job_id = await finished_job(harness)
-    pruned = await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 31 * DAY_MS)
+    pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs) == (3, 0)
     assert await read_chunks(harness.db, job_id, 0, 10) == []
     assert len(await list_jobs(harness.context, harness.callers["acme"].organization_id)) == 1
@@ -48,7 +48,7 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
 ) -> None:
     await finished_job(harness)
     waiting = await harness.job(harness.callers["acme"])
-    pruned = await prune(harness.db, log_days=0, job_days=365, now=now_ms() + 366 * DAY_MS)
+    pruned = await prune(harness.db, now_ms() + 366 * DAY_MS, log_days=0, job_days=365)
     assert (pruned.log_chunks, pruned.jobs) == (3, 1)
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
     assert [job.job_id for job in left] == [waiting]
@@ -63,14 +63,14 @@ async def test_the_log_of_a_job_still_running_is_kept_whatever_its_age(harness: 
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await append_chunk(harness.db, await harness.claim(), "text\n")
-    await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 400 * DAY_MS)
+    await prune(harness.db, now_ms() + 400 * DAY_MS, log_days=30, job_days=365)
     assert len(await read_chunks(harness.db, job_id, 0, 10)) == 1
 
 
 async def test_idempotency_keys_are_kept_for_at_least_a_day(harness: JobHarness) -> None:
     caller = await harness.organization()
     await harness.same_request(caller, "k")
-    await prune(harness.db, log_days=30, job_days=365, now=now_ms() + DAY_MS)
+    await prune(harness.db, now_ms() + DAY_MS, log_days=30, job_days=365)
     assert (await harness.same_request(caller, "k")).replayed
-    pruned = await prune(harness.db, log_days=30, job_days=365, now=now_ms() + 3 * DAY_MS)
+    pruned = await prune(harness.db, now_ms() + 3 * DAY_MS, log_days=30, job_days=365)
     assert pruned.idempotency_keys == 1

@@ -157,11 +157,11 @@ async def test_events_are_deleted_after_a_day_but_not_before_they_are_processed(
     await receive(env, "one", PUSH)
     await process_hook_events(env.db)
     await receive(env, "two", PUSH)
-    assert await prune_hook_events(env.db) == 0
+    assert await prune_hook_events(env.db, now_ms()) == 0
     assert await prune_hook_events(env.db, now_ms() + DAY_MS + 1000) == 1
     assert len(await env.db.fetch_all("SELECT id FROM forge_hints")) == 1
     # A connection with very many events keeps fewer.
     monkeypatch.setattr(hook_events, "MAX_STORED", 0)
-    assert await prune_hook_events(env.db) == 0
+    assert await prune_hook_events(env.db, now_ms()) == 0
     await process_hook_events(env.db)
-    assert await prune_hook_events(env.db) == 1
+    assert await prune_hook_events(env.db, now_ms()) == 1

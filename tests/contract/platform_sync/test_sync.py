@@ -16,6 +16,7 @@ from agentjobs.platform_sync.claims import DUE, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.settings import load
 from agentjobs.store.database import Database
+from tests.support.clock_shift import ShiftClock
 from tests.support.platform_sync import SHOP, SyncEnvironment, sync_environment
 from tests.support.stores import until
 from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
@@ -513,3 +514,16 @@ async def test_the_loop_handles_events_while_it_runs(env: SyncEnvironment) -> No
         running.cancel()
         await asyncio.wait({running})
     assert env.replies == [("acme/shop", 1, "please")]
+
+
+async def test_syncs_are_due_by_the_clock_of_the_database(
+    env: SyncEnvironment, shift_clock: ShiftClock
+) -> None:
+    shift_clock(86_400)
+    row = await env.full_sync()
+    shift_clock(0)
+
+    is_only_clock = env.db.engine == "sqlite"
+    next_sync_ms = row["sync_due_at"] - now_ms()
+    assert (next_sync_ms > 86_400 * SECOND_MS) == is_only_clock
+    assert (row["index_due_at"] > now_ms() + SECOND_MS) == is_only_clock

@@ -170,7 +170,7 @@ async def test_a_job_is_deleted_with_its_deliveries(harness: JobHarness) -> None
     sends = DeliveryHarness(harness.db)
     await finished_job(harness, sends)
     assert await count(harness.db, "deliveries") == 2
-    pruned = await prune(harness.db, log_days=0, job_days=7, now=in_days(8))
+    pruned = await prune(harness.db, in_days(8), log_days=0, job_days=7)
     assert pruned.jobs == 1
     for table in ("events", "deliveries", "delivery_attempts"):
         assert await count(harness.db, table) == 0
@@ -183,9 +183,9 @@ async def test_a_job_is_kept_while_one_of_its_deliveries_is_pending(harness: Job
     caller = harness.callers["acme"]
     rows = await harness.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
     await redeliver(harness.db, organization_with_id(caller.organization_id), rows[0]["id"])
-    assert (await prune(harness.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+    assert (await prune(harness.db, in_days(8), log_days=0, job_days=7)).jobs == 1
     (again,) = await sends.claim_retries()
     assert again.job_id == job_id
     await sends.record((again, attempt(200)))
-    assert (await prune(harness.db, log_days=0, job_days=7, now=in_days(8))).jobs == 1
+    assert (await prune(harness.db, in_days(8), log_days=0, job_days=7)).jobs == 1
     assert await count(harness.db, "deliveries") == 0

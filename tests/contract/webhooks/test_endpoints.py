@@ -18,7 +18,7 @@ from agentjobs.problems import Problem
 from agentjobs.settings import load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks import endpoints, queue, secret_rotation
+from agentjobs.webhooks import queue
 from agentjobs.webhooks.allowed_addresses import (
     configured_allow_list,
     load_allow_list,
@@ -230,19 +230,21 @@ async def test_another_rotation_replaces_only_the_pending_secret(harness):
     assert await harness.secrets(endpoint.id, now_ms()) == Secrets(old, newest)
 
 
-async def test_a_due_pending_secret_is_the_old_one_of_the_next_rotation(harness, monkeypatch):
+async def test_a_due_pending_secret_is_the_old_one_of_the_next_rotation(harness):
     endpoint = (await harness.add()).endpoint
     _, second = await rotate_secret(harness.db, harness.keys, "acme", URL, 1)
-    later = now_ms() + HOUR_MS + 1
-    for module in (endpoints, secret_rotation):
-        monkeypatch.setattr(module, "now_ms", lambda: later)
+    await harness.db.transact(_make_promotion_due)
     assert not (await find_endpoint(harness.db, "acme", URL)).has_pending_secret
     with pytest.raises(Problem) as problem:
         await promote_secret(harness.db, "acme", URL)
     assert problem.value.code == "no_pending_secret"
     rotated, third = await rotate_secret(harness.db, harness.keys, "acme", URL, 1)
-    assert rotated.promote_at == later + HOUR_MS
-    assert await harness.secrets(endpoint.id, later) == Secrets(second, third)
+    assert rotated.promote_at > now_ms() + HOUR_MS - 60_000
+    assert await harness.secrets(endpoint.id, now_ms()) == Secrets(second, third)
+
+
+async def _make_promotion_due(tx):
+    await tx.execute("UPDATE webhook_endpoints SET promote_at = 1")
 
 
 async def test_a_secret_can_be_promoted_once(harness):

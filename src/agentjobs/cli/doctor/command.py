@@ -130,6 +130,7 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
 
 async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
     from agentjobs.store.database import StoreError
+    from agentjobs.store.database_clock import clock_problem, database_now_ms
     from agentjobs.store.opening import open_database
 
     path = settings.data_path / "agentjobs.db"
@@ -137,13 +138,19 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
         yield "store", "note", f"{path} does not exist yet; the first command creates it"
         return
     try:
-        db = await open_database(settings.effective_database_url, migrate=False)
+        db = await open_database(
+            settings.effective_database_url,
+            migrate=False,
+            direct_url=settings.database_direct_url,
+        )
     except StoreError as error:
         yield "store", "problem", str(error)
         return
     try:
         await db.ping()
         yield "store", "ok", f"{db.engine}, schema current"
+        if problem := clock_problem(await database_now_ms(db)):
+            yield "clock", "problem", problem
         for finding in [
             *await _check_secrets(settings, db),
             *await _check_webhooks(settings, db),

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.outcomes import (
     Abandoned,
     Cancelled,
@@ -51,12 +50,13 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
     held = {(row["id"], row["fence"]): row for row in rows}
     stored = dict.fromkeys((each.job.claim for each in ended), False)
     changes = []
+    now = await tx.clock_ms()
     for each in ended:
         row = held.get(each.job.claim)
         if row is None:
             stored[each.job.claim] = await keep_after_lost_claim(tx, each.job, each.outcome)
             continue
-        change = await _change(tx, each.job, each.outcome, row)
+        change = await _change(tx, each.job, each.outcome, row, now)
         if change is None:
             stored[each.job.claim] = await release_claim(tx, *each.job.claim)
         else:
@@ -74,9 +74,9 @@ async def _change(
     job: ClaimedJob,
     outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept,
     row: Row,
+    now: int,
 ) -> Change | None:
     """None if the job stays queued, because its agent never started."""
-    now = now_ms()
     if isinstance(outcome, Completed):
         is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
         return _to_completed(job, now, outcome, is_draft=is_draft)

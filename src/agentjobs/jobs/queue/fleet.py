@@ -12,6 +12,7 @@ from agentjobs.organizations.pauses import service_paused_since
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.store.database_clock import DATABASE_NOW
 
 # The reason that a worker reports for each of its agents.
 DISK_FULL = "the disk of this worker is nearly full"
@@ -20,8 +21,7 @@ _DEFAULT_DURATION_MS = 60_000
 # Workers without a heartbeat for this many leases are not counted.
 _LEASES_WITHOUT_HEARTBEAT = 1.5
 _ALIVE = (
-    "SELECT slots, agents, unready FROM workers WHERE heartbeat_at > /*sqlite :now */"
-    "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
+    f"SELECT slots, agents, unready FROM workers WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
 )
 _WAITING = (
     "SELECT j.organization_id, o.plan, COUNT(*) AS waiting,"

@@ -50,7 +50,7 @@ async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) 
         message = f"The platform has been unreachable for 24 hours: {outage.message}"
     else:
         return _release(job, row)
-    return to_failed(job.id, now_ms(), "repo_unavailable", message, job.fence)
+    return to_failed(job.id, now, "repo_unavailable", message, job.fence)
 
 
 async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Change | None:

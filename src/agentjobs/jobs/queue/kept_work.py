@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.transition import apply, to_failed
 from agentjobs.store.database import Database, Transaction
 
@@ -82,5 +82,5 @@ async def _fail_expired(tx: Transaction) -> int:
         batch=_BATCH,
     )
     for row in rows:
-        await apply(tx, to_failed(row["id"], now_ms(), "repo_unavailable", expiry_message()))
+        await apply(tx, to_failed(row["id"], now, "repo_unavailable", expiry_message()))
     return len(rows)

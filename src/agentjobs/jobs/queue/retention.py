@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.retention import delete_deliveries_of
@@ -29,15 +29,14 @@ class Pruned(msgspec.Struct, frozen=True):
     idempotency_keys: int
 
 
-async def prune(db: Database, *, log_days: int, job_days: int, now: int | None = None) -> Pruned:
+async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> Pruned:
     """A retention of 0 days keeps everything."""
-    at = now_ms() if now is None else now
     return Pruned(
-        log_chunks=await _in_batches(db, _prune_logs, at, log_days)
+        log_chunks=await _in_batches(db, _prune_logs, now, log_days)
         # The log of a deleted job goes with it, however long logs are kept.
-        + await _in_batches(db, _prune_logs, at, job_days),
-        jobs=await _prune_jobs(db, at, job_days),
-        idempotency_keys=await _in_batches(db, _prune_idempotency, at, _IDEMPOTENCY_DAYS),
+        + await _in_batches(db, _prune_logs, now, job_days),
+        jobs=await _prune_jobs(db, now, job_days),
+        idempotency_keys=await _in_batches(db, _prune_idempotency, now, _IDEMPOTENCY_DAYS),
     )
 
 

@@ -7,6 +7,7 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, is_well_formed, token_hash
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
+from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.web.basic_auth import caller_of, token_of, unauthorized
 from agentjobs.web.context import WebContext
 from agentjobs.web.git.push_commands import PushOpening, RefUpdate
@@ -63,8 +64,7 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
     job = await db.fetch_one(
         "SELECT id, organization_id, repo_id, branch FROM jobs"
         " WHERE credential_hash = :hash AND status IN ('queued', 'running')"
-        " AND lease_expires_at > /*sqlite :now */"
-        "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */",
+        f" AND lease_expires_at > {DATABASE_NOW}",
         hash=token_hash(token),
         now=now_ms(),
     )

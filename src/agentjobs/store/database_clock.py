@@ -1,0 +1,49 @@
+"""The clock of the database, by which all processes judge what is due and what may be deleted.
+
+On SQLite it is the machine's clock.
+"""
+
+import logging
+
+from agentjobs.clock import iso_utc, now_ms
+from agentjobs.store.database import Database, Transaction
+
+DATABASE_NOW = (
+    "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
+)
+"""The database's time inside a statement, which has the machine's as its parameter `:now`."""
+
+_MAX_DIFFERENCE_MS = 60_000
+
+_log = logging.getLogger(__name__)
+
+
+async def database_now_ms(db: Database) -> int:
+    return await db.transact(_clock_ms)
+
+
+async def pruning_time_ms(db: Database) -> int | None:
+    """The time by which data may be deleted, None while the two clocks differ by too much.
+
+    One of them is wrong then, and what was deleted by a wrong clock cannot be restored.
+    """
+    now = await database_now_ms(db)
+    if problem := clock_problem(now):
+        _log.warning("nothing is pruned: %s", problem)
+        return None
+    return now
+
+
+def clock_problem(database_now: int) -> str | None:
+    """What is wrong with the clocks, if they differ by too much."""
+    own_now = now_ms()
+    if abs(database_now - own_now) <= _MAX_DIFFERENCE_MS:
+        return None
+    return (
+        f"the clock of the database says {iso_utc(database_now)}, the clock of this machine"
+        f" {iso_utc(own_now)}; set both by NTP"
+    )
+
+
+async def _clock_ms(tx: Transaction) -> int:
+    return await tx.clock_ms()
