@@ -17,6 +17,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
 from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 HEARTBEAT_SECONDS = 10.0
 # Processes without a heartbeat for this long are not counted as running.
@@ -87,12 +88,10 @@ async def running_configurations(db: Database) -> list[Configuration]:
     """The configurations of all processes and workers that are running; the oldest first."""
     rows = await db.fetch_all(
         "SELECT 'worker' AS role, id, hostname, version, configuration_digest, started_at"
-        " FROM workers WHERE heartbeat_at > /*sqlite :now */"
-        "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
+        f" FROM workers WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
         " AND configuration_digest <> ''"
         " UNION ALL SELECT role, id, hostname, version, configuration_digest, started_at"
-        " FROM processes WHERE heartbeat_at > /*sqlite :now */"
-        "/*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */ - :silent_ms"
+        f" FROM processes WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
         " ORDER BY started_at, id",
         now=now_ms(),
         silent_ms=SILENT_MS,
