@@ -15,6 +15,7 @@ from bench import (
     index_speed,
     lock_files,
     neighbour,
+    queue_peers,
     start_latency,
     webhook_isolation,
     webhook_latency,
@@ -42,6 +43,7 @@ MEASURES = {
     "index": ("The index of large repositories, against reading them", index_speed.measure),
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
+    "queue_peers": ("The queue beside other queues on PostgreSQL", queue_peers.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "webhook_isolation": (
         "An endpoint's webhooks beside one that hangs until the timeout",

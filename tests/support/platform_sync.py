@@ -34,11 +34,11 @@ from agentjobs.forges.protocol import (
 from agentjobs.git.remote import Remote
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import insert_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.local_git import repositories as local_repositories
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -230,7 +230,8 @@ class SyncEnvironment:
         """A pull request whose job has opened it and is not finished yet."""
         row = await self.row()
         request = CreateJobRequest(row["full_name"], "fixer")
-        await self.db.transact(insert_job, new_id("job"), self._caller(), row["id"], request)
+        new_job = NewJob(new_id("job"), self._caller(), row["id"], request)
+        await self.db.transact(insert_job, new_job)
         job = await claim_job(self.context, "wrk_a", ["fixer"])
         assert job is not None
         await start_job(self.db, job, BASE)

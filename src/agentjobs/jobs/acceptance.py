@@ -1,5 +1,7 @@
 """Whether a job is accepted: its repository, agent, plan, budget and queue limit."""
 
+from collections.abc import Mapping, Set
+
 import msgspec
 
 from agentjobs.jobs.context import JobsContext
@@ -7,6 +9,7 @@ from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.problems import Problem
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction
 
 _INDEXING_RETRY_SECONDS = 5
@@ -23,25 +26,57 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     active_jobs: int
 
 
+_SELECT = (
+    "SELECT {repo} AS repo, o.id AS organization_id,"
+    " r.id AS repo_id, r.index_status, o.job_budget_nanousd,"
+    # Without the hint SQLite scans all jobs of the organization.
+    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+    "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"
+    "  AS queued_jobs,"
+    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS active_jobs"
+    " FROM {organizations} LEFT JOIN repos r ON r.organization_id = o.id"
+    "  AND r.full_name = {repo} AND r.disconnected_at IS NULL"
+    " WHERE o.id = {organization_id}"
+)
+_ADMISSIONS = BatchStatement(
+    {"organization_id": "text", "repo": "text"},
+    one=_SELECT.format(
+        repo=":repo", organization_id=":organization_id", organizations="organizations o"
+    ),
+    many=_SELECT.format(
+        repo="v.repo",
+        organization_id="v.organization_id",
+        organizations="{rows} CROSS JOIN organizations o",
+    ),
+)
+
+# An organization's identifier and the full name of a repository.
+RepoName = tuple[str, str]
+
+
 async def load_admission(tx: Transaction, organization_id: str, repo: str) -> Admission:
-    """The repository and the organization's queue, in one round trip."""
-    row = await tx.fetch_one(
-        "SELECT r.id AS repo_id, r.index_status, o.job_budget_nanousd,"
-        # Without the hint SQLite scans all jobs of the organization.
-        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-        "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"
-        "  AS queued_jobs,"
-        " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
-        "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS active_jobs"
-        " FROM organizations o LEFT JOIN repos r ON r.organization_id = o.id"
-        "  AND r.full_name = :repo AND r.disconnected_at IS NULL"
-        " WHERE o.id = :organization_id",
-        organization_id=organization_id,
-        repo=repo,
+    admissions = await load_admissions(tx, {(organization_id, repo)})
+    return require_admission(admissions, (organization_id, repo))
+
+
+async def load_admissions(tx: Transaction, repos: Set[RepoName]) -> dict[RepoName, Admission]:
+    """The repositories and their organizations' queues, in one round trip on PostgreSQL."""
+    rows = await _ADMISSIONS.fetch(
+        tx, [{"organization_id": organization_id, "repo": repo} for organization_id, repo in repos]
     )
-    if row is None:
+    return {
+        (row["organization_id"], row["repo"]): Admission(
+            **{name: row[name] for name in Admission.__struct_fields__}
+        )
+        for row in rows
+    }
+
+
+def require_admission(admissions: Mapping[RepoName, Admission], repo: RepoName) -> Admission:
+    if repo not in admissions:
         raise Problem("unauthorized", "The organization of this key no longer exists.")
-    return Admission(**{name: row[name] for name in Admission.__struct_fields__})
+    return admissions[repo]
 
 
 def check_acceptable(

@@ -17,7 +17,7 @@ from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admissio
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
-from agentjobs.jobs.queue.insert import insert_job
+from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
@@ -132,7 +132,7 @@ async def _trigger(
     admission = await load_admission(tx, caller.organization_id, body.repo)
     check_acceptable(context, caller, body, admission)
     _check_reserve(context, admission)
-    await insert_job(tx, job_id, caller, repo["id"], body, cause=trigger.cause)
+    await insert_job(tx, NewJob(job_id, caller, repo["id"], body, cause=trigger.cause))
     return job_id
 
 

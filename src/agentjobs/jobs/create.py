@@ -1,25 +1,50 @@
-"""Creates a job: the checks, the row, its event and its receipt in one transaction."""
+"""Creates jobs: the checks, the row, its event and its receipt in one transaction."""
+
+from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from agentjobs.identifiers import new_id
-from agentjobs.jobs.acceptance import check_acceptable, load_admission
+from agentjobs.jobs.acceptance import (
+    Admission,
+    RepoName,
+    check_acceptable,
+    load_admissions,
+    require_admission,
+)
 from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
 from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
-from agentjobs.jobs.queue.insert import insert_job
+from agentjobs.jobs.queue.insert import NewJob, insert_jobs
 from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
+from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
+from agentjobs.store.grouping import transact_together
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
     receipt: Receipt
     replayed: bool
+
+
+class _Request(msgspec.Struct, frozen=True):
+    context: JobsContext
+    caller: Caller
+    body: CreateJobRequest
+    idempotency: IdempotencyClaim | None
+    cause: Cause | None
+    fleet: FleetState
+    entry: Entry | None
+
+    @property
+    def repo(self) -> RepoName:
+        return self.caller.organization_id, self.body.repo
 
 
 async def create_job(
@@ -34,30 +59,45 @@ async def create_job(
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
         entry = entry_for_person("job.created", repo=body.repo, agent=body.agent)
-        return await context.db.transact(
-            _create, context, caller, body, idempotency, cause, fleet, entry
-        )
+        request = _Request(context, caller, body, idempotency, cause, fleet, entry)
+        created = await transact_together(context.db, _create_all, request)
+    if isinstance(created, Problem):
+        raise created
+    return created
 
 
-async def _create(
-    tx: Transaction,
-    context: JobsContext,
-    caller: Caller,
-    body: CreateJobRequest,
-    idempotency: IdempotencyClaim | None,
-    cause: Cause | None,
-    fleet: FleetState,
-    entry: Entry | None,
-) -> CreatedJob:
-    earlier = await find_receipt(tx, caller.organization_id, idempotency)
-    if earlier is not None:
-        return CreatedJob(earlier, replayed=True)
-    admission = await load_admission(tx, caller.organization_id, body.repo)
+async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[CreatedJob | Problem]:
+    """Requests of different callers: a refused one is a result, so that the others succeed."""
+    admissions = await load_admissions(tx, {request.repo for request in requests})
+    accepted: Counter[str] = Counter()
+    jobs: list[NewJob] = []
+    results: list[CreatedJob | Problem] = []
+    for request in requests:
+        organization_id = request.caller.organization_id
+        try:
+            earlier = await find_receipt(tx, organization_id, request.idempotency)
+            if earlier is not None:
+                results.append(CreatedJob(earlier, replayed=True))
+                continue
+            admission = require_admission(admissions, request.repo)
+            job, receipt = _accept(request, admission, accepted[organization_id])
+        except Problem as problem:
+            results.append(problem)
+            continue
+        accepted[organization_id] += 1
+        jobs.append(job)
+        await write_entry(tx, organization_id, job.id, request.entry)
+        await store_receipt(tx, organization_id, request.idempotency, receipt)
+        results.append(CreatedJob(receipt, replayed=False))
+    await insert_jobs(tx, jobs)
+    return results
+
+
+def _accept(request: _Request, admission: Admission, ahead: int) -> tuple[NewJob, Receipt]:
+    """`ahead` is how many jobs of the organization are created together with this one."""
+    context, caller, body = request.context, request.caller, request.body
+    admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
     repo_id = check_acceptable(context, caller, body, admission)
-    job_id = new_id("job")
-    await insert_job(tx, job_id, caller, repo_id, body, cause=cause)
-    await write_entry(tx, caller.organization_id, job_id, entry)
-    estimate = estimate_start(context.plans, caller, fleet, admission, body.agent)
-    receipt = Receipt(job_id, QUEUED, estimate)
-    await store_receipt(tx, caller.organization_id, idempotency, receipt)
-    return CreatedJob(receipt, replayed=False)
+    job = NewJob(new_id("job"), caller, repo_id, body, cause=request.cause)
+    estimate = estimate_start(context.plans, caller, request.fleet, admission, body.agent)
+    return job, Receipt(job.id, QUEUED, estimate)

@@ -26,7 +26,7 @@ from agentjobs.jobs.model import (
 )
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
-from agentjobs.jobs.queue.insert import insert_job
+from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
@@ -138,8 +138,7 @@ async def _follow_up(
     await _check_branch(tx, caller.organization_id, earlier)
     _check_request(context, caller, request, admission)
     follow_up_id = new_id("job")
-    await insert_job(
-        tx,
+    job = NewJob(
         follow_up_id,
         caller,
         earlier.repo_id,
@@ -147,6 +146,7 @@ async def _follow_up(
         branch=earlier.branch,
         follows=earlier.id,
     )
+    await insert_job(tx, job)
     await write_entry(tx, caller.organization_id, follow_up_id, entry)
     estimate = estimate_start(context.plans, caller, fleet, admission, request.agent)
     receipt = Receipt(follow_up_id, QUEUED, estimate)

@@ -4,7 +4,7 @@ An event is written in the transaction of the state change that causes it, with 
 each endpoint that subscribes to it. Reads nothing about jobs itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -70,19 +70,34 @@ class StoredEvent(msgspec.Struct, frozen=True):
     created_at: int
 
 
+_EVENT_COLUMNS = {
+    "job_id": "text",
+    "sequence": "bigint",
+    "id": "text",
+    "event": "text",
+    "body": "bytea",
+    "created_at": "bigint",
+}
 _INSERT_EVENT = BatchStatement(
-    {
-        "job_id": "text",
-        "sequence": "bigint",
-        "id": "text",
-        "event": "text",
-        "body": "bytea",
-        "created_at": "bigint",
-    },
+    _EVENT_COLUMNS,
     one="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
     " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
     many="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
     " SELECT job_id, sequence, id, event, body, created_at FROM {rows}",
+)
+_ENDPOINTS = (
+    "SELECT organization_id, id, events FROM webhook_endpoints"
+    " WHERE organization_id IN ({organizations})"
+    " AND removed_at IS NULL AND disabled_at IS NULL"
+)
+_ENDPOINTS_OF = _ENDPOINTS.format(organizations="SELECT value FROM each(:organizations)")
+# On PostgreSQL one statement stores the events and reads the endpoints.
+_INSERT_AND_READ = BatchStatement(
+    {**_EVENT_COLUMNS, "organization_id": "text"},
+    one="",
+    many="WITH stored AS (INSERT INTO events (job_id, sequence, id, event, body, created_at)"
+    " SELECT job_id, sequence, id, event, body, created_at FROM {rows}) "
+    + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
 )
 _INSERT_DELIVERY = BatchStatement(
     {
@@ -109,16 +124,15 @@ _INSERT_DELIVERY = BatchStatement(
 async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
     if not events:
         return
-    stored = await _store(tx, [(event.payload, event.sequence, event.at_ms) for event in events])
-    organizations = {event.organization_id for event in events}
-    tx.announce(*map(activity_topic, organizations))
-    endpoints = await _endpoints_of(tx, organizations)
+    stored = [_stored(event.payload, event.sequence, event.at_ms) for event in events]
+    endpoints = await _store_and_read_endpoints(tx, events, stored)
     deliveries = [
         _delivery(row, event.organization_id, endpoint_id)
-        for event, row in zip(events, stored, strict=True)
+        for event, (row, _) in zip(events, stored, strict=True)
         for endpoint_id, subscribed in endpoints.get(event.organization_id, ())
         if event.event in subscribed
     ]
+    tx.announce(*(activity_topic(event.organization_id) for event in events))
     if deliveries:
         await _INSERT_DELIVERY.run(tx, deliveries)
         tx.announce(TOPIC)
@@ -128,32 +142,32 @@ async def store_event(
     tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
 ) -> StoredEvent:
     """Creates no delivery."""
-    (stored,) = await _store(tx, [(payload, sequence, at_ms)])
-    return stored
+    event, body = _stored(payload, sequence, at_ms)
+    await _INSERT_EVENT.run(tx, [{**msgspec.structs.asdict(event), "body": body}])
+    return event
 
 
-async def _store(tx: Transaction, events: Iterable[tuple[Payload, int, int]]) -> list[StoredEvent]:
-    stored, rows = [], []
-    for payload, sequence, at_ms in events:
-        event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
-        stored.append(event)
-        rows.append({**msgspec.structs.asdict(event), "body": msgspec.json.encode(payload)})
-    await _INSERT_EVENT.run(tx, rows)
-    return stored
+def _stored(payload: Payload, sequence: int, at_ms: int) -> tuple[StoredEvent, bytes]:
+    event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
+    return event, msgspec.json.encode(payload)
 
 
-async def _endpoints_of(
-    tx: Transaction, organizations: Iterable[str]
+async def _store_and_read_endpoints(
+    tx: Transaction, events: Sequence[JobEvent], stored: Sequence[tuple[StoredEvent, bytes]]
 ) -> dict[str, list[tuple[str, Sequence[str]]]]:
     """The active endpoints and what they subscribe to, by organization."""
-    rows = await tx.fetch_all(
-        "SELECT organization_id, id, events FROM webhook_endpoints"
-        " WHERE organization_id IN (SELECT value FROM each(:organizations))"
-        " AND removed_at IS NULL AND disabled_at IS NULL",
-        organizations=organizations,
-    )
+    rows = [
+        {**msgspec.structs.asdict(row), "body": body, "organization_id": event.organization_id}
+        for event, (row, body) in zip(events, stored, strict=True)
+    ]
+    if tx.engine == "postgresql":
+        found = await _INSERT_AND_READ.fetch(tx, rows)
+    else:
+        await _INSERT_EVENT.run(tx, rows)
+        organizations = {event.organization_id for event in events}
+        found = await tx.fetch_all(_ENDPOINTS_OF, organizations=organizations)
     endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
-    for row in rows:
+    for row in found:
         subscribed = decode_filter(row["events"]) or EVENTS
         endpoints.setdefault(row["organization_id"], []).append((row["id"], subscribed))
     return endpoints

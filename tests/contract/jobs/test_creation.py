@@ -101,6 +101,30 @@ async def test_a_full_queue_refuses_another_job(harness: JobHarness) -> None:
     assert (await problem_of(small, "acme")).code == "queue_full"
 
 
+async def test_requests_at_the_same_time_share_a_transaction_but_not_a_refusal(
+    harness: JobHarness,
+) -> None:
+    limited = job_harness(harness.db, Settings(data_dir="/nonexistent", queue_limit=3))
+    caller = await harness.organization()
+    other = await harness.organization("other")
+    requests = [limited.job(caller, agent="nothing"), *(limited.job(caller) for _ in range(5))]
+    results = await asyncio.gather(*requests, limited.job(other), return_exceptions=True)
+    refused = [result.code for result in results if isinstance(result, Problem)]
+    assert refused == ["unknown_agent", "queue_full", "queue_full"]
+    assert len(await list_jobs(harness.context, caller.organization_id)) == 3
+    assert len(await list_jobs(harness.context, other.organization_id)) == 1
+
+
+async def test_priorities_order_the_jobs_of_an_organization(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_ids = {
+        priority: await harness.job(caller, config_override={"priority": priority})
+        for priority in ("low", "normal", "high")
+    }
+    claimed = [(await harness.claim()).id for _ in range(3)]
+    assert claimed == [job_ids["high"], job_ids["normal"], job_ids["low"]]
+
+
 async def test_the_same_key_and_body_return_the_same_job(harness: JobHarness) -> None:
     caller = await harness.organization()
     first = await harness.same_request(caller, "k")

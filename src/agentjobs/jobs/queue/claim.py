@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
-from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Row, Transaction
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
@@ -37,13 +36,17 @@ SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
     AND a.organization_id = o.id) AS active
 FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
 """
+_NOW = (
+    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
+)
 # One claim at a time per organization: two workers could exceed its limit together. The count is
 # part of the next statement, because this one reads a snapshot from before the lock.
 _LOCK = (
-    "UPDATE organizations SET last_claimed_at = :now WHERE id IN (SELECT o.id"
+    f"UPDATE organizations SET last_claimed_at = {_NOW} WHERE id IN (SELECT o.id"
     " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
     f" AND {ORGANIZATION_IS_RUNNING}"
-    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */) RETURNING id"
+    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */)"
+    " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
 )
 _NEXT = (
     f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
@@ -55,39 +58,44 @@ _ACTIVE = (
     "(SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
     " AND a.organization_id = {organization_id})"
 )
-_CHOOSE_SQLITE = _NEXT.format(
+_CHOOSE = _NEXT.format(
     organization_id=":organization_id",
     count=f"MAX(0, MIN(:count, :limit - {_ACTIVE.format(organization_id=':organization_id')}))",
 )
-_CHOOSE_POSTGRESQL = (
-    "SELECT j.id FROM unnest(CAST(:organizations AS text[]), CAST(:limits AS bigint[]),"
-    " CAST(:counts AS bigint[])) AS o(id, max_jobs, wanted), LATERAL ("
-    + _NEXT.format(
-        organization_id="o.id",
-        count="GREATEST(0, LEAST(o.wanted, o.max_jobs - "
-        f"{_ACTIVE.format(organization_id='o.id')}))",
-    )
-    + ") j"
+_CLAIM = (
+    "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
 )
-_CLAIM = BatchStatement(
-    {
-        "job_id": "text",
-        "worker_id": "text",
-        "lease_expires_at": "bigint",
-        "credential_hash": "bytea",
-    },
-    one="UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
-    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id",
-    many="UPDATE jobs SET lease_owner = v.worker_id, lease_expires_at = v.lease_expires_at,"
-    " fence = fence + 1, credential_hash = v.credential_hash FROM {rows} WHERE id = v.job_id",
-)
-_READ = (
-    "SELECT j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
+_CLAIMED_COLUMNS = (
+    "j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
     " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
     " r.head_commit AS repo_head, r.lifted_paths,"
     f" {has_outage('j')} AS has_outage"
+)
+_READ = (
+    f"SELECT {_CLAIMED_COLUMNS}"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
-    " WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.queue_order, j.id"
+    " WHERE j.id IN (SELECT value FROM each(:ids))"
+)
+# The three of them in one statement. Any credential may go to any job.
+_CHOOSE_AND_CLAIM = (
+    "WITH share AS (SELECT * FROM unnest(CAST(:organizations AS text[]),"
+    " CAST(:limits AS bigint[]), CAST(:counts AS bigint[])) AS v(id, max_jobs, wanted)),"
+    " chosen AS (SELECT next.id FROM share, LATERAL ("
+    + _NEXT.format(
+        organization_id="share.id",
+        count="GREATEST(0, LEAST(share.wanted, share.max_jobs - "
+        f"{_ACTIVE.format(organization_id='share.id')}))",
+    )
+    + ") next),"
+    " numbered AS (SELECT id, row_number() OVER () AS number FROM chosen),"
+    " credential AS (SELECT * FROM unnest(CAST(:hashes AS bytea[])) WITH ORDINALITY"
+    "  AS v(hash, number))"
+    " UPDATE jobs j SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = c.hash"
+    " FROM numbered n JOIN credential c ON c.number = n.number, organizations o, repos r"
+    " WHERE j.id = n.id AND o.id = j.organization_id AND r.id = j.repo_id"
+    f" RETURNING {_CLAIMED_COLUMNS}"
 )
 _CONTENDED_TRIES = 20
 _CONTENDED_PAUSE_SECONDS = 0.005
@@ -172,29 +180,24 @@ class Claimer:
         shares = _share(await self._organizations(tx, agents), count)
         if not shares:
             return []
-        now = await tx.clock_ms()
-        locked = await tx.fetch_all(_LOCK, organizations=list(shares), now=now)
+        lease_ms = int(self._context.settings.lease_seconds * 1_000)
+        locked = await tx.fetch_all(
+            _LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
+        )
         if not locked:
             raise _Contended
-        chosen = await _choose(tx, agents, {row["id"]: shares[row["id"]] for row in locked})
-        if not chosen:
-            return []
-        credentials = {job_id: new_token(JOB_CREDENTIAL_PREFIX) for job_id in chosen}
-        expires_at = now + int(self._context.settings.lease_seconds * 1_000)
-        await _CLAIM.run(
-            tx,
-            [
-                {
-                    "job_id": job_id,
-                    "worker_id": self._worker_id,
-                    "lease_expires_at": expires_at,
-                    "credential_hash": token_hash(credential),
-                }
-                for job_id, credential in credentials.items()
-            ],
+        tokens = [new_token(JOB_CREDENTIAL_PREFIX) for _ in range(count)]
+        credentials = {token_hash(token): token for token in tokens}
+        claim = _Claim(
+            self._worker_id,
+            locked[0]["lease_expires_at"],
+            agents,
+            list(credentials),
+            {row["id"]: shares[row["id"]] for row in locked},
         )
-        rows = await tx.fetch_all(_READ, ids=chosen)
-        return [_claimed_job(row, credentials[row["id"]]) for row in rows]
+        rows = await (claim.at_once(tx) if tx.engine == "postgresql" else claim.in_steps(tx))
+        jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
+        return sorted(jobs, key=lambda job: job.id)
 
     async def _organizations(self, tx: Transaction, agents: Sequence[str]) -> list["_Waiting"]:
         after, self._after = self._after, ""
@@ -252,30 +255,55 @@ def _share(waiting: Sequence[_Waiting], count: int) -> dict[str, _Share]:
     return shares
 
 
-async def _choose(tx: Transaction, agents: Sequence[str], shares: dict[str, _Share]) -> list[str]:
-    """The identifiers of the jobs to claim; locked on PostgreSQL."""
-    if tx.engine == "postgresql":
-        rows = await tx.fetch_all(
-            _CHOOSE_POSTGRESQL,
-            agents=agents,
+class _Claim(msgspec.Struct, frozen=True):
+    """What is claimed, under the locks of the organizations of `shares`."""
+
+    worker_id: str
+    lease_expires_at: int
+    agents: Sequence[str]
+    credential_hashes: Sequence[bytes]
+    shares: Mapping[str, _Share]
+
+    async def at_once(self, tx: Transaction) -> list[Row]:
+        shares = self.shares.values()
+        return await tx.fetch_all(
+            _CHOOSE_AND_CLAIM,
+            organizations=list(self.shares),
+            limits=[share.limit for share in shares],
+            counts=[share.count for share in shares],
+            agents=self.agents,
             now=now_ms(),
-            organizations=list(shares),
-            limits=[share.limit for share in shares.values()],
-            counts=[share.count for share in shares.values()],
+            hashes=list(self.credential_hashes),
+            worker_id=self.worker_id,
+            lease_expires_at=self.lease_expires_at,
         )
-        return [row["id"] for row in rows]
-    chosen: list[str] = []
-    for organization_id, share in shares.items():
-        rows = await tx.fetch_all(
-            _CHOOSE_SQLITE,
-            agents=agents,
-            now=now_ms(),
-            organization_id=organization_id,
-            limit=share.limit,
-            count=share.count,
+
+    async def in_steps(self, tx: Transaction) -> list[Row]:
+        """For SQLite, which has no LATERAL, and where a statement costs no round trip."""
+        chosen: list[str] = []
+        for organization_id, share in self.shares.items():
+            rows = await tx.fetch_all(
+                _CHOOSE,
+                agents=self.agents,
+                now=now_ms(),
+                organization_id=organization_id,
+                limit=share.limit,
+                count=share.count,
+            )
+            chosen += [row["id"] for row in rows]
+        await tx.execute_many(
+            _CLAIM,
+            [
+                {
+                    "job_id": job_id,
+                    "worker_id": self.worker_id,
+                    "lease_expires_at": self.lease_expires_at,
+                    "credential_hash": credential_hash,
+                }
+                for job_id, credential_hash in zip(chosen, self.credential_hashes, strict=False)
+            ],
         )
-        chosen += [row["id"] for row in rows]
-    return chosen
+        return await tx.fetch_all(_READ, ids=chosen)
 
 
 def _claimed_job(row: Row, credential: str) -> ClaimedJob:

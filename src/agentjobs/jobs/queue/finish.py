@@ -14,7 +14,7 @@ from agentjobs.jobs.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
 from agentjobs.jobs.queue.transition import (
     Change,
@@ -32,6 +32,11 @@ class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
     outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept
 
+    @property
+    def depends_on_row(self) -> bool:
+        """A completed job completes whatever was requested meanwhile."""
+        return not isinstance(self.outcome, Completed)
+
 
 async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
     """Return False when the claim is lost and nothing was written."""
@@ -41,19 +46,13 @@ async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
 
 
 async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
-    rows = await tx.fetch_all(
-        "SELECT id, fence, status, attempt, cancel_requested_at FROM jobs"
-        " WHERE id IN (SELECT value FROM each(:ids)) AND lease_owner IS NOT NULL"
-        " ORDER BY id /*postgresql FOR UPDATE */",
-        ids=[each.job.id for each in ended],
-    )
-    held = {(row["id"], row["fence"]): row for row in rows}
+    rows = await _held_rows(tx, [each.job for each in ended if each.depends_on_row])
     stored = dict.fromkeys((each.job.claim for each in ended), False)
     changes = []
     now = await tx.clock_ms()
     for each in ended:
-        row = held.get(each.job.claim)
-        if row is None:
+        row = rows.get(each.job.claim)
+        if row is None and each.depends_on_row:
             stored[each.job.claim] = await keep_after_lost_claim(tx, each.job, each.outcome)
             continue
         change = await _change(tx, each.job, each.outcome, row, now)
@@ -69,17 +68,31 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
     return [stored[each.job.claim] for each in ended]
 
 
+async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim, Row]:
+    """The rows of jobs whose claims are still held, locked."""
+    if not jobs:
+        return {}
+    rows = await tx.fetch_all(
+        "SELECT id, fence, status, attempt, cancel_requested_at FROM jobs"
+        " WHERE id IN (SELECT value FROM each(:ids)) AND lease_owner IS NOT NULL"
+        " ORDER BY id /*postgresql FOR UPDATE */",
+        ids=[job.id for job in jobs],
+    )
+    return {(row["id"], row["fence"]): row for row in rows}
+
+
 async def _change(
     tx: Transaction,
     job: ClaimedJob,
     outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept,
-    row: Row,
+    row: Row | None,
     now: int,
 ) -> Change | None:
     """None if the job stays queued, because its agent never started."""
     if isinstance(outcome, Completed):
         is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
         return _to_completed(job, now, outcome, is_draft=is_draft)
+    assert row is not None
     if isinstance(outcome, Cancelled) or row["cancel_requested_at"] is not None:
         # Whatever else stopped the run, the client cancelled it.
         return to_cancelled(job.id, now, job.fence)

@@ -1,12 +1,15 @@
 """Puts a job into the queue: its row, its branch name and the event `job.queued`."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.model import Cause, CreateJobRequest
 from agentjobs.organizations.authentication import Caller
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction
 from agentjobs.webhooks import events
 
@@ -15,51 +18,91 @@ _MAX_TICKET_LENGTH = 60
 _NOT_IN_BRANCH = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 
 
-async def insert_job(
-    tx: Transaction,
-    job_id: str,
-    caller: Caller,
-    repo_id: str,
-    body: CreateJobRequest,
-    *,
-    branch: str | None = None,
-    follows: str | None = None,
-    cause: Cause | None = None,
-) -> None:
+# How much earlier or later than its creation a job is placed. A job of low priority is overtaken by
+# jobs of the next two hours at most, so that it starts one day.
+_PRIORITY_MS = {"high": -3_600_000, "normal": 0, "low": 3_600_000}
+_COLUMNS = {
+    "id": "text",
+    "organization_id": "text",
+    "repo_id": "text",
+    "repo": "text",
+    "agent": "text",
+    "ticket_id": "text",
+    "config_override": "text",
+    "created_at": "bigint",
+    "queued_at": "bigint",
+    "queue_order": "bigint",
+    "branch": "text",
+    "created_by": "text",
+    "created_by_name": "text",
+    "follows": "text",
+    "cause": "text",
+}
+_INSERT = f"INSERT INTO jobs (status, last_sequence, {', '.join(_COLUMNS)})"
+_STATEMENT = BatchStatement(
+    _COLUMNS,
+    one=f"{_INSERT} VALUES ('queued', 1, {', '.join(f':{name}' for name in _COLUMNS)})",
+    many=f"{_INSERT} SELECT 'queued', 1, {', '.join(_COLUMNS)} FROM {{rows}}",
+)
+
+
+class NewJob(msgspec.Struct, frozen=True):
     """A follow-up names the job that it `follows` and that job's `branch`; `cause` is why the
     service created the job itself."""
+
+    id: str
+    caller: Caller
+    repo_id: str
+    body: CreateJobRequest
+    branch: str | None = None
+    follows: str | None = None
+    cause: Cause | None = None
+
+
+async def insert_job(tx: Transaction, job: NewJob) -> None:
+    await insert_jobs(tx, [job])
+
+
+async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    if not jobs:
+        return
     now = now_ms()
-    await tx.execute(
-        "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
-        " status, created_at, queued_at, branch, last_sequence, created_by, created_by_name,"
-        " follows, cause, queue_order) VALUES (:id, :organization_id, :repo_id, :repo, :agent,"
-        " :ticket_id, :config_override, 'queued', :now, :now, :branch, 1, :created_by,"
-        " :created_by_name, :follows, :cause, :now)",
-        id=job_id,
-        organization_id=caller.organization_id,
-        repo_id=repo_id,
-        repo=body.repo,
-        agent=body.agent,
-        ticket_id=body.ticket_id,
-        config_override=msgspec.json.encode(body.config_override or {}).decode(),
-        now=now,
-        branch=branch or branch_of(job_id, body.agent, body.ticket_id),
-        created_by=caller.key_id,
-        created_by_name=caller.name,
-        follows=follows,
-        cause=None if cause is None else msgspec.json.encode(cause).decode(),
-    )
-    queued = events.JobEvent(
+    await _STATEMENT.run(tx, [_row(job, now) for job in jobs])
+    await events.record_events(tx, [_queued(job, now) for job in jobs])
+    tx.announce("jobs")
+
+
+def _row(job: NewJob, now: int) -> dict[str, Any]:
+    body, override = job.body, job.body.config_override or {}
+    return {
+        "id": job.id,
+        "organization_id": job.caller.organization_id,
+        "repo_id": job.repo_id,
+        "repo": body.repo,
+        "agent": body.agent,
+        "ticket_id": body.ticket_id,
+        "config_override": msgspec.json.encode(override).decode(),
+        "created_at": now,
+        "queued_at": now,
+        "queue_order": now + _PRIORITY_MS[str(override.get("priority", "normal"))],
+        "branch": job.branch or branch_of(job.id, body.agent, body.ticket_id),
+        "created_by": job.caller.key_id,
+        "created_by_name": job.caller.name,
+        "follows": job.follows,
+        "cause": None if job.cause is None else msgspec.json.encode(job.cause).decode(),
+    }
+
+
+def _queued(job: NewJob, now: int) -> events.JobEvent:
+    return events.JobEvent(
         event=events.JOB_QUEUED,
-        organization_id=caller.organization_id,
-        job_id=job_id,
+        organization_id=job.caller.organization_id,
+        job_id=job.id,
         sequence=1,
-        repo=body.repo,
+        repo=job.body.repo,
         pr_url=None,
         at_ms=now,
     )
-    await events.record_events(tx, [queued])
-    tx.announce("jobs")
 
 
 def branch_of(job_id: str, agent: str, ticket_id: str | None = None) -> str:
