@@ -25,6 +25,7 @@ from agentjobs.cli.services import serve, up, worker
 from agentjobs.cli.trackers.commands import trackers
 from agentjobs.cli.users import users
 from agentjobs.cli.webhooks import webhooks
+from agentjobs.cli.workers import workers
 
 app = typer.Typer(
     name="agentjobs",
@@ -50,6 +51,7 @@ for name, noun in {
     "secrets": secrets,
     "pulls": pulls,
     "webhooks": webhooks,
+    "workers": workers,
 }.items():
     app.add_typer(noun, name=name)
 for command in (pause, resume, doctor, migrate, backup):

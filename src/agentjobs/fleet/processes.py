@@ -47,6 +47,7 @@ class Configuration(msgspec.Struct, frozen=True):
     version: str
     digest: str
     started_at: int
+    id: str = ""
 
 
 @cache
@@ -102,9 +103,16 @@ async def running_configurations(db: Database) -> list[Configuration]:
             row["version"],
             row["configuration_digest"],
             row["started_at"],
+            row["id"],
         )
         for row in rows
     ]
+
+
+def odd_configurations(running: Sequence[Configuration]) -> list[Configuration]:
+    """Those for which `configuration_problems` has a sentence."""
+    odd = [value for value, _ in _odd(running, "version")]
+    return [*odd, *(value for value, _ in _odd(_without(running, odd), "digest"))]
 
 
 def configuration_problems(running: Sequence[Configuration]) -> list[str]:
@@ -117,15 +125,20 @@ def configuration_problems(running: Sequence[Configuration]) -> list[str]:
         problems.append(
             f"{value.process} runs version {value.version}, most others {usual.version}."
         )
-    odd_versions = {value.process for value, _ in _odd(running, "version")}
-    # Another version has other settings, and therefore always another digest.
-    same_version = [value for value in running if value.process not in odd_versions]
-    for value, usual in _odd(same_version, "digest"):
+    odd = [value for value, _ in _odd(running, "version")]
+    for value, usual in _odd(_without(running, odd), "digest"):
         problems.append(
             f"{value.process} has another configuration ({value.digest}) than {usual.process}"
             f" ({usual.digest}): compare their agentjobs.toml and AGENTJOBS_* variables."
         )
     return problems
+
+
+def _without(
+    running: Sequence[Configuration], odd_versions: Sequence[Configuration]
+) -> list[Configuration]:
+    """Another version has other settings, and therefore always another digest."""
+    return [value for value in running if value not in odd_versions]
 
 
 def _odd(

@@ -14,6 +14,14 @@ TENANT_TABLES = (
     # A bundle is up to 32 MiB.
     TenantTable(name="kept_work", key=("job_id",), parent="jobs", column="job_id", rows_per_page=1),
     TenantTable(name="lost_claims", key=("job_id", "fence"), parent="jobs", column="job_id"),
+    TenantTable(
+        name="platform_outages",
+        key=("key",),
+        where="(key IN (SELECT c.id FROM forge_connections c"
+        "  WHERE c.organization_id IN (SELECT value FROM each(:parents)))"
+        " OR key IN (SELECT r.id FROM repos r"
+        "  WHERE r.organization_id IN (SELECT value FROM each(:parents))))",
+    ),
     TenantTable(name="idempotency_keys", key=("organization_id", "key")),
     TenantTable(
         name="auto_triggers",
@@ -23,5 +31,4 @@ TENANT_TABLES = (
     ),
     TenantTable(name="jobs", unexported=("credential_hash",)),
 )
-# Outages of platforms are forgotten within minutes.
-SHARED_TABLES = ("workers", "platform_outages")
+SHARED_TABLES = ("workers",)

@@ -46,7 +46,10 @@ REFERENCES = {
     "delivery_id": "deliveries",
 }
 # Rows that are found by something else than an identifier.
-OTHER_VALUES = {("leases", "name"): "repository:{repos}"}
+OTHER_VALUES = {
+    ("leases", "name"): "repository:{repos}",
+    ("platform_outages", "key"): "{forge_connections}",
+}
 
 Dump = dict[str, list[dict[str, Any]]]
 

@@ -187,6 +187,24 @@ def test_an_organization_is_exported_and_deleted_with_its_repositories(
     ]
 
 
+def test_workers_are_listed_drained_and_removed(agentjobs):
+    assert agentjobs("workers", "list", "--json").document == {"workers": []}
+    with sqlite3.connect(agentjobs.data_dir / "agentjobs.db") as database:
+        database.execute(
+            "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, tags)"
+            " VALUES ('wrk_a', 'host-a', '[]', 2, 1, 1, '[\"gpu\"]')"
+        )
+    (worker,) = agentjobs("workers", "list", "--json").document["workers"]
+    assert (worker["id"], worker["status"], worker["tags"]) == ("wrk_a", "silent", ["gpu"])
+    assert "host-a" in agentjobs("workers", "list").out
+    drained = agentjobs("workers", "drain", "host-a")
+    assert (drained.exit_code, drained.out) == (0, "wrk_a\n")
+    assert agentjobs("workers", "drain", "host-a", "--undo").exit_code == 0
+    removed = agentjobs("workers", "remove", "host-a", "--json")
+    assert removed.document == {"id": "wrk_a", "hostname": "host-a", "requeued_jobs": 0}
+    assert agentjobs("workers", "remove", "host-a").exit_code == 2
+
+
 def test_what_is_no_repository_or_an_empty_one_is_refused_and_nothing_stays(agentjobs, tmp_path):
     (tmp_path / "plain").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True)

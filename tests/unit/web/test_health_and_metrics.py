@@ -9,6 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.workers import STATUSES, drain_worker
+from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.pauses import pause
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreUnavailable
@@ -109,6 +113,27 @@ class TestWithToken:
             assert exported[("agentjobs_jobs_active",)] == 1
             assert exported["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1
             assert exported[("agentjobs_store_up",)] == 1
+
+    async def test_workers_pauses_and_the_queue_of_each_plan_are_exported(
+        self, service: Service
+    ) -> None:
+        db, settings = service.context.db, service.context.settings
+        for name in ("a", "b"):
+            await renew(db, WorkerInfo(f"wrk_{name}", name, 3, [], tags=["gpu"]), [], 10)
+        await ensure_default(db, service.context.plans)
+        await drain_worker(db, settings, "wrk_b")
+        await pause(db)
+        await pause(db, "default")
+        await service.create_job()
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+        states = {state: exported["agentjobs_workers", state] for state in STATUSES}
+        assert states == {"ready": 1, "draining": 0, "drained": 1, "silent": 0}
+        assert exported["agentjobs_worker_slots", "ready"] == 3
+        assert exported[("agentjobs_workers_with_odd_configuration",)] == 0
+        assert exported[("agentjobs_paused",)] == 1
+        assert exported[("agentjobs_organizations_paused",)] == 1
+        assert exported["agentjobs_queue_depth_by_plan", "enterprise"] == 1
+        assert exported["agentjobs_queue_depth_by_plan", "free"] == 0
 
     async def test_metrics_are_available_while_the_store_is_unreachable(
         self, service: Service

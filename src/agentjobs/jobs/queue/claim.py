@@ -19,7 +19,8 @@ from agentjobs.store.database import Row, Transaction
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
 # The organizations with jobs that this worker can run. For each agent, the statement skips through
 # an index from one organization to the next: neither the length of a queue nor jobs for other
-# workers matter. Beyond the first `window` organizations, the next call continues.
+# workers matter. Beyond the first `window` organizations, the next call continues. There are none
+# while the service is paused or the worker drains.
 _ORGANIZATIONS = f"""
 WITH RECURSIVE waiting(agent, organization_id, step) AS (
   SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
@@ -35,6 +36,8 @@ SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
   (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = o.id) AS active
 FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
+  AND NOT EXISTS (SELECT 1 FROM workers d
+    WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)
 """
 _NOW = (
     "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
@@ -201,7 +204,12 @@ class Claimer:
 
     async def _organizations(self, tx: Transaction, agents: Sequence[str]) -> list["_Waiting"]:
         after, self._after = self._after, ""
-        where = {"agents": agents, "window": WINDOW, "now": now_ms()}
+        where = {
+            "agents": agents,
+            "window": WINDOW,
+            "worker_id": self._worker_id,
+            "now": now_ms(),
+        }
         rows = await tx.fetch_all(_ORGANIZATIONS, after=after, **where)
         if len(rows) < WINDOW and after:
             rows = await tx.fetch_all(_ORGANIZATIONS, after="", **where)

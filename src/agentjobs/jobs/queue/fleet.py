@@ -18,10 +18,11 @@ from agentjobs.store.database_clock import DATABASE_NOW
 DISK_FULL = "the disk of this worker is nearly full"
 _CACHE_SECONDS = 1.0
 _DEFAULT_DURATION_MS = 60_000
-# Workers without a heartbeat for this many leases are not counted.
 _LEASES_WITHOUT_HEARTBEAT = 1.5
+# Drained workers claim nothing.
 _ALIVE = (
     f"SELECT slots, agents, unready FROM workers WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
+    " AND drain_requested_at IS NULL"
 )
 _WAITING = (
     "SELECT j.organization_id, o.plan, COUNT(*) AS waiting,"
@@ -34,6 +35,11 @@ _RECENT = (
     "SELECT started_at, completed_at FROM jobs WHERE completed_at IS NOT NULL"
     " ORDER BY completed_at DESC LIMIT 20"
 )
+
+
+def silent_ms(settings: Settings) -> int:
+    """A worker without a heartbeat for this long is not counted."""
+    return int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * 1_000)
 
 
 class FleetState(msgspec.Struct, frozen=True):
@@ -64,7 +70,7 @@ class Fleet:
     def __init__(self, db: Database, settings: Settings, plans: Plans) -> None:
         self._db = db
         self._plans = plans
-        self._silent_ms = int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * 1_000)
+        self._silent_ms = silent_ms(settings)
         self._state: FleetState | None = None
         self._read_at = 0.0
 

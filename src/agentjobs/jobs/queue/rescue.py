@@ -17,26 +17,39 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
 
 _BATCH = 100
-_EXPIRED = (
+_CLAIMED = (
     "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
     " j.branch, j.follows, o.name AS organization, r.full_name"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
-    " WHERE j.lease_owner IS NOT NULL AND j.lease_expires_at < :now"
+)
+_EXPIRED = (
+    f"{_CLAIMED} WHERE j.lease_owner IS NOT NULL AND j.lease_expires_at < :now"
     " LIMIT :batch /*postgresql FOR UPDATE OF j SKIP LOCKED */"
 )
+_OF_WORKER = f"{_CLAIMED} WHERE j.lease_owner = :worker_id /*postgresql FOR UPDATE OF j */"
 
 
 async def rescue_lost_jobs(db: Database, settings: Settings) -> list[str]:
     """Return the identifiers of the jobs whose lease had expired."""
-    return await db.transact(_rescue, settings.lost_worker_retries, settings.effective_public_url)
+    return await db.transact(_rescue, settings)
 
 
-async def _rescue(tx: Transaction, retries: int, public_url: str) -> list[str]:
+async def rescue_jobs_of(tx: Transaction, worker_id: str, settings: Settings) -> list[str]:
+    """The jobs of a worker that an operator removed, whether or not their leases expired."""
+    rows = await tx.fetch_all(_OF_WORKER, worker_id=worker_id)
+    return await _end_claims(tx, rows, settings)
+
+
+async def _rescue(tx: Transaction, settings: Settings) -> list[str]:
+    rows = await tx.fetch_all(_EXPIRED, now=await tx.clock_ms(), batch=_BATCH)
+    return await _end_claims(tx, rows, settings)
+
+
+async def _end_claims(tx: Transaction, rows: list[Row], settings: Settings) -> list[str]:
     now = await tx.clock_ms()
-    rows = await tx.fetch_all(_EXPIRED, now=now, batch=_BATCH)
     for row in rows:
-        if not await _complete(tx, row, now, public_url):
-            await _end_claim(tx, row, now, retries)
+        if not await _complete(tx, row, now, settings.effective_public_url):
+            await _end_claim(tx, row, now, settings.lost_worker_retries)
     return [row["id"] for row in rows]
 
 

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from agentjobs.organizations.form_tokens import form_token, new_nonce, nonce_from
 from agentjobs.organizations.memberships import allows
+from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.organizations.sessions import Origin, Viewer
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -138,6 +139,11 @@ class PageRequest(AnonymousRequest):
     def organization(self) -> str:
         return self.viewer.organization
 
+    @property
+    def is_operator(self) -> bool:
+        """Admins of the organization `default` operate the whole service."""
+        return self.organization == DEFAULT_ORGANIZATION and self.may("admin")
+
     def may(self, role: str) -> bool:
         return allows(self.viewer.role, role)
 
@@ -148,6 +154,7 @@ class PageRequest(AnonymousRequest):
             "csrf": form_token(self.viewer.csrf, self.form_nonce),
             "form_nonce": self.form_nonce,
             "may": self.may,
+            "is_operator": self.is_operator,
         }
 
     async def _layout_values(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from agentjobs.web.dashboard.settings import (
     secrets,
     trackers,
     webhooks,
+    workers,
 )
 from agentjobs.web.dashboard.settings.audit_log import page
 from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
@@ -65,6 +66,7 @@ ROUTES: Routes = [
     *budgets.ROUTES,
     *organization.ROUTES,
     *page.ROUTES,
+    *workers.ROUTES,
     # Before webhooks, whose endpoint path would match it.
     *delivery_log.ROUTES,
     *webhooks.ROUTES,

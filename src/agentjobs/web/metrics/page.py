@@ -27,7 +27,7 @@ class MetricsPage:
 
     async def without_token(self, _request: Request) -> Response:
         metrics = self._context.metrics
-        await metrics.refresh(self._context.db)
+        await metrics.refresh(self._context.db, self._context.settings)
         body = generate_latest(metrics.registry)
         return Response(
             body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}

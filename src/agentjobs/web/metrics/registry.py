@@ -10,7 +10,9 @@ from prometheus_client.registry import Collector
 
 from agentjobs.loop_monitor import BUCKETS as LOOP_BUCKETS
 from agentjobs.loop_monitor import LoopMonitor
+from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs.web.metrics.fleet import FleetMetrics
 from agentjobs.web.metrics.jobs import JobMetrics
 from agentjobs.web.metrics.webhooks import WebhookMetrics
 
@@ -78,12 +80,14 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.jobs = JobMetrics(self.registry)
         self.webhooks = WebhookMetrics(self.registry)
+        self.fleet = FleetMetrics(self.registry)
         self.requests = RequestMetrics()
         self.registry.register(self.requests)
         if loop_monitor is not None:
             self.registry.register(LoopMetrics(loop_monitor))
 
-    async def refresh(self, db: Database) -> None:
+    async def refresh(self, db: Database, settings: Settings) -> None:
         """Reads the metrics that come from the store; the others are counted as they happen."""
         await self.jobs.refresh(db)
         await self.webhooks.refresh(db)
+        await self.fleet.refresh(db, settings)

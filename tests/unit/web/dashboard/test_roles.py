@@ -66,7 +66,8 @@ def role_in_the_guide(route):
     path, is_change = route.path, route.method == "POST"
     if path.startswith("/settings/webhooks/delivery-log"):
         return "member"
-    if path.startswith(("/settings/api-keys", "/settings/secrets", "/settings/audit-log")):
+    admin_pages = ("api-keys", "secrets", "audit-log", "workers")
+    if path.startswith(tuple(f"/settings/{page}" for page in admin_pages)):
         return "admin"
     if path.startswith("/settings"):
         return "admin" if is_change else "member"

@@ -64,6 +64,9 @@ ACTIONS: Mapping[str, str] = {
     "webhook.secret_promoted": "promoted a webhook's new secret",
     "webhook.secret_rotated": "rotated a webhook's secret",
     "webhook.tested": "tested a webhook",
+    "worker.drained": "drained a worker",
+    "worker.removed": "removed a worker",
+    "worker.resumed": "resumed a worker",
 }
 
 # Labels of the filter, by the part of the action before the dot.
@@ -85,6 +88,7 @@ GROUPS: Mapping[str, str] = {
     "tracker": "Trackers",
     "user": "Users and sign-ins",
     "webhook": "Webhooks",
+    "worker": "Workers",
 }
 
 _ACTORS: Mapping[str, str] = {

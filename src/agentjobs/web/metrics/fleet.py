@@ -1,0 +1,72 @@
+"""Metrics of the fleet: workers by state, pauses, and waiting jobs by plan, read at each scrape."""
+
+from collections import Counter
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from agentjobs.jobs.workers import STATUSES, list_worker_views
+from agentjobs.organizations.pauses import load_pauses
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, StoreUnavailable
+
+
+class FleetMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._workers = Gauge(
+            "agentjobs_workers", "Registered workers by state.", ("state",), registry=registry
+        )
+        self._slots = Gauge(
+            "agentjobs_worker_slots", "Slots of workers by state.", ("state",), registry=registry
+        )
+        self._odd = Gauge(
+            "agentjobs_workers_with_odd_configuration",
+            "Workers whose version or configuration differs from that of most processes.",
+            registry=registry,
+        )
+        self._paused = Gauge(
+            "agentjobs_paused", "1 while the whole service is paused.", registry=registry
+        )
+        self._paused_organizations = Gauge(
+            "agentjobs_organizations_paused", "Organizations that are paused.", registry=registry
+        )
+        self._waiting = Gauge(
+            "agentjobs_queue_depth_by_plan",
+            "Jobs waiting for a worker, by the plan of their organization.",
+            ("plan",),
+            registry=registry,
+        )
+
+    async def refresh(self, db: Database, settings: Settings) -> None:
+        try:
+            await self._read_workers(db, settings)
+            await self._read_pauses(db)
+            await self._read_queue(db, settings)
+        except StoreUnavailable:
+            # `agentjobs_store_up` shows that these values are outdated.
+            return
+
+    async def _read_workers(self, db: Database, settings: Settings) -> None:
+        workers, slots = Counter[str](), Counter[str]()
+        views = await list_worker_views(db, settings)
+        for view in views:
+            workers[view.status] += 1
+            slots[view.status] += view.slots
+        for status in STATUSES:
+            self._workers.labels(status).set(workers[status])
+            self._slots.labels(status).set(slots[status])
+        self._odd.set(sum(view.has_odd_configuration for view in views))
+
+    async def _read_pauses(self, db: Database) -> None:
+        pauses = await load_pauses(db)
+        self._paused.set(pauses.service_since is not None)
+        self._paused_organizations.set(len(pauses.organizations))
+
+    async def _read_queue(self, db: Database, settings: Settings) -> None:
+        rows = await db.fetch_all(
+            "SELECT o.plan, COUNT(*) AS waiting FROM jobs j"
+            " JOIN organizations o ON o.id = j.organization_id"
+            " WHERE j.status = 'queued' AND j.lease_owner IS NULL GROUP BY o.plan"
+        )
+        waiting = {row["plan"]: row["waiting"] for row in rows}
+        for plan in settings.plans:
+            self._waiting.labels(plan.name).set(waiting.get(plan.name, 0))

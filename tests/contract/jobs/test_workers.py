@@ -1,0 +1,137 @@
+"""What operators see of workers, draining and removing them, on both databases."""
+
+import msgspec
+import pytest
+
+from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.workers import (
+    WorkerView,
+    drain_worker,
+    list_worker_views,
+    remove_worker,
+    resume_worker,
+)
+from agentjobs.organizations.audit import AuditFilter, list_entries
+from agentjobs.organizations.organizations import ensure_default, find_organization
+from agentjobs.problems import Problem
+from agentjobs.store.database import Transaction
+from tests.support.jobs import AGENTS, JobHarness
+
+WORKER = WorkerInfo(
+    "wrk_a", "host-a", 4, AGENTS, version="1.0", configuration_digest="d1", tags=["gpu", "large"]
+)
+DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
+
+
+@pytest.fixture(autouse=True)
+async def default_organization(harness: JobHarness) -> None:
+    await ensure_default(harness.db, harness.context.plans)
+
+
+async def beat(harness: JobHarness, worker: WorkerInfo = WORKER, *jobs: ClaimedJob) -> None:
+    await renew(harness.db, worker, list(jobs), 10)
+
+
+async def views(harness: JobHarness) -> list[WorkerView]:
+    return await list_worker_views(harness.db, harness.context.settings)
+
+
+async def silence(tx: Transaction, worker_id: str) -> None:
+    await tx.execute("UPDATE workers SET heartbeat_at = 1 WHERE id = :id", id=worker_id)
+
+
+async def test_a_worker_is_listed_with_its_jobs_tags_and_version(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    await beat(harness)
+    await harness.claim()
+    (worker,) = await views(harness)
+    assert (worker.hostname, worker.status, worker.running_jobs) == ("host-a", "ready", 1)
+    assert (worker.version, worker.configuration_digest) == ("1.0", "d1")
+    assert (worker.tags, worker.slots, worker.agents) == (["gpu", "large"], 4, AGENTS)
+    assert 0 <= worker.heartbeat_age_ms < 60_000
+
+
+async def test_the_worker_with_another_configuration_is_marked(harness: JobHarness) -> None:
+    for number in range(3):
+        digest = "d2" if number == 1 else "d1"
+        await beat(
+            harness,
+            msgspec.structs.replace(WORKER, id=f"wrk_{number}", configuration_digest=digest),
+        )
+    assert [view.has_odd_configuration for view in await views(harness)] == [False, True, False]
+
+
+async def test_a_draining_worker_finishes_its_jobs_and_claims_none(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    await beat(harness)
+    running = await harness.claim()
+    await start_job(harness.db, running, "1" * 40)
+    waiting = await harness.job(caller)
+    worker = await drain_worker(harness.db, harness.context.settings, "host-a")
+    assert (worker.status, worker.running_jobs) == ("draining", 1)
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, waiting)).queue_reason == "no_worker"
+    await beat(harness, WORKER, running)
+    with pytest.raises(AssertionError):
+        await harness.claim("wrk_a")
+    assert await finish_job(harness.db, running, DONE)
+    assert [view.status for view in await views(harness)] == ["drained"]
+    worker = await resume_worker(harness.db, harness.context.settings, "wrk_a")
+    assert worker.status == "ready"
+    assert (await harness.claim("wrk_a")).id == waiting
+
+
+async def test_other_workers_claim_what_a_draining_worker_leaves(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    waiting = await harness.job(caller)
+    await beat(harness)
+    await drain_worker(harness.db, harness.context.settings, "wrk_a")
+    assert (await harness.claim("wrk_b")).id == waiting
+
+
+async def test_a_silent_worker_is_removed_and_its_jobs_are_requeued(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await beat(harness)
+    lost = await harness.claim()
+    await start_job(harness.db, lost, "1" * 40)
+    with pytest.raises(Problem, match="is alive"):
+        await remove_worker(harness.db, harness.context.settings, "wrk_a")
+    await harness.db.transact(silence, "wrk_a")
+    assert [view.status for view in await views(harness)] == ["silent"]
+    worker, requeued = await remove_worker(harness.db, harness.context.settings, "wrk_a")
+    assert (worker.id, requeued) == ("wrk_a", 1)
+    assert await views(harness) == []
+    assert (await harness.view(caller, job_id)).status == "queued"
+    assert (await harness.claim("wrk_b")).id == job_id
+    assert not await finish_job(harness.db, lost, DONE)
+
+
+async def test_a_worker_is_named_by_its_id_or_its_host(harness: JobHarness) -> None:
+    await beat(harness)
+    await beat(harness, msgspec.structs.replace(WORKER, id="wrk_b"))
+    with pytest.raises(Problem, match="several workers; choose one of: wrk_a, wrk_b"):
+        await drain_worker(harness.db, harness.context.settings, "host-a")
+    with pytest.raises(Problem, match="no worker 'host-b'"):
+        await drain_worker(harness.db, harness.context.settings, "host-b")
+    assert (await drain_worker(harness.db, harness.context.settings, "wrk_b")).id == "wrk_b"
+
+
+async def test_only_changes_are_audited(harness: JobHarness) -> None:
+    await beat(harness)
+    for change in (drain_worker, drain_worker, resume_worker, resume_worker):
+        await change(harness.db, harness.context.settings, "wrk_a")
+    await harness.db.transact(silence, "wrk_a")
+    await remove_worker(harness.db, harness.context.settings, "wrk_a")
+    default = await find_organization(harness.db, "default")
+    records = await list_entries(harness.db, default.id, AuditFilter(action="worker"), limit=9)
+    assert [(each.action, each.target, each.details) for each in reversed(records)] == [
+        (action, "host-a", {"worker": "wrk_a"})
+        for action in ("worker.drained", "worker.resumed", "worker.removed")
+    ]
