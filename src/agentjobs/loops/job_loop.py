@@ -84,7 +84,7 @@ class JobLoop:
         self._settings = tools.context.settings
         self._worker = worker
         self._free_space = free_space
-        self._claimer = Claimer(tools.context, worker.id)
+        self._claimer = Claimer(tools.context, worker.id, worker.tags)
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._slot_freed = asyncio.Event()

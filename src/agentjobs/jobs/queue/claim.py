@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,96 +10,11 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
-from agentjobs.jobs.queue.platform_outages import has_outage, is_held
+from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.jobs.verification import Verification, stored_verification
-from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
 
-_WAITING = "status = 'queued' AND lease_owner IS NULL"
-# The organizations with jobs that this worker can run. For each agent, the statement skips through
-# an index from one organization to the next: neither the length of a queue nor jobs for other
-# workers matter. Beyond the first `window` organizations, the next call continues. There are none
-# while the service is paused or the worker drains.
-_ORGANIZATIONS = f"""
-WITH RECURSIVE waiting(agent, organization_id, step) AS (
-  SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
-    AND j.agent = each.value AND j.organization_id > :after AND NOT {is_held("j")}), 1
-  FROM each(:agents)
-  UNION ALL
-  SELECT w.agent, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
-    AND j.agent = w.agent AND j.organization_id > w.organization_id
-    AND NOT {is_held("j")}), w.step + 1
-  FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
-)
-SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
-  (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
-    AND a.organization_id = o.id) AS active
-FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
-  AND NOT EXISTS (SELECT 1 FROM workers d
-    WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)
-"""
-_NOW = (
-    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
-)
-# One claim at a time per organization: two workers could exceed its limit together. The count is
-# part of the next statement, because this one reads a snapshot from before the lock.
-_LOCK = (
-    f"UPDATE organizations SET last_claimed_at = {_NOW} WHERE id IN (SELECT o.id"
-    " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
-    f" AND {ORGANIZATION_IS_RUNNING}"
-    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */)"
-    " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
-)
-_NEXT = (
-    f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
-    f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
-    " ORDER BY queue_order, id"
-    " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"
-)
-_ACTIVE = (
-    "(SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
-    " AND a.organization_id = {organization_id})"
-)
-_CHOOSE = _NEXT.format(
-    organization_id=":organization_id",
-    count=f"MAX(0, MIN(:count, :limit - {_ACTIVE.format(organization_id=':organization_id')}))",
-)
-_CLAIM = (
-    "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
-    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
-)
-_CLAIMED_COLUMNS = (
-    "j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
-    " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
-    " r.head_commit AS repo_head, r.lifted_paths,"
-    f" {has_outage('j')} AS has_outage"
-)
-_READ = (
-    f"SELECT {_CLAIMED_COLUMNS}"
-    " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
-    " WHERE j.id IN (SELECT value FROM each(:ids))"
-)
-# The three of them in one statement. Any credential may go to any job.
-_CHOOSE_AND_CLAIM = (
-    "WITH share AS (SELECT * FROM unnest(CAST(:organizations AS text[]),"
-    " CAST(:limits AS bigint[]), CAST(:counts AS bigint[])) AS v(id, max_jobs, wanted)),"
-    " chosen AS (SELECT next.id FROM share, LATERAL ("
-    + _NEXT.format(
-        organization_id="share.id",
-        count="GREATEST(0, LEAST(share.wanted, share.max_jobs - "
-        f"{_ACTIVE.format(organization_id='share.id')}))",
-    )
-    + ") next),"
-    " numbered AS (SELECT id, row_number() OVER () AS number FROM chosen),"
-    " credential AS (SELECT * FROM unnest(CAST(:hashes AS bytea[])) WITH ORDINALITY"
-    "  AS v(hash, number))"
-    " UPDATE jobs j SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
-    " fence = fence + 1, credential_hash = c.hash"
-    " FROM numbered n JOIN credential c ON c.number = n.number, organizations o, repos r"
-    " WHERE j.id = n.id AND o.id = j.organization_id AND r.id = j.repo_id"
-    f" RETURNING {_CLAIMED_COLUMNS}"
-)
 _CONTENDED_TRIES = 20
 _CONTENDED_PAUSE_SECONDS = 0.005
 # How many organizations one call compares.
@@ -165,27 +80,56 @@ class _Contended(Exception):
 class Claimer:
     """Claims jobs for one worker. Remembers where its next look at the organizations begins."""
 
-    def __init__(self, context: JobsContext, worker_id: str) -> None:
+    def __init__(self, context: JobsContext, worker_id: str, tags: Sequence[str] = ()) -> None:
         self._context = context
         self._worker_id = worker_id
+        self._tags = tags
         self._after = ""
 
     async def claim(self, agents: Sequence[str], count: int) -> list[ClaimedJob]:
         """At most `count` jobs. Fewer do not mean that nothing else waits."""
+        limits = {
+            agent.id: agent.max_concurrent_jobs
+            for agent in map(self._context.catalog.get, agents)
+            if agent is not None and agent.max_concurrent_jobs is not None
+        }
+        unlimited = [agent for agent in agents if agent not in limits]
+        jobs: list[ClaimedJob] = []
+        # Jobs under a limit come one by one, and first: the others could always take every slot.
+        if limits or await self._context.db.fetch_one(queries.LIMITED_REPOS):
+            jobs += await self._retry_contended(self._claim_one, agents, limits)
+        if count > len(jobs):
+            jobs += await self._retry_contended(self._claim, unlimited, count - len(jobs))
+        return jobs
+
+    async def _retry_contended(self, work: Callable[..., Any], *arguments: Any) -> list[ClaimedJob]:
         for _ in range(_CONTENDED_TRIES):
             try:
-                return await self._context.db.transact(self._claim, agents, count)
+                jobs: list[ClaimedJob] = await self._context.db.transact(work, *arguments)
+                return jobs
             except _Contended:
                 await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
         return []
 
-    async def _claim(self, tx: Transaction, agents: Sequence[str], count: int) -> list[ClaimedJob]:
+    async def _claim_one(
+        self, tx: Transaction, agents: Sequence[str], limits: Mapping[str, int]
+    ) -> list[ClaimedJob]:
+        free = [
+            agent
+            for agent in agents
+            if agent not in limits or await _is_below_limit(tx, agent, limits[agent])
+        ]
+        return await self._claim(tx, free, 1, one_by_one=True)
+
+    async def _claim(
+        self, tx: Transaction, agents: Sequence[str], count: int, *, one_by_one: bool = False
+    ) -> list[ClaimedJob]:
         shares = _share(await self._organizations(tx, agents), count)
         if not shares:
             return []
         lease_ms = int(self._context.settings.lease_seconds * 1_000)
         locked = await tx.fetch_all(
-            _LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
+            queries.LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
         )
         if not locked:
             raise _Contended
@@ -197,6 +141,8 @@ class Claimer:
             agents,
             list(credentials),
             {row["id"]: shares[row["id"]] for row in locked},
+            self._tags,
+            one_by_one,
         )
         rows = await (claim.at_once(tx) if tx.engine == "postgresql" else claim.in_steps(tx))
         jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
@@ -210,9 +156,9 @@ class Claimer:
             "worker_id": self._worker_id,
             "now": now_ms(),
         }
-        rows = await tx.fetch_all(_ORGANIZATIONS, after=after, **where)
+        rows = await tx.fetch_all(queries.ORGANIZATIONS, after=after, **where)
         if len(rows) < WINDOW and after:
-            rows = await tx.fetch_all(_ORGANIZATIONS, after="", **where)
+            rows = await tx.fetch_all(queries.ORGANIZATIONS, after="", **where)
         if len(rows) >= WINDOW:
             self._after = max(row["id"] for row in rows)
         return [
@@ -226,6 +172,15 @@ class Claimer:
             # Paused organizations count for the window, or they would hide those after them.
             if row["paused_at"] is None
         ]
+
+
+async def _is_below_limit(tx: Transaction, agent: str, limit: int) -> bool:
+    """Holds until the transaction ends."""
+    lock = await tx.fetch_one(queries.LOCK_AGENT, name=f"agent {agent}")
+    if lock is None or not lock["locked"]:
+        return False
+    row = await tx.fetch_one(queries.ACTIVE_OF_AGENT, agent=agent)
+    return row is not None and row["active"] < limit
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -271,15 +226,19 @@ class _Claim(msgspec.Struct, frozen=True):
     agents: Sequence[str]
     credential_hashes: Sequence[bytes]
     shares: Mapping[str, _Share]
+    tags: Sequence[str]
+    one_by_one: bool
 
     async def at_once(self, tx: Transaction) -> list[Row]:
         shares = self.shares.values()
         return await tx.fetch_all(
-            _CHOOSE_AND_CLAIM,
+            queries.CHOOSE_AND_CLAIM,
             organizations=list(self.shares),
             limits=[share.limit for share in shares],
             counts=[share.count for share in shares],
             agents=self.agents,
+            tags=self.tags,
+            one_by_one=self.one_by_one,
             now=now_ms(),
             hashes=list(self.credential_hashes),
             worker_id=self.worker_id,
@@ -291,8 +250,10 @@ class _Claim(msgspec.Struct, frozen=True):
         chosen: list[str] = []
         for organization_id, share in self.shares.items():
             rows = await tx.fetch_all(
-                _CHOOSE,
+                queries.CHOOSE,
                 agents=self.agents,
+                tags=self.tags,
+                one_by_one=self.one_by_one,
                 now=now_ms(),
                 organization_id=organization_id,
                 limit=share.limit,
@@ -300,7 +261,7 @@ class _Claim(msgspec.Struct, frozen=True):
             )
             chosen += [row["id"] for row in rows]
         await tx.execute_many(
-            _CLAIM,
+            queries.CLAIM,
             [
                 {
                     "job_id": job_id,
@@ -311,7 +272,7 @@ class _Claim(msgspec.Struct, frozen=True):
                 for job_id, credential_hash in zip(chosen, self.credential_hashes, strict=False)
             ],
         )
-        return await tx.fetch_all(_READ, ids=chosen)
+        return await tx.fetch_all(queries.READ, ids=chosen)
 
 
 def _claimed_job(row: Row, credential: str) -> ClaimedJob:

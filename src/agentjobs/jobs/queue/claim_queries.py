@@ -1,0 +1,113 @@
+"""The statements of a claim: which organizations wait, their locks, and their next jobs."""
+
+from agentjobs.jobs.queue.platform_outages import has_outage, is_held
+from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
+
+_WAITING = "status = 'queued' AND lease_owner IS NULL"
+# The organizations with jobs that this worker can run. For each agent, the statement skips through
+# an index from one organization to the next: neither the length of a queue nor jobs for other
+# workers matter. Beyond the first `window` organizations, the next call continues. There are none
+# while the service is paused or the worker drains.
+ORGANIZATIONS = f"""
+WITH RECURSIVE waiting(agent, organization_id, step) AS (
+  SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
+    AND j.agent = each.value AND j.organization_id > :after AND NOT {is_held("j")}), 1
+  FROM each(:agents)
+  UNION ALL
+  SELECT w.agent, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
+    AND j.agent = w.agent AND j.organization_id > w.organization_id
+    AND NOT {is_held("j")}), w.step + 1
+  FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
+)
+SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
+  (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
+    AND a.organization_id = o.id) AS active
+FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
+  AND NOT EXISTS (SELECT 1 FROM workers d
+    WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)
+"""
+LIMITED_REPOS = "SELECT 1 AS found FROM repos WHERE max_concurrent_jobs IS NOT NULL LIMIT 1"
+# At most one claim at a time looks at the jobs of an agent with a limit.
+LOCK_AGENT = (
+    "/*sqlite SELECT 1 AS locked */"
+    "/*postgresql SELECT pg_try_advisory_xact_lock(hashtextextended(CAST(:name AS TEXT), 0))"
+    " AS locked */"
+)
+ACTIVE_OF_AGENT = (
+    "SELECT COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL AND agent = :agent"
+)
+_NOW = (
+    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
+)
+# One claim at a time per organization: two workers could exceed its limit together. The count is
+# part of the next statement, because this one reads a snapshot from before the lock.
+LOCK = (
+    f"UPDATE organizations SET last_claimed_at = {_NOW} WHERE id IN (SELECT o.id"
+    " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
+    f" AND {ORGANIZATION_IS_RUNNING}"
+    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */)"
+    " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
+)
+_LACKS_TAG = (
+    "EXISTS (SELECT 1 FROM /*sqlite json_each(r.required_tags) AS tag */"
+    "/*postgresql json_array_elements_text(CAST(r.required_tags AS json)) AS tag(value) */"
+    " WHERE tag.value NOT IN (SELECT value FROM each(:tags)))"
+)
+# Repositories whose jobs this claim leaves alone. Many jobs at once could exceed the limit of one.
+_HAS_LIMIT = "r.max_concurrent_jobs IS NOT NULL"
+_IS_AT_LIMIT = (
+    "r.max_concurrent_jobs <= (SELECT COUNT(*) FROM jobs b WHERE b.lease_owner IS NOT NULL"
+    " AND b.organization_id = r.organization_id AND b.repo_id = r.id)"
+)
+_NEXT = (
+    f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
+    f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
+    " AND NOT EXISTS (SELECT 1 FROM repos r WHERE r.id = jobs.repo_id"
+    f" AND (CASE WHEN :one_by_one THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"
+    f" OR (r.required_tags <> '[]' AND {_LACKS_TAG})))"
+    " ORDER BY queue_order, id"
+    " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"
+)
+_ACTIVE = (
+    "(SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    " AND a.organization_id = {organization_id})"
+)
+CHOOSE = _NEXT.format(
+    organization_id=":organization_id",
+    count=f"MAX(0, MIN(:count, :limit - {_ACTIVE.format(organization_id=':organization_id')}))",
+)
+CLAIM = (
+    "UPDATE jobs SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = :credential_hash WHERE id = :job_id"
+)
+_CLAIMED_COLUMNS = (
+    "j.*, o.name AS organization, o.daily_budget_nanousd, o.job_budget_nanousd,"
+    " r.platform, r.connection_id, r.external_id, r.default_branch, r.disconnected_at,"
+    " r.head_commit AS repo_head, r.lifted_paths,"
+    f" {has_outage('j')} AS has_outage"
+)
+READ = (
+    f"SELECT {_CLAIMED_COLUMNS}"
+    " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
+    " WHERE j.id IN (SELECT value FROM each(:ids))"
+)
+# The three of them in one statement. Any credential may go to any job.
+CHOOSE_AND_CLAIM = (
+    "WITH share AS (SELECT * FROM unnest(CAST(:organizations AS text[]),"
+    " CAST(:limits AS bigint[]), CAST(:counts AS bigint[])) AS v(id, max_jobs, wanted)),"
+    " chosen AS (SELECT next.id FROM share, LATERAL ("
+    + _NEXT.format(
+        organization_id="share.id",
+        count="GREATEST(0, LEAST(share.wanted, share.max_jobs - "
+        f"{_ACTIVE.format(organization_id='share.id')}))",
+    )
+    + ") next),"
+    " numbered AS (SELECT id, row_number() OVER () AS number FROM chosen),"
+    " credential AS (SELECT * FROM unnest(CAST(:hashes AS bytea[])) WITH ORDINALITY"
+    "  AS v(hash, number))"
+    " UPDATE jobs j SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
+    " fence = fence + 1, credential_hash = c.hash"
+    " FROM numbered n JOIN credential c ON c.number = n.number, organizations o, repos r"
+    " WHERE j.id = n.id AND o.id = j.organization_id AND r.id = j.repo_id"
+    f" RETURNING {_CLAIMED_COLUMNS}"
+)
