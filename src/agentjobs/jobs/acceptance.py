@@ -21,6 +21,8 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
     repo_id: str | None
     index_status: str | None
+    # A JSON list.
+    required_tags: str | None
     job_budget_nanousd: int | None
     queued_jobs: int
     active_jobs: int
@@ -28,7 +30,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 _SELECT = (
     "SELECT {repo} AS repo, o.id AS organization_id,"
-    " r.id AS repo_id, r.index_status, o.job_budget_nanousd,"
+    " r.id AS repo_id, r.index_status, r.required_tags, o.job_budget_nanousd,"
     # Without the hint SQLite scans all jobs of the organization.
     " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
     "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"

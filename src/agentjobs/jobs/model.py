@@ -210,7 +210,10 @@ class JobView(msgspec.Struct, frozen=True):
         str | None,
         known_values(
             "Why a queued job cannot start. Null when it only waits for jobs ahead of it.",
-            ("paused", "plan_limit", "platform_unreachable", "no_worker", "disk_full"),
+            (
+                *("paused", "plan_limit", "repo_limit", "agent_limit"),
+                *("platform_unreachable", "no_worker", "disk_full"),
+            ),
         ),
     ]
     verification: Annotated[

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
@@ -18,8 +19,9 @@ from agentjobs.jobs.workers import (
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.problems import Problem
+from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
-from tests.support.jobs import AGENTS, JobHarness
+from tests.support.jobs import AGENTS, JobHarness, an_agent
 
 WORKER = WorkerInfo(
     "wrk_a", "host-a", 4, AGENTS, version="1.0", configuration_digest="d1", tags=["gpu", "large"]
@@ -135,3 +137,34 @@ async def test_only_changes_are_audited(harness: JobHarness) -> None:
         (action, "host-a", {"worker": "wrk_a"})
         for action in ("worker.drained", "worker.resumed", "worker.removed")
     ]
+
+
+async def test_a_job_whose_repository_requires_tags_waits_for_a_worker_with_them(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    await set_scheduling(harness.db, "acme", "acme/shop", tags="gpu")
+    await beat(harness, msgspec.structs.replace(WORKER, tags=["large"]))
+    job_id = await harness.job(caller)
+    assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
+    await beat(harness, msgspec.structs.replace(WORKER, id="wrk_b"))
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, job_id)).queue_reason is None
+
+
+async def test_a_job_at_the_limit_of_its_repository_or_agent_has_a_queue_reason(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    await set_scheduling(harness.db, "acme", "acme/shop", max_concurrent_jobs="1")
+    await beat(harness)
+    await harness.job(caller)
+    await harness.claim()
+    waiting = await harness.job(caller)
+    assert (await harness.view(caller, waiting)).queue_reason == "repo_limit"
+    await set_scheduling(harness.db, "acme", "acme/shop", max_concurrent_jobs="none")
+    assert (await harness.view(caller, waiting)).queue_reason is None
+    agent = msgspec.structs.replace(an_agent("fixer"), max_concurrent_jobs=1)
+    harness.context.catalog = Catalog([agent])
+    harness.context.fleet.forget()
+    assert (await harness.view(caller, waiting)).queue_reason == "agent_limit"

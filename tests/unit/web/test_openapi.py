@@ -107,6 +107,8 @@ def test_enumerations_in_responses_are_extensible() -> None:
     assert known["Job.queue_reason"] == {
         "paused",
         "plan_limit",
+        "repo_limit",
+        "agent_limit",
         "platform_unreachable",
         "no_worker",
         "disk_full",

@@ -20,6 +20,7 @@ class QueueState(msgspec.Struct, frozen=True):
 def estimate_start(
     plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str
 ) -> int:
+    tags = msgspec.json.decode(admission.required_tags or "[]", type=list[str])
     queued, active = admission.queued_jobs, admission.active_jobs
     return estimated_start_ms(
         QueueState(
@@ -28,7 +29,7 @@ def estimate_start(
             organization_waiting=queued,
             organization_active=active,
         ),
-        slots=fleet.slots_for(agent),
+        slots=fleet.slots_for(agent, tags),
         organization_limit=plans.concurrent_jobs(caller.plan),
         typical_duration_ms=fleet.typical_duration_ms,
     )

@@ -4,6 +4,8 @@ Cached for a second: precise enough for estimates and queue reasons.
 """
 
 import time
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -11,7 +13,7 @@ from agentjobs.clock import now_ms
 from agentjobs.organizations.pauses import service_paused_since
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Row
 from agentjobs.store.database_clock import DATABASE_NOW
 
 # The reason that a worker reports for each of its agents.
@@ -21,7 +23,8 @@ _DEFAULT_DURATION_MS = 60_000
 _LEASES_WITHOUT_HEARTBEAT = 1.5
 # Drained workers claim nothing.
 _ALIVE = (
-    f"SELECT slots, agents, unready FROM workers WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
+    "SELECT slots, agents, tags, unready FROM workers"
+    f" WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
     " AND drain_requested_at IS NULL"
 )
 _WAITING = (
@@ -42,25 +45,46 @@ def silent_ms(settings: Settings) -> int:
     return int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * 1_000)
 
 
+class LiveWorker(msgspec.Struct, frozen=True):
+    slots: int
+    tags: frozenset[str]
+    agents: frozenset[str]
+    disk_full_agents: frozenset[str]
+
+
 class FleetState(msgspec.Struct, frozen=True):
     """`startable` counts the waiting jobs per organization that its plan lets start now."""
 
+    workers: tuple[LiveWorker, ...]
     slots_of: dict[str, int]
-    disk_full_agents: frozenset[str]
     startable: dict[str, int]
-    active: int
+    active_by_agent: dict[str, int]
     typical_duration_ms: int
     is_paused: bool = False
 
-    def slots_for(self, agent: str) -> int:
-        """0 when no live worker can run the agent."""
-        return self.slots_of.get(agent, 0)
+    @property
+    def active(self) -> int:
+        return sum(self.active_by_agent.values())
 
-    def queue_reason(self, agent: str) -> str | None:
-        """Why no worker can start a job of this agent."""
-        if self.slots_for(agent):
+    def slots_for(self, agent: str, tags: Collection[str] = ()) -> int:
+        """0 when no live worker with these tags can run the agent."""
+        if not tags:
+            return self.slots_of.get(agent, 0)
+        return sum(
+            worker.slots
+            for worker in self.workers
+            if agent in worker.agents and worker.tags.issuperset(tags)
+        )
+
+    def queue_reason(self, agent: str, tags: Collection[str] = ()) -> str | None:
+        """Why no worker can start a job of this agent on a repository that requires the tags."""
+        if self.slots_for(agent, tags):
             return None
-        return "disk_full" if agent in self.disk_full_agents else "no_worker"
+        is_full = any(
+            agent in worker.disk_full_agents and worker.tags.issuperset(tags)
+            for worker in self.workers
+        )
+        return "disk_full" if is_full else "no_worker"
 
     def startable_of_others(self, organization_id: str) -> int:
         return sum(self.startable.values()) - self.startable.get(organization_id, 0)
@@ -78,12 +102,12 @@ class Fleet:
         now = time.monotonic()
         if self._state is None or now - self._read_at > _CACHE_SECONDS:
             self._read_at = now
-            slots_of, disk_full_agents = await self._workers()
+            workers = await self._workers()
             self._state = FleetState(
-                slots_of=slots_of,
-                disk_full_agents=disk_full_agents,
+                workers=workers,
+                slots_of=_slots_of(workers),
                 startable=await self._startable(),
-                active=await self._active(),
+                active_by_agent=await self._active_by_agent(),
                 typical_duration_ms=await self._typical_duration_ms(),
                 is_paused=await service_paused_since(self._db) is not None,
             )
@@ -93,15 +117,9 @@ class Fleet:
         """Read the state again on next use."""
         self._state = None
 
-    async def _workers(self) -> tuple[dict[str, int], frozenset[str]]:
-        slots: dict[str, int] = {}
-        disk_full: set[str] = set()
-        for worker in await self._db.fetch_all(_ALIVE, now=now_ms(), silent_ms=self._silent_ms):
-            for agent in msgspec.json.decode(worker["agents"], type=list[str]):
-                slots[agent] = slots.get(agent, 0) + worker["slots"]
-            unready = msgspec.json.decode(worker["unready"], type=dict[str, str])
-            disk_full |= {agent for agent, reason in unready.items() if reason == DISK_FULL}
-        return slots, frozenset(disk_full)
+    async def _workers(self) -> tuple[LiveWorker, ...]:
+        rows = await self._db.fetch_all(_ALIVE, now=now_ms(), silent_ms=self._silent_ms)
+        return tuple(map(_live_worker, rows))
 
     async def _startable(self) -> dict[str, int]:
         startable = {}
@@ -110,14 +128,32 @@ class Fleet:
             startable[row["organization_id"]] = max(min(row["waiting"], free), 0)
         return startable
 
-    async def _active(self) -> int:
+    async def _active_by_agent(self) -> dict[str, int]:
         rows = await self._db.fetch_all(
-            "SELECT COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL"
+            "SELECT agent, COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL"
+            " GROUP BY agent"
         )
-        active: int = rows[0]["active"]
-        return active
+        return {row["agent"]: row["active"] for row in rows}
 
     async def _typical_duration_ms(self) -> int:
         recent = await self._db.fetch_all(_RECENT)
         durations = [row["completed_at"] - row["started_at"] for row in recent if row["started_at"]]
         return sum(durations) // len(durations) if durations else _DEFAULT_DURATION_MS
+
+
+def _slots_of(workers: Iterable[LiveWorker]) -> dict[str, int]:
+    slots = Counter[str]()
+    for worker in workers:
+        for agent in worker.agents:
+            slots[agent] += worker.slots
+    return slots
+
+
+def _live_worker(row: Row) -> LiveWorker:
+    unready = msgspec.json.decode(row["unready"], type=dict[str, str])
+    return LiveWorker(
+        row["slots"],
+        msgspec.json.decode(row["tags"], type=frozenset[str]),
+        msgspec.json.decode(row["agents"], type=frozenset[str]),
+        frozenset(agent for agent, reason in unready.items() if reason == DISK_FULL),
+    )

@@ -5,6 +5,7 @@ import msgspec
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
+from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.platform_outages import is_shown
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
@@ -19,6 +20,12 @@ _ACTIVE = (
     "  WHERE a.lease_owner IS NOT NULL"
     "  AND a.organization_id = j.organization_id) END AS organization_active"
 )
+_REPO_ACTIVE = (
+    "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
+    "  AND a.repo_id = j.repo_id) END AS repo_active"
+)
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
     " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
@@ -27,7 +34,9 @@ _SELECT = (
     "  AS pr_state,"
     " CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
     f" {is_shown('j')} END AS has_outage,"
-    f" {_ACTIVE} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+    f" {_ACTIVE}, r.required_tags, r.max_concurrent_jobs, {_REPO_ACTIVE}"
+    " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+    " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
 
@@ -128,8 +137,25 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
     fleet = await context.fleet.state()
     if fleet.is_paused or row["paused_at"] is not None:
         return "paused"
-    if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
-        return "plan_limit"
+    if (limit := _reached_limit(context, row, fleet)) is not None:
+        return limit
     if row["has_outage"]:
         return "platform_unreachable"
-    return fleet.queue_reason(row["agent"])
+    return fleet.queue_reason(row["agent"], msgspec.json.decode(row["required_tags"]))
+
+
+def _reached_limit(context: JobsContext, row: Row, fleet: FleetState) -> str | None:
+    """The first limit on concurrent jobs that keeps a job from starting."""
+    agent = context.catalog.get(row["agent"])
+    limits = {
+        "plan_limit": (row["organization_active"], context.plans.concurrent_jobs(row["plan"])),
+        "repo_limit": (row["repo_active"], row["max_concurrent_jobs"]),
+        "agent_limit": (
+            fleet.active_by_agent.get(row["agent"], 0),
+            None if agent is None else agent.max_concurrent_jobs,
+        ),
+    }
+    for reason, (active, limit) in limits.items():
+        if limit is not None and active >= limit:
+            return reason
+    return None

@@ -26,6 +26,8 @@ _PARTS = ("head", "details", "events", "prompt", "follow_up", "changes")
 _QUEUE_REASONS = {
     "paused": "the operator has paused jobs",
     "plan_limit": "the plan's concurrent job limit is reached",
+    "repo_limit": "the repository's concurrent job limit is reached",
+    "agent_limit": "the agent's concurrent job limit is reached",
     "platform_unreachable": "the platform of this repository does not respond",
     "no_worker": "no running worker can run this agent; see Agents for the reason",
     "disk_full": "the disks of the workers that can run this agent are nearly full",
