@@ -1,7 +1,7 @@
 """Migrations of PostgreSQL beside a running service."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
@@ -61,10 +61,9 @@ async def client(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 @pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "_LOCK_TIMEOUT_MS", 100)
     monkeypatch.setattr(migrate, "_LOCK_PAUSE_SECONDS", 0.05)
-    return
 
 
 async def test_an_index_is_created_while_others_write(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal as signals
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -12,6 +13,7 @@ import pytest
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs.store.postgresql import database, pool
+from agentjobs.store.postgresql.connection import connect
 from agentjobs.store.postgresql.database import PostgresqlDatabase
 from tests.support.postgres import PostgresCluster
 from tests.support.stores import add, names, opened, until
@@ -254,6 +256,78 @@ async def test_closing_finishes_running_calls_and_refuses_waiting_ones(postgres_
     assert [str(outcome) for outcome in outcomes[10:]] == ["the database is closed"] * 2
     assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes[10:])
     await operator.close()
+
+
+async def test_connections_that_are_not_used_are_closed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_IDLE_SECONDS", 0.2)
+    operator = await asyncpg.connect(postgres_url)
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    await asyncio.gather(*(db.fetch_all("SELECT pg_sleep(0.1)") for _ in range(5)))
+    assert await _connections(operator) == 5
+
+    # One of them stays in use.
+    while await _connections(operator) > 1:
+        await db.ping()
+    while await _connections(operator):
+        pass
+    await db.ping()
+    await db.close()
+    await operator.close()
+
+
+async def test_a_small_pool_shares_a_connection_unless_it_is_busy(postgres_url: str) -> None:
+    operator = await asyncpg.connect(postgres_url)
+    db = await PostgresqlDatabase.open(postgres_url, listen=False, pool_size=2)
+    await db.ping()
+    async with asyncio.TaskGroup() as group:
+        for number in range(50):
+            group.create_task(db.transact(add, f"o{number}"))
+    assert len(await names(db)) == 50
+
+    slow = asyncio.create_task(db.fetch_all("SELECT pg_sleep(60)"))
+    while not await operator.fetchval(
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        " AND datname = current_database()"
+    ):
+        assert not slow.done()
+    await db.ping()
+    assert await _connections(operator) == 2
+    slow.cancel()
+    await asyncio.wait({slow})
+    await db.close()
+    await operator.close()
+
+
+async def test_a_caller_that_stops_waiting_for_a_connection_leaves_it_to_others(
+    postgres_url: str,
+) -> None:
+    db = await PostgresqlDatabase.open(postgres_url, listen=False, pool_size=2)
+    for _ in range(20):
+        callers = [asyncio.create_task(db.ping()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for caller in callers[1:]:
+            caller.cancel()
+        await asyncio.wait(callers)
+    await asyncio.gather(*(db.ping() for _ in range(10)))
+    await db.close()
+
+
+async def test_a_connection_to_a_machine_that_disappeared_ends_soon(postgres_url: str) -> None:
+    connection = await connect(postgres_url)
+    peer = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+    assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5_000
+    assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    await connection.close()
+
+
+async def _connections(operator: "asyncpg.Connection[asyncpg.Record]") -> int:
+    count: int = await operator.fetchval(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'agentjobs'"
+    )
+    return count
 
 
 async def _invalidate_keys(tx: Transaction) -> None:

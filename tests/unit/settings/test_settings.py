@@ -24,6 +24,23 @@ def test_the_default_store_is_sqlite_in_the_data_directory(tmp_path: Path) -> No
     assert settings.effective_public_url == "http://127.0.0.1:8080"
 
 
+@pytest.mark.parametrize(
+    ("url", "direct_url"),
+    [
+        ("", "postgresql://db/agentjobs"),
+        ("postgresql://pooler/agentjobs", "sqlite:///agentjobs.db"),
+    ],
+)
+def test_only_postgresql_can_be_behind_a_pooler(tmp_path: Path, url: str, direct_url: str) -> None:
+    environment = {
+        "AGENTJOBS_DATA_DIR": str(tmp_path),
+        "AGENTJOBS_DATABASE_URL": url,
+        "AGENTJOBS_DATABASE_DIRECT_URL": direct_url,
+    }
+    with pytest.raises(SettingsError, match="database_direct_url"):
+        load(environment)
+
+
 def test_the_default_plans_are_free_pro_and_enterprise(tmp_path: Path) -> None:
     plans = load({"AGENTJOBS_DATA_DIR": str(tmp_path)}).plans
     limits = {plan.name: plan.concurrent_jobs for plan in plans}

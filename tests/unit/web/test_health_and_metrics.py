@@ -15,7 +15,7 @@ from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
-from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
 from tests.unit.web.service import Service, refusal
 
@@ -58,6 +58,17 @@ async def test_a_service_without_its_store_is_healthy_but_not_ready(service: Ser
     service.context.db = UnreachableDatabase()  # type: ignore[assignment]
     assert (await service.get("/healthz")).status_code == 200
     assert refusal(await service.get("/readyz")) == (503, "unavailable")
+
+
+@pytest.mark.parametrize(("revision", "status"), [("0999", 200), ("9001", 503), ("0001", 503)])
+async def test_a_service_is_ready_on_a_newer_schema_that_only_adds(
+    service: Service, revision: str, status: int
+) -> None:
+    async def set_revision(tx: Transaction) -> None:
+        await tx.execute("UPDATE alembic_version SET version_num = :revision", revision=revision)
+
+    await service.context.db.transact(set_revision)
+    assert (await service.get("/readyz")).status_code == status
 
 
 async def test_a_stopping_service_is_not_ready(service: Service) -> None:
