@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.5
+# A connection that hangs must not block the loop past the lease: the next one may work.
+_ATTEMPT_SECONDS = 3.0
 # Time to stop the agents before their leases expire.
 _MARGIN_SECONDS = 1.5
 # For so many leases after it lost claims, a worker reports that it is alive: rescue may record
@@ -80,10 +82,8 @@ class LeaseLoop:
 
     async def _renew_or_give_up(self, own_db: Database) -> None:
         began = time.monotonic()
-        # A connection that hangs must not block this loop past the lease: another one may work.
-        attempt_seconds = self._settings.lease_seconds / 3
         try:
-            async with asyncio.timeout(min(self._give_up_at - began, attempt_seconds)):
+            async with asyncio.timeout(min(self._give_up_at - began, _ATTEMPT_SECONDS)):
                 await self._renew(own_db)
             self._renewed_at = began
             await asyncio.sleep(self._settings.lease_renew_seconds)

@@ -1,11 +1,14 @@
 """Leases are renewed whatever the event loop is doing, on both stores."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +19,12 @@ from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.loops import lease_loop
 from agentjobs.loops.lease_loop import LeaseLoop
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_unchecked
+from agentjobs.store.postgresql.database import PostgresqlDatabase
 from tests.support.git_server import until
 from tests.support.jobs import AGENTS, JobHarness
 
@@ -46,6 +51,9 @@ def settings(harness: JobHarness, database_url: str) -> Settings:
         lease_seconds=20,
         lease_renew_seconds=0.05,
     )
+
+
+on_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
 @asynccontextmanager
@@ -113,6 +121,58 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
         jobs.active_jobs = [running]
         await cancel_job(harness.context, caller.organization_id, running.id)
         await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
+
+
+@on_postgresql
+async def test_a_hanging_connection_is_replaced_before_the_lease_expires(
+    harness: JobHarness,
+    settings: Settings,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_loop, "_ATTEMPT_SECONDS", 0.3)
+    await harness.job(await harness.organization())
+    job = await harness.claim()
+    jobs = Jobs([job])
+    async with renewing(harness, settings, jobs):
+        backend = await _backend_of_leases(harness)
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            wait_for_renewal_in_thread(database_url, job.id)
+        finally:
+            os.kill(backend, signal.SIGCONT)
+    assert jobs.stopped == {}
+
+
+@on_postgresql
+async def test_an_idle_worker_sends_heartbeats_without_a_connection_of_its_own(
+    harness: JobHarness, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: list[PostgresqlDatabase] = []
+
+    async def open_own(url: str, **options: Any) -> PostgresqlDatabase:
+        own.append(await PostgresqlDatabase.open(url, **options))
+        return own[0]
+
+    monkeypatch.setattr(lease_loop, "open_unchecked", open_own)
+    seen_at: set[int] = set()
+    async with renewing(harness, settings, Jobs([])):
+        while len(seen_at) < 5:
+            for row in await harness.db.fetch_all("SELECT heartbeat_at FROM workers"):
+                seen_at.add(row["heartbeat_at"])
+        assert (len(own[0]._pool._idle), len(own[0]._pool._timers)) == (0, 0)
+
+
+async def _backend_of_leases(harness: JobHarness) -> int:
+    """The process of PostgreSQL that serves the lease loop, at a moment when it holds no lock."""
+    while True:
+        rows = await harness.db.fetch_all(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'agentjobs' AND state = 'idle' AND query = 'COMMIT'"
+            " AND pid <> pg_backend_pid()"
+        )
+        if rows:
+            return int(rows[0]["pid"])
 
 
 async def _take_away(tx: Transaction, job_id: str) -> None:
