@@ -6,7 +6,15 @@ import logging
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.outcomes import Abandoned, Cancelled, Completed, Failed, Kept, Outcome
+from agentjobs.jobs.outcomes import (
+    Abandoned,
+    Cancelled,
+    Completed,
+    Failed,
+    Kept,
+    Outcome,
+    Released,
+)
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob, Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
@@ -62,17 +70,21 @@ class _ActiveJob:
         except asyncio.CancelledError:
             if self.stop_outcome is None:
                 raise
-            return await self._outcome_of_stop(self._run, self.stop_outcome)
+            return await self._outcome_of_stop(self.stop_outcome)
         # A stopped run may fail while it cleans up; the reason to stop it counts.
         if self.stop_outcome is not None and not isinstance(outcome, Completed | Kept):
-            return await self._outcome_of_stop(self._run, self.stop_outcome)
+            return await self._outcome_of_stop(self.stop_outcome)
         return outcome
 
-    async def _outcome_of_stop(self, run: RunContext, outcome: Outcome) -> Outcome:
-        """Work that is done is kept, also by a worker that was cut off from the database."""
-        if isinstance(outcome, Cancelled):
-            return outcome
-        return await keep_finished_work(run) or outcome
+    async def keep_work(self) -> Kept | None:
+        """The work that is done but not published; None if there is none."""
+        return None if self._run is None else await keep_finished_work(self._run)
+
+    async def _outcome_of_stop(self, outcome: Outcome) -> Outcome:
+        """A worker that drains keeps the work that is done."""
+        if isinstance(outcome, Released):
+            return await self.keep_work() or outcome
+        return outcome
 
 
 class JobLoop:
@@ -133,6 +145,16 @@ class JobLoop:
         self._active[job.claim] = active
         active.task = asyncio.create_task(self._run_to_end(active), name=f"job {job.id}")
 
+    async def _store(self, job: ClaimedJob, outcome: Outcome) -> bool:
+        seconds = _KEEP_SECONDS if isinstance(outcome, Kept) else self._settings.lease_seconds
+        return await retry_within_lease(lambda: finish_job(self._db, job, outcome), seconds)
+
+    async def _hand_over(self, active: _ActiveJob) -> Kept | Abandoned:
+        """The claim is lost. Work that is done can still be kept, so that it is not done again."""
+        kept = await active.keep_work()
+        is_stored = kept is not None and await self._store(active.job, kept)
+        return kept if kept is not None and is_stored else Abandoned()
+
     async def _run_to_end(self, active: _ActiveJob) -> None:
         logging_setup.job_id.set(active.job.id)
         try:
@@ -145,11 +167,9 @@ class JobLoop:
                 outcome = await active.run(self._tools, log)
                 if isinstance(outcome, Failed):
                     log.note(f"failed: {outcome.code}")
-            seconds = _KEEP_SECONDS if isinstance(outcome, Kept) else self._settings.lease_seconds
-            is_stored = await retry_within_lease(
-                lambda: finish_job(self._db, active.job, outcome), seconds
-            )
-            name = type(outcome).__name__.lower() if is_stored else "claim lost"
+            if not await self._store(active.job, outcome):
+                outcome = await self._hand_over(active)
+            name = type(outcome).__name__.lower()
             _log.info("job ended", extra={"fields": {"outcome": name}})
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")

@@ -175,5 +175,25 @@ async def _backend_of_leases(harness: JobHarness) -> int:
             return int(rows[0]["pid"])
 
 
+async def test_a_worker_that_lost_its_claims_reports_that_it_is_alive(
+    harness: JobHarness, settings: Settings
+) -> None:
+    await harness.job(await harness.organization())
+    lost = await harness.claim()
+    await start_job(harness.db, lost, BASE)
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, settings)
+    query = "SELECT was_alive FROM lost_claims WHERE job_id = :id"
+    row = await harness.db.fetch_one(query, id=lost.id)
+    assert row is not None
+    assert not row["was_alive"]
+    async with renewing(harness, settings, Jobs([lost])):
+        deadline = time.monotonic() + 60
+        while not row["was_alive"] and time.monotonic() < deadline:
+            row = await harness.db.fetch_one(query, id=lost.id)
+            assert row is not None
+    assert row["was_alive"]
+
+
 async def _take_away(tx: Transaction, job_id: str) -> None:
     await tx.execute("UPDATE jobs SET fence = fence + 1 WHERE id = :id", id=job_id)

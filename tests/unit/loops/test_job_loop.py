@@ -1,0 +1,59 @@
+"""How a stopped job ends when its agent's work is done but not published."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Released
+from agentjobs.jobs.queue.kept_work import KeptWork
+from agentjobs.jobs.run.context import FinishedWork, RunContext
+from agentjobs.loops import job_loop
+from agentjobs.loops.job_loop import _ActiveJob
+
+KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
+
+
+async def stopped(
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, work: FinishedWork | None
+) -> tuple[_ActiveJob, Outcome]:
+    """A job that is stopped while it publishes its work."""
+    publishes = asyncio.Event()
+
+    async def run_job(run: RunContext) -> Outcome:
+        run.finished_work = work
+        publishes.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def keep(run: RunContext) -> Kept | None:
+        return None if run.finished_work is None else KEPT
+
+    monkeypatch.setattr(job_loop, "run_job", run_job)
+    monkeypatch.setattr(job_loop, "keep_finished_work", keep)
+    nothing: Any = None
+    active = _ActiveJob(nothing, 0)
+    running = asyncio.create_task(active.run(nothing, nothing))
+    await publishes.wait()
+    active.stop(outcome)
+    return active, await running
+
+
+async def test_a_drained_worker_keeps_finished_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Released(), work))[1] == KEPT
+    assert (await stopped(monkeypatch, Released(), None))[1] == Released()
+
+
+async def test_a_cancelled_job_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Cancelled(), work))[1] == Cancelled()
+
+
+async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    active, outcome = await stopped(monkeypatch, Abandoned(), work)
+    assert outcome == Abandoned()
+    assert await active.keep_work() == KEPT
