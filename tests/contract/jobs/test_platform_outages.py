@@ -49,6 +49,7 @@ async def test_a_job_waits_for_its_platform_without_spending_an_attempt(
     assert not claimed.has_outage
     assert await finish_job(harness.db, claimed, Unreachable(AWAY))
     assert await harness.nothing_to_claim()
+    harness.context.fleet.forget()
     job = await harness.view(caller, job_id)
     assert (job.status, job.attempt, job.queue_reason) == ("queued", 0, "platform_unreachable")
     assert await harness.events(caller, job_id) == ["job.queued"]

@@ -124,7 +124,12 @@ class Claimer:
     async def _claim(
         self, tx: Transaction, agents: Sequence[str], count: int, *, one_by_one: bool = False
     ) -> list[ClaimedJob]:
-        shares = _share(await self._organizations(tx, agents), count)
+        statements = queries.USUALLY
+        rows = await self._organizations(tx, statements, agents)
+        if any(row["has_outages"] for row in rows):
+            statements = queries.DURING_OUTAGES
+            rows = await self._organizations(tx, statements, agents)
+        shares = _share(self._waiting(rows), count)
         if not shares:
             return []
         lease_ms = int(self._context.settings.lease_seconds * 1_000)
@@ -136,6 +141,7 @@ class Claimer:
         tokens = [new_token(JOB_CREDENTIAL_PREFIX) for _ in range(count)]
         credentials = {token_hash(token): token for token in tokens}
         claim = _Claim(
+            statements,
             self._worker_id,
             locked[0]["lease_expires_at"],
             agents,
@@ -148,19 +154,22 @@ class Claimer:
         jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
         return sorted(jobs, key=lambda job: job.id)
 
-    async def _organizations(self, tx: Transaction, agents: Sequence[str]) -> list["_Waiting"]:
-        after, self._after = self._after, ""
+    async def _organizations(
+        self, tx: Transaction, statements: queries.Statements, agents: Sequence[str]
+    ) -> list[Row]:
         where = {
             "agents": agents,
             "window": WINDOW,
             "worker_id": self._worker_id,
             "now": now_ms(),
         }
-        rows = await tx.fetch_all(queries.ORGANIZATIONS, after=after, **where)
-        if len(rows) < WINDOW and after:
-            rows = await tx.fetch_all(queries.ORGANIZATIONS, after="", **where)
-        if len(rows) >= WINDOW:
-            self._after = max(row["id"] for row in rows)
+        rows = await tx.fetch_all(statements.organizations, after=self._after, **where)
+        if len(rows) < WINDOW and self._after:
+            rows = await tx.fetch_all(statements.organizations, after="", **where)
+        return rows
+
+    def _waiting(self, rows: Sequence[Row]) -> list["_Waiting"]:
+        self._after = max(row["id"] for row in rows) if len(rows) >= WINDOW else ""
         return [
             _Waiting(
                 row["id"],
@@ -221,6 +230,7 @@ def _share(waiting: Sequence[_Waiting], count: int) -> dict[str, _Share]:
 class _Claim(msgspec.Struct, frozen=True):
     """What is claimed, under the locks of the organizations of `shares`."""
 
+    statements: queries.Statements
     worker_id: str
     lease_expires_at: int
     agents: Sequence[str]
@@ -232,7 +242,7 @@ class _Claim(msgspec.Struct, frozen=True):
     async def at_once(self, tx: Transaction) -> list[Row]:
         shares = self.shares.values()
         return await tx.fetch_all(
-            queries.CHOOSE_AND_CLAIM,
+            self.statements.choose_and_claim,
             organizations=list(self.shares),
             limits=[share.limit for share in shares],
             counts=[share.count for share in shares],
@@ -250,7 +260,7 @@ class _Claim(msgspec.Struct, frozen=True):
         chosen: list[str] = []
         for organization_id, share in self.shares.items():
             rows = await tx.fetch_all(
-                queries.CHOOSE,
+                self.statements.choose,
                 agents=self.agents,
                 tags=self.tags,
                 one_by_one=self.one_by_one,
@@ -272,7 +282,7 @@ class _Claim(msgspec.Struct, frozen=True):
                 for job_id, credential_hash in zip(chosen, self.credential_hashes, strict=False)
             ],
         )
-        return await tx.fetch_all(queries.READ, ids=chosen)
+        return await tx.fetch_all(self.statements.read, ids=chosen)
 
 
 def _claimed_job(row: Row, credential: str) -> ClaimedJob:

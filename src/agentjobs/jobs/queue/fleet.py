@@ -61,6 +61,7 @@ class FleetState(msgspec.Struct, frozen=True):
     active_by_agent: dict[str, int]
     typical_duration_ms: int
     is_paused: bool = False
+    has_outages: bool = False
 
     @property
     def active(self) -> int:
@@ -109,9 +110,13 @@ class Fleet:
                 startable=await self._startable(),
                 active_by_agent=await self._active_by_agent(),
                 typical_duration_ms=await self._typical_duration_ms(),
+                has_outages=await self._has_outages(),
                 is_paused=await service_paused_since(self._db) is not None,
             )
         return self._state
+
+    async def _has_outages(self) -> bool:
+        return bool(await self._db.fetch_all("SELECT 1 AS found FROM platform_outages LIMIT 1"))
 
     def forget(self) -> None:
         """Read the state again on next use."""

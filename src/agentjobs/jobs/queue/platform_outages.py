@@ -6,8 +6,9 @@ git server of this service.
 
 import msgspec
 
-from agentjobs.clock import DAY_MS
+from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
 
 LOCAL = "local"
@@ -26,26 +27,14 @@ _OF_JOB = (
 )
 
 
-# The parameter `now` is used on SQLite alone.
-_NOW = (
-    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
-)
-
-
 def has_outage(job: str) -> str:
     """An SQL condition: the job's platform did not respond at the last attempt."""
     return f"EXISTS ({_OF_JOB.format(job=job)})"
 
 
-def is_shown(job: str) -> str:
-    """An SQL condition with the parameter `now`: an attempt failed, or should have been made,
-    within the last minute."""
-    return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at + {_MAX_RETRY_MS} > {_NOW})"
-
-
 def is_held(job: str) -> str:
     """An SQL condition with the parameter `now`: the next attempt is not due yet."""
-    return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at > {_NOW})"
+    return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at > {DATABASE_NOW})"
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -87,6 +76,18 @@ async def record_outage(tx: Transaction, outage: Outage) -> int:
         retry_at=now + wait_ms,
     )
     return since
+
+
+async def is_unreachable(db: Database, job_id: str) -> bool:
+    """Whether the last attempt to reach the job's platform failed, less than a minute ago or
+    before the next one is due."""
+    row = await db.fetch_one(
+        f"SELECT 1 AS found FROM jobs j WHERE j.id = :job_id AND EXISTS ({_OF_JOB.format(job='j')}"
+        f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW})",
+        job_id=job_id,
+        now=now_ms(),
+    )
+    return row is not None
 
 
 async def end_outages(db: Database, *keys: str) -> None:

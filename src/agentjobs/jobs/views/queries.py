@@ -2,11 +2,11 @@
 
 import msgspec
 
-from agentjobs.clock import iso_utc, now_ms
+from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
 from agentjobs.jobs.queue.fleet import FleetState
-from agentjobs.jobs.queue.platform_outages import is_shown
+from agentjobs.jobs.queue.platform_outages import is_unreachable
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.problems import Problem
@@ -32,8 +32,6 @@ _SELECT = (
     " j.verification, j.follows, j.cause, j.ticket, o.plan, o.paused_at,"
     " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
     "  AS pr_state,"
-    " CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    f" {is_shown('j')} END AS has_outage,"
     f" {_ACTIVE}, r.required_tags, r.max_concurrent_jobs, {_REPO_ACTIVE}"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
     " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
@@ -49,9 +47,7 @@ def job_not_found(job_id: str) -> Problem:
 
 
 async def get_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    row = await context.db.fetch_one(
-        _ONE, job_id=job_id, organization_id=organization_id, now=now_ms()
-    )
+    row = await context.db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
     if row is None:
         raise job_not_found(job_id)
     return job_view(row, await _queue_reason(context, row))
@@ -77,7 +73,6 @@ async def list_jobs(
         " ON shown.id = j.id ORDER BY j.id DESC",
         organization_id=organization_id,
         limit=limit,
-        now=now_ms(),
         before=NO_BOUND if before is None else before,
         since="",
         **filters,
@@ -139,7 +134,7 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
         return "paused"
     if (limit := _reached_limit(context, row, fleet)) is not None:
         return limit
-    if row["has_outage"]:
+    if fleet.has_outages and await is_unreachable(context.db, row["id"]):
         return "platform_unreachable"
     return fleet.queue_reason(row["agent"], msgspec.json.decode(row["required_tags"]))
 
