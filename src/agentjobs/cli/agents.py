@@ -40,6 +40,8 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
                         "command": agent.command,
                         "timeout_seconds": agent.timeout_seconds,
                         "network": agent.network,
+                        "tags": agent.tags,
+                        "max_concurrent_jobs": agent.max_concurrent_jobs,
                         "preset": agent.preset,
                         "model_api": None if agent.model is None else agent.model.api,
                         "model": None if agent.model is None else agent.model.name or None,
@@ -50,9 +52,16 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
         )
         return
     print_table(
-        ("id", "name", "plan", "timeout"),
+        ("id", "name", "plan", "timeout", "tags", "max jobs"),
         [
-            (agent.id, agent.name, agent.plan_required, f"{agent.timeout_seconds} s")
+            (
+                agent.id,
+                agent.name,
+                agent.plan_required,
+                f"{agent.timeout_seconds} s",
+                ",".join(agent.tags) or None,
+                agent.max_concurrent_jobs,
+            )
             for agent in catalog
         ],
     )

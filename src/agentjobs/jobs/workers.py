@@ -35,6 +35,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running_jobs: int
     agents: list[str]
+    unready: dict[str, str]
     started_at: int
     heartbeat_at: int
     heartbeat_age_ms: int
@@ -147,6 +148,7 @@ def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
         slots=row["slots"],
         running_jobs=row["running_jobs"],
         agents=msgspec.json.decode(row["agents"], type=list[str]),
+        unready=msgspec.json.decode(row["unready"], type=dict[str, str]),
         started_at=row["started_at"],
         heartbeat_at=row["heartbeat_at"],
         heartbeat_age_ms=max(now - row["heartbeat_at"], 0),

@@ -155,7 +155,7 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
             *await _check_secrets(settings, db),
             *await _check_webhooks(settings, db),
             *await check_forges(settings, db),
-            *await _check_workers(db),
+            *await _check_workers(settings, db),
             *await check_processes(db),
             *await _check_pauses(db),
         ]:
@@ -214,14 +214,17 @@ async def _check_webhooks(settings: "Settings", db: "Database") -> list[Finding]
     return [*findings, ("webhooks", "ok", f"{number} endpoints, all secrets readable")]
 
 
-async def _check_workers(db: "Database") -> list[Finding]:
+async def _check_workers(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.clock import iso_utc
-    from agentjobs.jobs.queue.leases import list_workers
+    from agentjobs.jobs.workers import list_worker_views
 
     findings: list[Finding] = []
-    for worker, seen_at in await list_workers(db):
-        state = f"{worker.hostname}, {worker.slots} slots, last seen {iso_utc(seen_at)}"
-        findings.append(("workers", "ok", state))
+    for worker in await list_worker_views(db, settings):
+        seen_at = iso_utc(worker.heartbeat_at)
+        state = f"{worker.hostname} is {worker.status}, {worker.slots} slots, last seen {seen_at}"
+        if worker.status == "silent":
+            state = f"{state}; if it is gone, run `agentjobs workers remove {worker.id}`"
+        findings.append(("workers", "ok" if worker.status == "ready" else "note", state))
         for agent, reason in worker.unready.items():
             findings.append(("workers", "note", f"{worker.hostname} cannot run {agent}: {reason}"))
     if not findings:
