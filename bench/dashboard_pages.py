@@ -269,7 +269,7 @@ def _make_repository(directory: Path) -> tuple[str, str]:
             tree, _files("def price_{0}(number: float = {0}.5) -> float:"), "change"
         )
         git_output("checkout", "--quiet", "main", cwd=tree)
-        target = git_path(directory, REPO_ID)
+        target = git_path(directory / "git", REPO_ID)
         target.parent.mkdir(parents=True, exist_ok=True)
         git_output("clone", "--quiet", "--bare", str(tree), str(target), cwd=tree)
     return base, head

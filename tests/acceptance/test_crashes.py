@@ -178,7 +178,7 @@ def test_the_service_starts_with_a_damaged_repository(start: StartService, tmp_p
     service = start("serve")
     connected(service, tmp_path)
     assert service.stop() == 0
-    (damaged,) = (service.data_dir / "git").iterdir()
+    (damaged,) = (service.data_dir / "git").glob("*.git")
     (damaged / "HEAD").unlink()
     restarted = start("serve")
     assert restarted.client(restarted.key()).http.get("/repos").status_code == 200

@@ -102,7 +102,7 @@ class Platform:
 
     @property
     def git_dir(self) -> Path:
-        return path(self.settings.data_path, self.repo.repo_id)
+        return path(self.settings.repositories_path, self.repo.repo_id)
 
     @property
     def forge(self) -> LocalForge:
@@ -166,7 +166,7 @@ async def make_platform(db: Database, directory: Path, organization: str = "acme
     owner = await create_organization(db, Plans(settings.plans), organization, "enterprise")
     source = make_repository(directory / f"source-{organization}")
     repo = RepoAddress(organization, f"{organization}/shop", new_id("repo"))
-    target = path(settings.data_path, repo.repo_id)
+    target = path(settings.repositories_path, repo.repo_id)
     imported = await import_repository(str(source), target)
     await db.transact(_insert_repo, owner.id, repo, imported.default_branch, imported.head_commit)
     return Platform(db, settings, owner, repo, source)

@@ -198,7 +198,10 @@ class SyncEnvironment:
 
     async def sync(self) -> Row:
         """Sync what hook events named, or everything if a full sync is due."""
-        await self.execute("UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=SHOP)
+        await self.execute(
+            "UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL WHERE external_id = :id",
+            id=SHOP,
+        )
         await self.execute("UPDATE forge_connections SET resting_until = NULL")
         assert await self.loop.sync_next()
         return await self.row()
@@ -276,7 +279,7 @@ class SyncEnvironment:
         self.platform.repos[external_id] = msgspec.structs.replace(remote, **changes)
 
     def copy_path(self, repo: Row) -> str:
-        return str(local_repositories.path(self.context.settings.data_path, repo["id"]))
+        return str(local_repositories.path(self.context.settings.repositories_path, repo["id"]))
 
     async def execute(self, sql: str, **parameters: Any) -> None:
         async def run(tx: Transaction) -> None:

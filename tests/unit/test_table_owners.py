@@ -131,11 +131,12 @@ def _find_writes() -> Iterator[Write]:
 
 
 def _due_columns(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
-    """The column that `store/leases.py` updates for whoever declares it."""
+    """The columns that `store/leases.py` updates for whoever declares them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "DueColumn":
             table, _, column, _ = node.args
-            yield node.lineno, ast.literal_eval(table), ast.literal_eval(column)
+            for name in (column, *(keyword.value for keyword in node.keywords)):
+                yield node.lineno, ast.literal_eval(table), ast.literal_eval(name)
 
 
 def _strings(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -15,9 +15,9 @@ from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_
 from agentjobs.app.signals import Stop
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, this_process
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
-from agentjobs.local_git.repositories import tidy_repositories
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.disk_loop import reserve_loop
@@ -25,11 +25,13 @@ from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
+from agentjobs.loops.role_loop import RoleLoop
 from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.pulls.maintenance import tidy_repositories
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreUnavailable
@@ -48,6 +50,7 @@ class OnReady(Protocol):
 _log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
+_IMPORTS_SECONDS = 30.0
 _MAINTENANCE_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
 
@@ -71,7 +74,7 @@ async def serving(
         stop.requested,
         metrics=Metrics(monitor),
     )
-    await context.imports.recover()
+    await context.repositories.check()
     await store_public_url(jobs.db, jobs.settings)
     process = this_process(role, jobs.settings)
     for warning in sign_in_warnings(jobs.settings):
@@ -85,8 +88,13 @@ async def serving(
         context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
         loops = [
             *_serving_loops(context, session, registry),
-            PlatformLoop(jobs.db, PlatformSync(jobs, context.platforms), context.free_space),
-            _heartbeat_loop(jobs.db, process),
+            PlatformLoop(
+                jobs.db,
+                PlatformSync(jobs, context.platforms),
+                context.free_space,
+                is_able=lambda: context.repositories.is_usable,
+            ),
+            _heartbeat_loop(jobs.db, process, context.repositories),
         ]
         server = server_for(build_application(context))
         # The socket already listens; early connections wait until the server starts.
@@ -137,35 +145,61 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
             await registry.close()
 
 
-def _heartbeat_loop(db: Database, process: ProcessInfo) -> PeriodicLoop:
-    return PeriodicLoop(
-        "heartbeat",
-        processes.HEARTBEAT_SECONDS,
-        lambda: processes.record_heartbeat(db, process),
-    )
+def _heartbeat_loop(
+    db: Database, process: ProcessInfo, repositories: RepositoriesDirectory
+) -> PeriodicLoop:
+    async def beat() -> None:
+        await repositories.check()
+        process.repositories_problem = repositories.problem
+        await processes.record_heartbeat(db, process)
+
+    return PeriodicLoop("heartbeat", processes.HEARTBEAT_SECONDS, beat)
 
 
 def _serving_loops(
     context: WebContext, session: aiohttp.ClientSession, registry: Registry
 ) -> list[Loop]:
+    """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
-    data_path = settings.data_path
     return [
-        IndexLoop(db, settings),
+        IndexLoop(db, settings, is_able=lambda: context.repositories.is_usable),
         AdvisoryLoop(db, settings, session),
         ScanLoop(
             db,
             RegistryVersionChooser(registry),
             lambda repo_id: reconcile(context.jobs, repo_id),
         ),
-        PeriodicLoop("heads", _HEADS_SECONDS, lambda: record_all_heads(db, data_path)),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
-        PeriodicLoop(
-            "repositories",
-            _MAINTENANCE_SECONDS,
-            lambda: tidy_repositories(data_path),
-            first_after_seconds=_MAINTENANCE_SECONDS / 10,
-        ),
         prune_loop(db, settings),
         reserve_loop(context.free_space),
+        *_repository_roles(context),
+    ]
+
+
+def _repository_roles(context: WebContext) -> list[Loop]:
+    """Roles for processes that can reach the bare repositories."""
+    db, root = context.db, context.settings.repositories_path
+
+    def is_able() -> bool:
+        return context.repositories.is_usable
+
+    return [
+        # At start too: this process may have crashed between a push and its record.
+        RoleLoop(
+            db,
+            "heads",
+            _HEADS_SECONDS,
+            lambda: record_all_heads(db, root),
+            at_start=True,
+            is_able=is_able,
+        ),
+        RoleLoop(db, "imports", _IMPORTS_SECONDS, context.imports.recover, is_able=is_able),
+        RoleLoop(
+            db,
+            "repositories",
+            _MAINTENANCE_SECONDS,
+            lambda: tidy_repositories(db, root),
+            first_after_seconds=_MAINTENANCE_SECONDS / 10,
+            is_able=is_able,
+        ),
     ]

@@ -64,7 +64,7 @@ def show_pull(
         pull = await get_pull(admin.db, org, repo, number)
         if pull.url is not None:
             return _document(admin, pull), None
-        return _document(admin, pull), await load_patch(admin.settings.data_path, pull)
+        return _document(admin, pull), await load_patch(admin.settings.repositories_path, pull)
 
     document, patch = with_store(data_dir, work)
     if json:

@@ -1,5 +1,6 @@
 """Reads branches and commits of a git directory. Writes nothing."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from agentjobs.git.process import git
@@ -36,6 +37,23 @@ async def list_branches(git_dir: Path) -> dict[str, str]:
         commit, _, name = line.partition(" ")
         branches[name.removeprefix(HEADS)] = commit
     return branches
+
+
+async def read_heads(git_dir: Path, branches: Collection[str]) -> dict[str, str]:
+    """Branch name to commit, of those branches that exist; reads no other ref."""
+    names = sorted(branches)
+    if not names:
+        return {}
+    listed = await git(
+        "cat-file",
+        "--batch-check=%(objectname)",
+        git_dir=git_dir,
+        input="".join(f"{HEADS}{name}\n" for name in names).encode(),
+    )
+    lines = listed.stdout.decode("utf-8", "replace").splitlines()
+    return {
+        name: line for name, line in zip(names, lines, strict=True) if not line.endswith(" missing")
+    }
 
 
 async def default_branch(git_dir: Path) -> str | None:

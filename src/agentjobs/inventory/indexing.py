@@ -1,12 +1,13 @@
-"""Indexes repositories that are due. `index_due_at` serves as queue, lease and backoff.
+"""Indexes repositories that are due. `index_due_at` serves as queue and backoff.
 
 `rows` stores the result; `index` produces it.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,12 +16,18 @@ from agentjobs.git.refs import resolve
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
-from agentjobs.inventory.index.wire import Request
+from agentjobs.inventory.index.wire import Request, Result
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.inventory.rows import prepare, store_in_batches, store_result, store_unchanged
+from agentjobs.inventory.rows import (
+    IndexRows,
+    prepare,
+    store_in_batches,
+    store_result,
+    store_unchanged,
+)
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import backoff_ms, run_renewing
+from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewing
 
 __all__ = [
     "IndexFailure",
@@ -33,7 +40,7 @@ __all__ = [
     "store_failure",
 ]
 
-_LEASE_MS = 15 * SECOND_MS
+_DUE = DueColumn("repos", "id", "index_due_at", 15 * SECOND_MS, lease_column="index_lease_until")
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MAX_BACKOFF_MS = 3_600 * SECOND_MS
 _PROGRESS_SECONDS = 0.5
@@ -46,6 +53,7 @@ class DueRepo(msgspec.Struct, frozen=True):
     default_branch: str
     head_commit: str
     failures: int
+    lease_until: int
     indexed_commit: str | None = None
     fingerprint: str | None = None
     dependencies_digest: str | None = None
@@ -80,23 +88,28 @@ async def index_repository(
     settings: Settings,
     spare: SpareChild | None = None,
 ) -> IndexedCommit:
-    """Raises IndexFailure, whose message is shown to the repository's owner."""
+    """Raises IndexFailure, whose message is shown to the repository's owner, or ClaimLost."""
     commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
     if commit is None:
         raise IndexFailure(f"The branch {repo.default_branch!r} no longer exists.")
     if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
-        await db.transact(store_unchanged, repo.id, repo.head_commit, commit)
+        await db.transact(_store_unchanged, repo, commit)
         return IndexedCommit(commit, None)
     request = _request("index", git_dir, commit, settings, repo)
     running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
-    result = await run_renewing(
-        running, lambda: _renew_with_progress(db, repo.id, progress), _PROGRESS_SECONDS
-    )
+    lease = _IndexLease(db, repo, progress)
+    result, rows = await run_renewing(_build(db, repo, running), lease.renew, _PROGRESS_SECONDS)
+    await db.transact(_store_result, repo, lease.until, commit, rows)
+    return IndexedCommit(commit, result.file_count)
+
+
+async def _build(
+    db: Database, repo: DueRepo, running: Coroutine[Any, Any, Result]
+) -> tuple[Result, IndexRows]:
+    result = await running
     # Building thousands of rows would block the event loop.
     rows = await asyncio.to_thread(prepare, repo.id, result)
-    rows = await store_in_batches(db, repo.id, rows)
-    await db.transact(store_result, repo.id, repo.head_commit, commit, rows)
-    return IndexedCommit(commit, result.file_count)
+    return result, await store_in_batches(db, repo.id, rows)
 
 
 async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> CommitDependencies:
@@ -156,10 +169,19 @@ class _Progress:
         self.done, self.total = done, total
 
 
-async def _renew_with_progress(db: Database, repo_id: str, progress: _Progress) -> bool:
-    """Storing the progress also renews the lease."""
-    await db.transact(_store_progress, repo_id, progress.done, progress.total)
-    return True
+class _IndexLease:
+    """The lease on a repository; renewing it stores the progress too."""
+
+    def __init__(self, db: Database, repo: DueRepo, progress: _Progress) -> None:
+        self.until = repo.lease_until
+        self._db = db
+        self._repo_id = repo.id
+        self._progress = progress
+
+    async def renew(self) -> bool:
+        until = await self._db.transact(_renew, self._repo_id, self.until, self._progress)
+        self.until = until or self.until
+        return until is not None
 
 
 async def _claim_due(tx: Transaction) -> DueRepo | None:
@@ -168,22 +190,23 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
         "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
         " index_fingerprint, dependencies_digest FROM repos"
         " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
+        " AND (index_lease_until IS NULL OR index_lease_until <= :now)"
         " AND disconnected_at IS NULL"
         " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         now=now,
     )
     if row is None:
         return None
+    until = await _DUE.claim(tx, row["id"])
     await tx.execute(
-        "UPDATE repos SET index_due_at = :until, index_done = 0, index_total = NULL WHERE id = :id",
-        id=row["id"],
-        until=now + _LEASE_MS,
+        "UPDATE repos SET index_done = 0, index_total = NULL WHERE id = :id", id=row["id"]
     )
     return DueRepo(
         row["id"],
         row["default_branch"],
         row["head_commit"],
         row["index_failures"],
+        until,
         row["indexed_commit"],
         row["index_fingerprint"],
         row["dependencies_digest"],
@@ -200,21 +223,43 @@ async def _make_outdated_due(tx: Transaction) -> None:
     )
 
 
-async def _store_progress(tx: Transaction, repo_id: str, done: int, total: int) -> None:
+async def _renew(tx: Transaction, repo_id: str, held_until: int, progress: _Progress) -> int | None:
+    until = await tx.clock_ms() + _DUE.lease_ms
+    if not await _DUE.move(tx, repo_id, held_until, until):
+        return None
     await tx.execute(
-        "UPDATE repos SET index_done = :done, index_total = :total, index_due_at = :until"
+        "UPDATE repos SET index_done = :done, index_total = :total"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
-        done=done,
-        total=total,
-        until=await tx.clock_ms() + _LEASE_MS,
+        done=progress.done,
+        total=progress.total,
     )
+    return until
+
+
+async def _store_unchanged(tx: Transaction, repo: DueRepo, commit: str) -> None:
+    await _end_claim(tx, repo.id, repo.lease_until)
+    await store_unchanged(tx, repo.id, repo.head_commit, commit)
+
+
+async def _store_result(
+    tx: Transaction, repo: DueRepo, lease_until: int, commit: str, rows: IndexRows
+) -> None:
+    await _end_claim(tx, repo.id, lease_until)
+    await store_result(tx, repo.id, repo.head_commit, commit, rows)
+
+
+async def _end_claim(tx: Transaction, repo_id: str, lease_until: int) -> None:
+    """Raises ClaimLost if another process indexes the repository by now."""
+    if not await _DUE.move(tx, repo_id, lease_until, None):
+        raise ClaimLost
 
 
 async def _store_failure(tx: Transaction, repo_id: str, reason: str, backoff: int) -> None:
     await tx.execute(
         "UPDATE repos SET index_error = :reason, index_failures = index_failures + 1,"
-        " index_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
+        " index_due_at = :due_at, index_lease_until = NULL"
+        " WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         reason=reason,
         due_at=await tx.clock_ms() + backoff,

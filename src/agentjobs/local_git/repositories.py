@@ -3,7 +3,6 @@
 Knows git and directories, but no rows, organizations or pull requests.
 """
 
-import logging
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,6 @@ _KEEP_PACKS: Mapping[str, str] = {"fetch.unpackLimit": "1"}
 _IMPORTED_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
 _COMMON_BRANCHES = ("main", "master", "trunk", "develop")
-_log = logging.getLogger(__name__)
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 # For a path, which the operator may read whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
@@ -36,16 +34,12 @@ class ImportedRepository(msgspec.Struct, frozen=True):
     head_commit: str
 
 
-def repositories_root(data_dir: Path) -> Path:
-    return data_dir / "git"
-
-
 def repository_name(repo_id: str) -> str:
     return f"{repo_id}.git"
 
 
-def path(data_dir: Path, repo_id: str) -> Path:
-    return repositories_root(data_dir) / repository_name(repo_id)
+def path(root: Path, repo_id: str) -> Path:
+    return root / repository_name(repo_id)
 
 
 def incoming_path(target: Path) -> Path:
@@ -53,21 +47,21 @@ def incoming_path(target: Path) -> Path:
     return target.with_name(f".incoming-{target.name}")
 
 
-def present_path(data_dir: Path, repo_id: str) -> Path:
+def present_path(root: Path, repo_id: str) -> Path:
     """The path. Raises Problem if the files are not on this host."""
-    git_dir = path(data_dir, repo_id)
+    git_dir = path(root, repo_id)
     if not (git_dir / "HEAD").is_file():
         raise Problem(
             "unavailable",
-            f"The repository's files are not in {repositories_root(data_dir)}; run this on the"
-            " host of `agentjobs serve`, with its data directory.",
+            f"The repository's files are not in {root}; run this on the host of"
+            " `agentjobs serve`, with its data directory or AGENTJOBS_REPOSITORIES_DIR.",
         )
     return git_dir
 
 
-def remove_repository(data_dir: Path, repo_id: str) -> None:
+def remove_repository(root: Path, repo_id: str) -> None:
     """Blocking. Removes an unfinished import, too."""
-    target = path(data_dir, repo_id)
+    target = path(root, repo_id)
     for directory in (target, incoming_path(target)):
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -181,19 +175,19 @@ def _choose_branch(head: str | None, branches: dict[str, str]) -> str:
     return next((name for name in candidates if name in branches), min(branches))
 
 
-async def tidy_repositories(data_dir: Path) -> None:
-    """Run git's garbage collection where git's own rules require it."""
-    for git_dir in sorted(repositories_root(data_dir).glob("[!.]*.git")):
-        try:
-            await git(
-                "gc",
-                "--auto",
-                "--quiet",
-                git_dir=git_dir,
-                configuration={"gc.auto": "6700"},
-                timeout_seconds=_IMPORT_SECONDS,
-            )
-        except GitError as error:
-            _log.warning(
-                "garbage collection of the repository %s failed: %s", git_dir.name, error.reason
-            )
+async def pack_refs(git_dir: Path) -> None:
+    """Move refs into one file, which git reads faster than a file for each."""
+    await git("pack-refs", "--all", git_dir=git_dir, configuration=DURABLE)
+
+
+async def collect_garbage(git_dir: Path) -> None:
+    """Where git's own rules require it. It may run beside pushes: it changes no refs, and keeps
+    objects that are new."""
+    await git(
+        "gc",
+        "--auto",
+        "--quiet",
+        git_dir=git_dir,
+        configuration={"gc.auto": "6700", "gc.packRefs": "false"},
+        timeout_seconds=_IMPORT_SECONDS,
+    )

@@ -1,6 +1,7 @@
-"""Indexes repositories that are due; runs on the host that has the bare repositories."""
+"""Indexes repositories that are due, in every process that can reach the bare repositories."""
 
 import logging
+from collections.abc import Callable
 
 from agentjobs.git.process import GitError
 from agentjobs.inventory.indexing import (
@@ -14,6 +15,7 @@ from agentjobs.inventory.indexing import (
 from agentjobs.local_git import repositories
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
+from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
@@ -22,7 +24,11 @@ _POLL_SECONDS = 5.0
 class IndexLoop:
     name = "index"
 
-    def __init__(self, db: Database, settings: Settings) -> None:
+    def __init__(
+        self, db: Database, settings: Settings, *, is_able: Callable[[], bool] = lambda: True
+    ) -> None:
+        """While `is_able` returns False, the repositories are left to other processes."""
+        self._is_able = is_able
         self._db = db
         self._settings = settings
         self._spare = SpareChild()
@@ -33,7 +39,7 @@ class IndexLoop:
             try:
                 while True:
                     await self._spare.prepare()
-                    if not await self.index_one():
+                    if not self._is_able() or not await self.index_one():
                         await signal.wait(_POLL_SECONDS)
             finally:
                 await self._spare.close()
@@ -43,7 +49,7 @@ class IndexLoop:
         repo = await claim_due(self._db)
         if repo is None:
             return False
-        git_dir = repositories.path(self._settings.data_path, repo.id)
+        git_dir = repositories.path(self._settings.repositories_path, repo.id)
         try:
             result = await index_repository(self._db, repo, git_dir, self._settings, self._spare)
             _log.info(
@@ -52,6 +58,9 @@ class IndexLoop:
             )
         except StoreUnavailable:
             raise
+        except ClaimLost:
+            fields = {"repo_id": repo.id}
+            _log.warning("another process indexes the repository", extra={"fields": fields})
         except (GitError, IndexFailure, OSError, StoreError) as error:
             _log.warning(
                 "repository not indexed: %s", error, extra={"fields": {"repo_id": repo.id}}

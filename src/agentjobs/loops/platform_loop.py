@@ -1,12 +1,13 @@
 """Follows the platforms: processes their hook events and syncs the repositories that are due.
 
-Runs on the one host that has the bare repositories.
+Runs in every process with an API; each repository is synced by one of them, under a lease.
 """
 
 import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,7 +18,7 @@ from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
-from agentjobs.store.leases import run_renewing
+from agentjobs.store.leases import ClaimLost, run_renewing
 
 MAX_CONCURRENT = 8
 # A slow platform must not keep those of other organizations waiting.
@@ -29,7 +30,7 @@ LONG_SECONDS = 150.0
 MAX_LONG = 24
 
 _POLL_SECONDS = 5.0
-_RENEW_SECONDS = 60.0
+_RENEW_SECONDS = 10.0
 _INTERNAL_ERROR = "An internal error occurred; see the service's log. The sync is repeated later."
 _log = logging.getLogger(__name__)
 
@@ -43,12 +44,19 @@ class PlatformLoop:
     name = "forges"
 
     def __init__(
-        self, db: Database, sync: PlatformSync, free_space: FreeSpace | None = None
+        self,
+        db: Database,
+        sync: PlatformSync,
+        free_space: FreeSpace | None = None,
+        *,
+        is_able: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Without `free_space`, a full disk stops nothing."""
+        """Without `free_space`, a full disk stops nothing. While `is_able` returns False, the
+        repositories are left to other processes."""
         self._db = db
         self._sync = sync
         self._free_space = free_space
+        self._is_able = is_able
         self._running: dict[asyncio.Task[None], RunningSync] = {}
 
     async def run(self) -> None:
@@ -80,6 +88,8 @@ class PlatformLoop:
             task.add_done_callback(lambda done: self._ended(done, signal))
 
     def _has_capacity(self) -> bool:
+        if not self._is_able():
+            return False
         # A sync fetches, and would fill the disk further.
         if self._free_space is not None and self._free_space.is_low:
             return False
@@ -111,6 +121,8 @@ class PlatformLoop:
             await run_renewing(self._sync.sync(claim), lambda: _renew(claim), _RENEW_SECONDS)
         except StoreUnavailable as error:
             _log.warning("a repository was not synced: %s", error, extra={"fields": fields})
+        except ClaimLost:
+            _log.warning("another process syncs the repository", extra={"fields": fields})
         except Exception:  # noqa: BLE001 - one repository must not block the others
             _log.exception("a repository was not synced", extra={"fields": fields})
             await self._fail(claim)
@@ -131,7 +143,7 @@ class PlatformLoop:
 
 async def _renew(claim: SyncClaim) -> bool:
     try:
-        await claim.renew()
+        return await claim.renew()
     except StoreUnavailable as error:
         _log.warning("a claim was not renewed: %s", error)
-    return True
+        return True

@@ -1,6 +1,7 @@
 """Deletes data after its retention period, in batches small enough not to delay other writers.
 
-Nothing is deleted while the clocks of this machine and of the database differ by too much.
+One process of the fleet prunes at a time, and none while the clocks of its machine and of the
+database differ by too much.
 """
 
 from agentjobs.fleet.processes import delete_silent_processes
@@ -8,7 +9,7 @@ from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.leases import delete_silent_workers
 from agentjobs.jobs.queue.platform_outages import prune_outages
 from agentjobs.jobs.queue.retention import prune
-from agentjobs.loops.loop import PeriodicLoop
+from agentjobs.loops.role_loop import RoleLoop
 from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.platform_sync.hook_events import prune_hook_events
 from agentjobs.settings import Settings
@@ -20,7 +21,7 @@ _EVERY_SECONDS = 600.0
 _SILENT_WORKER_MS = 3_600_000
 
 
-def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
+def prune_loop(db: Database, settings: Settings) -> RoleLoop:
     async def once() -> None:
         now = await pruning_time_ms(db)
         if now is None:
@@ -44,4 +45,4 @@ def prune_loop(db: Database, settings: Settings) -> PeriodicLoop:
         ):
             pass
 
-    return PeriodicLoop("prune", _EVERY_SECONDS, once, first_after_seconds=10)
+    return RoleLoop(db, "prune", _EVERY_SECONDS, once, first_after_seconds=10)

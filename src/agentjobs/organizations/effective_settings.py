@@ -16,6 +16,11 @@ async def store_setting(db: Database, name: str, value: str | list[str]) -> None
     await db.transact(_store, name, msgspec.json.encode(value).decode())
 
 
+async def load_or_store_setting(db: Database, name: str, value: str) -> str:
+    """Store the value unless there is one; returns the stored value."""
+    return await db.transact(_store_once, name, msgspec.json.encode(value).decode())
+
+
 async def load_setting(db: Database, name: str) -> bytes | None:
     """As JSON; None if no service has stored it yet."""
     row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
@@ -32,6 +37,19 @@ async def load_public_url(db: Database, settings: Settings) -> str:
     if stored is None:
         return settings.effective_public_url
     return msgspec.json.decode(stored, type=str)
+
+
+async def _store_once(tx: Transaction, name: str, value: str) -> str:
+    await tx.execute(
+        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
+        " ON CONFLICT (name) DO NOTHING",
+        name=name,
+        value=value,
+        now=now_ms(),
+    )
+    row = await tx.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
+    assert row is not None
+    return msgspec.json.decode(row["value"], type=str)
 
 
 async def _store(tx: Transaction, name: str, value: str) -> None:

@@ -15,7 +15,7 @@ from agentjobs.repos.platform_rows import record_first_fetch_error
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.leases import DueColumn, Lease
 
-DUE = DueColumn("repos", "id", "sync_due_at", 300 * SECOND_MS)
+DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync_lease_until")
 
 # A repository whose hooks arrive is polled less often by this factor.
 _HOOK_FACTOR = 12
@@ -73,7 +73,7 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
 async def claim_due_sync(
     db: Database, busy: Collection[str] = (), crowded: Collection[str] = ()
 ) -> DueSync | None:
-    """Claim the repository that has been due longest; the lease ends after 5 minutes.
+    """Claim the repository that has been due longest; the lease is short and renewed.
 
     Repositories in `busy`, and connections and organizations in `crowded`, are left out.
     """
@@ -90,8 +90,7 @@ class SyncClaim:
 
     async def renew(self) -> bool:
         """True even if the repository was made due meanwhile: the sync continues."""
-        await self._lease.renew()
-        return True
+        return await self._lease.renew()
 
     async def finish(
         self, whole_due_at: int, note: str | None, *, due_at: int | None = None
@@ -128,6 +127,7 @@ async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSyn
         " FROM repos r JOIN organizations o ON o.id = r.organization_id"
         " JOIN forge_connections c ON c.id = r.connection_id"
         " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
+        " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
         " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
         " AND r.id NOT IN (SELECT value FROM each(:busy))"
         " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
@@ -170,7 +170,9 @@ async def _finish(
         " whole_due_at = :whole_due_at,"
         # Events after the claim may not have been seen.
         " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END"
+        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+        "  ELSE sync_lease_until END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
         lease_until=lease_until,
@@ -191,7 +193,9 @@ async def _fail(
 ) -> None:
     await tx.execute(
         "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END"
+        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+        "  ELSE sync_lease_until END"
         " WHERE id = :id AND disconnected_at IS NULL",
         id=due.repo.id,
         lease_until=lease_until,
@@ -205,8 +209,10 @@ async def _fail(
 
 async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at"
+        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at,"
+        " sync_lease_until = CASE WHEN id = :id THEN NULL ELSE sync_lease_until END"
         " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
+        id=due.repo.id,
         connection_id=due.repo.connection_id,
         failures=due.failures + 1,
         reason=reason,

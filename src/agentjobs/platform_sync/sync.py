@@ -123,7 +123,7 @@ class PlatformSync:
         self, due: DueSync, repo: PlatformRepo, platform: Platform, branch: str
     ) -> None:
         """Fetch the default branch into the copy and store its head."""
-        target = repositories.path(self._settings.data_path, repo.id)
+        target = repositories.path(self._settings.repositories_path, repo.id)
         try:
             async with platform.open_remote(repo.address, "") as remote:
                 head = await refresh_copy(remote, target, branch)

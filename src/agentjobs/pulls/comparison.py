@@ -26,9 +26,9 @@ class Proposal(msgspec.Struct, frozen=True):
     tips: Tips
 
 
-async def load_proposal(data_dir: Path, pull: Pull) -> Proposal:
+async def load_proposal(root: Path, pull: Pull) -> Proposal:
     """The commits and the diff, bounded, for a page."""
-    git_dir = present_path(data_dir, pull.repo_id)
+    git_dir = present_path(root, pull.repo_id)
     tips = await find_tips(git_dir, pull)
     return Proposal(
         commits=await commits_between(git_dir, tips.base, tips.head),
@@ -38,9 +38,9 @@ async def load_proposal(data_dir: Path, pull: Pull) -> Proposal:
     )
 
 
-async def load_patch(data_dir: Path, pull: Pull) -> str:
+async def load_patch(root: Path, pull: Pull) -> str:
     """The diff as a patch, for a terminal."""
-    git_dir = present_path(data_dir, pull.repo_id)
+    git_dir = present_path(root, pull.repo_id)
     tips = await find_tips(git_dir, pull)
     return await patch_between(git_dir, tips.base, tips.head)
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from agentjobs.clock import now_ms
+from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError
-from agentjobs.git.refs import HEADS, list_branches
+from agentjobs.git.refs import HEADS, read_heads
 from agentjobs.local_git.merge import BranchMoved, MergeConflict, merge_into
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
@@ -30,14 +31,15 @@ async def merge_pull(
             "pull_is_draft",
             f"Pull request {number} is a draft; mark it ready with `agentjobs pulls ready` first.",
         )
-    git_dir = present_path(settings.data_path, pull.repo_id)
+    git_dir = present_path(settings.repositories_path, pull.repo_id)
     identity = Identity(settings.author_name, settings.author_email)
-    tips, commit = await _merge(git_dir, pull, identity)
-    heads = await list_branches(git_dir)
+    async with changing_repository(db, pull.repo_id):
+        tips, commit = await _merge(git_dir, pull, identity)
+    heads = await read_heads(git_dir, [pull.base_branch])
     entry = audit.entry("pull.merged", pull.short_name)
     await db.transact(_record_merge, pull, tips, commit, heads, entry)
     # A push may have happened between reading the branches and storing them.
-    await record_push(db, settings.data_path, pull.repo_id, [HEADS + pull.base_branch])
+    await record_push(db, settings.repositories_path, pull.repo_id, [HEADS + pull.base_branch])
     return await get_pull(db, organization, full_name, number)
 
 

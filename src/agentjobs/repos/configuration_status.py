@@ -68,10 +68,10 @@ class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
         return any(issue.severity == "error" for issue in self.issues)
 
 
-async def configuration_status(data_path: Path, repo: RepoView) -> ConfigurationStatus:
+async def configuration_status(root: Path, repo: RepoView) -> ConfigurationStatus:
     """Problems with the file and with the repository are both reported as issues."""
     try:
-        git_dir = repositories.present_path(data_path, repo.id)
+        git_dir = repositories.present_path(root, repo.id)
         commit = await resolve(git_dir, HEADS + repo.default_branch)
         if commit is None:
             return _error_status(None, f"the branch {repo.default_branch} is gone")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.git.remote import strip_credentials
 from agentjobs.identifiers import new_id
 from agentjobs.local_git import repositories
@@ -39,8 +40,9 @@ async def connect_repository(
     owner = await find_organization(db, organization)
     full_name = validate_name(name) if name else derive_name(source, organization)
     await _check_name_is_free(db, owner, full_name)
+    await RepositoriesDirectory(db, settings).check_for_operator()
     repo_id = new_id("repo")
-    directory = repositories.path(settings.data_path, repo_id)
+    directory = repositories.path(settings.repositories_path, repo_id)
     imported = await repositories.import_repository(source, directory)
     repo = NewRepo(
         id=repo_id,

@@ -9,9 +9,9 @@ from agentjobs.settings.model import Settings
 # Settings that may differ between machines, and secrets, from which nothing is derived.
 OWN_SETTINGS = frozenset(
     {
-        *("data_dir", "config_file", "database_url", "database_direct_url", "auto_migrate"),
-        *("host", "port", "log_level"),
-        *("trusted_proxies", "metrics_bind", "metrics_token", "slots", "sandbox"),
+        *("data_dir", "config_file", "repositories_dir", "database_url", "database_direct_url"),
+        *("auto_migrate", "host", "port", "log_level", "trusted_proxies"),
+        *("metrics_bind", "metrics_token", "slots", "sandbox"),
         *("sandbox_uid_base", "cache_max_bytes", "disk_floor_mib", "git_concurrency"),
         *("index_memory_mib", "send_webhooks", "webhooks_proxy", "webhook_concurrency"),
         *("ca_file", "encryption_key", "oidc_client_secret", "worker_tags"),

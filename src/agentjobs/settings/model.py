@@ -16,6 +16,7 @@ from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, Pric
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str
     config_file: str = ""
+    repositories_dir: str = ""
     database_url: str = ""
     database_direct_url: str = ""
     auto_migrate: bool = True
@@ -115,6 +116,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def data_path(self) -> Path:
         return Path(self.data_dir)
+
+    @property
+    def repositories_path(self) -> Path:
+        """The directory of the bare repositories, which all processes with an API share."""
+        return Path(self.repositories_dir) if self.repositories_dir else self.data_path / "git"
 
     @property
     def effective_database_url(self) -> str:

@@ -2,6 +2,7 @@
 
 A `DueColumn` is queue, lease and backoff in one column: a row is due once the time in it has
 passed, a claim moves that time to the end of the lease, and the stored time identifies the claim.
+With a column of its own for the lease, a row that is made due meanwhile stays claimed.
 Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
 T = TypeVar("T")
 
@@ -27,22 +28,31 @@ class DueColumn:
     key: str
     column: str
     lease_ms: int
+    lease_column: str | None = None
 
     async def claim(self, tx: Transaction, row_id: str) -> int:
         """Claim a row that the caller has locked; returns when the lease ends."""
         until = await tx.clock_ms() + self.lease_ms
+        lease = f", {self.lease_column} = :until" if self.lease_column else ""
         await tx.execute(
-            f"UPDATE {self.table} SET {self.column} = :until WHERE {self.key} = :id",
+            f"UPDATE {self.table} SET {self.column} = :until{lease} WHERE {self.key} = :id",
             id=row_id,
             until=until,
         )
         return until
 
     async def move(self, tx: Transaction, row_id: str, held_until: int, due_at: int | None) -> bool:
-        """False if the claim was lost or the row was made due again in the meantime."""
+        """False if the claim was lost, or without a lease column if the row was made due."""
+        values = f"{self.column} = :due_at"
+        if self.lease_column:
+            values = (
+                f"{self.column} = CASE WHEN {self.column} = :held_until"
+                f" THEN CAST(:due_at AS BIGINT) ELSE {self.column} END,"
+                f" {self.lease_column} = CAST(:due_at AS BIGINT)"
+            )
         changed = await tx.execute(
-            f"UPDATE {self.table} SET {self.column} = :due_at"
-            f" WHERE {self.key} = :id AND {self.column} = :held_until",
+            f"UPDATE {self.table} SET {values}"
+            f" WHERE {self.key} = :id AND {self.lease_column or self.column} = :held_until",
             id=row_id,
             held_until=held_until,
             due_at=due_at,
@@ -101,6 +111,31 @@ class NamedLease:
                 held_until=held_until,
                 due_at=await tx.clock_ms() + due_in_ms,
             )
+
+
+class HeldLease:
+    """A named lease that this process holds until `until`."""
+
+    def __init__(self, db: Database, lease: NamedLease, until: int) -> None:
+        self._db = db
+        self._lease = lease
+        self._until = until
+
+    async def renew(self) -> bool:
+        """False if it was lost. It may outlast a short outage of the store."""
+        try:
+            until = await self._db.transact(self._lease.renew, self._until)
+        except StoreUnavailable:
+            return True
+        self._until = until or self._until
+        return until is not None
+
+    async def release(self, due_in_ms: int) -> None:
+        await self._db.transact(self._lease.release, self._until, due_in_ms)
+
+    async def release_in(self, tx: Transaction) -> None:
+        """As a part of the caller's transaction."""
+        await self._lease.release(tx, self._until)
 
 
 class Lease:

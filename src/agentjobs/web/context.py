@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.connections.adapters import Platforms
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.free_space import FreeSpace
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.views.statistics import Statistics
@@ -51,6 +52,7 @@ class WebContext:
     open_requests: OpenRequests = field(init=False)
     client_addresses: ClientAddresses = field(init=False)
     free_space: FreeSpace = field(init=False)
+    repositories: RepositoriesDirectory = field(init=False)
 
     def __post_init__(self) -> None:
         # Copied here because every request reads them.
@@ -64,7 +66,8 @@ class WebContext:
         self.client_addresses = ClientAddresses(self.settings.trusted_proxies)
         self.open_requests = OpenRequests(self.settings.streams_per_key)
         self.git_slots = GitSlots(self.settings.git_concurrency)
-        self.imports = Imports(self.db, self.settings, self.certificates)
+        self.repositories = RepositoriesDirectory(self.db, self.settings)
+        self.imports = Imports(self.db, self.settings, self.repositories, self.certificates)
 
     async def close(self) -> None:
         await self.imports.close()

@@ -14,11 +14,11 @@ import pytest
 from agentjobs.cli.orgs.deletion import delete_organization
 from agentjobs.cli.orgs.export import export_organization
 from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.local_git.repositories import repositories_root
 from agentjobs.organizations.organizations import (
     create_organization,
     ensure_default,
@@ -56,7 +56,8 @@ Dump = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    repositories_root(tmp_path).mkdir()
+    (tmp_path / "git").mkdir()
+    (tmp_path / "git" / MARKER).write_text("this deployment\n")
     return Settings(data_dir=str(tmp_path))
 
 

@@ -23,6 +23,7 @@ from agentjobs.settings import load
 from agentjobs.settings.model import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.leases import ClaimLost
 from tests.support.indexing import IndexSetup, index_setup
 from tests.support.workspace import run_git
 
@@ -175,6 +176,29 @@ async def test_a_head_that_moves_during_the_index_is_indexed_next(
     row = await row_of(db)
     assert (row["index_status"], row["head_commit"]) == ("ready", "moved")
     assert await claim_due(db) is not None
+
+
+async def test_a_repository_made_due_during_the_index_is_not_indexed_beside_it(
+    db: Database, setup: IndexSetup, settings: Settings
+) -> None:
+    repo = await claim(db)
+    await change(db, "index_due_at = 1, head_commit = 'moved'")
+    assert await claim_due(db) is None
+    await index_repository(db, repo, setup.git_dir, settings)
+    assert await claim_due(db) is not None
+
+
+async def test_a_process_whose_claim_ended_stores_no_index(
+    db: Database, setup: IndexSetup, settings: Settings
+) -> None:
+    stalled = await claim(db)
+    await change(db, "index_due_at = 1, index_lease_until = 1")
+    other = await claim(db)
+    with pytest.raises(ClaimLost):
+        await index_repository(db, stalled, setup.git_dir, settings)
+    assert (await row_of(db))["indexed_commit"] is None
+    await index_repository(db, other, setup.git_dir, settings)
+    assert (await row_of(db))["index_status"] == "ready"
 
 
 async def test_a_repository_disconnected_during_the_index_gets_no_index(

@@ -141,7 +141,7 @@ async def test_only_repositories_with_hooks_are_polled_less_often(env: SyncEnvir
     assert next_due == {SHOP: 3_600_000, "42": 300_000}
     # Hooks signed with an old secret do not count.
     await env.execute("UPDATE forge_connections SET hook_seen_at = NULL")
-    await env.execute("UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=SHOP)
+    await env.execute("UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL")
     due = await claim_due_sync(env.db)
     assert due is not None
     assert next_due_at(due, 300, 0) == 300_000

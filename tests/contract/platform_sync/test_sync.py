@@ -452,7 +452,11 @@ async def test_a_claim_expires_when_its_process_dies(env: SyncEnvironment) -> No
     assert due is not None
     assert await claim_due_sync(env.db) is None
     assert round(await env.seconds_until_due()) == DUE.lease_ms // SECOND_MS
-    await env.execute("UPDATE repos SET sync_due_at = :past", past=now_ms() - 1)
+    past = now_ms() - 1
+    await env.execute("UPDATE repos SET sync_due_at = :past", past=past)
+    # Made due meanwhile, it is still claimed.
+    assert await claim_due_sync(env.db) is None
+    await env.execute("UPDATE repos SET sync_lease_until = :past", past=past)
     assert await claim_due_sync(env.db, busy=[due.repo.id]) is None
     for crowded in (env.connection.id, env.connection.organization_id):
         assert await claim_due_sync(env.db, crowded=[crowded]) is None

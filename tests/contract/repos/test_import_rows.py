@@ -8,7 +8,7 @@ from agentjobs.problems import Problem
 from agentjobs.repos.imports import rows
 from agentjobs.repos.imports.rows import ImportView, dismiss, list_imports
 from agentjobs.settings.tables import DEFAULT_PLANS
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 
 
 @pytest.fixture
@@ -120,6 +120,32 @@ async def test_imports_left_running_by_a_killed_service_are_marked_as_failed(
 ) -> None:
     left, failed = await begin(database, acme, 1), await begin(database, acme, 2)
     await fail(database, failed, "its own reason")
-    assert await database.transact(rows.fail_all_running) == [left.id]
+    # Another process runs them.
+    assert await database.transact(rows.fail_abandoned) == []
+    await database.transact(_end_leases)
+    running = await begin(database, acme, 3)
+    assert sorted(await database.transact(rows.fail_abandoned)) == [left.id, failed.id]
+    await database.transact(rows.clear_lease, left.id)
+    await database.transact(rows.clear_lease, failed.id)
+    assert await database.transact(rows.fail_abandoned) == []
     messages = {view.id: view.message for view in await list_imports(database, acme.id)}
-    assert messages == {left.id: rows.STOPPED, failed.id: "its own reason"}
+    assert messages == {
+        left.id: rows.STOPPED,
+        failed.id: "its own reason",
+        running.id: running.message,
+    }
+
+
+async def test_a_renewed_import_outlasts_its_first_lease_unless_it_was_cancelled(
+    database: Database, acme: Organization
+) -> None:
+    view = await begin(database, acme, 1)
+    await database.transact(_end_leases)
+    assert await database.transact(rows.renew, view.id)
+    assert await database.transact(rows.fail_abandoned) == []
+    await database.transact(rows.cancel, acme.id, view.id)
+    assert not await database.transact(rows.renew, view.id)
+
+
+async def _end_leases(tx: Transaction) -> None:
+    await tx.execute("UPDATE repo_imports SET lease_until = 1")

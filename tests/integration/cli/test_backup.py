@@ -37,7 +37,7 @@ def test_a_backup_is_a_data_directory_that_works(tmp_path, agentjobs, repository
     restored = InProcessCommandLine(capsys, target)
     (repo,) = restored("repos", "list", "--json").document["repos"]
     assert repo["full_name"] == "acme/shop"
-    (copy,) = (target / "git").iterdir()
+    (copy,) = (target / "git").glob("*.git")
     assert git(copy, "fsck", "--strict") is not None
     assert git(copy, "rev-parse", "main") == git(repository, "rev-parse", "main")
     assert (target / "agentjobs.toml").read_text() == "queue_limit = 7\n"
@@ -105,7 +105,7 @@ def test_a_host_without_the_repositories_makes_no_backup(
 
 def test_a_damaged_repository_makes_no_backup(tmp_path, agentjobs, repository):
     agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
-    (kept,) = (agentjobs.data_dir / "git").iterdir()
+    (kept,) = (agentjobs.data_dir / "git").glob("*.git")
     for pack in (kept / "objects" / "pack").iterdir():
         pack.unlink()
     for loose in (kept / "objects").glob("??/*"):

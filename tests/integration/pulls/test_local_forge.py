@@ -79,11 +79,11 @@ async def test_a_proposal_has_the_commits_and_files_since_the_common_ancestor(
     await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n\nTAX = 2\n"})
     platform.propose("main", {"unrelated.txt": "later work on main"})
     pull = await get_pull(platform.db, *HERE, 1)
-    proposal = await load_proposal(platform.settings.data_path, pull)
+    proposal = await load_proposal(platform.settings.repositories_path, pull)
     assert [commit.subject for commit in proposal.commits] == ["change"]
     assert [file.path for file in proposal.diff.files] == ["src/shop.py"]
     assert (proposal.diff.additions, proposal.diff.deletions) == (1, 1)
-    patch = await load_patch(platform.settings.data_path, pull)
+    patch = await load_patch(platform.settings.repositories_path, pull)
     assert "-PRICE = 1\n+PRICE = 3\n" in patch
     assert "unrelated" not in patch
 
@@ -91,7 +91,7 @@ async def test_a_proposal_has_the_commits_and_files_since_the_common_ancestor(
 async def test_a_huge_change_is_cut_and_says_so(platform: Platform) -> None:
     await platform.open_pull("agentjobs/one", {f"{n:03}.txt": "line\n" * 20_000 for n in range(40)})
     proposal = await load_proposal(
-        platform.settings.data_path, await get_pull(platform.db, *HERE, 1)
+        platform.settings.repositories_path, await get_pull(platform.db, *HERE, 1)
     )
     assert not proposal.diff.complete
     assert proposal.diff.changed_files == 40
@@ -130,7 +130,7 @@ async def test_a_merge_into_the_default_branch_asks_for_a_new_index(platform: Pl
 async def test_a_merged_pull_request_still_shows_what_it_proposed(platform: Platform) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1\n"})
     pull = await merge_pull(platform.db, platform.settings, *HERE, number)
-    proposal = await load_proposal(platform.settings.data_path, pull)
+    proposal = await load_proposal(platform.settings.repositories_path, pull)
     assert [file.path for file in proposal.diff.files] == ["a"]
     assert len(proposal.commits) == 1
 
@@ -254,7 +254,7 @@ async def test_a_recorded_push_moves_pull_requests_and_the_default_branch(
     number = await platform.open_pull("agentjobs/one", {"a": "1"})
     commit = platform.propose("agentjobs/one", {"a": "2"})
     main = platform.propose("main", {"b": "3"})
-    data = platform.settings.data_path
+    data = platform.settings.repositories_path
     await record_push(platform.db, data, platform.repo.repo_id, ["refs/heads/elsewhere"])
     assert (await platform.repo_row())["head_commit"] != main
     await record_push(

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.git.remote import Remote
 from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
@@ -23,7 +24,7 @@ from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView, list_imports
 from agentjobs.repos.queries import find_repo, list_repos
 from agentjobs.settings import Settings, load
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
 from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
@@ -46,7 +47,8 @@ class Setup:
     def imports(self, *allowed: str, **options: object) -> Imports:
         settings = msgspec.structs.replace(self.settings, egress_allow=list(allowed))
         arguments = {"certificates": self.origin.authorities, **options}
-        return Imports(self.db, settings, **arguments)  # type: ignore[arg-type] # options vary by test
+        directory = RepositoriesDirectory(self.db, settings)
+        return Imports(self.db, settings, directory, **arguments)  # type: ignore[arg-type] # options vary by test
 
     async def wait_until_idle(self) -> list[ImportView]:
         """Wait until no import is running, and return the remaining rows."""
@@ -69,8 +71,16 @@ class Setup:
         assert self.files() == []
         return failed.message
 
+    async def end_leases(self) -> None:
+        """As if the process that runs the imports had been killed."""
+
+        async def update(tx: Transaction) -> None:
+            await tx.execute("UPDATE repo_imports SET lease_until = 1")
+
+        await self.db.transact(update)
+
     def files(self) -> list[str]:
-        root = repositories.repositories_root(self.settings.data_path)
+        root = self.settings.repositories_path
         return sorted(path.name for path in root.iterdir()) if root.is_dir() else []
 
 
@@ -107,7 +117,7 @@ async def test_an_import_connects_the_repository_in_the_background_on_behalf_of_
     await importing.close()
     repo = await find_repo(setup.db, setup.acme.id, "acme/shop")
     assert (repo.default_branch, repo.index_status) == ("unusual", "indexing")
-    git_dir = repositories.present_path(setup.settings.data_path, repo.id)
+    git_dir = repositories.present_path(setup.settings.repositories_path, repo.id)
     assert git_output("tag", cwd=git_dir) == "v1"
     (entry,) = await list_entries(
         setup.db, setup.acme.id, AuditFilter(action="repo.connected"), limit=9
@@ -254,7 +264,7 @@ def _read(file: Path) -> bytes:
         return b""
 
 
-async def test_files_of_a_killed_service_are_removed_at_the_next_start(setup: Setup) -> None:
+async def test_files_of_a_killed_service_are_removed_once_its_lease_has_ended(setup: Setup) -> None:
     async with silent_server() as (port, connected):
         killed = setup.imports("127.0.0.0/8")
         view = await killed.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
@@ -262,8 +272,11 @@ async def test_files_of_a_killed_service_are_removed_at_the_next_start(setup: Se
         repo_id = view.id.replace("imp_", "repo_")
         assert setup.files() == [f".incoming-{repo_id}.git"]
         # As if the service had been killed after the fetch and before storing the row.
-        target = repositories.path(setup.settings.data_path, repo_id)
+        target = repositories.path(setup.settings.repositories_path, repo_id)
         shutil.copytree(repositories.incoming_path(target), target)
+        await setup.imports().recover()
+        assert setup.files()
+        await setup.end_leases()
         await setup.imports().recover()
         assert setup.files() == []
         await killed.close()
@@ -387,7 +400,7 @@ async def test_four_organizations_import_concurrently(setup: Setup) -> None:
         await importing.close()
 
 
-async def test_files_of_an_interrupted_cancellation_are_removed_at_the_next_start(
+async def test_files_of_an_interrupted_cancellation_are_removed_once_its_lease_has_ended(
     setup: Setup,
 ) -> None:
     async with silent_server() as (port, connected):
@@ -396,6 +409,42 @@ async def test_files_of_an_interrupted_cancellation_are_removed_at_the_next_star
         await asyncio.wait_for(connected.wait(), 20)
         await setup.db.transact(rows.cancel, setup.acme.id, view.id)
         assert setup.files()
+        await setup.end_leases()
         await setup.imports().recover()
         assert setup.files() == []
         await killed.close()
+
+
+async def test_another_process_may_cancel_an_import(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "_RENEW_SECONDS", 0.01)
+    async with silent_server() as (port, connected):
+        running = setup.imports("127.0.0.0/8")
+        view = await running.start(setup.acme, f"https://127.0.0.1:{port}/a/b")
+        await asyncio.wait_for(connected.wait(), 20)
+        with setup.db.changes.listen("index") as signal:
+            await setup.imports().cancel(setup.acme.id, view.id)
+            while await list_imports(setup.db, setup.acme.id):
+                assert await signal.wait(60)
+        assert setup.files() == []
+        await running.close()
+
+
+async def test_closing_keeps_an_import_that_has_just_connected_its_repository(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, connected = imports._connect, asyncio.Event()
+
+    async def connect_and_tell(tx: Transaction, *arguments: object) -> None:
+        await connect(tx, *arguments)  # type: ignore[arg-type]
+        connected.set()
+
+    monkeypatch.setattr(imports, "_connect", connect_and_tell)
+    monkeypatch.setattr(imports, "_RENEW_SECONDS", 0.001)
+    importing = setup.imports("127.0.0.0/8")
+    await importing.start(setup.acme, setup.origin.url("shop.git"))
+    await connected.wait()
+    await importing.close()
+    repo = await find_repo(setup.db, setup.acme.id, "acme/shop")
+    assert repositories.present_path(setup.settings.repositories_path, repo.id)

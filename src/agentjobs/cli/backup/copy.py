@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentjobs.cli.backup.repository_copy import copy_repository
+from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.local_git import repositories
 from agentjobs.settings import Settings
 from agentjobs.store.backup import copy_database, require_database_file
@@ -18,20 +19,21 @@ from agentjobs.store.opening import open_unchecked
 from agentjobs.store.revisions import current_revision
 
 SETTINGS_FILE = "agentjobs.toml"
+REPOSITORIES = "git"
 
 
 async def backup(settings: Settings, target: Path) -> None:
     """Creates `target`, which must not exist, atomically."""
-    data_dir = settings.data_path
+    root = settings.repositories_path
     # A dump is one long transaction with session state, so it bypasses a pooler.
     url = settings.database_direct_url or settings.effective_database_url
     with _atomic_directory(target) as directory:
         require_database_file(url)
-        await _require_repositories(url, data_dir)
+        await _require_repositories(url, root)
         # The database first, so that the repositories contain every commit it names.
         await asyncio.to_thread(copy_database, url, directory)
-        await _copy_repositories(data_dir, directory)
-        settings_file = data_dir / SETTINGS_FILE
+        await _copy_repositories(root, directory / REPOSITORIES)
+        settings_file = settings.data_path / SETTINGS_FILE
         if settings_file.is_file():
             shutil.copyfile(settings_file, directory / SETTINGS_FILE)
 
@@ -51,17 +53,17 @@ def _atomic_directory(target: Path) -> Iterator[Path]:
         raise
 
 
-async def _require_repositories(url: str, data_dir: Path) -> None:
+async def _require_repositories(url: str, root: Path) -> None:
     missing = [
         full_name
         for repo_id, full_name in await _connected_repositories(url)
-        if not (repositories.path(data_dir, repo_id) / "HEAD").is_file()
+        if not (repositories.path(root, repo_id) / "HEAD").is_file()
     ]
     if missing:
         raise StoreError(
             f"the files of {', '.join(missing[:3])}{' and others' if missing[3:] else ''} are not"
-            f" in {repositories.repositories_root(data_dir)}; run this on the host of"
-            " `agentjobs serve`, with its data directory"
+            f" in {root}; run this on a host of `agentjobs serve`, with its data directory or"
+            " AGENTJOBS_REPOSITORIES_DIR"
         )
 
 
@@ -80,12 +82,14 @@ async def _connected_repositories(url: str) -> list[tuple[str, str]]:
         await db.close()
 
 
-async def _copy_repositories(data_dir: Path, directory: Path) -> None:
-    source = repositories.repositories_root(data_dir)
-    target = repositories.repositories_root(directory)
+async def _copy_repositories(source: Path, target: Path) -> None:
+    """While every process may push to them; `copy_repository` copies what is new, and checks."""
     target.mkdir(mode=0o700)
     if not source.is_dir():
         return
+    if (source / MARKER).is_file():
+        # The restored database expects it beside the repositories.
+        shutil.copyfile(source / MARKER, target / MARKER)
     for repository in sorted(source.iterdir()):
         # Names with a leading dot are incomplete imports.
         if repository.is_dir() and not repository.name.startswith("."):

@@ -21,5 +21,8 @@ async def check_processes(db: "Database") -> list[Finding]:
     for process in await list_processes(db):
         state = f"{process.role} on {process.hostname}, version {process.version}"
         findings.append(("processes", "ok", f"{state}, last seen {iso_utc(process.heartbeat_at)}"))
+        if process.repositories_problem is not None:
+            text = f"{process.hostname} serves no repositories: {process.repositories_problem}"
+            findings.append(("processes", "problem", text))
     problems = configuration_problems(await running_configurations(db))
     return findings + [("processes", "problem", problem) for problem in problems]

@@ -8,6 +8,7 @@ import contextlib
 import time
 
 from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.inventory.indexing import forget_repository
 from agentjobs.jobs.cancel import request_cancel
 from agentjobs.local_git import repositories
@@ -51,17 +52,12 @@ async def delete_organization(
 async def _require_repositories(
     db: Database, settings: Settings, organization: Organization
 ) -> None:
-    root = repositories.repositories_root(settings.data_path)
     row = await db.fetch_one(
         "SELECT id FROM repos WHERE organization_id = :id AND platform = 'local' LIMIT 1",
         id=organization.id,
     )
-    if row is not None and not root.is_dir():
-        raise Problem(
-            "unavailable",
-            f"{root} does not exist; run this on the host of `agentjobs serve`, with its data"
-            " directory.",
-        )
+    if row is not None:
+        await RepositoriesDirectory(db, settings).check_for_operator()
 
 
 async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -> None:
@@ -110,6 +106,6 @@ async def _remove_files(db: Database, settings: Settings, organization: Organiza
 
 
 def _remove_repo_files(settings: Settings, repo_id: str) -> None:
-    repositories.remove_repository(settings.data_path, repo_id)
+    repositories.remove_repository(settings.repositories_path, repo_id)
     forget_repository(settings, repo_id)
     remove_repo_files(settings.data_path / "mirrors", settings.data_path / "workspaces", repo_id)

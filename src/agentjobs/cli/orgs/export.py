@@ -92,7 +92,7 @@ async def _require_repositories(
     db: Database, settings: Settings, organization: Organization
 ) -> None:
     for repo_id in await _local_repositories(db, organization.id, only_connected=True):
-        repositories.present_path(settings.data_path, repo_id)
+        repositories.present_path(settings.repositories_path, repo_id)
 
 
 async def _local_repositories(
@@ -112,7 +112,7 @@ async def _write_repositories(
 ) -> dict[str, str]:
     bundles: dict[str, str] = {}
     for repo_id in await _local_repositories(db, organization.id):
-        git_dir = repositories.path(settings.data_path, repo_id)
+        git_dir = repositories.path(settings.repositories_path, repo_id)
         if not (git_dir / "HEAD").is_file() or not await list_branches(git_dir):
             continue
         bundles[repo_id] = f"repositories/{repo_id}.bundle"

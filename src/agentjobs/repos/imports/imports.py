@@ -7,7 +7,6 @@ of its task.
 import asyncio
 import contextlib
 import logging
-import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
@@ -16,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.free_space import FreeSpace
 from agentjobs.git.process import GitError
 from agentjobs.git.remote import Remote
 from agentjobs.identifiers import new_id
 from agentjobs.local_git import repositories
 from agentjobs.local_git.fetch_errors import fetch_problem
-from agentjobs.local_git.repositories import ImportedRepository
+from agentjobs.local_git.repositories import ImportedRepository, remove_repository
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.outbound.egress.tunnel import open_tunnel
@@ -37,11 +37,20 @@ from agentjobs.repos.imports.rows import ImportView
 from agentjobs.repos.imports.source import ImportSource, authorization, parse_source
 from agentjobs.repos.names import derive_name, validate_name
 from agentjobs.settings import Settings, SettingsError
-from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
+from agentjobs.store.database import (
+    Database,
+    IntegrityError,
+    StoreError,
+    StoreUnavailable,
+    Transaction,
+)
+from agentjobs.store.leases import ClaimLost, run_renewing
 
 MAX_BYTES = 10 * 2**30
 MAX_AT_ONCE = 4
 _STORE_RETRY_SECONDS = 5.0
+# How soon an import stops that another process cancelled.
+_RENEW_SECONDS = 3.0
 _INTERNAL_ERROR = "An internal error occurred; try again, or contact the operator."
 _log = logging.getLogger(__name__)
 
@@ -59,7 +68,8 @@ class _ImportRequest(msgspec.Struct, frozen=True):
 
 
 class Imports:
-    """One per process. Call `recover` before the first `start`, `close` before closing the store.
+    """One per process. One process of the fleet calls `recover` regularly. Call `close` before
+    closing the store.
 
     `certificates` is a file with the CA certificates git trusts; None uses the system's.
     Raises SettingsError.
@@ -69,6 +79,7 @@ class Imports:
         self,
         db: Database,
         settings: Settings,
+        repositories: RepositoriesDirectory,
         certificates: Path | None = None,
         *,
         max_bytes: int = MAX_BYTES,
@@ -76,8 +87,9 @@ class Imports:
         new_min_rate: Callable[[], MinTransferRate] = MinTransferRate,
     ) -> None:
         self._db = db
-        self._data_path = settings.data_path
-        self._free_space = FreeSpace(settings.data_path, settings.disk_floor_mib)
+        self._repositories = repositories
+        self._root = settings.repositories_path
+        self._free_space = FreeSpace(settings.repositories_path, settings.disk_floor_mib)
         self._allowed = _parse_allowed(settings)
         self._certificates = certificates
         self._max_bytes = max_bytes
@@ -100,6 +112,7 @@ class Imports:
         token: str = "",
     ) -> ImportView:
         """Raises Problem for errors known immediately; the import's row reports later ones."""
+        self._repositories.require()
         self._free_space.check()
         source = parse_source(address)
         header = authorization(user, token)
@@ -117,7 +130,7 @@ class Imports:
         )
         entry = audit.entry("repo.connected", full_name, source=source.url)
         request = _ImportRequest(view.id, organization.id, full_name, source, entry)
-        # On PostgreSQL, two concurrent imports could both pass the check for a free name.
+        # Closing waits until the task is known.
         async with self._starting:
             if not self._is_open:
                 raise Problem("unavailable", "The service is stopping; try again in a minute.")
@@ -135,37 +148,47 @@ class Imports:
         # After this commit, the import can no longer connect its repository.
         full_name = await self._db.transact(rows.cancel, organization_id, import_id)
         task = self._tasks.get(import_id)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
-        await self._db.transact(rows.delete_failed, organization_id, import_id)
+        if task is None:
+            # The process that runs it notices soon, and removes the files and the row.
+            return full_name
+        task.cancel()
+        await asyncio.wait([task])
+        await self._remove_cancelled(organization_id, import_id)
         return full_name
 
     async def recover(self) -> None:
-        """Mark imports that a killed service left behind as failed, and remove their files."""
-        await self._db.transact(rows.fail_all_running)
-        for import_id in await rows.failed_imports(self._db):
-            await asyncio.to_thread(_remove, self._data_path, _repo_id(import_id))
+        """Mark imports whose process was killed as failed, and remove their files."""
+        for import_id in await self._db.transact(rows.fail_abandoned):
+            await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
+            await self._db.transact(rows.clear_lease, import_id)
 
     async def close(self) -> None:
         """Stop running imports and mark them as failed."""
         async with self._starting:
             self._is_open = False
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        tasks = dict(self._tasks)
+        for task in tasks.values():
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks.values())
         try:
-            await self.recover()
+            for import_id in tasks:
+                # It may have connected its repository before it was stopped.
+                if await self._db.transact(rows.update, import_id, rows.STOPPED, "failed"):
+                    await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
         except StoreError as error:
-            _log.warning("stopped imports will be marked as failed at the next start: %s", error)
+            _log.warning("stopped imports will be marked as failed by another process: %s", error)
 
     async def _run(self, request: _ImportRequest, header: str | None) -> None:
+        import_id = request.import_id
         try:
-            async with self._organization_locks[request.organization_id], self._slots:
-                await self._import(request, header)
+            await run_renewing(
+                self._wait_and_import(request, header),
+                partial(self._renew, import_id),
+                _RENEW_SECONDS,
+            )
+        except ClaimLost:
+            await self._remove_cancelled(request.organization_id, import_id)
         except Problem as problem:
             await self._fail(request, problem.message)
         except GitError as error:
@@ -174,9 +197,25 @@ class Imports:
             _log.exception("import %s failed", request.import_id)
             await self._fail(request, _INTERNAL_ERROR)
 
+    async def _wait_and_import(self, request: _ImportRequest, header: str | None) -> None:
+        async with self._organization_locks[request.organization_id], self._slots:
+            await self._import(request, header)
+
+    async def _renew(self, import_id: str) -> bool:
+        try:
+            return await self._db.transact(rows.renew, import_id)
+        except StoreUnavailable:
+            return True
+
+    async def _remove_cancelled(self, organization_id: str, import_id: str) -> None:
+        # Without a row, its repository is connected.
+        if await rows.find_state(self._db, import_id) == "failed":
+            await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
+            await self._db.transact(rows.delete_failed, organization_id, import_id)
+
     async def _import(self, request: _ImportRequest, header: str | None) -> None:
         source = request.source
-        directory = repositories.path(self._data_path, request.repo_id)
+        directory = repositories.path(self._root, request.repo_id)
         async with open_tunnel(
             source.host,
             source.port,
@@ -216,9 +255,9 @@ class Imports:
 
     async def _clean_up(self, request: _ImportRequest, message: str) -> None:
         # The store may have committed the connection before it became unavailable.
-        if await rows.is_running(self._db, request.import_id):
+        if await rows.find_state(self._db, request.import_id) == "running":
             # Remove files first: those of a failed row are removed only at the next start.
-            await asyncio.to_thread(_remove, self._data_path, request.repo_id)
+            await asyncio.to_thread(remove_repository, self._root, request.repo_id)
             await self._db.transact(rows.update, request.import_id, message, "failed")
 
 
@@ -246,9 +285,3 @@ def _parse_allowed(settings: Settings) -> AllowList:
 def _repo_id(import_id: str) -> str:
     """Derived from the import's id, so that the row leads to the files."""
     return f"repo_{import_id.removeprefix('imp_')}"
-
-
-def _remove(data_path: Path, repo_id: str) -> None:
-    target = repositories.path(data_path, repo_id)
-    for directory in (target, repositories.incoming_path(target)):
-        shutil.rmtree(directory, ignore_errors=True)

@@ -1,18 +1,20 @@
 """The table `repo_imports`: a row per import until it completes or its failure is dismissed.
 
-Does not know git. While a row is running, its repository is not connected.
+Does not know git. While a row is running, its repository is not connected, and the process that
+runs the import renews the row's lease.
 """
 
 from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
 ImportState = Literal["running", "failed"]
 
+LEASE_MS = 30 * SECOND_MS
 MAX_RUNNING = 5
 MAX_FAILED = 20
 STOPPED = "The service stopped during the import; connect the repository again."
@@ -50,19 +52,19 @@ async def dismiss(db: Database, organization_id: str, import_id: str) -> None:
         )
 
 
-async def failed_imports(db: Database) -> list[str]:
-    """The ids of failed imports in all organizations."""
-    rows = await db.fetch_all("SELECT id FROM repo_imports WHERE state = 'failed'")
-    return [row["id"] for row in rows]
-
-
-async def is_running(db: Database, import_id: str) -> bool:
+async def find_state(db: Database, import_id: str) -> ImportState | None:
+    """None once its repository is connected, or its failure is dismissed."""
     row = await db.fetch_one("SELECT state FROM repo_imports WHERE id = :id", id=import_id)
-    return row is not None and row["state"] == "running"
+    return None if row is None else row["state"]
 
 
 async def insert(tx: Transaction, organization_id: str, view: ImportView) -> None:
     """Raises Problem unless the name is free; deletes earlier failed imports of this name."""
+    # Two processes must not both find the name free.
+    await tx.fetch_one(
+        "SELECT id FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
+        id=organization_id,
+    )
     await _check_name_is_free(tx, organization_id, view.full_name)
     await tx.execute(
         "DELETE FROM repo_imports WHERE organization_id = :organization_id AND state = 'failed'"
@@ -75,10 +77,12 @@ async def insert(tx: Transaction, organization_id: str, view: ImportView) -> Non
     )
     await tx.execute(
         "INSERT INTO repo_imports (id, organization_id, full_name, source, state, message,"
-        " started_by, created_at, updated_at) VALUES (:id, :organization_id, :full_name, :source,"
-        " :state, :message, :started_by, :created_at, :updated_at)",
+        " started_by, created_at, updated_at, lease_until) VALUES (:id, :organization_id,"
+        " :full_name, :source, :state, :message, :started_by, :created_at, :updated_at,"
+        " :lease_until)",
         **msgspec.structs.asdict(view),
         organization_id=organization_id,
+        lease_until=await tx.clock_ms() + LEASE_MS,
     )
     tx.announce("index")
 
@@ -120,12 +124,34 @@ async def complete(tx: Transaction, organization_id: str, import_id: str) -> boo
     return await _delete(tx, organization_id, import_id, "running")
 
 
-async def fail_all_running(tx: Transaction) -> list[str]:
-    """Fail imports whose process has ended, and return their ids."""
-    rows = await tx.fetch_all("SELECT id FROM repo_imports WHERE state = 'running'")
+async def renew(tx: Transaction, import_id: str) -> bool:
+    """False if the import is not running any more: another process cancelled it."""
+    changed = await tx.execute(
+        "UPDATE repo_imports SET lease_until = :until WHERE id = :id AND state = 'running'",
+        id=import_id,
+        until=await tx.clock_ms() + LEASE_MS,
+    )
+    return changed > 0
+
+
+async def fail_abandoned(tx: Transaction) -> list[str]:
+    """Fail imports whose process has ended, and return the ids of those that may have files."""
+    rows = await tx.fetch_all(
+        "SELECT id FROM repo_imports WHERE lease_until <= :now"
+        " OR (lease_until IS NULL AND state = 'running')",
+        now=await tx.clock_ms(),
+    )
     for row in rows:
         await update(tx, row["id"], STOPPED, "failed")
     return [row["id"] for row in rows]
+
+
+async def clear_lease(tx: Transaction, import_id: str) -> None:
+    """The files of a failed import are removed."""
+    await tx.execute(
+        "UPDATE repo_imports SET lease_until = NULL WHERE id = :id AND state = 'failed'",
+        id=import_id,
+    )
 
 
 async def _delete(

@@ -65,7 +65,7 @@ def file_address_builder(
 
 def git_dir_of(request: PageRequest, repo_id: str) -> Path:
     try:
-        return present_path(request.settings.data_path, repo_id)
+        return present_path(request.settings.repositories_path, repo_id)
     except Problem as problem:
         raise hide_details(problem, repo_id) from None
 

@@ -1,9 +1,12 @@
 """Request bodies as bounded streams, decompressed if necessary."""
 
 import asyncio
+import tempfile
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
@@ -12,6 +15,7 @@ from agentjobs.problems import Problem
 
 _PIECE_BYTES = 64 * 1024
 _GZIP_WINDOW = 31
+_MAX_MEMORY_BYTES = 1024 * 1024
 # Takes about a millisecond, after which other tasks may run.
 _PIECES_AT_ONCE = 8
 
@@ -26,6 +30,30 @@ class Body:
     def after(self, first: bytes) -> "Body":
         """The whole body, after `first` was already read."""
         return Body(_prepend(first, self.pieces), self.received)
+
+
+@asynccontextmanager
+async def spool(body: Body, directory: Path, idle_seconds: float) -> AsyncIterator[Body]:
+    """The body after it was received completely, in memory or in a file without a name.
+
+    Raises TimeoutError if nothing arrives for `idle_seconds`.
+    """
+    with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES, dir=str(directory)) as file:
+        async with asyncio.timeout(idle_seconds) as idle:
+            async for piece in body.pieces:
+                await asyncio.to_thread(file.write, piece)
+                idle.reschedule(asyncio.get_running_loop().time() + idle_seconds)
+            async for _ in body.received:
+                idle.reschedule(asyncio.get_running_loop().time() + idle_seconds)
+        file.seek(0)
+        # The second one is empty by then.
+        pieces = _read_pieces(file)
+        yield Body(pieces, pieces)
+
+
+async def _read_pieces(file: tempfile.SpooledTemporaryFile[bytes]) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+        yield piece
 
 
 async def receive_pieces(receive: Receive) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from agentjobs.web.git.body import Body
 
 
 class Relay(Response):
-    """Runs the backend when a slot is free.
+    """Runs the backend once `body` may be processed, which waits for a free slot.
 
     Calls `afterwards` when git has ended, before the response completes.
     """
@@ -20,21 +20,19 @@ class Relay(Response):
     def __init__(
         self,
         backend_request: BackendRequest,
-        body: Body,
-        slot: AbstractAsyncContextManager[None],
+        body: AbstractAsyncContextManager[Body],
         afterwards: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__()
         self._backend_request = backend_request
         self._body = body
-        self._slot = slot
         self._afterwards = afterwards
 
     # The scope was read before.
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with self._slot, running_backend(self._backend_request) as backend:
-                await backend.exchange(self._body, receive, send)
+            async with self._body as body, running_backend(self._backend_request) as backend:
+                await backend.exchange(body, receive, send)
         finally:
             # Refs may have changed even if the client disconnected.
             if self._afterwards is not None:

@@ -5,13 +5,15 @@ Rejects the dumb protocol, and any push with a forbidden ref update before git r
 
 import asyncio
 import re
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from agentjobs.local_git.repositories import repositories_root, repository_name
+from agentjobs.fleet.repository_lease import changing_repository
+from agentjobs.local_git.repositories import repository_name
 from agentjobs.problems import Problem
 from agentjobs.pulls.pushes import record_push
 from agentjobs.web.api.errors import HttpProblem
@@ -24,7 +26,7 @@ from agentjobs.web.git.backend import (
     MAX_PUSH_BYTES,
     BackendRequest,
 )
-from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces
+from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces, spool
 from agentjobs.web.git.push_commands import (
     MalformedOpening,
     OpeningParser,
@@ -52,14 +54,15 @@ async def info_refs(request: Request) -> Response:
         access.check_write()
     body = limit_size(0, receive_pieces(request.receive))
     backend_request = _backend_request(request, access, "info/refs", query=f"service={service}")
-    return Relay(backend_request, Body(body, body), _slot(request, access))
+    return Relay(backend_request, _fetching(request, access, Body(body, body)))
 
 
 async def upload_pack(request: Request) -> Response:
     """Clone and fetch."""
     access = await authorize(request)
     body = _body(request, _UPLOAD, MAX_NEGOTIATION_BYTES)
-    return Relay(_backend_request(request, access, _UPLOAD), body, _slot(request, access))
+    backend_request = _backend_request(request, access, _UPLOAD)
+    return Relay(backend_request, _fetching(request, access, body))
 
 
 async def receive_pack(request: Request) -> Response:
@@ -76,16 +79,34 @@ async def receive_pack(request: Request) -> Response:
         return await _reject(opening, forbidden, body)
 
     async def record() -> None:
-        refs = [update.name for update in opening.updates]
-        await record_push(context.db, context.settings.data_path, access.repo_id, refs)
+        await record_push(context.db, context.settings.repositories_path, access.repo_id, updated)
 
-    whole = body.after(opening.received)
+    updated = [update.name for update in opening.updates]
     return Relay(
         _backend_request(request, access, _RECEIVE),
-        whole,
-        _slot(request, access),
-        record if opening.updates else None,
+        _pushing(request, access, body.after(opening.received)),
+        record if updated else None,
     )
+
+
+@asynccontextmanager
+async def _fetching(request: Request, access: GitAccess, body: Body) -> AsyncIterator[Body]:
+    async with _slot(request, access):
+        yield body
+
+
+@asynccontextmanager
+async def _pushing(request: Request, access: GitAccess, body: Body) -> AsyncIterator[Body]:
+    """Received first, so that a slow client does not hold up other changes to the repository."""
+    context: WebContext = request.app.state.context
+    async with _slot(request, access), AsyncExitStack() as stack:
+        try:
+            directory = context.settings.data_path
+            received = await stack.enter_async_context(spool(body, directory, IDLE_SECONDS))
+        except TimeoutError:
+            raise _timed_out() from None
+        async with changing_repository(context.db, access.repo_id):
+            yield received
 
 
 def _slot(request: Request, access: GitAccess) -> AbstractAsyncContextManager[None]:
@@ -94,12 +115,16 @@ def _slot(request: Request, access: GitAccess) -> AbstractAsyncContextManager[No
 
 
 def _backend_request(
-    request: Request, access: GitAccess, path: str, query: str = ""
+    request: Request,
+    access: GitAccess,
+    path: str,
+    query: str = "",
 ) -> BackendRequest:
     context: WebContext = request.app.state.context
     protocol = request.headers.get("git-protocol", "")
+    context.repositories.require()
     return BackendRequest(
-        project_root=repositories_root(context.settings.data_path),
+        project_root=context.settings.repositories_path,
         path=f"/{repository_name(access.repo_id)}/{path}",
         # A HEAD is handled as a GET; the server omits the body.
         method="POST" if request.method == "POST" else "GET",

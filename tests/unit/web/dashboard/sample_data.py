@@ -121,7 +121,7 @@ async def _repository(
         "SELECT id FROM repos WHERE full_name = :name", name=f"{caller.organization}/shop"
     )
     assert row is not None
-    copytree(repository.git_dir, git_path(harness.context.settings.data_path, row["id"]))
+    copytree(repository.git_dir, git_path(harness.context.settings.repositories_path, row["id"]))
     await write(
         harness.db,
         "UPDATE repos SET head_commit = :head, index_error = :error, lifted_paths = :lifted"

@@ -126,7 +126,7 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
 
 async def test_a_repository_that_was_never_fetched_says_so(platform_dashboard):
     repo_id = platform_dashboard.samples["acme"].repo_id
-    rmtree(git_path(platform_dashboard.context.settings.data_path, repo_id))
+    rmtree(git_path(platform_dashboard.context.settings.repositories_path, repo_id))
     await write(platform_dashboard.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
     page = await platform_dashboard.viewer.open(f"/repos/{NAME}")
     assert page.status == 200
@@ -247,7 +247,7 @@ async def test_changes_missing_from_the_mirror_link_to_the_platform(platform_das
     assert "View the changes of this job on the platform" in file_page.text
     rmtree(
         git_path(
-            platform_dashboard.context.settings.data_path,
+            platform_dashboard.context.settings.repositories_path,
             platform_dashboard.samples["acme"].repo_id,
         )
     )

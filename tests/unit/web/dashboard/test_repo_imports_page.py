@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.repos.imports.rows import ImportView, insert, list_imports
+from agentjobs.repos.imports.rows import CANCELLED, ImportView, insert, list_imports
 from tests.support.users import write
 
 IMPORT = f"imp_{'a' * 26}"
@@ -32,7 +32,9 @@ async def test_an_administrator_cancels_a_running_import(importing):
     done = await importing.admin.send(page, action)
     assert "Cancelled connecting acme/big." in done.text
     assert not done.has_form(action)
-    assert await list_imports(importing.db, importing.caller.organization_id) == []
+    # The process that runs the import removes the row with the files.
+    (view,) = await list_imports(importing.db, importing.caller.organization_id)
+    assert (view.state, view.message) == ("failed", CANCELLED)
     assert (await importing.admin.send(stale, action)).status == 404
 
 

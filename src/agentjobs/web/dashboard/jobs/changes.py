@@ -58,7 +58,7 @@ async def _has_commits(request: PageRequest, details: JobDetails, commits: tuple
     """Whether the local copy has these commits. `local` repositories always do."""
     if details.platform == "local":
         return True
-    git_dir = git_path(request.settings.data_path, details.repo_id)
+    git_dir = git_path(request.settings.repositories_path, details.repo_id)
     if not (git_dir / "HEAD").is_file():
         return False
     return all([await has_commit(git_dir, commit) for commit in commits])

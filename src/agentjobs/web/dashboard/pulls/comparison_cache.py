@@ -61,7 +61,7 @@ class ComparisonCache:
 
 async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
     try:
-        tips = await find_tips(present_path(request.settings.data_path, pull.repo_id), pull)
+        tips = await find_tips(present_path(request.settings.repositories_path, pull.repo_id), pull)
         cached = _shared().find(CommitRange(pull.repo_id, tips.base, tips.head))
         return cached or await _compare(request, pull)
     except Problem as problem:
@@ -69,7 +69,7 @@ async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
 
 
 async def _compare(request: PageRequest, pull: Pull) -> Comparison:
-    proposal = await load_proposal(request.settings.data_path, pull)
+    proposal = await load_proposal(request.settings.repositories_path, pull)
     # The branches may have moved since the lookup.
     ends = CommitRange(pull.repo_id, proposal.tips.base, proposal.tips.head)
     view = await render_diff(proposal.diff, ends)

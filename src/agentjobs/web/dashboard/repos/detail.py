@@ -10,7 +10,6 @@ from agentjobs.inventory.graph.stored import load_summary
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.views.listing import JobFilter, list_lines
 from agentjobs.local_git.repositories import path as git_path
-from agentjobs.local_git.repositories import repositories_root
 from agentjobs.platform_sync.state import RepoSyncState, sync_state
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import list_pulls
@@ -119,12 +118,12 @@ async def _configuration(
     request: PageRequest, repo: RepoView, sync: RepoSyncState | None
 ) -> ConfigurationStatus | None:
     """None if the repository is on another host or not fetched yet."""
-    data_path = request.settings.data_path
-    if not repositories_root(data_path).is_dir():
+    root = request.settings.repositories_path
+    if not root.is_dir():
         return None
-    if sync is not None and not (git_path(data_path, repo.id) / "HEAD").is_file():
+    if sync is not None and not (git_path(root, repo.id) / "HEAD").is_file():
         return None
-    return await configuration_status(data_path, repo)
+    return await configuration_status(root, repo)
 
 
 async def _page(
