@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -94,50 +94,58 @@ class Claimer:
             if agent is not None and agent.max_concurrent_jobs is not None
         }
         unlimited = [agent for agent in agents if agent not in limits]
-        jobs: list[ClaimedJob] = []
-        # Jobs under a limit come one by one, and first: the others could always take every slot.
-        if limits or await self._context.db.fetch_one(queries.LIMITED_REPOS):
-            jobs += await self._retry_contended(self._claim_one, agents, limits)
-        if count > len(jobs):
-            jobs += await self._retry_contended(self._claim, unlimited, count - len(jobs))
-        return jobs
-
-    async def _retry_contended(self, work: Callable[..., Any], *arguments: Any) -> list[ClaimedJob]:
         for _ in range(_CONTENDED_TRIES):
+            # Outside of the transaction: a look at an empty queue is one read.
+            view = await self._look(agents)
+            jobs: list[ClaimedJob] = []
             try:
-                jobs: list[ClaimedJob] = await self._context.db.transact(work, *arguments)
-                return jobs
+                # Jobs under a limit come one by one, and first: others could take every slot.
+                if (limits or view.repos_have_limits) and (shares := _share(view.waiting, 1)):
+                    jobs += await self._context.db.transact(
+                        self._claim_one, view.statements, agents, shares, limits
+                    )
+                if shares := _share(view.waiting, count - len(jobs)):
+                    jobs += await self._context.db.transact(
+                        self._claim, view.statements, unlimited, shares
+                    )
             except _Contended:
-                await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
+                if not jobs:
+                    await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
+                    continue
+            return jobs
         return []
 
     async def _claim_one(
-        self, tx: Transaction, agents: Sequence[str], limits: Mapping[str, int]
+        self,
+        tx: Transaction,
+        statements: queries.Statements,
+        agents: Sequence[str],
+        shares: Mapping[str, "_Share"],
+        limits: Mapping[str, int],
     ) -> list[ClaimedJob]:
         free = [
             agent
             for agent in agents
             if agent not in limits or await _is_below_limit(tx, agent, limits[agent])
         ]
-        return await self._claim(tx, free, 1, one_by_one=True)
+        return await self._claim(tx, statements, free, shares, one_by_one=True)
 
     async def _claim(
-        self, tx: Transaction, agents: Sequence[str], count: int, *, one_by_one: bool = False
+        self,
+        tx: Transaction,
+        statements: queries.Statements,
+        agents: Sequence[str],
+        shares: Mapping[str, "_Share"],
+        *,
+        one_by_one: bool = False,
     ) -> list[ClaimedJob]:
-        statements = queries.USUALLY
-        rows = await self._organizations(tx, statements, agents)
-        if any(row["has_outages"] for row in rows):
-            statements = queries.DURING_OUTAGES
-            rows = await self._organizations(tx, statements, agents)
-        shares = _share(self._waiting(rows), count)
-        if not shares:
-            return []
         lease_ms = int(self._context.settings.lease_seconds * 1_000)
         locked = await tx.fetch_all(
             queries.LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
         )
         if not locked:
             raise _Contended
+        count = sum(share.count for share in shares.values())
         tokens = [new_token(JOB_CREDENTIAL_PREFIX) for _ in range(count)]
         credentials = {token_hash(token): token for token in tokens}
         claim = _Claim(
@@ -154,8 +162,16 @@ class Claimer:
         jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
         return sorted(jobs, key=lambda job: job.id)
 
+    async def _look(self, agents: Sequence[str]) -> "_View":
+        rows = await self._organizations(queries.USUALLY, agents)
+        statements = queries.USUALLY
+        if any(row["has_outages"] for row in rows):
+            statements = queries.DURING_OUTAGES
+            rows = await self._organizations(statements, agents)
+        return _View(statements, self._waiting(rows), any(row["repos_have_limits"] for row in rows))
+
     async def _organizations(
-        self, tx: Transaction, statements: queries.Statements, agents: Sequence[str]
+        self, statements: queries.Statements, agents: Sequence[str]
     ) -> list[Row]:
         where = {
             "agents": agents,
@@ -163,9 +179,10 @@ class Claimer:
             "worker_id": self._worker_id,
             "now": now_ms(),
         }
-        rows = await tx.fetch_all(statements.organizations, after=self._after, **where)
+        db = self._context.db
+        rows = await db.fetch_all(statements.organizations, after=self._after, **where)
         if len(rows) < WINDOW and self._after:
-            rows = await tx.fetch_all(statements.organizations, after="", **where)
+            rows = await db.fetch_all(statements.organizations, after="", **where)
         return rows
 
     def _waiting(self, rows: Sequence[Row]) -> list["_Waiting"]:
@@ -199,6 +216,15 @@ class _Waiting(msgspec.Struct, frozen=True):
     limit: int
     active: int
     last_claimed_at: int
+
+
+class _View(msgspec.Struct, frozen=True):
+    """What a look at the queue found, and the statements that fit."""
+
+    statements: queries.Statements
+    waiting: Sequence[_Waiting]
+    # Of any organization.
+    repos_have_limits: bool
 
 
 class _Share(msgspec.Struct):

@@ -24,12 +24,12 @@ WITH RECURSIVE waiting(agent, organization_id, step) AS (
 SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
   (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = o.id) AS active,
-  EXISTS (SELECT 1 FROM platform_outages) AS has_outages
+  EXISTS (SELECT 1 FROM platform_outages) AS has_outages,
+  EXISTS (SELECT 1 FROM repos WHERE max_concurrent_jobs IS NOT NULL) AS repos_have_limits
 FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
   AND NOT EXISTS (SELECT 1 FROM workers d
     WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)
 """
-LIMITED_REPOS = "SELECT 1 AS found FROM repos WHERE max_concurrent_jobs IS NOT NULL LIMIT 1"
 # At most one claim at a time looks at the jobs of an agent with a limit.
 LOCK_AGENT = (
     "/*sqlite SELECT 1 AS locked */"

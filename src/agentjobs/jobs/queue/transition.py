@@ -115,8 +115,8 @@ async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
     )
     await _delete_kept_work(tx, applied, rows)
     tx.announce(*(f"job:{change.job_id}" for change in applied))
-    if any(change.to != RUNNING for change in applied):
-        # A slot is free, or a job is waiting again.
+    if any(change.to == QUEUED for change in applied):
+        # After an end, the worker itself looks for the next job.
         tx.announce("jobs")
     return [change.job_id in rows for change in changes]
 
