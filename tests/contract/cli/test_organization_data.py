@@ -32,6 +32,7 @@ from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.tenant_rows import TenantTable
 from tests.support.jobs import JobHarness
+from tests.support.users import write
 
 PLANS = Plans(DEFAULT_PLANS)
 SECRET = "s3cret"
@@ -276,3 +277,22 @@ async def test_a_job_of_a_worker_that_is_gone_does_not_prevent_deletion(
     await harness.claim()
     await harness.expire_leases()
     assert (await delete_organization(harness.db, settings, "acme"))["jobs"] == 1
+
+
+async def test_deletion_waits_for_webhooks_that_are_being_sent(
+    filled: Database, settings: Settings
+) -> None:
+    await write(filled, "UPDATE webhook_endpoints SET removed_at = NULL")
+    await write(filled, f"UPDATE deliveries SET lease_expires_at = {2**53}")
+
+    async def send() -> None:
+        query = "SELECT removed_at FROM webhook_endpoints WHERE id = 'webhook_endpoints-doomed'"
+        while (await filled.fetch_all(query))[0]["removed_at"] is None:
+            pass
+        # The attempt that is recorded last.
+        await write(filled, "UPDATE delivery_attempts SET delivery_id = 'deliveries-doomed'")
+        await write(filled, "UPDATE deliveries SET lease_expires_at = 1")
+
+    await write(filled, "DELETE FROM delivery_attempts WHERE delivery_id = 'deliveries-doomed'")
+    await asyncio.gather(delete_organization(filled, settings, "doomed"), send())
+    assert rows_with(await dump(filled), "doomed") == {}

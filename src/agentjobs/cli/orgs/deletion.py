@@ -22,6 +22,7 @@ from agentjobs.organizations.removal import close_organization
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, Transaction
+from agentjobs.webhooks.removal import close_endpoints, has_active_deliveries
 from agentjobs.workspace.repo_files import remove_repo_files
 
 _STOP_SECONDS = 60.0
@@ -39,6 +40,7 @@ async def delete_organization(
     await _require_repositories(db, settings, organization)
     await _stop_jobs(db, organization, force=force)
     await close_organization(db, organization.id)
+    await _stop_deliveries(db, organization)
     for _ in range(_MAX_ROUNDS):
         await _remove_files(db, settings, organization)
         try:
@@ -83,6 +85,16 @@ async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -
             )
         await asyncio.sleep(_POLL_SECONDS)
         running = await db.transact(_running_jobs, organization.id)
+
+
+async def _stop_deliveries(db: Database, organization: Organization) -> None:
+    """A sender would record an attempt that ends after its delivery was deleted."""
+    await db.transact(close_endpoints, organization.id)
+    give_up_at = time.monotonic() + _STOP_SECONDS
+    while await db.transact(has_active_deliveries, organization.id):
+        if time.monotonic() > give_up_at:
+            raise Problem("deliveries_active", "Webhooks are still being sent; try again.")
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
