@@ -24,6 +24,11 @@ name = "Quick"
 command = ["sh", "-c", "echo the agent runs; echo changed > edited.txt"]
 
 [[agents]]
+id = "two-seconds"
+name = "Two seconds"
+command = ["sh", "-c", "echo the agent runs; sleep 2; echo changed > edited.txt"]
+
+[[agents]]
 id = "sleepy"
 name = "Sleepy"
 command = ["sh", "-c", "echo asleep; exec sleep SECONDS"]

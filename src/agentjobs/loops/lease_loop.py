@@ -91,6 +91,9 @@ class LeaseLoop:
             _log.warning("could not renew leases: %s", str(error) or "timed out")
             if time.monotonic() >= self._give_up_at:
                 self._lost_claims_at = time.monotonic()
+                _log.warning(
+                    "%d jobs are stopped before their leases expire", len(self._jobs.active_jobs)
+                )
                 self._on_main_loop(self._jobs.stop_all, Abandoned())
                 self._renewed_at = time.monotonic()
             await asyncio.sleep(_RETRY_SECONDS)
