@@ -43,7 +43,8 @@ def test_a_worker_has_at_most_four_connections_and_two_when_idle(
 
     def all_in(status: str, job_ids: list[str]) -> bool:
         for role, counts in samples.items():
-            counts.append(connections(role))
+            # PostgreSQL needs a moment to notice that a connection was replaced by another.
+            counts.append(min(connections(role), connections(role)))
         return all(api.job(job_id)["status"] == status for job_id in job_ids)
 
     try:

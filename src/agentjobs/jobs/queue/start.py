@@ -1,33 +1,45 @@
 """Marks a job as running, right before its agent starts: the row and `job.started`."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from agentjobs.clock import now_ms
+import msgspec
+
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.transition import Change, apply_all
 from agentjobs.jobs.states import RUNNING
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs.store.grouping import transact_together
 from agentjobs.store.leases import ClaimLost
+
+
+class _Start(msgspec.Struct, frozen=True):
+    job: ClaimedJob
+    base_commit: str
+    prompt: str | None
 
 
 async def start_job(
     db: Database, job: ClaimedJob, base_commit: str, prompt: str | None = None
 ) -> None:
     """`prompt` is the agent's prompt; None keeps that of an earlier attempt. Raises ClaimLost."""
-    change = _to_running(job, base_commit, prompt)
-    if not await transact_together(db, apply_all, change):
+    if not await transact_together(db, _start_all, _Start(job, base_commit, prompt)):
         raise ClaimLost
 
 
-def _to_running(job: ClaimedJob, base_commit: str, prompt: str | None) -> Change:
-    now = now_ms()
+async def _start_all(tx: Transaction, starts: Sequence[_Start]) -> list[bool]:
+    # The end is stored by the same clock, so that no job ends before it started.
+    now = await tx.clock_ms()
+    return await apply_all(tx, [_to_running(start, now) for start in starts])
+
+
+def _to_running(start: _Start, now: int) -> Change:
     columns: dict[str, Any] = {
         "started_at": now,
-        "attempt": job.attempt + 1,
-        "base_commit": base_commit,
+        "attempt": start.job.attempt + 1,
+        "base_commit": start.base_commit,
     }
-    if prompt is not None:
+    if start.prompt is not None:
         # The verification of an earlier attempt does not apply to this one.
-        columns |= {"prompt": prompt, "verification": None}
-    return Change(job.id, RUNNING, now, job.fence, columns)
+        columns |= {"prompt": start.prompt, "verification": None}
+    return Change(start.job.id, RUNNING, now, start.job.fence, columns)

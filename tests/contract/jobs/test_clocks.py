@@ -1,0 +1,31 @@
+"""Jobs on machines whose clocks differ from that of PostgreSQL."""
+
+import pytest
+
+from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.jobs.outcomes import Failed
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
+from tests.support.clock_shift import ShiftClock
+from tests.support.jobs import JobHarness
+
+pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+
+
+@pytest.mark.parametrize("shift_seconds", [3_600, -3_600])
+async def test_a_job_starts_and_ends_at_the_time_of_the_database(
+    harness: JobHarness, shift_clock: ShiftClock, shift_seconds: int
+) -> None:
+    began_at = now_ms()
+    job_id = await harness.job(await harness.organization())
+    job = await harness.claim()
+    shift_clock(shift_seconds)
+    await start_job(harness.db, job, "1" * 40)
+    shift_clock(-shift_seconds)
+    await finish_job(harness.db, job, Failed("no_changes", ""))
+    shift_clock(0)
+
+    row = await harness.db.fetch_one("SELECT * FROM jobs WHERE id = :id", id=job_id)
+    assert row is not None
+    # The clocks of the two processes are compared here, so they may differ by a little.
+    assert began_at - SECOND_MS <= row["started_at"] <= row["completed_at"] <= now_ms() + SECOND_MS
