@@ -237,13 +237,10 @@ async def test_callers_that_stop_waiting_do_not_leak_connections(
 
 
 async def test_closing_finishes_running_calls_and_refuses_waiting_ones(postgres_url: str) -> None:
-    async def wait_for_lock(tx: Transaction) -> None:
-        await tx.execute("SELECT pg_advisory_xact_lock_shared(1)")
-
     db = await PostgresqlDatabase.open(postgres_url)
     operator = await asyncpg.connect(postgres_url)
     await operator.execute("SELECT pg_advisory_lock(1)")
-    callers = [asyncio.create_task(db.transact(wait_for_lock)) for _ in range(12)]
+    callers = [asyncio.create_task(db.transact(_wait_for_lock)) for _ in range(12)]
     while await operator.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 10:
         assert not any(caller.done() for caller in callers)
     closing = asyncio.create_task(db.close())
@@ -264,8 +261,12 @@ async def test_connections_that_are_not_used_are_closed(
     monkeypatch.setattr(pool, "MAX_IDLE_SECONDS", 0.2)
     operator = await asyncpg.connect(postgres_url)
     db = await PostgresqlDatabase.open(postgres_url, listen=False)
-    await asyncio.gather(*(db.fetch_all("SELECT pg_sleep(0.1)") for _ in range(5)))
-    assert await _connections(operator) == 5
+    await operator.execute("SELECT pg_advisory_lock(1)")
+    callers = [asyncio.create_task(db.transact(_wait_for_lock)) for _ in range(5)]
+    while await _connections(operator) < 5:
+        assert not any(caller.done() for caller in callers)
+    await operator.execute("SELECT pg_advisory_unlock(1)")
+    await asyncio.gather(*callers)
 
     # One of them stays in use.
     while await _connections(operator) > 1:
@@ -320,6 +321,10 @@ async def test_a_connection_to_a_machine_that_disappeared_ends_soon(postgres_url
     assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5_000
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     await connection.close()
+
+
+async def _wait_for_lock(tx: Transaction) -> None:
+    await tx.execute("SELECT pg_advisory_xact_lock_shared(1)")
 
 
 async def _connections(operator: "asyncpg.Connection[asyncpg.Record]") -> int:
