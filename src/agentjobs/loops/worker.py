@@ -11,6 +11,7 @@ from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
+from agentjobs.loops.deleted_repos_loop import deleted_repos_loop
 from agentjobs.loops.disk_loop import disk_loop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
@@ -22,7 +23,6 @@ from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
-_DELETED_REPOS_SECONDS = 600.0
 _log = logging.getLogger(__name__)
 
 
@@ -98,21 +98,7 @@ class Worker:
 
     @property
     def _deleted_repos(self) -> PeriodicLoop:
-        return PeriodicLoop(
-            "deleted repositories",
-            _DELETED_REPOS_SECONDS,
-            self.drop_deleted_repos,
-            first_after_seconds=_DELETED_REPOS_SECONDS,
-        )
-
-    async def drop_deleted_repos(self) -> None:
-        """Drop mirrors and copies of repositories whose organization was deleted."""
-        cached = await self._tools.workspaces.cached_repos()
-        rows = await self._db.fetch_all(
-            "SELECT id FROM repos WHERE id IN (SELECT value FROM each(:ids))", ids=list(cached)
-        )
-        if deleted := cached - {row["id"] for row in rows}:
-            await self._tools.workspaces.drop_repos(deleted)
+        return deleted_repos_loop(self._db, self._tools.workspaces)
 
     async def _clean_caches(self) -> None:
         await self._tools.mirrors.collect_garbage()

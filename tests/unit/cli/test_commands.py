@@ -97,6 +97,12 @@ def test_wrong_words_are_one_line_and_exit_code_2(agentjobs, arguments):
     assert "--help" in err
 
 
+def test_the_tags_of_a_worker_are_checked_before_it_starts(agentjobs):
+    exit_code, out, err = agentjobs("worker", "--tags", "gpu, LARGE")
+    assert (exit_code, out) == (2, "")
+    assert err == "agentjobs: worker_tags: 'LARGE' must have 1 to 32 characters (a-z, 0-9, `-`)\n"
+
+
 @pytest.mark.parametrize(
     "noun", [(), ("orgs",), ("keys",), ("repos",), ("agents",), ("pulls",), ("jobs",), ("secrets",)]
 )
