@@ -15,6 +15,7 @@ from bench import (
     index_speed,
     lock_files,
     neighbour,
+    push_cost,
     queue_peers,
     start_latency,
     webhook_isolation,
@@ -44,6 +45,7 @@ MEASURES = {
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
     "queue_peers": ("The queue beside other queues on PostgreSQL", queue_peers.measure),
+    "push_cost": ("A push, with few and with many branches", push_cost.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "webhook_isolation": (
         "An endpoint's webhooks beside one that hangs until the timeout",

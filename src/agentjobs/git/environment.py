@@ -43,6 +43,9 @@ HARDENED_CONFIGURATION: Mapping[str, str] = {
     "http.lowSpeedTime": "60",
 }
 
+# A tuple has the values of a key that may be given several times.
+Configuration = Mapping[str, str | tuple[str, ...]]
+
 CERTIFICATE_VARIABLES = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
@@ -52,7 +55,7 @@ def git_environment(
     work_tree: Path | None = None,
     index_file: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    configuration: Mapping[str, str] | None = None,
+    configuration: Configuration | None = None,
     protocols: str = "",
 ) -> dict[str, str]:
     """All variables of one git process; `protocols` as in GIT_ALLOW_PROTOCOL, none by default."""
@@ -85,9 +88,14 @@ def git_environment(
     return variables
 
 
-def _configuration_variables(configuration: Mapping[str, str]) -> dict[str, str]:
-    variables = {"GIT_CONFIG_COUNT": str(len(configuration))}
-    for number, (key, value) in enumerate(configuration.items()):
+def _configuration_variables(configuration: Configuration) -> dict[str, str]:
+    entries = [
+        (key, value)
+        for key, values in configuration.items()
+        for value in ((values,) if isinstance(values, str) else values)
+    ]
+    variables = {"GIT_CONFIG_COUNT": str(len(entries))}
+    for number, (key, value) in enumerate(entries):
         variables[f"GIT_CONFIG_KEY_{number}"] = key
         variables[f"GIT_CONFIG_VALUE_{number}"] = value
     return variables

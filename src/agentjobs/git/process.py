@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs.git.child import GitChild
-from agentjobs.git.environment import git_environment
+from agentjobs.git.environment import Configuration, git_environment
 from agentjobs.git.limits import explain_limit, limited
 from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
@@ -71,7 +71,7 @@ async def git(
     cwd: Path | None = None,
     input: bytes | None = None,
     environment: Mapping[str, str] | None = None,
-    configuration: Mapping[str, str] | None = None,
+    configuration: Configuration | None = None,
     protocols: str = "",
     timeout_seconds: float = 120,
     allowed_exit_codes: Collection[int] = (0,),
@@ -114,7 +114,7 @@ async def open_git(
     index_file: Path | None = None,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
-    configuration: Mapping[str, str] | None = None,
+    configuration: Configuration | None = None,
     protocols: str = "",
     stdin: int = asyncio.subprocess.PIPE,
     stderr: int = asyncio.subprocess.PIPE,

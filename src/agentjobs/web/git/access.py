@@ -6,7 +6,7 @@ from starlette.requests import Request
 from agentjobs.clock import now_ms
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, is_well_formed, token_hash
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Row
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.web.basic_auth import caller_of, token_of, unauthorized
 from agentjobs.web.context import WebContext
@@ -15,14 +15,24 @@ from agentjobs.web.git.push_commands import PushOpening, RefUpdate
 _WRITABLE = ("refs/heads/", "refs/tags/")
 
 
+class _Override(msgspec.Struct, frozen=True):
+    """The part of a job's `config_override` that concerns git."""
+
+    base_branch: str | None = None
+
+
 class GitAccess(msgspec.Struct, frozen=True):
     """The repository of a request, who accesses it, and what they may write."""
 
     organization_id: str
     repo_id: str
+    default_branch: str
     actor: str
     may_write: bool
+    # Of a job: the branch it may write, the one it started from, and the commit.
     only_branch: str | None = None
+    base_branch: str | None = None
+    base_commit: str | None = None
 
     def check_write(self) -> None:
         if not self.may_write:
@@ -56,13 +66,19 @@ async def authorize(request: Request) -> GitAccess:
     if is_well_formed(token, JOB_CREDENTIAL_PREFIX):
         return await _authorize_job(request, context.db, token)
     caller = await caller_of(request)
-    repo_id = await _repo_id(request, context.db, caller.organization_id)
-    return GitAccess(caller.organization_id, repo_id, caller.key_id, caller.git_write)
+    repo = await _repo(request, context.db, caller.organization_id)
+    return GitAccess(
+        caller.organization_id,
+        repo["id"],
+        repo["default_branch"],
+        caller.key_id,
+        caller.git_write,
+    )
 
 
 async def _authorize_job(request: Request, db: Database, token: str) -> GitAccess:
     job = await db.fetch_one(
-        "SELECT id, organization_id, repo_id, branch FROM jobs"
+        "SELECT id, organization_id, repo_id, branch, base_commit, config_override FROM jobs"
         " WHERE credential_hash = :hash AND status IN ('queued', 'running')"
         f" AND lease_expires_at > {DATABASE_NOW}",
         hash=token_hash(token),
@@ -70,21 +86,30 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
     )
     if job is None:
         raise unauthorized("This job credential is not valid, or has expired.")
-    repo_id = await _repo_id(request, db, job["organization_id"])
-    if repo_id != job["repo_id"]:
+    repo = await _repo(request, db, job["organization_id"])
+    if repo["id"] != job["repo_id"]:
         raise _not_found()
-    may_write = job["branch"] is not None
-    return GitAccess(job["organization_id"], repo_id, job["id"], may_write, job["branch"])
+    return GitAccess(
+        job["organization_id"],
+        repo["id"],
+        repo["default_branch"],
+        job["id"],
+        may_write=job["branch"] is not None,
+        only_branch=job["branch"],
+        base_branch=msgspec.json.decode(job["config_override"], type=_Override).base_branch,
+        base_commit=job["base_commit"],
+    )
 
 
-async def _repo_id(request: Request, db: Database, organization_id: str) -> str:
+async def _repo(request: Request, db: Database, organization_id: str) -> Row:
     """The same error for missing repositories and those of other organizations."""
     params = request.path_params
     full_name = f"{params['owner']}/{params['name']}"
     row = None
     if "\x00" not in full_name + params["org"]:
         row = await db.fetch_one(
-            "SELECT r.id FROM repos r JOIN organizations o ON o.id = r.organization_id"
+            "SELECT r.id, r.default_branch FROM repos r"
+            " JOIN organizations o ON o.id = r.organization_id"
             " WHERE o.id = :organization_id AND o.name = :organization"
             " AND r.full_name = :full_name AND r.platform = 'local' AND r.disconnected_at IS NULL",
             organization_id=organization_id,
@@ -93,8 +118,7 @@ async def _repo_id(request: Request, db: Database, organization_id: str) -> str:
         )
     if row is None:
         raise _not_found()
-    repo_id: str = row["id"]
-    return repo_id
+    return row
 
 
 def _not_found() -> Problem:

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
 from agentjobs.git.child import GitChild
+from agentjobs.git.environment import Configuration
 from agentjobs.git.limits import lower_priority
 from agentjobs.git.process import open_git
 from agentjobs.local_git.repositories import DURABLE
@@ -60,6 +61,8 @@ class BackendRequest(msgspec.Struct, frozen=True):
     content_type: str = ""
     protocol: str = ""
     actor: str = ""
+    # Added to the configuration of every request.
+    configuration: Configuration = {}
 
     @property
     def is_push(self) -> bool:
@@ -159,7 +162,9 @@ class Backend:
 async def running_backend(request: BackendRequest) -> AsyncIterator[Backend]:
     """The backend process has ended when the block exits."""
     process = await open_git(
-        "http-backend", environment=request.variables, configuration=_CONFIGURATION
+        "http-backend",
+        environment=request.variables,
+        configuration={**_CONFIGURATION, **request.configuration},
     )
     lower_priority(process.pid)
     stderr = asyncio.create_task(_read_stderr(process))

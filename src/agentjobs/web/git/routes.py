@@ -4,6 +4,7 @@ Rejects the dumb protocol, and any push with a forbidden ref update before git r
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -13,6 +14,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.fleet.repository_lease import changing_repository
+from agentjobs.git.environment import Configuration
+from agentjobs.git.process import GitError
 from agentjobs.local_git.repositories import repository_name
 from agentjobs.problems import Problem
 from agentjobs.pulls.pushes import record_push
@@ -35,9 +38,11 @@ from agentjobs.web.git.push_commands import (
     rejection_report,
 )
 from agentjobs.web.git.response import Relay
+from agentjobs.web.git.visible_refs import job_advertisement, visible_refs
 
 _UPLOAD = "git-upload-pack"
 _RECEIVE = "git-receive-pack"
+_log = logging.getLogger(__name__)
 _PROTOCOL = re.compile(r"[a-z0-9=:.-]{1,200}")
 
 
@@ -52,6 +57,8 @@ async def info_refs(request: Request) -> Response:
         )
     if service == _RECEIVE:
         access.check_write()
+    if service == _RECEIVE and access.only_branch is not None:
+        return await _advertise_to_job(request, access)
     body = limit_size(0, receive_pieces(request.receive))
     backend_request = _backend_request(request, access, "info/refs", query=f"service={service}")
     return Relay(backend_request, _fetching(request, access, Body(body, body)))
@@ -82,10 +89,29 @@ async def receive_pack(request: Request) -> Response:
         await record_push(context.db, context.settings.repositories_path, access.repo_id, updated)
 
     updated = [update.name for update in opening.updates]
+    backend_request = _backend_request(
+        request, access, _RECEIVE, configuration=visible_refs(access, updated)
+    )
     return Relay(
-        _backend_request(request, access, _RECEIVE),
+        backend_request,
         _pushing(request, access, body.after(opening.received)),
         record if updated else None,
+    )
+
+
+async def _advertise_to_job(request: Request, access: GitAccess) -> Response:
+    context: WebContext = request.app.state.context
+    context.repositories.require()
+    async with _slot(request, access):
+        try:
+            content = await job_advertisement(access, context.settings.repositories_path)
+        except GitError as error:
+            _log.warning("the refs of %s cannot be read: %s", access.repo_id, error.reason)
+            raise Problem("not_found", "The repository's files are not on this host.") from None
+    return Response(
+        content,
+        media_type=f"application/x-{_RECEIVE}-advertisement",
+        headers={"Cache-Control": "no-cache, max-age=0, must-revalidate"},
     )
 
 
@@ -119,6 +145,7 @@ def _backend_request(
     access: GitAccess,
     path: str,
     query: str = "",
+    configuration: Configuration | None = None,
 ) -> BackendRequest:
     context: WebContext = request.app.state.context
     protocol = request.headers.get("git-protocol", "")
@@ -132,6 +159,7 @@ def _backend_request(
         content_type=f"application/x-{path}-request" if request.method == "POST" else "",
         protocol=protocol if _PROTOCOL.fullmatch(protocol) else "",
         actor=access.actor,
+        configuration=configuration or {},
     )
 
 
