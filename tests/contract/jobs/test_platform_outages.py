@@ -67,6 +67,20 @@ async def test_every_job_of_the_platform_waits_until_it_responds(harness: JobHar
     assert {(await harness.claim()).organization for _ in range(2)} == {"acme", "other"}
 
 
+async def test_one_claim_makes_the_attempt_for_all_jobs(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    for _ in range(3):
+        await harness.job(caller)
+    await finish_job(harness.db, await harness.claim(), Unreachable(AWAY))
+    await harness.db.transact(make_due)
+    claimed = await harness.claim()
+    assert await harness.nothing_to_claim()
+    await finish_job(harness.db, claimed, Unreachable(AWAY))
+    row = await outage(harness)
+    assert row is not None
+    assert row["failures"] == 2
+
+
 async def test_a_repository_that_cannot_be_served_holds_no_other(harness: JobHarness) -> None:
     await harness.job(await harness.organization())
     claimed = await harness.claim()

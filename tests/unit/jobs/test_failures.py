@@ -32,7 +32,7 @@ def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Ou
     fields = {
         "repo": "a/b",
         "repo_id": "repo_1",
-        "connection_id": None,
+        "platform_key": "local",
         "branch": "work",
         "default_branch": "main",
     }
@@ -84,11 +84,11 @@ def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "connection_id", "expected"),
+    ("error", "platform_key", "expected"),
     [
         (
             RepoUnavailable("refused", is_temporary=True, is_host_unreachable=True),
-            None,
+            "local",
             Outage("local", "refused"),
         ),
         (RepoUnavailable("HTTP 502", is_temporary=True), "con_1", Outage("repo_1", "HTTP 502")),
@@ -101,9 +101,9 @@ def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> No
     ],
 )
 def test_a_job_waits_for_a_platform_that_does_not_respond(
-    error: Exception, connection_id: str | None, expected: Outage
+    error: Exception, platform_key: str, expected: Outage
 ) -> None:
-    assert outcome(error, connection_id=connection_id) == Unreachable(expected)
+    assert outcome(error, platform_key=platform_key) == Unreachable(expected)
 
 
 def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None:

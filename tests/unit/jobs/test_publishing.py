@@ -29,7 +29,7 @@ class Run:
         for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
             monkeypatch.setattr(kept_work, pause, 0)
         self.context: Any = SimpleNamespace(
-            job=SimpleNamespace(repo_id="repo_1", connection_id="con_1"),
+            job=SimpleNamespace(repo_id="repo_1", platform_key="con_1"),
             mirror="/mirror",
             finished_work=FinishedWork("1" * 40, "2" * 40),
             log=SimpleNamespace(note=self.notes.append, redact=str),

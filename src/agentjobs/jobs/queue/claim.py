@@ -11,6 +11,7 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.queue import claim_queries as queries
+from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Row, Transaction
@@ -67,6 +68,16 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         if self.follows is not None:
             return self.branch
         return str(self.config_override.get("base_branch") or self.default_branch)
+
+    @property
+    def platform_key(self) -> str:
+        """Identifies the platform's outages."""
+        return self.connection_id or LOCAL
+
+    @property
+    def outage_keys(self) -> tuple[str, str]:
+        """Of its platform and of its repository alone."""
+        return self.platform_key, self.repo_id
 
     @property
     def claim(self) -> Claim:
@@ -160,6 +171,8 @@ class Claimer:
         )
         rows = await (claim.at_once(tx) if tx.engine == "postgresql" else claim.in_steps(tx))
         jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
+        if keys := {key for job in jobs if job.has_outage for key in job.outage_keys}:
+            await postpone_others(tx, keys)
         return sorted(jobs, key=lambda job: job.id)
 
     async def _look(self, agents: Sequence[str]) -> "_View":

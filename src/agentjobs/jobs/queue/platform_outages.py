@@ -4,6 +4,8 @@ The key of an outage is a connection, a repository that its platform cannot serv
 git server of this service.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from agentjobs.clock import DAY_MS, now_ms
@@ -76,6 +78,17 @@ async def record_outage(tx: Transaction, outage: Outage) -> int:
         retry_at=now + wait_ms,
     )
     return since
+
+
+async def postpone_others(tx: Transaction, keys: Iterable[str]) -> None:
+    """While a claimed job makes the attempt that is due, the other jobs keep waiting."""
+    rows = await tx.fetch_all(
+        "SELECT key FROM platform_outages WHERE key IN (SELECT value FROM each(:keys))"
+        " ORDER BY key",
+        keys=list(keys),
+    )
+    for row in rows:
+        await record_outage(tx, Outage(row["key"], ""))
 
 
 async def is_unreachable(db: Database, job_id: str) -> bool:

@@ -7,7 +7,7 @@ from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage, end_outages
+from agentjobs.jobs.queue.platform_outages import Outage, end_outages
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.retry import retry_while_unreachable
 from agentjobs.workspace.errors import RepoUnavailable
@@ -62,7 +62,7 @@ class HostedRepo:
     async def end_outage(self) -> None:
         """The platform responded."""
         if self.run.job.has_outage:
-            await end_outages(self.run.db, platform_key(self.run), self.run.job.repo_id)
+            await end_outages(self.run.db, *self.run.job.outage_keys)
 
     async def push(self, commit: str, expected: str | None) -> None:
         """Push to the job's branch if it is still at `expected`. Raises PushRejected."""
@@ -88,14 +88,10 @@ class HostedRepo:
             raise ForgeError("The credential of this job is no longer valid.")
 
 
-def platform_key(run: RunContext) -> str:
-    return run.job.connection_id or LOCAL
-
-
 def outage_of(error: RepoUnavailable | ForgeError, run: RunContext) -> Outage:
     """A host that responded with an error may fail for this repository alone."""
     is_of_repo = isinstance(error, RepoUnavailable) and not error.is_host_unreachable
-    key = run.job.repo_id if is_of_repo else platform_key(run)
+    key = run.job.repo_id if is_of_repo else run.job.platform_key
     seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
     return Outage(key, run.log.redact(str(error)), seconds)
 
