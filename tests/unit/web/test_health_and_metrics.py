@@ -9,7 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.jobs.outcomes import Kept
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.platform_outages import Outage
+from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
@@ -145,6 +150,16 @@ class TestWithToken:
         assert exported[("agentjobs_organizations_paused",)] == 1
         assert exported["agentjobs_queue_depth_by_plan", "enterprise"] == 1
         assert exported["agentjobs_queue_depth_by_plan", "free"] == 0
+
+    async def test_outages_and_kept_work_are_exported(self, service: Service) -> None:
+        await service.create_job()
+        job = await service.harness.claim()
+        await start_job(service.context.db, job, "1" * 40)
+        work = KeptWork("1" * 40, "2" * 40, b"bundle")
+        await finish_job(service.context.db, job, Kept(work, Outage("local", "away")))
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert exported[("agentjobs_platform_outages",)] == 1
+        assert exported[("agentjobs_kept_work",)] == 1
 
     async def test_metrics_are_available_while_the_store_is_unreachable(
         self, service: Service

@@ -1,4 +1,4 @@
-"""Metrics of the fleet: workers by state, pauses, and waiting jobs by plan, read at each scrape."""
+"""Metrics of the fleet: workers, pauses, outages and waiting jobs by plan, read at each scrape."""
 
 from collections import Counter
 
@@ -29,6 +29,16 @@ class FleetMetrics:
         self._paused_organizations = Gauge(
             "agentjobs_organizations_paused", "Organizations that are paused.", registry=registry
         )
+        self._outages = Gauge(
+            "agentjobs_platform_outages",
+            "Platforms, or repositories on them, that do not respond.",
+            registry=registry,
+        )
+        self._kept = Gauge(
+            "agentjobs_kept_work",
+            "Jobs whose finished work is kept until it can be published.",
+            registry=registry,
+        )
         self._waiting = Gauge(
             "agentjobs_queue_depth_by_plan",
             "Jobs waiting for a worker, by the plan of their organization.",
@@ -40,6 +50,7 @@ class FleetMetrics:
         try:
             await self._read_workers(db, settings)
             await self._read_pauses(db)
+            await self._read_outages(db)
             await self._read_queue(db, settings)
         except StoreUnavailable:
             # `agentjobs_store_up` shows that these values are outdated.
@@ -60,6 +71,14 @@ class FleetMetrics:
         pauses = await load_pauses(db)
         self._paused.set(pauses.service_since is not None)
         self._paused_organizations.set(len(pauses.organizations))
+
+    async def _read_outages(self, db: Database) -> None:
+        [row] = await db.fetch_all(
+            "SELECT (SELECT COUNT(*) FROM platform_outages) AS outages,"
+            " (SELECT COUNT(*) FROM kept_work) AS kept"
+        )
+        self._outages.set(row["outages"])
+        self._kept.set(row["kept"])
 
     async def _read_queue(self, db: Database, settings: Settings) -> None:
         rows = await db.fetch_all(
