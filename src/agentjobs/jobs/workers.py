@@ -116,6 +116,8 @@ async def _store_drain(
     )
     if changed:
         await audit.write(tx, log_id, entry)
+        # A worker that is resumed looks for jobs.
+        tx.announce("jobs")
 
 
 async def _remove(

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from agentjobs.repos.scheduling import set_scheduling
 from tests.support.jobs import insert_repo
 from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen
@@ -100,6 +101,15 @@ async def test_a_repository_without_its_files_still_shows_stored_details(dashboa
     page = await dashboard.viewer.open(HERE)
     assert page.status == 200
     assert str(dashboard.context.settings.data_path) not in page.html
+
+
+async def test_a_repository_shows_the_tags_and_the_limit_that_the_operator_set(dashboard):
+    assert "set by the operator" not in (await dashboard.viewer.open(HERE)).text
+    changes = {"tags": "gpu,large", "max_concurrent_jobs": "3"}
+    await set_scheduling(dashboard.db, "acme", "acme/shop", **changes)
+    text = (await dashboard.viewer.open(HERE)).text
+    assert "Worker tags gpu large set by the operator" in text
+    assert "Concurrent jobs 3 set by the operator" in text
 
 
 async def test_a_path_is_unprotected_and_protected_again(sample_dashboard):
