@@ -16,9 +16,11 @@ EARLIER = "29230c44b13f0396319948a40e506826ffef3081"
 _AGENT = """
 [[agents]]
 id = "{version}"
-name = "Edits after a while"
+name = "Edits a file"
 command = ["sh", "-c", "sleep {seconds}; echo changed >> {version}.txt"]
 """
+# Jobs of the earlier worker are in flight while something is replaced.
+_SECONDS = {"earlier": 2, "current": 0}
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Fleet:
 
     def configure(self, directory: str, *versions: str) -> None:
         (self.root / directory).mkdir()
-        text = "".join(_AGENT.format(version=version, seconds=2) for version in versions)
+        text = "".join(_AGENT.format(version=each, seconds=_SECONDS[each]) for each in versions)
         (self.root / directory / "agentjobs.toml").write_text(text)
 
 
@@ -53,6 +55,11 @@ def fleet(postgres_cluster: PostgresCluster, tmp_path: Path) -> Iterator[Fleet]:
     }
     yield Fleet(tmp_path, environment, unpack_source(EARLIER, tmp_path / "earlier"), port)
     postgres_cluster.drop_database(name)
+
+
+def test_a_clone_without_history_is_told_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="clone the repository with its whole history"):
+        unpack_source("0" * 40, tmp_path)
 
 
 def test_earlier_and_current_processes_work_together_during_an_upgrade(fleet: Fleet) -> None:
@@ -85,9 +92,9 @@ def test_earlier_and_current_processes_work_together_during_an_upgrade(fleet: Fl
         serve.stop()
         serve = running[0] = fleet.current("serve", "serve").start()
         api = serve.client(key)
-        assert api.wait_status(in_flight, "completed", "failed")["status"] == "completed"
-        assert api.finish("acme/shop", "earlier")["status"] == "completed"
-        assert api.finish("acme/shop", "current")["status"] == "completed"
+        later = [api.create("acme/shop", agent) for agent in ("earlier", "current")]
+        for job_id in (in_flight, *later):
+            assert api.wait_status(job_id, "completed", "failed")["status"] == "completed"
         assert api.http.get(f"{serve.root_url}/readyz").status_code == 200
     finally:
         for service in reversed(running):

@@ -147,6 +147,23 @@ async def test_retryable_errors_are_unavailable(postgres_url: str, code: str) ->
         await db.transact(add, "later")
 
 
+@pytest.mark.parametrize("code", ["0A000", "25006"])
+async def test_a_connection_to_a_server_that_became_a_standby_is_dropped(
+    postgres_url: str, code: str
+) -> None:
+    async def fail(tx: Transaction) -> None:
+        await tx.execute(f"DO $do$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $do$")
+
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    await db.ping()
+    assert len(db._pool._idle) == 1
+    with pytest.raises(StoreUnavailable, match="temporarily unavailable"):
+        await db.transact(fail)
+    assert len(db._pool._idle) == 0
+    await db.transact(add, "later")
+    await db.close()
+
+
 async def test_a_restarted_server_is_reconnected(
     postgres_cluster: PostgresCluster, postgres_url: str
 ) -> None:
