@@ -136,6 +136,23 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: Connec
     assert set(platform.shop.pulls) - pulls_before == {job["pr_number"]}
 
 
+def test_finished_work_waits_for_a_platform_that_is_away(connected: ConnectedService) -> None:
+    platform = connected.platforms["gitlab"]
+    pulls_before = set(platform.shop.pulls)
+    platform.order(faults.web_page(502, on=platform.creates, times=None))
+    job_id = connected.start(platform)
+    wait_until(
+        lambda: connected.api.job(job_id)["queue_reason"] == "platform_unreachable",
+        "the job to wait for its platform",
+    )
+    assert connected.api.job(job_id)["status"] == "queued"
+    platform.clear_faults()
+    job = connected.wait_completed(job_id)
+    assert job["attempt"] == 1
+    assert connected.api.events(job_id).count("job.started") == 1
+    assert set(platform.shop.pulls) - pulls_before == {job["pr_number"]}
+
+
 def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedService) -> None:
     platform = connected.platforms["gitlab"]
     platform.server.token = "another-one"
