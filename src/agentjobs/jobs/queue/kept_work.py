@@ -20,12 +20,14 @@ class KeptWork(msgspec.Struct, frozen=True):
 
 
 async def load_kept_work(db: Database, job_id: str) -> KeptWork | None:
-    row = await db.fetch_one(
+    # As a scan, because it is too large for a point read on the event loop.
+    rows = await db.fetch_all(
         "SELECT base_commit, head_commit, bundle FROM kept_work WHERE job_id = :job_id",
         job_id=job_id,
     )
-    if row is None:
+    if not rows:
         return None
+    row = rows[0]
     return KeptWork(row["base_commit"], row["head_commit"], bytes(row["bundle"]))
 
 
