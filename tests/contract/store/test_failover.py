@@ -54,14 +54,12 @@ async def test_a_promoted_standby_is_found_under_load_and_nothing_acknowledged_i
     await db.close()
 
 
-async def test_a_standby_is_not_used(servers: ReplicatedPostgres) -> None:
+async def test_a_standby_is_used_only_on_request_and_refuses_writes_until_it_is_promoted(
+    servers: ReplicatedPostgres,
+) -> None:
     with pytest.raises(StoreUnavailable, match="the server is a standby"):
         await open_database(servers.standby.url("postgres"), migrate=False)
 
-
-async def test_a_write_on_a_standby_is_unavailable_until_it_is_promoted(
-    servers: ReplicatedPostgres,
-) -> None:
     await (await open_database(servers.url(), migrate=True)).close()
     url = f"{servers.standby.url('postgres')}?target_session_attrs=any"
     db = await open_unchecked(url, listen=False)
@@ -78,9 +76,7 @@ async def test_a_write_on_a_standby_is_unavailable_until_it_is_promoted(
     await db.close()
 
 
-async def test_a_host_that_does_not_answer_does_not_hide_the_next_one(
-    servers: ReplicatedPostgres,
-) -> None:
+async def test_a_host_that_does_not_answer_does_not_hide_the_next_one(postgres_url: str) -> None:
     async def ignore(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await silent.wait()
         writer.close()
@@ -88,8 +84,8 @@ async def test_a_host_that_does_not_answer_does_not_hide_the_next_one(
     silent = asyncio.Event()
     server = await asyncio.start_server(ignore, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    address = f"127.0.0.1:{port},127.0.0.1:{servers.primary.port}"
-    db = await open_database(f"postgresql://agentjobs@{address}/postgres", migrate=True)
+    url = postgres_url.replace("@", f"@127.0.0.1:{port},")
+    db = await open_database(url, migrate=False)
     await db.transact(add, "a")
     await db.close()
     silent.set()
