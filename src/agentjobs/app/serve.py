@@ -31,6 +31,7 @@ from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.pulls.branches import sweep_branches
 from agentjobs.pulls.maintenance import tidy_repositories
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
@@ -183,6 +184,11 @@ def _repository_roles(context: WebContext) -> list[Loop]:
     def is_able() -> bool:
         return context.repositories.is_usable
 
+    async def maintain() -> None:
+        if context.settings.delete_branches:
+            await sweep_branches(db, root)
+        await tidy_repositories(db, root)
+
     return [
         # At start too: this process may have crashed between a push and its record.
         RoleLoop(
@@ -198,7 +204,7 @@ def _repository_roles(context: WebContext) -> list[Loop]:
             db,
             "repositories",
             _MAINTENANCE_SECONDS,
-            lambda: tidy_repositories(db, root),
+            maintain,
             first_after_seconds=_MAINTENANCE_SECONDS / 10,
             is_able=is_able,
         ),

@@ -122,12 +122,14 @@ def close_pull(
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Close a pull request without merging it; its branch stays."""
+    """Close a pull request without merging it."""
 
     async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.pulls import pulls
+        from agentjobs.pulls.branches import close_and_remove_branch
 
-        return _document(admin, await pulls.close_pull(admin.db, org, repo, number))
+        return _document(
+            admin, await close_and_remove_branch(admin.db, admin.settings, org, repo, number)
+        )
 
     _answer_changed(with_store(data_dir, work), json)
 

@@ -11,6 +11,7 @@ from agentjobs.local_git.merge import BranchMoved, MergeConflict, merge_into
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
+from agentjobs.pulls.branches import remove_branch_of
 from agentjobs.pulls.comparison import Tips, find_tips
 from agentjobs.pulls.pulls import Pull, check_open, get_pull
 from agentjobs.pulls.pushes import record_heads, record_push
@@ -40,7 +41,9 @@ async def merge_pull(
     await db.transact(_record_merge, pull, tips, commit, heads, entry)
     # A push may have happened between reading the branches and storing them.
     await record_push(db, settings.repositories_path, pull.repo_id, [HEADS + pull.base_branch])
-    return await get_pull(db, organization, full_name, number)
+    merged = await get_pull(db, organization, full_name, number)
+    await remove_branch_of(db, settings, merged)
+    return merged
 
 
 async def _merge(git_dir: Path, pull: Pull, identity: Identity) -> tuple[Tips, str]:

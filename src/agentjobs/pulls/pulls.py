@@ -143,7 +143,7 @@ def check_open(pull: Pull) -> None:
 
 
 async def close_pull(db: Database, organization: str, full_name: str, number: int) -> Pull:
-    """Close it without merging; its branch stays."""
+    """Close it without merging."""
     pull = await get_pull(db, organization, full_name, number)
     check_open(pull)
     await db.transact(_close, pull, audit.entry("pull.closed", pull.short_name))

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from agentjobs.jobs.review import mark_ready
 from agentjobs.jobs.views.listing import lines_of_pull
 from agentjobs.problems import Fault, Problem
+from agentjobs.pulls.branches import close_and_remove_branch
 from agentjobs.pulls.comments import Comment, add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
-from agentjobs.pulls.pulls import Pull, close_pull, get_pull
+from agentjobs.pulls.pulls import Pull, get_pull
 from agentjobs.web.dashboard.diff_pages import file_address_builder, show_file
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.comparison_cache import load_comparison
@@ -63,10 +64,12 @@ async def close(request: PageRequest) -> Response:
     pull = await _pull(request)
     try:
         async with _lock(pull):
-            await close_pull(request.db, request.organization, pull.repo, pull.number)
+            await close_and_remove_branch(
+                request.db, request.settings, request.organization, pull.repo, pull.number
+            )
     except Problem as problem:
         return await _page(request, pull, problem)
-    return request.redirect(pull.path, banner="Closed without merging. The branch was kept.")
+    return request.redirect(pull.path, banner="Closed without merging.")
 
 
 async def ready(request: PageRequest) -> Response:

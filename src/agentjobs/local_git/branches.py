@@ -1,0 +1,66 @@
+"""Lists and deletes branches that jobs pushed. Knows no rows."""
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.git.process import GitError, git
+from agentjobs.git.refs import HEADS
+from agentjobs.local_git.repositories import DURABLE
+
+JOB_BRANCHES = "agentjobs/"
+# Not a branch, and hidden from pushes: it keeps the commits of a closed pull request.
+_PULL_REFS = "refs/agentjobs/pulls/"
+_FORMAT = "%(objectname)%00%(refname)%00%(contents:trailers:key=Job,valueonly,separator=%2C)"
+
+
+class JobBranch(msgspec.Struct, frozen=True):
+    """`job_id` is the trailer of its head; empty if somebody else committed."""
+
+    name: str
+    head: str
+    job_id: str
+
+
+class BranchRemoval(msgspec.Struct, frozen=True):
+    """With `keep_for_pull`, the commits stay reachable for that pull request."""
+
+    branch: JobBranch
+    keep_for_pull: int | None = None
+
+
+async def list_job_branches(git_dir: Path, names: Collection[str] = ()) -> list[JobBranch]:
+    """All branches of jobs, or those of `names` that exist."""
+    patterns = [HEADS + name for name in names] or [HEADS + JOB_BRANCHES]
+    listed = await git("for-each-ref", f"--format={_FORMAT}", "--", *patterns, git_dir=git_dir)
+    branches = []
+    for line in listed.stdout.decode("utf-8", "replace").split("\n"):
+        head, _, rest = line.partition("\0")
+        ref, _, job_id = rest.partition("\0")
+        name = ref.removeprefix(HEADS)
+        if name.startswith(JOB_BRANCHES) and (not names or name in names):
+            branches.append(JobBranch(name, head, job_id.strip()))
+    return branches
+
+
+async def remove_branches(git_dir: Path, removals: Iterable[BranchRemoval]) -> bool:
+    """Remove all of them, or none if one has moved."""
+    lines = []
+    for removal in removals:
+        branch = removal.branch
+        if removal.keep_for_pull is not None:
+            lines.append(f"update {_PULL_REFS}{removal.keep_for_pull} {branch.head}\n")
+        lines.append(f"delete {HEADS}{branch.name} {branch.head}\n")
+    try:
+        await git(
+            "update-ref",
+            "--no-deref",
+            "--stdin",
+            git_dir=git_dir,
+            input="".join(lines).encode(),
+            configuration=DURABLE,
+        )
+    except GitError:
+        return False
+    return True
