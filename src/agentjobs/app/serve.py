@@ -26,7 +26,7 @@ from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs.loops.role_loop import RoleLoop
-from agentjobs.loops.scan_loop import ScanLoop
+from agentjobs.loops.scan_loop import RescanLoop, ScanLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
@@ -88,11 +88,11 @@ async def serving(
     ):
         context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
         loops = [
-            *_serving_loops(context, session, registry),
+            *_serving_loops(context, process, session, registry),
             PlatformLoop(
                 jobs.db,
                 PlatformSync(jobs, context.platforms),
-                context.free_space,
+                context.repositories_space,
                 is_able=lambda: context.repositories.is_usable,
             ),
             _heartbeat_loop(jobs.db, process, context.repositories),
@@ -158,7 +158,10 @@ def _heartbeat_loop(
 
 
 def _serving_loops(
-    context: WebContext, session: aiohttp.ClientSession, registry: Registry
+    context: WebContext,
+    process: ProcessInfo,
+    session: aiohttp.ClientSession,
+    registry: Registry,
 ) -> list[Loop]:
     """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
@@ -170,6 +173,7 @@ def _serving_loops(
             RegistryVersionChooser(registry),
             lambda repo_id: reconcile(context.jobs, repo_id),
         ),
+        RescanLoop(db, process.id),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         prune_loop(db, settings),
         reserve_loop(context.free_space),

@@ -69,6 +69,18 @@ async def record_heartbeat(db: Database, process: ProcessInfo) -> None:
     await db.transact(_record, process)
 
 
+async def is_first_process(db: Database, process_id: str) -> bool:
+    """Whether no older process of its version and configuration has been alive since its start."""
+    row = await db.fetch_one(
+        "SELECT o.id FROM processes o JOIN processes p ON p.version = o.version"
+        " AND p.configuration_digest = o.configuration_digest"
+        " WHERE p.id = :id AND o.heartbeat_at >= p.started_at"
+        " AND (o.started_at, o.id) < (p.started_at, p.id) LIMIT 1",
+        id=process_id,
+    )
+    return row is None
+
+
 async def sign_off(db: Database, process_id: str) -> None:
     await db.transact(_sign_off, process_id)
 

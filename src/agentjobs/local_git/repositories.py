@@ -5,8 +5,9 @@ Knows git and directories, but no rows, organizations or pull requests.
 
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,8 @@ DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
 _KEEP_PACKS: Mapping[str, str] = {"fetch.unpackLimit": "1"}
 _IMPORTED_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
+# Longer than any change to a ref takes.
+_STALE_LOCK_SECONDS = 3600.0
 _COMMON_BRANCHES = ("main", "master", "trunk", "develop")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 # For a path, which the operator may read whoever owns it.
@@ -178,6 +181,19 @@ def _choose_branch(head: str | None, branches: dict[str, str]) -> str:
 async def pack_refs(git_dir: Path) -> None:
     """Move refs into one file, which git reads faster than a file for each."""
     await git("pack-refs", "--all", git_dir=git_dir, configuration=DURABLE)
+
+
+def remove_stale_locks(git_dir: Path) -> list[str]:
+    """Blocking. Removes lock files of refs that a killed git left behind, by which git refuses
+    every later change. The caller holds the lease on the repository."""
+    locks = [git_dir / "packed-refs.lock", git_dir / "HEAD.lock", *git_dir.glob("refs/**/*.lock")]
+    removed = []
+    for lock in locks:
+        with suppress(FileNotFoundError):
+            if lock.stat().st_mtime < time.time() - _STALE_LOCK_SECONDS:
+                lock.unlink()
+                removed.append(str(lock.relative_to(git_dir)))
+    return removed
 
 
 async def collect_garbage(git_dir: Path) -> None:

@@ -1,5 +1,6 @@
 """Scans dependencies of repositories when dependencies or advisories have changed."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -11,12 +12,15 @@ from agentjobs.advisories.scans import (
     make_all_due,
     scan_repository,
 )
+from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import run_renewing
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
 _RENEW_SECONDS = 15.0
+# By then, another process that is alive has had a heartbeat.
+_RESCAN_AFTER_SECONDS = 1.5 * HEARTBEAT_SECONDS
 
 
 class ScanLoop:
@@ -34,13 +38,9 @@ class ScanLoop:
         self._db = db
         self._chooser = chooser
         self._after_scan = after_scan
-        self._has_started = False
 
     async def run(self) -> None:
         with self._db.changes.listen("scan") as signal:
-            if not self._has_started:
-                await make_all_due(self._db)
-                self._has_started = True
             while True:
                 if not await self.scan_one():
                     await signal.wait(_POLL_SECONDS)
@@ -67,3 +67,22 @@ class ScanLoop:
         await self._after_scan(scan.repo_id)
         fields = {"repo_id": scan.repo_id, "findings": count}
         _log.info("dependencies scanned", extra={"fields": fields})
+
+
+class RescanLoop:
+    """Makes everything due for a scan once, in the first process that starts with its settings.
+
+    Others would repeat it. After a restart, the former process counts until it is known to have
+    ended.
+    """
+
+    name = "rescan"
+
+    def __init__(self, db: Database, process_id: str) -> None:
+        self._db = db
+        self._process_id = process_id
+
+    async def run(self) -> None:
+        await asyncio.sleep(_RESCAN_AFTER_SECONDS)
+        if await is_first_process(self._db, self._process_id):
+            await make_all_due(self._db)

@@ -58,7 +58,7 @@ async def record_hook_delivery(
 async def process_hook_events(db: Database) -> int:
     """Process a bounded batch of due events, the oldest first; returns how many were due.
 
-    Runs on one host; processing an event twice would be harmless.
+    Of several processes, one processes an event.
     """
     due = await db.transact(_due_events)
     if not due:
@@ -152,6 +152,14 @@ async def _due_events(tx: Transaction) -> list[DueHookEvent]:
 
 
 async def _process(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
+    rows = await tx.fetch_all(
+        "SELECT id FROM forge_hints WHERE due_at IS NOT NULL"
+        " AND id IN (SELECT value FROM each(:ids)) /*postgresql FOR UPDATE SKIP LOCKED */",
+        ids=[item.id for item in due],
+    )
+    # Another process may have processed some, or be about to.
+    claimed = {row["id"] for row in rows}
+    due = [item for item in due if item.id in claimed]
     # Many deliveries name the same thing.
     for connection_id, event in dict.fromkeys((item.connection_id, item.event) for item in due):
         await _make_due(tx, connection_id, event)

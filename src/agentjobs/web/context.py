@@ -53,6 +53,8 @@ class WebContext:
     client_addresses: ClientAddresses = field(init=False)
     free_space: FreeSpace = field(init=False)
     repositories: RepositoriesDirectory = field(init=False)
+    # The repositories may lie on a volume of their own.
+    repositories_space: FreeSpace = field(init=False)
 
     def __post_init__(self) -> None:
         # Copied here because every request reads them.
@@ -67,6 +69,9 @@ class WebContext:
         self.open_requests = OpenRequests(self.settings.streams_per_key)
         self.git_slots = GitSlots(self.settings.git_concurrency)
         self.repositories = RepositoriesDirectory(self.db, self.settings)
+        self.repositories_space = FreeSpace(
+            self.settings.repositories_path, self.settings.disk_floor_mib
+        )
         self.imports = Imports(self.db, self.settings, self.repositories, self.certificates)
 
     async def close(self) -> None:

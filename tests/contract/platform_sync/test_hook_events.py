@@ -127,6 +127,17 @@ async def test_a_failing_event_does_not_block_others_and_is_given_up_eventually(
     assert (row["due_at"], row["error"]) == (None, "ValueError: a bug")
 
 
+async def test_two_processes_process_an_event_once(env: SyncEnvironment) -> None:
+    await postpone(env)
+    await record_hook_delivery(env.db, env.connection.id, "one", PUSH)
+    both = [await env.db.transact(hook_events._due_events) for _ in range(2)]
+    await env.db.transact(hook_events._process, both[0])
+    assert await env.seconds_until_due() <= 0
+    await postpone(env)
+    await env.db.transact(hook_events._process, both[1])
+    assert await env.seconds_until_due() > 0
+
+
 async def test_only_repositories_with_hooks_are_polled_less_often(env: SyncEnvironment) -> None:
     env.change_repo("42", full_name="acme/other")
     await env.connect("acme/other")

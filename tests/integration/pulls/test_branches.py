@@ -1,5 +1,6 @@
 """Branches of finished work are removed, and those that somebody needs stay."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -109,6 +110,19 @@ async def test_maintenance_packs_refs(platform: Platform) -> None:
     await tidy_repositories(platform.db, platform.settings.repositories_path)
     assert BRANCH in (platform.git_dir / "packed-refs").read_text()
     assert _branches(platform) == {BRANCH}
+
+
+async def test_maintenance_removes_locks_that_a_killed_git_left_behind(platform: Platform) -> None:
+    platform.propose(BRANCH, {"a": "1"})
+    stale, fresh = (platform.git_dir / f"refs/heads/{name}.lock" for name in ("main", "other"))
+    for lock in (stale, fresh, platform.git_dir / "packed-refs.lock"):
+        lock.touch()
+    for lock in (stale, platform.git_dir / "packed-refs.lock"):
+        os.utime(lock, (0, 0))
+    await tidy_repositories(platform.db, platform.settings.repositories_path)
+    assert not stale.exists()
+    assert fresh.exists()
+    assert BRANCH in (platform.git_dir / "packed-refs").read_text()
 
 
 def test_a_branch_that_an_open_pull_request_is_based_on_stays() -> None:

@@ -80,6 +80,7 @@ async def receive_pack(request: Request) -> Response:
     # A job's push is small, and its work would be lost.
     if access.only_branch is None:
         context.free_space.check()
+        context.repositories_space.check()
     body = _body(request, _RECEIVE, MAX_PUSH_BYTES)
     opening = await _read_opening(body)
     if forbidden := access.forbidden_updates(opening):
