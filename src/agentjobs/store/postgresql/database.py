@@ -40,18 +40,37 @@ _BEGIN = "BEGIN READ WRITE"
 _BEGIN_THROUGH_POOLER = (
     f"{_BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
 )
+_CLOCK_MAX_AGE_MS = 5_000
 _CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS at_ms"
+
+
+class ServerClock:
+    """The server's time, from a reading that is a few seconds old at most: a round trip less."""
+
+    def __init__(self) -> None:
+        self._offset_ms = 0
+        self._read_at_ms = -_CLOCK_MAX_AGE_MS
+
+    def now_ms(self) -> int | None:
+        """None if the server must be asked."""
+        now = _uptime_ms()
+        return None if now - self._read_at_ms >= _CLOCK_MAX_AGE_MS else now + self._offset_ms
+
+    def set(self, server_ms: int) -> None:
+        self._read_at_ms = _uptime_ms()
+        self._offset_ms = server_ms - self._read_at_ms
 
 
 class PostgresqlTransaction(OpenTransaction):
     """`tx` on PostgreSQL; `busy` while one of its statements is running."""
 
-    __slots__ = ("_connection", "_notifications", "busy", "invalidated", "is_on_standby")
+    __slots__ = ("_clock", "_connection", "_notifications", "busy", "invalidated", "is_on_standby")
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection, notices: Notifications) -> None:
+    def __init__(self, connection: Connection, notices: Notifications, clock: ServerClock) -> None:
         super().__init__()
+        self._clock = clock
         self._connection = connection
         self._notifications = notices
         self.busy = False
@@ -73,8 +92,10 @@ class PostgresqlTransaction(OpenTransaction):
         await self._run(self._connection.executemany, sql, rows)
 
     async def clock_ms(self) -> int:
-        row = await self.fetch_one(_CLOCK)
-        return int(row["at_ms"]) if row else 0
+        if self._clock.now_ms() is None:
+            row = await self.fetch_one(_CLOCK)
+            self._clock.set(row["at_ms"] if row else 0)
+        return self._clock.now_ms() or 0
 
     async def invalidate(self, *topics: str) -> None:
         for payload in self._notifications.payloads(topics):
@@ -114,6 +135,7 @@ class PostgresqlDatabase:
         """With a `direct_url`, `url` leads to a pooler that cannot do everything."""
         self.changes = Changes()
         self.groups: dict[Any, Any] = {}
+        self._clock = ServerClock()
         # As on SQLite, only `transact` can write, so that reads can be repeated safely.
         open_direct = functools.partial(
             connect, direct_url or url, default_transaction_read_only="on"
@@ -146,7 +168,7 @@ class PostgresqlDatabase:
     ) -> T:
         forbid_inside_transaction()
         connection, _ = await self._first_call("execute", self._begin)
-        tx = PostgresqlTransaction(connection, self._notifications)
+        tx = PostgresqlTransaction(connection, self._notifications, self._clock)
         outer = current.set(tx)
         try:
             result = await _run_guarded(tx, work(tx, *args, **kwargs))
@@ -267,3 +289,8 @@ def _rows_changed(status: str) -> int:
     """From the command tag, such as `UPDATE 3`, `INSERT 0 1` or `CREATE TABLE`."""
     last = status.rpartition(" ")[2]
     return int(last) if last.isdigit() else 0
+
+
+def _uptime_ms() -> int:
+    """Goes on while the machine is suspended, and no clock setting changes it."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
