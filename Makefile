@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 JOBS   ?= 4
 PYTEST_ARGS ?=
 MINUTES ?= 10
+SEEDS   ?= 1-20
+ENGINE  ?= postgresql
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -23,7 +25,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test fuzz test-agents test-sandbox-builds screenshots demo bench lock clean system-run system-test system-builds
+.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds screenshots demo bench lock clean system-run system-test system-builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +41,9 @@ test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed #
 
 fuzz: $(DEV_STAMP) ## Run every parser of untrusted bytes with hostile documents (MINUTES=10)
 	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
+
+faults: system-test $(DEV_STAMP) ## Kill, stop and cut off the processes of a fleet at random (SEEDS=1-20 ENGINE=postgresql)
+	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --engine $(ENGINE)
 
 test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
 	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
