@@ -47,8 +47,8 @@ async def test_a_change_that_fails_frees_the_repository(database: Database) -> N
 async def test_a_wait_that_takes_too_long_is_answered(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repository_lease, "_MAX_WAIT_SECONDS", 0.05)
     async with changing_repository(database, "repo_1"):
+        monkeypatch.setattr(repository_lease, "_MAX_WAIT_SECONDS", 0.05)
         with pytest.raises(Problem) as refused:
             async with changing_repository(database, "repo_1"):
                 pass
