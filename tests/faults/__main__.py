@@ -22,7 +22,9 @@ def main() -> int:
         failed = [str(each.seed) for each in results if each.violations]
         print(
             f"{options.engine}: {len(results)} seeds, {sum(each.jobs for each in results)} jobs,"
-            f" {sum(each.faults for each in results)} faults, violations in {len(failed)} seeds"
+            f" {sum(each.faults for each in results)} faults,"
+            f" {sum(each.requeued for each in results)} runs requeued,"
+            f" {sum(each.kept for each in results)} kept, violations in {len(failed)} seeds"
             f" {', '.join(failed)}"
         )
     return 1 if failed else 0

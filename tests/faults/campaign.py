@@ -40,6 +40,8 @@ class Result:
     seed: int
     jobs: int
     faults: int
+    requeued: int
+    kept: int
     seconds: float
     violations: list[str]
 
@@ -47,7 +49,7 @@ class Result:
         outcome = "; ".join(self.violations) or "ok"
         return (
             f"seed {self.seed}: {self.jobs} jobs, {self.faults} faults,"
-            f" {self.seconds:.1f} s: {outcome}"
+            f" {self.requeued} requeued, {self.kept} kept, {self.seconds:.1f} s: {outcome}"
         )
 
 
@@ -88,16 +90,26 @@ def run_seed(engine: Engine, seed: int, fault_seconds: float = FAULT_SECONDS) ->
     started = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-faults-{seed}-"))
     with engine.fresh(directory) as url:
-        violations = _run(engine, schedule, directory, url)
+        checker, violations = _run(engine, schedule, directory, url)
     if violations:
         violations.append(f"files in {directory}")
     else:
         shutil.rmtree(directory)
     seconds = time.monotonic() - started
-    return Result(seed, len(schedule.jobs), len(schedule.faults), seconds, violations)
+    return Result(
+        seed,
+        len(schedule.jobs),
+        len(schedule.faults),
+        checker.requeued,
+        checker.kept,
+        seconds,
+        violations,
+    )
 
 
-def _run(engine: Engine, schedule: Schedule, directory: Path, url: str) -> list[str]:
+def _run(
+    engine: Engine, schedule: Schedule, directory: Path, url: str
+) -> tuple[Checker, list[str]]:
     mark = f"faults-{secrets.token_hex(8)}"
     with running_fleet(directory, mark, url, engine.cluster) as fleet:
         with ThreadPoolExecutor(len(schedule.jobs)) as clients:
@@ -113,11 +125,12 @@ def _run(engine: Engine, schedule: Schedule, directory: Path, url: str) -> list[
                 is_over.set()
                 accepted = [job.result() for job in jobs]
                 checker = Checker(fleet, schedule, [job for job in accepted if job])
-                return [str(error), *asyncio.run(checker.check(url))]
+                return checker, [str(error), *asyncio.run(checker.check(url))]
             accepted = [job.result() for job in jobs]
         failures = fleet.stop()
         checker = Checker(fleet, schedule, [job for job in accepted if job])
-        return [*failures, *asyncio.run(checker.check(url)), *checker.leftovers()]
+        violations = [*failures, *asyncio.run(checker.check(url)), *checker.leftovers()]
+        return checker, violations
 
 
 def _inject(fleet: Fleet, schedule: Schedule, began: float) -> None:

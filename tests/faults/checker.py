@@ -53,10 +53,14 @@ async def is_settled(url: str) -> bool:
 
 
 class Checker:
+    """`requeued` and `kept` tell how many runs the faults met."""
+
     def __init__(self, fleet: Fleet, schedule: Schedule, accepted: list[AcceptedJob]) -> None:
         self._fleet = fleet
         self._schedule = schedule
         self._accepted = {job.id: job for job in accepted}
+        self.requeued = 0
+        self.kept = 0
 
     async def check(self, url: str) -> list[str]:
         db = await open_database(url, migrate=False)
@@ -120,6 +124,8 @@ class Checker:
         for job in jobs:
             events = [row for row in rows if row["job_id"] == job["id"]]
             letters = "".join(_LETTERS[row["event"]] for row in events)
+            self.requeued += letters.count("SQ")
+            self.kept += job["kept_at"] is not None
             if not LEGAL_EVENTS.fullmatch(letters):
                 violations.append(f"{job['id']} has the events {letters}")
             if [row["sequence"] for row in events] != list(range(1, len(events) + 1)):
@@ -185,17 +191,21 @@ class Checker:
                 violations.append(f"{name} was not received")
             elif each["status"] == "failed" and recorded[each["id"]] < MAX_ATTEMPTS:
                 violations.append(f"{name} failed after {recorded[each['id']]} attempts")
-        return violations + self._check_order()
+        return violations + await self._check_order(db)
 
-    def _check_order(self) -> list[str]:
-        """Each job's events arrive in order, repeated ones aside."""
-        arrived: dict[str, list[int]] = defaultdict(list)
-        for each in list(self._fleet.received):
-            if each.sequence not in arrived[each.job_id]:
-                arrived[each.job_id].append(each.sequence)
+    async def _check_order(self, db: Database) -> list[str]:
+        """First attempts are made in order; one that failed may arrive after later events."""
+        rows = await db.fetch_all(
+            "SELECT d.job_id, d.sequence, MIN(a.at) AS first_at FROM deliveries d"
+            " JOIN delivery_attempts a ON a.delivery_id = d.id GROUP BY d.job_id, d.sequence"
+            " ORDER BY d.job_id, d.sequence"
+        )
+        times: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            times[row["job_id"]].append(row["first_at"])
         return [
-            f"events of {job_id} arrived in the order {order}"
-            for job_id, order in arrived.items()
+            f"first attempts for {job_id} were made at {order}"
+            for job_id, order in times.items()
             if order != sorted(order)
         ]
 

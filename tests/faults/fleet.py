@@ -41,7 +41,7 @@ environment = {{ FAULT_RUN = "{mark}" }}
 """
 _SCRIPTS = {
     "edit": "echo changed > edited.txt",
-    "slow": "sleep 1.5; echo changed > edited.txt",
+    "slow": "sleep 2.5; echo changed > edited.txt",
     "idle": "true",
     "crash": "exit 3",
 }

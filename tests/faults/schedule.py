@@ -62,16 +62,16 @@ def plan(
     """Faults begin within `seconds`. `has_server`: the database is a server and can be away."""
     random = Random(seed)
     kinds = [*_OF_PROCESSES * 3, *_OF_RECEIVER, *(_OF_DATABASE * 2 if has_server else ())]
-    jobs = tuple(_job(random, seconds) for _ in range(random.randint(6, 10)))
+    jobs = tuple(_job(random, seconds) for _ in range(random.randint(8, 12)))
     faults = [
         _fault(random, random.choice(kinds), processes, seconds)
-        for _ in range(random.randint(4, 8))
+        for _ in range(random.randint(7, 12))
     ]
     return Schedule(seed, jobs, tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
 def _job(random: Random, seconds: float) -> PlannedJob:
-    agent = random.choices(("edit", "slow", "idle", "crash"), (5, 5, 1, 1))[0]
+    agent = random.choices(("edit", "slow", "idle", "crash"), (3, 7, 1, 1))[0]
     cancel_after = random.uniform(0, 3) if random.random() < 0.2 else None
     return PlannedJob(random.uniform(0, seconds * 0.7), agent, cancel_after)
 

@@ -10,7 +10,7 @@ from tests.faults.schedule import plan
 def test_every_accepted_job_ends_once_whatever_fails(name: str, seed: int) -> None:
     engine = Engine(name)
     try:
-        result = run_seed(engine, seed, fault_seconds=3)
+        result = run_seed(engine, seed, fault_seconds=2)
     finally:
         engine.close()
     assert result.violations == []
