@@ -143,7 +143,7 @@ async def test_the_elapsed_time_of_a_running_job_is_updated(
     page = await open_page(storage_state=admin_state)
     await page.clock.install()
     # An update from the server would start again at the actual time.
-    await page.route("**/stream", lambda _: None)
+    await page.route("**/stream?*", lambda _: None)
     await page.goto(f"/jobs/{samples.running}")
     shown = page.locator("#job-details [data-elapsed]")
     first = await shown.inner_text()

@@ -44,12 +44,17 @@ class ProcessUsage:
         processes = dict(self._processes())
         if self._priorities.is_needed:
             self._priorities.lower((pid, process.session) for pid, process in processes.items())
-        if self._limits.memory_bytes and self._memory(processes) > self._limits.memory_bytes:
+        if self._limits.memory_bytes and self._exceeds_memory(processes):
             return self._limits.memory_text
         seconds = self._cpu_time.seconds(processes)
         if self._limits.cpu_seconds and seconds >= self._limits.cpu_seconds:
             return self._limits.cpu_text
         return None
+
+    def _exceeds_memory(self, processes: dict[str, "ProcessStat"]) -> bool:
+        """Two readings: a process that forks during the first one may be counted twice."""
+        limit = self._limits.memory_bytes
+        return self._memory(processes) > limit and self._memory(dict(self._processes())) > limit
 
     def stop(self) -> None:
         pass
