@@ -252,7 +252,11 @@ async def test_a_network_may_fail_a_hundred_times_for_all_users_together(
     assert Attempt("third@example.com", None).email_subject not in {r["subject"] for r in rows}
 
 
-@pytest.mark.parametrize(("age_ms", "is_free"), [(WINDOW_MS - 60_000, False), (WINDOW_MS, True)])
+@pytest.mark.parametrize(
+    ("age_ms", "is_free"),
+    # The database's clock may differ from this one by some milliseconds.
+    [(WINDOW_MS - 60_000, False), (WINDOW_MS + 1_000, True)],
+)
 async def test_the_failure_count_restarts_after_fifteen_minutes(
     database: Database, age_ms: int, is_free: bool
 ) -> None:
@@ -263,13 +267,13 @@ async def test_the_failure_count_restarts_after_fifteen_minutes(
         "UPDATE sign_in_failures SET failures = 99, since = :since",
         since=now_ms() - age_ms,
     )
-    pruned = await prune_sign_ins(database, now_ms() - 1_000, idle_hours=1, session_days=1)
+    pruned = await prune_sign_ins(database, now_ms() - 5_000, idle_hours=1, session_days=1)
     assert pruned == 0
     if is_free:
         await count_attempt(database, attempt)
     else:
         assert await problem_of(count_attempt(database, attempt)) == "too_many_attempts"
-    later = now_ms() + WINDOW_MS
+    later = now_ms() + WINDOW_MS + 1_000
     assert await prune_sign_ins(database, later, idle_hours=1, session_days=1) == 3
 
 

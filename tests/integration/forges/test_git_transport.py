@@ -180,9 +180,16 @@ def children_of_git() -> list[tuple[str, str]]:
     for pid in pids:
         with contextlib.suppress(OSError):
             directory = Path(f"/proc/{pid}")
-            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
-            arguments = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            parent = int(
+                (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
+            arguments = (
+                (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
             if parent in parents and "git" in arguments:
                 parents.add(pid)
-                processes[pid] = (arguments, (directory / "environ").read_bytes().decode())
+                processes[pid] = (
+                    arguments,
+                    (directory / "environ").read_bytes().decode(errors="replace"),
+                )
     return list(processes.values())
