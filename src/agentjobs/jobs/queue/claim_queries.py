@@ -4,6 +4,7 @@ import msgspec
 
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
+from agentjobs.store.database_clock import DATABASE_NOW
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
 # The organizations with jobs that this worker can run. For each agent, the statement skips through
@@ -39,13 +40,10 @@ LOCK_AGENT = (
 ACTIVE_OF_AGENT = (
     "SELECT COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL AND agent = :agent"
 )
-_NOW = (
-    "/*sqlite :now *//*postgresql CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) */"
-)
 # One claim at a time per organization: two workers could exceed its limit together. The count is
 # part of the next statement, because this one reads a snapshot from before the lock.
 LOCK = (
-    f"UPDATE organizations SET last_claimed_at = {_NOW} WHERE id IN (SELECT o.id"
+    f"UPDATE organizations SET last_claimed_at = {DATABASE_NOW} WHERE id IN (SELECT o.id"
     " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
     f" AND {ORGANIZATION_IS_RUNNING}"
     " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */)"
