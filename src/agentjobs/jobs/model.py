@@ -212,7 +212,7 @@ class JobView(msgspec.Struct, frozen=True):
             "Why a queued job cannot start. Null when it only waits for jobs ahead of it.",
             (
                 *("paused", "plan_limit", "repo_limit", "agent_limit"),
-                *("platform_unreachable", "no_worker", "disk_full"),
+                *("platform_unreachable", "tracker_unreachable", "no_worker", "disk_full"),
             ),
         ),
     ]

@@ -30,6 +30,15 @@ class TicketNotFound(Exception):
     """The configured trackers do not have the ticket; the message says why."""
 
 
+class TrackerUnavailable(Exception):
+    """A tracker that may have the ticket does not respond. `key` identifies its outages."""
+
+    def __init__(self, message: str, key: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.key = key
+        self.retry_after_seconds = retry_after_seconds
+
+
 class Tracker(Protocol):
     """Every method raises ForgeError."""
 

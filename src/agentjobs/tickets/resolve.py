@@ -1,12 +1,12 @@
 """Finds the ticket of a job's `ticket_id` in the organization's trackers, and links back to it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 import aiohttp
 import msgspec
 
-from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.http.client import ApiError, RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
@@ -14,7 +14,13 @@ from agentjobs.store.database import Database
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.issues import IssueTracker, parse_issue
 from agentjobs.tickets.jira.tracker import JiraTracker, parse_key
-from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound, Tracker
+from agentjobs.tickets.protocol import (
+    ResultLink,
+    Ticket,
+    TicketNotFound,
+    Tracker,
+    TrackerUnavailable,
+)
 from agentjobs.tickets.trackers import ConfiguredTracker, open_tracker, record_check, trackers_of
 
 _FORMATS = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
@@ -44,6 +50,8 @@ class FoundTicket(msgspec.Struct, frozen=True, kw_only=True):
     link_back: bool
     full_name: str
     connection_id: str | None = None
+    # Identifies the outages of the tracker.
+    outage_key: str = ""
 
 
 class Tickets:
@@ -61,10 +69,13 @@ class Tickets:
         self._session = session
         self._platforms = platforms
 
-    async def find(self, query: TicketQuery, retry_budget: RetryBudget) -> FoundTicket | None:
+    async def find(
+        self, query: TicketQuery, retry_budget: RetryBudget, held: Collection[str] = ()
+    ) -> FoundTicket | None:
         """None if no tracker is configured for this repository.
 
-        Raises TicketNotFound, or ForgeError if a tracker is unavailable.
+        Raises TicketNotFound, or TrackerUnavailable. A tracker whose key is in `held` counts as
+        unavailable and is not asked.
         """
         trackers = [
             tracker
@@ -74,15 +85,22 @@ class Tickets:
         if not trackers:
             return None
         reasons = []
-        unavailable: ForgeError | None = None
+        unavailable: TrackerUnavailable | None = None
         for tracker in trackers:
             if not _accepts(tracker, query):
+                continue
+            key = _outage_key(tracker, query)
+            if key in held:
+                message = f"{tracker.name} did not respond at the last attempt."
+                unavailable = unavailable or TrackerUnavailable(message, key)
                 continue
             try:
                 ticket = await self._find_in(tracker, query, retry_budget)
             except (ForgeError, Problem) as error:
                 if isinstance(error, ForgeError) and error.is_temporary:
-                    unavailable = unavailable or ForgeError(f"{tracker.name}: {error}", "away")
+                    seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
+                    message = f"{tracker.name}: {error}"
+                    unavailable = unavailable or TrackerUnavailable(message, key, seconds)
                 reasons.append(f"{tracker.name}: {error}")
                 continue
             if ticket is not None:
@@ -183,7 +201,15 @@ def _found_ticket(tracker: ConfiguredTracker, ticket: Ticket, query: TicketQuery
         link_back=tracker.link_back,
         full_name=query.full_name,
         connection_id=query.connection_id,
+        outage_key=_outage_key(tracker, query),
     )
+
+
+def _outage_key(tracker: ConfiguredTracker, query: TicketQuery) -> str:
+    """Issues are on the platform of each repository, so that one tracker has several."""
+    if tracker.kind == "issues":
+        return f"issues of {query.connection_id}"
+    return tracker.id
 
 
 def _not_found_message(

@@ -2,12 +2,11 @@
 
 import base64
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError, Issue
+from agentjobs.forges.http.client import ApiError, RetryBudget
+from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
@@ -15,7 +14,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from agentjobs.tickets.protocol import ResultLink, TicketNotFound
+from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import TicketQuery, Tickets
 from agentjobs.tickets.trackers import (
     NewTracker,
@@ -29,37 +28,12 @@ from agentjobs.tickets.trackers import (
     set_link_back,
 )
 from tests.support.jobs import insert_repo
+from tests.support.memory_issues import MemoryIssues
 
 TOKEN = "jira-token-" + "x1" * 10
 ISSUES = NewTracker(kind="issues", link_back=True)
 JIRA = NewTracker(kind="jira", url="https://jira.example.com", token=TOKEN)
 LINK = ResultLink("job_1", "A title", "https://git.example.com/pull/9")
-
-
-class MemoryIssues:
-    """Issues in memory for every connection; implements only what trackers use."""
-
-    def __init__(self) -> None:
-        self.issues = {("acme/shop", 12): "The cart is empty", ("acme/notes", 1): "Elsewhere"}
-        self.error: ForgeError | None = None
-        self.comments: list[tuple[str, int, str]] = []
-        self.requested_connections: list[str] = []
-
-    async def adapter_for(self, connection_id: str, _: RetryBudget) -> Any:
-        self.requested_connections.append(connection_id)
-        return self
-
-    async def issue(self, full_name: str, number: int) -> Issue:
-        if self.error is not None:
-            raise self.error
-        title = self.issues.get((full_name, number))
-        if title is None:
-            raise ForgeError("no such thing", "gone")
-        url = f"https://git.example.com/{full_name}/issues/{number}"
-        return Issue(full_name, number, title, "Please\x00 mend it.", ("bug",), url)
-
-    async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
-        self.comments.append((full_name, number, text))
 
 
 @pytest.fixture
@@ -222,9 +196,22 @@ async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
     platform.error = ForgeError("it is out of order", "away")
-    with pytest.raises(ForgeError, match="issues: it is out of order") as error:
+    with pytest.raises(TrackerUnavailable, match="issues: it is out of order") as error:
         await tickets.find(ticket_query(acme, "12"), retry_budget())
-    assert error.value.is_temporary
+    platform.requested_connections.clear()
+    with pytest.raises(TrackerUnavailable, match="did not respond at the last attempt"):
+        await tickets.find(ticket_query(acme, "12"), retry_budget(), {error.value.key})
+    assert platform.requested_connections == []
+
+
+async def test_a_rate_limit_of_a_tracker_says_how_long_to_wait(
+    database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
+) -> None:
+    await add_tracker(database, keys, "acme", ISSUES)
+    platform.error = ApiError("rate limit", "away", retry_after_seconds=60.0)
+    with pytest.raises(TrackerUnavailable) as error:
+        await tickets.find(ticket_query(acme, "12"), retry_budget())
+    assert error.value.retry_after_seconds == 60.0
 
 
 async def _give_all_to(tx: Transaction, organization_id: str) -> None:

@@ -18,7 +18,7 @@ from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.sandbox.protocol import SandboxInterrupted, SandboxUnavailable
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
-from agentjobs.tickets.protocol import TicketNotFound
+from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
     PushRejected,
@@ -104,6 +104,11 @@ def test_a_job_waits_for_a_platform_that_does_not_respond(
     error: Exception, platform_key: str, expected: Outage
 ) -> None:
     assert outcome(error, platform_key=platform_key) == Unreachable(expected)
+
+
+def test_a_job_waits_for_a_tracker_that_does_not_respond() -> None:
+    error = TrackerUnavailable("jira: no route, hunter2", "trk_1", 60.0)
+    assert outcome(error) == Unreachable(Outage("trk_1", "jira: no route, [redacted]", 60.0))
 
 
 def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None:

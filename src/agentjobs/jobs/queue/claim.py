@@ -60,8 +60,10 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     created_at: int = 0
     # When the finished work of an earlier attempt was kept, which only has to be published.
     kept_at: int | None = None
-    # Whether the platform did not respond at the last attempt.
+    # Whether the platform or the tracker did not respond at the last attempt.
     has_outage: bool = False
+    # The key of the tracker that did not respond.
+    waits_for: str | None = None
 
     @property
     def base_branch(self) -> str:
@@ -75,9 +77,15 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         return self.connection_id or LOCAL
 
     @property
-    def outage_keys(self) -> tuple[str, str]:
+    def platform_keys(self) -> tuple[str, str]:
         """Of its platform and of its repository alone."""
         return self.platform_key, self.repo_id
+
+    @property
+    def outage_keys(self) -> tuple[str, ...]:
+        return (
+            self.platform_keys if self.waits_for is None else (*self.platform_keys, self.waits_for)
+        )
 
     @property
     def claim(self) -> Claim:
@@ -354,6 +362,7 @@ def _claimed_job(row: Row, credential: str) -> ClaimedJob:
         external_id=row["external_id"] or "",
         kept_at=row["kept_at"],
         has_outage=bool(row["has_outage"]),
+        waits_for=row["waits_for"],
     )
 
 

@@ -41,16 +41,31 @@ def _release(job: ClaimedJob, row: Row) -> Change | None:
 
 
 async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:
-    """Wait until the platform responds; after a day, fail."""
+    """Wait until the platform or tracker responds; after a day, fail."""
     since = await record_outage(tx, outage)
     now = await tx.clock_ms()
+    is_of_platform = outage.key in job.platform_keys
+    code = "repo_unavailable" if is_of_platform else "forge_error"
     if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
         message = kept_work.expiry_message(outage.message)
     elif job.kept_at is None and now - max(since, job.created_at) >= MAX_OUTAGE_MS:
-        message = f"The platform has been unreachable for 24 hours: {outage.message}"
+        what = "platform" if is_of_platform else "tracker"
+        message = f"The {what} has been unreachable for 24 hours: {outage.message}"
     else:
+        if not is_of_platform:
+            await _wait_for_tracker(tx, job, outage.key)
         return _release(job, row)
-    return to_failed(job.id, now, "repo_unavailable", message, job.fence)
+    return to_failed(job.id, now, code, message, job.fence)
+
+
+async def _wait_for_tracker(tx: Transaction, job: ClaimedJob, key: str) -> None:
+    """Only the jobs that asked a tracker wait for it: the others may not need it."""
+    await tx.execute(
+        "UPDATE jobs SET waits_for = :key WHERE id = :id AND fence = :fence",
+        id=job.id,
+        fence=job.fence,
+        key=key,
+    )
 
 
 async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Change | None:

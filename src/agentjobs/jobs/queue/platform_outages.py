@@ -1,7 +1,7 @@
-"""Platforms that do not respond: jobs on their repositories wait until the next attempt is due.
+"""Platforms and trackers that do not respond: their jobs wait until the next attempt is due.
 
-The key of an outage is a connection, a repository that its platform cannot serve, or `local`: the
-git server of this service.
+The key of an outage is a connection, a repository that its platform cannot serve, `local` (the git
+server of this service), or a tracker; a job has the key of its tracker in `waits_for`.
 """
 
 from collections.abc import Iterable
@@ -22,15 +22,16 @@ _MAX_REQUESTED_MS = 900_000
 # After this time without an attempt, another failure is a new outage.
 _FORGET_MS = 600_000
 
-# The outages that concern the job `{job}`.
-_OF_JOB = (
-    "SELECT 1 FROM platform_outages x WHERE x.key IN ({job}.repo_id, (SELECT"
+# The keys of the outages that concern the job `{job}`.
+_KEYS = (
+    "({job}.repo_id, {job}.waits_for, (SELECT"
     f" COALESCE(r.connection_id, '{LOCAL}') FROM repos r WHERE r.id = {{job}}.repo_id))"
 )
+_OF_JOB = f"SELECT 1 FROM platform_outages x WHERE x.key IN {_KEYS}"
 
 
 def has_outage(job: str) -> str:
-    """An SQL condition: the job's platform did not respond at the last attempt."""
+    """An SQL condition: the job's platform or tracker did not respond at the last attempt."""
     return f"EXISTS ({_OF_JOB.format(job=job)})"
 
 
@@ -40,7 +41,7 @@ def is_held(job: str) -> str:
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """What a run found. `retry_after_seconds` is what the platform asked for."""
+    """What a run found. `retry_after_seconds` is what the platform or tracker asked for."""
 
     key: str
     message: str
@@ -91,20 +92,31 @@ async def postpone_others(tx: Transaction, keys: Iterable[str]) -> None:
         await record_outage(tx, Outage(row["key"], ""))
 
 
-async def is_unreachable(db: Database, job_id: str) -> bool:
-    """Whether the last attempt to reach the job's platform failed, less than a minute ago or
-    before the next one is due."""
+async def unreachable_reason(db: Database, job_id: str) -> str | None:
+    """The queue reason of a job while the last attempt to reach its platform or tracker failed,
+    less than a minute ago or before the next one is due."""
     row = await db.fetch_one(
-        f"SELECT 1 AS found FROM jobs j WHERE j.id = :job_id AND EXISTS ({_OF_JOB.format(job='j')}"
-        f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW})",
+        "SELECT CASE WHEN x.key = j.waits_for THEN 'tracker_unreachable'"
+        " ELSE 'platform_unreachable' END AS reason"
+        f" FROM jobs j JOIN platform_outages x ON x.key IN {_KEYS.format(job='j')}"
+        f" WHERE j.id = :job_id AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW}"
+        " ORDER BY reason LIMIT 1",
         job_id=job_id,
         now=now_ms(),
     )
-    return row is not None
+    return None if row is None else row["reason"]
+
+
+async def held_keys(db: Database) -> set[str]:
+    """The keys whose next attempt is not due yet."""
+    rows = await db.fetch_all(
+        f"SELECT key FROM platform_outages WHERE retry_at > {DATABASE_NOW}", now=now_ms()
+    )
+    return {row["key"] for row in rows}
 
 
 async def end_outages(db: Database, *keys: str) -> None:
-    """The platform responded."""
+    """The platform or tracker responded."""
     await db.transact(_end, list(keys))
 
 

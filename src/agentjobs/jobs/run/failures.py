@@ -9,6 +9,7 @@ from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import outage_of
 from agentjobs.repos.configuration import ConfigurationError
@@ -16,7 +17,7 @@ from agentjobs.repos.sync_requests import request_sync
 from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
-from agentjobs.tickets.protocol import TicketNotFound
+from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
     PushRejected,
@@ -44,21 +45,29 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
         case StoreUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
             return Released()
-        case SandboxInterrupted():
-            return Released()
-        case GitError() if error.exit_code == -signal.SIGINT:
-            # Ctrl-C in the service's terminal: git had not left its process group yet.
+        case SandboxInterrupted() | GitError() if _is_interrupted(error):
             return Released()
         case RepoUnavailable() | ForgeError() if error.is_temporary:
-            outage = outage_of(error, run)
-            run.log.note(f"the job waits until its platform responds: {outage.message}")
-            return Unreachable(outage)
+            return _wait_for("platform", outage_of(error, run), run)
+        case TrackerUnavailable():
+            outage = Outage(error.key, run.log.redact(str(error)), error.retry_after_seconds)
+            return _wait_for("tracker", outage, run)
         case ForgeError() if error.fault in _CONNECTION_FAULTS:
             await _sync_soon(run)
     failure = _failure_of(error, run)
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
     return Failed(failure.code, run.log.redact(message))
+
+
+def _is_interrupted(error: SandboxInterrupted | GitError) -> bool:
+    # Ctrl-C in the service's terminal: git had not left its process group yet.
+    return isinstance(error, SandboxInterrupted) or error.exit_code == -signal.SIGINT
+
+
+def _wait_for(what: str, outage: Outage, run: RunContext) -> Unreachable:
+    run.log.note(f"the job waits until its {what} responds: {outage.message}")
+    return Unreachable(outage)
 
 
 def _failure_of(error: Exception, run: RunContext) -> Failed:

@@ -57,12 +57,11 @@ class HostedRepo:
         """
         if self.run.job.has_outage:
             await self._branch_head()
-            await self.end_outage()
 
     async def end_outage(self) -> None:
-        """The platform responded."""
+        """The platform responded to everything that was asked: its API may be away without git."""
         if self.run.job.has_outage:
-            await end_outages(self.run.db, *self.run.job.outage_keys)
+            await end_outages(self.run.db, *self.run.job.platform_keys)
 
     async def push(self, commit: str, expected: str | None) -> None:
         """Push to the job's branch if it is still at `expected`. Raises PushRejected."""

@@ -48,6 +48,7 @@ async def _run(run: RunContext) -> Completed | Kept:
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo)) is not None:
+            await repo.end_outage()
             await start_job(run.db, run.job, base)
             return merged
         return await _propose(run, repo, plan, base, summary)
@@ -60,6 +61,7 @@ async def _propose(
     fix = await plan_cve_fix(run, base)
     plan = fix.narrow(plan)
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
+    await repo.end_outage()
     owner_uid = run.tools.sandbox.owner_uid(run.slot)
     async with run.tools.workspaces.checkout(
         run.job.repo_id, base, owner_uid=owner_uid
@@ -121,6 +123,7 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
     text = await read_pull_text(run.mirror, pushed.commit)
     run.is_irrevocable = True
     pull = await open_pull_request(run, repo, plan, pushed, text, run.job.verification)
+    await repo.end_outage()
     await link_ticket(run, ticket, pull, text.title)
     return pull
 

@@ -6,24 +6,26 @@ from agentjobs.clock import now_ms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.jobs.outcomes import Completed, JobFailed
+from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.platform_outages import end_outages, held_keys
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
-from agentjobs.tickets.protocol import ResultLink, TicketNotFound
+from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import FoundTicket, TicketQuery
 
-_FIND_SECONDS = 120.0
+# For longer outages a job waits in the queue.
+_FIND_SECONDS = 15.0
 _LINK_SECONDS = 10.0
 
 
 async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
     """None for a job without a ticket, and where no tracker is configured.
 
-    Raises TicketNotFound when a tracker is configured and has no such ticket, ForgeError, and
-    JobFailed while a tracker does not respond.
+    Raises TicketNotFound when a tracker is configured and has no such ticket, and
+    TrackerUnavailable while a tracker does not respond.
     """
     job = run.job
     # A follow-up continues a pull request that was made from the ticket.
@@ -35,16 +37,18 @@ async def find_ticket(run: RunContext, repo: HostedRepo) -> FoundTicket | None:
         full_name=repo.address.full_name,
         connection_id=job.connection_id,
     )
+    # The job that waited for a tracker asks it for all others.
+    held = await held_keys(run.db) - {job.waits_for}
+    retry_budget = RetryBudget(_FIND_SECONDS, run.log.note)
     try:
-        ticket = await run.tools.tickets.find(query, RetryBudget(_FIND_SECONDS, run.log.note))
-    except ForgeError as error:
-        if error.is_temporary:
-            # A tracker is not the platform of the repository, for which a job would wait.
-            raise JobFailed("forge_error", str(error)) from None
+        ticket = await run.tools.tickets.find(query, retry_budget, held)
+    except TicketNotFound:
+        await _end_outage(run, job.waits_for)
         raise
     if ticket is not None:
         run.log.note(f"{ticket.tracker}: {ticket.ticket.url}")
         await run.db.transact(_store, job, ticket_details(ticket))
+        await _end_outage(run, ticket.outage_key)
     return ticket
 
 
@@ -52,7 +56,7 @@ async def find_ticket_again(run: RunContext, repo: HostedRepo) -> FoundTicket | 
     """For work that is already done, which a missing ticket must not fail."""
     try:
         return await find_ticket(run, repo)
-    except (TicketNotFound, ForgeError, JobFailed) as error:
+    except (TicketNotFound, TrackerUnavailable) as error:
         run.log.note(f"the ticket could not be read again: {error}")
         return None
 
@@ -79,9 +83,15 @@ def ticket_details(match: FoundTicket | None) -> TicketDetails | None:
     return TicketDetails(ticket.title, ticket.url, ticket.labels)
 
 
+async def _end_outage(run: RunContext, key: str | None) -> None:
+    """The tracker responded."""
+    if key is not None and key == run.job.waits_for:
+        await end_outages(run.db, key)
+
+
 async def _store(tx: Transaction, job: ClaimedJob, details: TicketDetails | None) -> None:
     await tx.execute(
-        "UPDATE jobs SET ticket = :ticket WHERE id = :id AND fence = :fence",
+        "UPDATE jobs SET ticket = :ticket, waits_for = NULL WHERE id = :id AND fence = :fence",
         id=job.id,
         fence=job.fence,
         ticket=msgspec.json.encode(details).decode(),

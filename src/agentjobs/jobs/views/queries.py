@@ -6,7 +6,7 @@ from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView, job_view
 from agentjobs.jobs.queue.fleet import FleetState
-from agentjobs.jobs.queue.platform_outages import is_unreachable
+from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.problems import Problem
@@ -134,8 +134,8 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
         return "paused"
     if (limit := _reached_limit(context, row, fleet)) is not None:
         return limit
-    if fleet.has_outages and await is_unreachable(context.db, row["id"]):
-        return "platform_unreachable"
+    if fleet.has_outages and (reason := await unreachable_reason(context.db, row["id"])):
+        return reason
     return fleet.queue_reason(row["agent"], msgspec.json.decode(row["required_tags"]))
 
 

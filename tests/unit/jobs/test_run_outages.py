@@ -1,0 +1,72 @@
+"""When a run that follows an outage tells the others that the platform responds again."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.jobs.outcomes import Outcome, Unreachable
+from agentjobs.jobs.run import run as run_module
+from agentjobs.jobs.run.run import run_job
+
+
+class Repo:
+    """A repository whose platform answers git; `calls` are those about its outage."""
+
+    forge = address = None
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def check_outage(self) -> None:
+        self.calls.append("check")
+
+    async def end_outage(self) -> None:
+        self.calls.append("end")
+
+
+async def run_until_previous_pull(
+    monkeypatch: pytest.MonkeyPatch, repo: Repo, previous: Exception
+) -> Outcome:
+    async def nothing(*_: object) -> None:
+        return None
+
+    async def open_repo(_: object) -> Repo:
+        return repo
+
+    async def load_previous_pull(*_: object) -> None:
+        raise previous
+
+    async def plan_cve_fix(*_: object) -> Any:
+        return SimpleNamespace(narrow=lambda plan: plan)
+
+    for name in ("fetch_base_commit", "_plan", "find_pushed_work", "find_merged_pull"):
+        monkeypatch.setattr(run_module, name, nothing)
+    monkeypatch.setattr(run_module, "find_ticket", nothing)
+    monkeypatch.setattr(run_module, "open_repo", open_repo)
+    monkeypatch.setattr(run_module, "plan_cve_fix", plan_cve_fix)
+    monkeypatch.setattr(run_module, "load_previous_pull", load_previous_pull)
+    run: Any = SimpleNamespace(
+        job=SimpleNamespace(kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a"),
+        db=None,
+        mirror=None,
+        log=SimpleNamespace(note=lambda _: None, redact=str),
+        tools=SimpleNamespace(
+            context=SimpleNamespace(catalog=SimpleNamespace(get=lambda _: object())),
+            mirrors=SimpleNamespace(in_use=lambda _: nullcontext()),
+            commit_summaries=SimpleNamespace(load=nothing),
+        ),
+    )
+    return await run_job(run)
+
+
+async def test_an_outage_of_the_api_goes_on_although_git_responds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its age and its backoff would begin anew with each attempt."""
+    repo = Repo()
+    away = ForgeError("HTTP 503", "away")
+    assert isinstance(await run_until_previous_pull(monkeypatch, repo, away), Unreachable)
+    assert repo.calls == ["check"]
