@@ -29,7 +29,7 @@ MEASURES = {
         "Dependencies held against advisories",
         advisory_matching.measure,
     ),
-    "api_throughput": ("Requests, against the same server without a store", api_throughput.measure),
+    "api_throughput": ("Requests, against the bare framework", api_throughput.measure),
     "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
     "dashboard_data": (
         "What the dashboard reads, with 100,000 jobs",

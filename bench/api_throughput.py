@@ -1,4 +1,4 @@
-"""POST /v1/jobs and GET /v1/jobs/:id on both stores, as a fraction of the same server without one.
+"""POST /v1/jobs and GET /v1/jobs/:id on both stores, as a fraction of the bare framework.
 
 All servers run at the same time and are measured alternately; a figure is the median over the
 rounds of the ratio within a round, so that other load affects both sides of the ratio.
@@ -20,38 +20,42 @@ import msgspec
 
 from agentjobs.settings import Settings, load
 from bench.cluster import durable_cluster
-from bench.load import Load, run_load
+from bench.load import Load, Throughput, run_load
 from bench.population import JOB, Tenant, empty_queue, populate
 from bench.report import verdict
-from bench.server import MEMORY, running
+from bench.server import running
 
 CONNECTIONS = 32
 ROUNDS = 7
 SECONDS = 1.5
 STATUS = {"POST": 202, "GET": 200}
 GOALS = {
-    ("POST", "sqlite"): 0.35,
-    ("POST", "postgresql"): 0.15,
-    ("GET", "sqlite"): 0.6,
-    ("GET", "postgresql"): 0.25,
+    ("POST", "sqlite"): 0.45,
+    ("POST", "postgresql"): 0.25,
+    ("GET", "sqlite"): 0.7,
+    ("GET", "postgresql"): 0.5,
 }
 _ENVIRONMENT = {
     "AGENTJOBS_RATE_LIMIT_PER_SECOND": "0",
     "AGENTJOBS_QUEUE_LIMIT": "1000000",
-    # The baseline has no queue of deliveries.
+    # No endpoint exists, and the bare framework has no loops either.
     "AGENTJOBS_SEND_WEBHOOKS": "false",
 }
 _BODY = msgspec.json.encode(JOB)
 
-Rates = dict[tuple[str, str], list[float]]
+BARE = "bare"
+
+Results = dict[tuple[str, str], list[Throughput]]
 
 
 @dataclass(frozen=True)
 class Target:
-    store: str
-    settings: Settings
-    tenants: list[Tenant]
+    """A server, and with a store the `settings` of its service."""
+
+    name: str
     port: int
+    tenants: list[Tenant]
+    settings: Settings | None = None
 
     def load(self, method: str) -> Load:
         requests = [_requests(method, tenant) for tenant in self.tenants]
@@ -59,36 +63,39 @@ class Target:
 
 
 def measure() -> list[dict[str, Any]]:
-    rates: Rates = {}
+    results: Results = {}
     with contextlib.ExitStack() as stack:
         generator = stack.enter_context(_generator())
         targets = [
-            stack.enter_context(_target(store, url))
-            for store, url in stack.enter_context(_stores())
+            stack.enter_context(_service("sqlite", "")),
+            stack.enter_context(_service("postgresql", stack.enter_context(_database()))),
         ]
+        targets.append(stack.enter_context(_bare(targets[0].tenants)))
         for number in range(ROUNDS):
             # Every other round in reverse order, so that the position has no effect.
-            _round(targets[:: 1 if number % 2 else -1], generator, rates)
-    return [_figure(method, store, rates) for method, store in GOALS]
+            _round(targets[:: 1 if number % 2 else -1], generator, results)
+    return [_figure(method, store, results) for method, store in GOALS]
 
 
-def _round(targets: list[Target], generator: Executor, rates: Rates) -> None:
+def _round(targets: list[Target], generator: Executor, results: Results) -> None:
     for method in STATUS:
         for target in targets:
-            rate = generator.submit(run_load, target.load(method)).result()
-            rates.setdefault((method, target.store), []).append(rate)
+            result = generator.submit(run_load, target.load(method)).result()
+            results.setdefault((method, target.name), []).append(result)
     for target in targets:
-        asyncio.run(empty_queue(target.settings, target.tenants))
+        if target.settings is not None:
+            asyncio.run(empty_queue(target.settings, target.tenants))
 
 
-def _figure(method: str, store: str, rates: Rates) -> dict[str, Any]:
-    own, baseline = rates[method, store], rates[method, MEMORY]
-    ratios = [one / other for one, other in zip(own, baseline, strict=True)]
+def _figure(method: str, store: str, results: Results) -> dict[str, Any]:
+    own, bare = results[method, store], results[method, BARE]
+    ratios = [one.per_second / other.per_second for one, other in zip(own, bare, strict=True)]
     return {
         "request": method,
         "store": store,
-        "per second": round(statistics.median(own)),
-        "without store": round(statistics.median(baseline)),
+        "per second": round(statistics.median(one.per_second for one in own)),
+        "bare": round(statistics.median(one.per_second for one in bare)),
+        "load on bare": round(max(one.load_share for one in bare), 2),
         "ratio": round(statistics.median(ratios), 2),
         "lowest": round(min(ratios), 2),
         "highest": round(max(ratios), 2),
@@ -106,22 +113,30 @@ def _requests(method: str, tenant: Tenant) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def _stores() -> Iterator[list[tuple[str, str]]]:
+def _database() -> Iterator[str]:
     with durable_cluster() as cluster:
-        address = cluster.url(cluster.create_database())
-        yield [(MEMORY, ""), ("sqlite", ""), ("postgresql", address)]
+        yield cluster.url(cluster.create_database())
 
 
 @contextlib.contextmanager
-def _target(store: str, database_url: str) -> Iterator[Target]:
+def _service(store: str, database_url: str) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
         environment = {**_ENVIRONMENT, "AGENTJOBS_DATABASE_URL": database_url}
         settings = load(environment, data_dir=directory)
         tenants = asyncio.run(populate(settings, CONNECTIONS))
         with contextlib.ExitStack() as stack:
             with _on_core(0):
-                serving = stack.enter_context(running(store, Path(directory), environment))
-            yield Target(store, settings, tenants, serving.port)
+                serving = stack.enter_context(running(Path(directory), environment))
+            yield Target(store, serving.port, tenants, settings)
+
+
+@contextlib.contextmanager
+def _bare(tenants: list[Tenant]) -> Iterator[Target]:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="agentjobs-bench-"))
+        with _on_core(0):
+            serving = stack.enter_context(running(Path(directory), {}, "bench.bare_server"))
+        yield Target(BARE, serving.port, tenants)
 
 
 @contextlib.contextmanager

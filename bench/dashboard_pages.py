@@ -236,7 +236,7 @@ def _place(store: str, url: str, until_ms: int) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
         history, token = asyncio.run(furnish(Path(directory), url, until_ms))
         environment = {**_ENVIRONMENT, "AGENTJOBS_DATABASE_URL": url}
-        with running(store, Path(directory), environment) as serving:
+        with running(Path(directory), environment) as serving:
             yield Target(store, serving, token, pages_of(history))
 
 

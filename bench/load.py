@@ -8,9 +8,9 @@ import asyncio
 import functools
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import uvloop
 
@@ -29,26 +29,38 @@ class Load:
     seconds: float
 
 
-def run_load(load: Load) -> float:
-    """Responses per second; raises if one has another status than expected."""
+class Throughput(NamedTuple):
+    """`load_share` is how much of a core this process used; near 1, it was the bottleneck."""
+
+    per_second: float
+    load_share: float
+
+
+def run_load(load: Load) -> Throughput:
+    """Raises if a response has another status than expected."""
     return uvloop.run(_run(load))
 
 
-async def _run(load: Load) -> float:
+async def _run(load: Load) -> Throughput:
     loop = asyncio.get_running_loop()
     connections: list[_Connection] = []
     for requests in load.requests:
         made = functools.partial(_Connection, requests, load.status)
         connections.append((await loop.create_connection(made, "127.0.0.1", load.port))[1])
     await asyncio.sleep(WARM_UP_SECONDS)
-    before, started = sum(one.answers for one in connections), time.perf_counter()
+    before, started, cpu = _answers(connections), time.perf_counter(), time.process_time()
     await asyncio.sleep(load.seconds)
-    after, ended = sum(one.answers for one in connections), time.perf_counter()
+    answers, used = _answers(connections) - before, time.process_time() - cpu
+    elapsed = time.perf_counter() - started
     for connection in connections:
         connection.leave()
     if surprises := [one.surprise for one in connections if one.surprise]:
         raise RuntimeError(f"unexpected answer: {surprises[0]!r}")
-    return (after - before) / (ended - started)
+    return Throughput(answers / elapsed, used / elapsed)
+
+
+def _answers(connections: Iterable["_Connection"]) -> int:
+    return sum(connection.answers for connection in connections)
 
 
 class _Connection(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""`agentjobs serve` in its own process, on a real store or in memory."""
+"""`agentjobs serve` in its own process, or the bare framework that it is compared to."""
 
 import contextlib
 import os
@@ -7,13 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from agentjobs.cli.services import serve
-from bench.memory_store import open_memory
-
-MEMORY = "memory"
 
 
 class Serving(NamedTuple):
@@ -22,10 +18,13 @@ class Serving(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator[Serving]:
+def running(
+    data_dir: Path, environment: dict[str, str], module: str = "bench.server"
+) -> Iterator[Serving]:
+    """`module` prints its URL on the first line once it listens."""
     with (data_dir / "serve.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.server", store, str(data_dir)],
+            [sys.executable, "-m", module, str(data_dir)],
             env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=log,
@@ -42,11 +41,5 @@ def running(store: str, data_dir: Path, environment: dict[str, str]) -> Iterator
         process.communicate()
 
 
-def main(store: str, data_dir: str) -> None:
-    opening = patch("agentjobs.app.services.open_database", open_memory)
-    with opening if store == MEMORY else contextlib.nullcontext():
-        serve(data_dir=Path(data_dir), host="127.0.0.1", port=0)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(data_dir=Path(sys.argv[1]), host="127.0.0.1", port=0)
