@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentjobs.git.limits import lower_priority
 from agentjobs.git.process import GitError, open_git, stop_git
 
 GITLINK = "160000"
@@ -119,6 +120,8 @@ async def _chunks(
     )
     assert process.stdout is not None
     assert process.stderr is not None
+    # A hostile tree has billions of entries.
+    lower_priority(process.pid)
     try:
         unparsed = b""
         while chunk := await process.stdout.read(_CHUNK_BYTES):

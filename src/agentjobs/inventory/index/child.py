@@ -6,6 +6,7 @@ Imports little, because every index pays for starting this process.
 
 import errno
 import gc
+import os
 import resource
 import select
 import sys
@@ -18,6 +19,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from agentjobs.git.blocking import GitReadError
+from agentjobs.git.limits import NICE
 from agentjobs.inventory import manifests
 from agentjobs.inventory.graph.encoding import pack_flat
 from agentjobs.inventory.index import assembly
@@ -56,6 +58,8 @@ class _DependencyResult(NamedTuple):
 def main() -> None:
     # The data has no reference cycles; looking for some takes a tenth of the time.
     gc.disable()
+    # The service stays responsive while this process and its git processes compute.
+    os.nice(NICE)
     # If the service has already exited, stdin is closed.
     end_with_parent()
     if not select.select([sys.stdin], (), (), 0)[0]:
