@@ -6,6 +6,7 @@ Prefers cgroup v2. Only describes what both versions have in common.
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from subprocess import Popen
 from typing import Protocol
 
 import msgspec
@@ -21,7 +22,13 @@ _WITHOUT_SYSTEMD = "start the service in a cgroup with the controllers cpu, memo
 class Cgroup(Protocol):
     """The cgroup of one sandbox, and a gauge of its limits."""
 
-    def add(self, pids: Iterable[int]) -> None: ...
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        """Start a process, inside the cgroup if the kernel allows that without delay."""
+
+    def add(self, pids: Iterable[int]) -> None:
+        """Move those that are not in it. That can take many milliseconds."""
+
+    def contains(self, pids: Iterable[int]) -> bool: ...
 
     def restore_cpu_share(self) -> None:
         """Killed processes need CPU time to end."""

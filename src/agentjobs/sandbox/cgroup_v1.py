@@ -7,8 +7,9 @@ import contextlib
 import itertools
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 from agentjobs.sandbox.cgroup_files import (
@@ -35,6 +36,7 @@ _REQUIRED = (MEMORY, CPU_TIME)
 _SANDBOX = "agentjobs"
 _DEFAULT_SHARES = 1024
 _NO_QUOTA = -1
+_THIS_THREAD = 0
 _NANOSECONDS = 1_000_000_000
 
 
@@ -60,10 +62,25 @@ class CgroupV1:
             self._write(CPU, "cpu.cfs_period_us", CPU_PERIOD_MICROSECONDS)
             self._write(CPU, "cpu.cfs_quota_us", cpu_quota(self._limits.cpus))
 
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        """The process inherits the cgroup of the thread that starts it.
+
+        A thread moves itself within microseconds. To move another process, the kernel waits for all
+        CPUs, once for each hierarchy.
+        """
+        try:
+            self._move_this_thread(self.directories)
+            return start()
+        finally:
+            self._move_this_thread(self._parents)
+
     def add(self, pids: Iterable[int]) -> None:
-        for pid in pids:
-            for directory in set(self.directories.values()):
+        for directory in set(self.directories.values()):
+            for pid in set(pids) - set(members(directory)):
                 write_number(directory / "cgroup.procs", pid)
+
+    def contains(self, pids: Iterable[int]) -> bool:
+        return all(set(pids) <= set(members(path)) for path in set(self.directories.values()))
 
     def restore_cpu_share(self) -> None:
         if CPU in self.directories:
@@ -92,6 +109,15 @@ class CgroupV1:
         """With the first measurement, so that agents start fast on a busy machine."""
         if CPU in self.directories:
             self._write(CPU, "cpu.shares", _DEFAULT_SHARES // CPU_SHARE_DIVISOR)
+
+    @property
+    def _parents(self) -> dict[str, Path]:
+        return {controller: path.parent for controller, path in self.directories.items()}
+
+    @staticmethod
+    def _move_this_thread(directories: Mapping[str, Path]) -> None:
+        for directory in set(directories.values()):
+            write_number(directory / "tasks", _THIS_THREAD)
 
     def _write(self, controller: str, name: str, value: int) -> None:
         write_number(self.directories[controller] / name, value)
@@ -162,8 +188,9 @@ def _remove(path: Path) -> bool:
     """Whether it is gone. A process that has not died yet keeps it."""
     with contextlib.suppress(OSError):
         for pid in members(path):
-            # 0 is a process of another pid namespace: not one of this service.
-            if pid:
+            # 0 is a process of another pid namespace: not one of this service. This process is
+            # listed while one of its threads is in the cgroup.
+            if pid not in {0, os.getpid()}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(OSError):

@@ -6,8 +6,9 @@ Reads and writes files below one directory. Refuses a cgroup that other processe
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 from agentjobs.sandbox.cgroup_files import (
@@ -61,9 +62,15 @@ class CgroupV2:
             quota = f"{cpu_quota(self._limits.cpus)} {CPU_PERIOD_MICROSECONDS}\n"
             (self.path / "cpu.max").write_text(quota)
 
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        return start()
+
     def add(self, pids: Iterable[int]) -> None:
-        for pid in pids:
+        for pid in set(pids) - set(members(self.path)):
             self._write("cgroup.procs", pid)
+
+    def contains(self, pids: Iterable[int]) -> bool:
+        return set(pids) <= set(members(self.path))
 
     def restore_cpu_share(self) -> None:
         if (self.path / "cpu.weight").exists():

@@ -93,13 +93,15 @@ class Launch:
         with os.fdopen(read_end, "rb", buffering=0) as stdin:
             self._output = OutputPipe(self._receive, self.kill)
             cleanup.callback(self._output.finish)
-            self._process = command.start(stdin=stdin.fileno(), output=self._output.write_end)
+            self._process = self._supervision.spawn(
+                lambda: command.start(stdin=stdin.fileno(), output=self._output.write_end)
+            )
         cleanup.callback(self._process.wait)
         cleanup.callback(self._process.kill)
         self._monitor = Child(self._process.pid)
         cleanup.callback(self._monitor.close)
         self._output.start()
-        self._supervision.prepare()
+        self._supervision.prepare(self._process.pid)
 
     async def _end(self) -> None:
         try:

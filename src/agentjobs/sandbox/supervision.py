@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from subprocess import Popen
 
 from agentjobs.sandbox.cgroup import Cgroup, Cgroups
 from agentjobs.sandbox.child import wait_despite_cancellation
@@ -35,6 +36,8 @@ class SharedResources:
         self.uid_base = uid_base
         self.disk = SharedDisk(disk_floor_bytes)
         self.limits_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-limits")
+        # The kernel kills a sandbox when the thread that started it ends, so this one stays.
+        self.spawn_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-spawn")
         # Separate, so that measuring a large tree does not delay measuring memory.
         self.disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
 
@@ -50,19 +53,29 @@ class Supervision:
         self._shared = shared
         self._kill = kill
         self._cgroup: Cgroup | None = None
+        self._is_outside_cgroup = False
         self._watchdogs: list[Watchdog] = []
         self._ports = SandboxPorts(task.ports) if task.ports else None
 
     @property
     def needs_time(self) -> bool:
         """Whether `finish_setup` has anything to do."""
-        return self._ports is not None or self._shared.cgroups is not None
+        return self._ports is not None or self._is_outside_cgroup
 
-    def prepare(self) -> None:
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        """Start bwrap. Raises OSError and SandboxError."""
+        if self._shared.cgroups is None:
+            return start()
+        return self._shared.spawn_executor.submit(self._spawn, start, self._shared.cgroups).result()
+
+    def prepare(self, pid: int) -> None:
         """Runs while bwrap creates the sandbox, so it must not fail.
 
-        `SandboxPorts.open` retries a failed start and reports the error.
+        `SandboxPorts.open` retries a failed start and reports the error, and `finish_setup` moves
+        what the early move missed.
         """
+        if self._cgroup is not None and not self._cgroup.contains([pid]):
+            self._shared.limits_executor.submit(self._cgroup.add, [pid])
         if self._ports is not None:
             with contextlib.suppress(SandboxError, OSError):
                 self._ports.start()
@@ -76,15 +89,18 @@ class Supervision:
             if (limits.memory_bytes or limits.cpu_seconds) and not has_cgroup:
                 self._watch(ProcessUsage(limits, init_pid), self._shared.limits_executor)
         except OSError as error:
-            raise SandboxError(f"the agent's limits cannot be enforced: {error}") from error
+            raise _unenforceable(error) from error
         pids = [init_pid, *_children(init_pid)]
+        if self._cgroup is not None:
+            self._is_outside_cgroup = not self._cgroup.contains(pids[1:])
+            self._watch(self._cgroup, self._shared.limits_executor)
         lower_priority(pids)
         if os.geteuid() == 0:
             _prefer_for_oom_kill(pids[1:])
 
     async def finish_setup(self, init_pid: int) -> None:
-        if self._shared.cgroups is not None:
-            await self._enter_cgroup(self._shared.cgroups, init_pid)
+        if self._cgroup is not None and self._is_outside_cgroup:
+            await self._enter_cgroup(self._cgroup, init_pid)
         if self._ports is not None:
             await self._ports.open(init_pid)
 
@@ -118,22 +134,29 @@ class Supervision:
         self.exceeded = self.exceeded or exceeded
         self._kill()
 
-    async def _enter_cgroup(self, cgroups: Cgroups, init_pid: int) -> None:
-        def enter() -> None:
+    def _spawn(self, start: Callable[[], Popen[bytes]], cgroups: Cgroups) -> Popen[bytes]:
+        try:
             self._cgroup = cgroups.create(self._task.limits)
-            # Not the first process, which only waits for the others.
-            self._cgroup.add(_children(init_pid))
+        except OSError as error:
+            raise _unenforceable(error) from error
+        try:
+            return self._cgroup.spawn(start)
+        except OSError:
+            self._leave_cgroup()
+            raise
 
-        # In a thread: moving a process can take many milliseconds.
+    async def _enter_cgroup(self, cgroup: Cgroup, init_pid: int) -> None:
+        def enter() -> None:
+            # Not the first process, which only waits for the others.
+            cgroup.add(_children(init_pid))
+
         entering = asyncio.get_running_loop().run_in_executor(self._shared.limits_executor, enter)
         try:
             await wait_despite_cancellation(entering)
         finally:
             failure = entering.exception()
         if failure is not None:
-            raise SandboxError(f"the agent's limits cannot be enforced: {failure}") from failure
-        assert self._cgroup is not None
-        self._watch(self._cgroup, self._shared.limits_executor)
+            raise _unenforceable(failure) from failure
 
     def _leave_cgroup(self) -> None:
         if self._cgroup is None or self._shared.cgroups is None:
@@ -141,6 +164,10 @@ class Supervision:
         with contextlib.suppress(OSError):
             self.exceeded = self.exceeded or self._cgroup.exceeded_limit()
         self._shared.cgroups.discard(self._cgroup)
+
+
+def _unenforceable(error: BaseException) -> SandboxError:
+    return SandboxError(f"the agent's limits cannot be enforced: {error}")
 
 
 def _prefer_for_oom_kill(pids: Iterable[int]) -> None:
