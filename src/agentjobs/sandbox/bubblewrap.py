@@ -24,6 +24,7 @@ from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import START_SCRIPT, Launch
 from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
+    BeforeStart,
     OnOutput,
     SandboxError,
     SandboxInterrupted,
@@ -81,10 +82,15 @@ class BubblewrapSandbox:
         except SandboxError as error:
             raise SandboxUnavailable(explain_namespace_failure(str(error), self._is_root)) from None
 
-    async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
-        started = time.monotonic()
+    async def run(
+        self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
+    ) -> SandboxReport:
         launch = self._launch(task, on_output)
         try:
+            if before_start is not None:
+                await before_start()
+            launch.start_when_ready()
+            started = time.monotonic()
             ended, _ = await asyncio.wait({launch.ended}, timeout=task.timeout_seconds)
         finally:
             launch.kill()

@@ -1,8 +1,8 @@
 """One bwrap process, from its start until every process in its pid namespace is dead.
 
-Owns the handshake: the sandbox reports that it is ready, and the agent starts only when the service
-supervises the sandbox and can kill it. So neither a cancelled start nor a killed service leaves an
-agent running.
+Owns the handshake: the sandbox reports that it is ready, and the agent starts only when its caller
+allows it and the service supervises the sandbox and can kill it. So neither a cancelled start nor a
+killed service leaves an agent running.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ class Launch:
         self._preparing: asyncio.Task[None] | None = None
         self._error: SandboxError | None = None
         self._is_ready = False
+        self._is_supervised = False
+        self._may_start = False
         self._is_killed = False
         self._init: Child | None = None
         self._loop = asyncio.get_running_loop()
@@ -67,6 +69,11 @@ class Launch:
     def exceeded(self) -> str | None:
         """Final when `ended` is done."""
         return self._supervision.exceeded
+
+    def start_when_ready(self) -> None:
+        self._may_start = True
+        if self._is_supervised:
+            self._start_agent()
 
     def kill(self) -> None:
         """Kill it at once if it is ready; otherwise let bwrap finish and exit at the closed pipe.
@@ -143,16 +150,21 @@ class Launch:
             self._fail(error)
             return
         if self._supervision.needs_time:
-            self._preparing = self._loop.create_task(self._start_agent_later(self._init.pid))
+            self._preparing = self._loop.create_task(self._finish_setup(self._init.pid))
         else:
-            self._start_agent()
+            self._on_supervised()
 
-    async def _start_agent_later(self, init_pid: int) -> None:
+    async def _finish_setup(self, init_pid: int) -> None:
         try:
             await self._supervision.finish_setup(init_pid)
         except SandboxError as error:
             self._fail(error)
         else:
+            self._on_supervised()
+
+    def _on_supervised(self) -> None:
+        self._is_supervised = True
+        if self._may_start:
             self._start_agent()
 
     def _start_agent(self) -> None:

@@ -26,7 +26,13 @@ from agentjobs.sandbox.output import OutputPipe
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.ports import SandboxPorts
 from agentjobs.sandbox.priority import NICE_INCREMENT
-from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxReport, SandboxTask
+from agentjobs.sandbox.protocol import (
+    BeforeStart,
+    OnOutput,
+    SandboxError,
+    SandboxReport,
+    SandboxTask,
+)
 from agentjobs.sandbox.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -52,7 +58,11 @@ class ProcessSandbox:
     async def check(self) -> None:
         log.warning(WARNING)
 
-    async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
+    async def run(
+        self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
+    ) -> SandboxReport:
+        if before_start is not None:
+            await before_start()
         async with contextlib.AsyncExitStack() as stack:
             ports = SandboxPorts(task.ports)
             stack.push_async_callback(ports.close)

@@ -4,7 +4,7 @@ Knows nothing of jobs, git or agent definitions; a container or a pod could impl
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,7 @@ REPORT_DIRECTORY = "report"
 REPORT_FILE = "pull_request.md"
 
 OnOutput = Callable[[bytes], None]
+BeforeStart = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,13 @@ class Sandbox(Protocol):
     async def check(self) -> None:
         """Run a trial before any job does. Raises SandboxUnavailable."""
 
-    async def run(self, task: SandboxTask, on_output: OnOutput) -> SandboxReport:
+    async def run(
+        self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
+    ) -> SandboxReport:
         """Run the command and pass on its output as it arrives, both streams merged.
+
+        `before_start` runs while the sandbox is created. The command starts when it has returned;
+        what it raises is raised here.
 
         When this returns or raises, no process of the command is alive. A cancelled call kills
         them all at once.

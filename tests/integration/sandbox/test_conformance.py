@@ -232,6 +232,37 @@ async def test_an_error_in_the_output_callback_ends_the_command_and_is_raised(
     assert marker.processes() == []
 
 
+async def test_a_command_starts_only_after_its_caller_is_prepared(harness: SandboxHarness) -> None:
+    started = harness.workspace / "started"
+    allowed = asyncio.Event()
+
+    async def before_start() -> None:
+        await allowed.wait()
+        assert not started.exists()
+
+    task = harness.task("sh", "-c", "echo x > started")
+    running = asyncio.ensure_future(harness.sandbox.run(task, harness.receive, before_start))
+    # The sandbox is ready long before this; its command must wait nevertheless.
+    other = SandboxHarness(harness.sandbox, harness.private.parent, slot=1)
+    await other.run("true")
+    assert not started.exists()
+    allowed.set()
+    assert (await running).exit_code == 0
+    assert started.exists()
+
+
+async def test_a_command_does_not_start_if_its_caller_fails_to_prepare(
+    harness: SandboxHarness,
+) -> None:
+    async def before_start() -> None:
+        raise RuntimeError("the claim is lost")
+
+    task = harness.task("sh", "-c", "echo x > started")
+    with pytest.raises(RuntimeError, match="the claim is lost"):
+        await harness.sandbox.run(task, harness.receive, before_start)
+    assert not (harness.workspace / "started").exists()
+
+
 async def test_a_missing_workspace_is_a_sandbox_error(harness: SandboxHarness) -> None:
     with pytest.raises(SandboxError, match="missing"):
         await harness.run("true", workspace=harness.private / "missing")

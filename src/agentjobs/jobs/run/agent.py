@@ -11,7 +11,7 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
-from agentjobs.sandbox.protocol import SandboxReport, SandboxTask
+from agentjobs.sandbox.protocol import BeforeStart, SandboxReport, SandboxTask
 from agentjobs.workspace.checkout import Checkout
 
 
@@ -21,11 +21,14 @@ async def run_agent(
     """Return the agent's report for the pull request; raise JobFailed if the agent failed."""
     process = _AgentProcess(run, watcher_for(plan.agent))
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
-        prompt = task.environment["AGENTJOBS_PROMPT"]
-        await start_job(run.db, run.job, checkout.commit, prompt)
-        base = f"{run.job.base_branch} at {checkout.commit[:12]}"
-        run.log.note(f"{plan.agent.id} starts on {base}")
-        report = await process.run(connect_task(run, task, network))
+
+        async def start() -> None:
+            prompt = task.environment["AGENTJOBS_PROMPT"]
+            await start_job(run.db, run.job, checkout.commit, prompt)
+            base = f"{run.job.base_branch} at {checkout.commit[:12]}"
+            run.log.note(f"{plan.agent.id} starts on {base}")
+
+        report = await process.run(connect_task(run, task, network), start)
     process.check_budget()
     _check_report(run, report, task, process.watch)
     return read_report(task.run_dir)
@@ -38,13 +41,14 @@ class _AgentProcess:
     _sandbox: asyncio.Task[SandboxReport] | None = None
     _over_budget: str | None = None
 
-    async def run(self, task: SandboxTask) -> SandboxReport:
+    async def run(self, task: SandboxTask, before_start: BeforeStart) -> SandboxReport:
         log = self.run_context.log
 
         def write(output: bytes) -> None:
             log.write(self.watch.feed(output))
 
-        self._sandbox = asyncio.create_task(self.run_context.tools.sandbox.run(task, write))
+        sandbox = self.run_context.tools.sandbox
+        self._sandbox = asyncio.create_task(sandbox.run(task, write, before_start))
         try:
             return await self._sandbox
         except asyncio.CancelledError:
