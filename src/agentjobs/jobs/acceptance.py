@@ -26,11 +26,13 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     job_budget_nanousd: int | None
     queued_jobs: int
     active_jobs: int
+    # Since when the organization is paused.
+    paused_at: int | None
 
 
 _SELECT = (
     "SELECT {repo} AS repo, o.id AS organization_id,"
-    " r.id AS repo_id, r.index_status, r.required_tags, o.job_budget_nanousd,"
+    " r.id AS repo_id, r.index_status, r.required_tags, o.job_budget_nanousd, o.paused_at,"
     # Without the hint SQLite scans all jobs of the organization.
     " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
     "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"

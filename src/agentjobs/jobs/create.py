@@ -72,6 +72,7 @@ async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[Cre
     accepted: Counter[str] = Counter()
     jobs: list[NewJob] = []
     results: list[CreatedJob | Problem] = []
+    now = await tx.clock_ms()
     for request in requests:
         organization_id = request.caller.organization_id
         try:
@@ -80,7 +81,7 @@ async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[Cre
                 results.append(CreatedJob(earlier, replayed=True))
                 continue
             admission = require_admission(admissions, request.repo)
-            job, receipt = _accept(request, admission, accepted[organization_id])
+            job, receipt = _accept(request, admission, accepted[organization_id], now)
         except Problem as problem:
             results.append(problem)
             continue
@@ -93,11 +94,13 @@ async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[Cre
     return results
 
 
-def _accept(request: _Request, admission: Admission, ahead: int) -> tuple[NewJob, Receipt]:
+def _accept(
+    request: _Request, admission: Admission, ahead: int, now: int
+) -> tuple[NewJob, Receipt]:
     """`ahead` is how many jobs of the organization are created together with this one."""
     context, caller, body = request.context, request.caller, request.body
     admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
     repo_id = check_acceptable(context, caller, body, admission)
     job = NewJob(new_id("job"), caller, repo_id, body, cause=request.cause)
-    estimate = estimate_start(context.plans, caller, request.fleet, admission, body.agent)
+    estimate = estimate_start(context.plans, caller, request.fleet, admission, body.agent, now)
     return job, Receipt(job.id, QUEUED, estimate)

@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
 from agentjobs.store.database import Database, Transaction
@@ -58,55 +57,61 @@ async def find_pause(
 async def pause(db: Database, organization: str | None = None) -> bool:
     """The whole service if no organization is named. False if it was paused already.
 
-    A claim that is in progress may still succeed.
+    Nothing is claimed after it returns: it waits for claims in progress.
     """
     if organization is None:
-        return await _set_for_service(db, now_ms(), audit.entry("service.paused", _SERVICE))
+        entry = audit.entry("service.paused", _SERVICE)
+        return await _set_for_service(db, entry, is_paused=True)
     entry = audit.entry("organization.paused", organization)
-    return await _set_for_organization(db, organization, now_ms(), entry)
+    return await _set_for_organization(db, organization, entry, is_paused=True)
 
 
 async def resume(db: Database, organization: str | None = None) -> bool:
     """False if it was not paused. An organization stays paused when the service is resumed."""
     if organization is None:
-        return await _set_for_service(db, None, audit.entry("service.resumed", _SERVICE))
+        entry = audit.entry("service.resumed", _SERVICE)
+        return await _set_for_service(db, entry, is_paused=False)
     entry = audit.entry("organization.resumed", organization)
-    return await _set_for_organization(db, organization, None, entry)
+    return await _set_for_organization(db, organization, entry, is_paused=False)
 
 
-async def _set_for_service(db: Database, paused_at: int | None, entry: audit.Entry) -> bool:
+async def _set_for_service(db: Database, entry: audit.Entry, *, is_paused: bool) -> bool:
     # There is no log of the whole service; its operators read the one of `default`.
     default = await find_organization(db, DEFAULT_ORGANIZATION)
-    return await db.transact(_set_service, default.id, paused_at, entry)
+    return await db.transact(_pause_service if is_paused else _resume_service, default.id, entry)
 
 
 async def _set_for_organization(
-    db: Database, name: str, paused_at: int | None, entry: audit.Entry
+    db: Database, name: str, entry: audit.Entry, *, is_paused: bool
 ) -> bool:
     owner = await find_organization(db, name)
-    return await db.transact(_set_organization, owner.id, paused_at, entry)
+    return await db.transact(_set_organization, owner.id, entry, is_paused=is_paused)
 
 
-async def _set_service(
-    tx: Transaction, default_id: str, paused_at: int | None, entry: audit.Entry
-) -> bool:
-    if paused_at is None:
-        changed = await tx.execute(
-            "DELETE FROM effective_settings WHERE name = :name", name=_SETTING
-        )
-    else:
-        changed = await tx.execute(
-            "INSERT INTO effective_settings (name, value, updated_at)"
-            " VALUES (:name, 'true', :at) ON CONFLICT (name) DO NOTHING",
-            name=_SETTING,
-            at=paused_at,
-        )
+async def _pause_service(tx: Transaction, default_id: str, entry: audit.Entry) -> bool:
+    changed = await tx.execute(
+        "INSERT INTO effective_settings (name, value, updated_at)"
+        " VALUES (:name, 'true', :at) ON CONFLICT (name) DO NOTHING",
+        name=_SETTING,
+        at=await tx.clock_ms(),
+    )
+    if tx.engine == "postgresql":
+        # Every claim updates its organizations before it looks at the pause: those that did not
+        # see this one have to end first.
+        await tx.execute("LOCK TABLE organizations IN SHARE MODE")
+    return await _record(tx, default_id, changed, entry)
+
+
+async def _resume_service(tx: Transaction, default_id: str, entry: audit.Entry) -> bool:
+    changed = await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=_SETTING)
     return await _record(tx, default_id, changed, entry)
 
 
 async def _set_organization(
-    tx: Transaction, organization_id: str, paused_at: int | None, entry: audit.Entry
+    tx: Transaction, organization_id: str, entry: audit.Entry, *, is_paused: bool
 ) -> bool:
+    """Claims lock the row that this changes."""
+    paused_at = await tx.clock_ms() if is_paused else None
     changed = await tx.execute(
         "UPDATE organizations SET paused_at = CAST(:paused_at AS BIGINT) WHERE id = :id"
         " AND (paused_at IS NULL) <> (CAST(:paused_at AS BIGINT) IS NULL)",

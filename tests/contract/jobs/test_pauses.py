@@ -2,15 +2,20 @@
 
 import pytest
 
+from agentjobs.clock import DAY_MS
+from agentjobs.jobs.create import create_job
+from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue import claim
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.audit import AuditFilter, list_entries
+from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.pauses import find_pause, load_pauses, pause, resume
 from agentjobs.problems import Problem
+from agentjobs.store.database import Transaction
 from tests.support.jobs import AGENTS, JobHarness
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
@@ -80,6 +85,47 @@ async def test_an_organization_stays_paused_when_the_service_is_resumed(
     assert await harness.nothing_to_claim()
     pauses = await load_pauses(harness.db)
     assert (pauses.service_since, list(pauses.organizations)) == (None, ["acme"])
+
+
+@pytest.mark.parametrize("paused", [None, "acme"])
+async def test_a_claim_that_looked_before_the_pause_claims_nothing(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch, paused: str | None
+) -> None:
+    await harness.job(await harness.organization())
+    look = claim.Claimer._look
+
+    async def look_and_be_paused(claimer: claim.Claimer, agents: list[str]) -> object:
+        view = await look(claimer, agents)
+        await pause(harness.db, paused)
+        return view
+
+    monkeypatch.setattr(claim.Claimer, "_look", look_and_be_paused)
+    assert await harness.nothing_to_claim()
+
+
+@pytest.mark.parametrize("paused", [None, "acme"])
+async def test_the_estimate_of_a_paused_job_grows_with_the_pause(
+    harness: JobHarness, paused: str | None
+) -> None:
+    caller = await harness.organization()
+    assert await estimate(harness, caller) == 0
+    await pause(harness.db, paused)
+    assert await estimate(harness, caller) > 0
+    await harness.db.transact(_begin_pauses_earlier, DAY_MS)
+    assert await estimate(harness, caller) >= DAY_MS
+    await resume(harness.db, paused)
+    assert await estimate(harness, caller) == 0
+
+
+async def estimate(harness: JobHarness, caller: Caller) -> int:
+    harness.context.fleet.forget()
+    body = CreateJobRequest("acme/shop", "fixer")
+    return (await create_job(harness.context, caller, body)).receipt.estimated_start_ms
+
+
+async def _begin_pauses_earlier(tx: Transaction, ms: int) -> None:
+    await tx.execute("UPDATE effective_settings SET updated_at = updated_at - :ms", ms=ms)
+    await tx.execute("UPDATE organizations SET paused_at = paused_at - :ms", ms=ms)
 
 
 async def test_only_changes_are_audited(harness: JobHarness) -> None:

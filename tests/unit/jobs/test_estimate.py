@@ -4,13 +4,20 @@ from agentjobs.jobs.queue.estimate import QueueState, estimated_start_ms
 
 
 def estimate(
-    *, waiting: int = 0, active: int = 0, mine: int = 0, mine_active: int = 0, slots: int = 2
+    *,
+    waiting: int = 0,
+    active: int = 0,
+    mine: int = 0,
+    mine_active: int = 0,
+    slots: int = 2,
+    paused_ms: int | None = None,
 ) -> int:
     return estimated_start_ms(
         QueueState(waiting, active, mine, mine_active),
         slots=slots,
         organization_limit=5,
         typical_duration_ms=1_000,
+        paused_ms=paused_ms,
     )
 
 
@@ -36,3 +43,9 @@ def test_the_plan_delays_a_job_even_when_workers_are_free() -> None:
 
 def test_without_workers_every_job_ahead_counts() -> None:
     assert estimate(waiting=3, slots=0) == 4_000
+
+
+@pytest.mark.parametrize(("paused_ms", "expected"), [(0, 1_000), (9_000, 9_000)])
+def test_a_pause_is_expected_to_last_as_long_again(paused_ms: int, expected: int) -> None:
+    assert estimate(paused_ms=paused_ms) == expected
+    assert estimate(paused_ms=paused_ms, active=2) == expected + 1_000

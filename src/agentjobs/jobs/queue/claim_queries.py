@@ -60,8 +60,10 @@ _IS_AT_LIMIT = (
     "r.max_concurrent_jobs <= (SELECT COUNT(*) FROM jobs b WHERE b.lease_owner IS NOT NULL"
     " AND b.organization_id = r.organization_id AND b.repo_id = r.id)"
 )
+# The pause is looked at again, because `_ORGANIZATIONS` was read before the lock.
 _NEXT = (
     f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
+    f" AND {SERVICE_IS_RUNNING}"
     f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
     " AND NOT EXISTS (SELECT 1 FROM repos r WHERE r.id = jobs.repo_id"
     f" AND (CASE WHEN :one_by_one THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"

@@ -1,5 +1,7 @@
 """Estimates how long until a new job starts, from the queue, the workers and the plan. Pure."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from agentjobs.jobs.acceptance import Admission
@@ -18,7 +20,7 @@ class QueueState(msgspec.Struct, frozen=True):
 
 
 def estimate_start(
-    plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str
+    plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str, now: int
 ) -> int:
     tags = msgspec.json.decode(admission.required_tags or "[]", type=list[str])
     queued, active = admission.queued_jobs, admission.active_jobs
@@ -32,18 +34,34 @@ def estimate_start(
         slots=fleet.slots_for(agent, tags),
         organization_limit=plans.concurrent_jobs(caller.plan),
         typical_duration_ms=fleet.typical_duration_ms,
+        paused_ms=_paused_ms((fleet.paused_at, admission.paused_at), now),
     )
 
 
+def _paused_ms(pauses: Iterable[int | None], now: int) -> int | None:
+    """For how long the service or the organization has been paused; None if it is not."""
+    return max((max(now - at, 0) for at in pauses if at is not None), default=None)
+
+
 def estimated_start_ms(
-    queue: QueueState, *, slots: int, organization_limit: int, typical_duration_ms: int
+    queue: QueueState,
+    *,
+    slots: int,
+    organization_limit: int,
+    typical_duration_ms: int,
+    paused_ms: int | None = None,
 ) -> int:
-    """0 when a slot is free now; otherwise the later of the workers' and the plan's estimate."""
+    """0 when a slot is free now; otherwise the later of the workers' and the plan's estimate.
+
+    Nobody knows when a pause ends: the estimate is that it goes on for as long as it has lasted,
+    and at least for the duration of a job.
+    """
     rounds = max(
         _rounds(queue.waiting, queue.active, max(slots, 1)) if slots else queue.waiting + 1,
         _rounds(queue.organization_waiting, queue.organization_active, organization_limit),
     )
-    return rounds * typical_duration_ms
+    pause_ms = 0 if paused_ms is None else max(paused_ms, typical_duration_ms)
+    return pause_ms + rounds * typical_duration_ms
 
 
 def _rounds(waiting: int, active: int, slots: int) -> int:

@@ -60,7 +60,8 @@ class FleetState(msgspec.Struct, frozen=True):
     startable: dict[str, int]
     active_by_agent: dict[str, int]
     typical_duration_ms: int
-    is_paused: bool = False
+    # Since when the whole service is paused.
+    paused_at: int | None = None
     has_outages: bool = False
 
     @property
@@ -111,7 +112,7 @@ class Fleet:
                 active_by_agent=await self._active_by_agent(),
                 typical_duration_ms=await self._typical_duration_ms(),
                 has_outages=await self._has_outages(),
-                is_paused=await service_paused_since(self._db) is not None,
+                paused_at=await service_paused_since(self._db),
             )
         return self._state
 

@@ -130,7 +130,7 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
     if row["status"] != QUEUED or row["organization_active"] is None:
         return None
     fleet = await context.fleet.state()
-    if fleet.is_paused or row["paused_at"] is not None:
+    if fleet.paused_at is not None or row["paused_at"] is not None:
         return "paused"
     if (limit := _reached_limit(context, row, fleet)) is not None:
         return limit
