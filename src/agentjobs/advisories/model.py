@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
-from agentjobs.advisories.ranges import AffectedRange, Event, RangeKind, spans_of
+from agentjobs.advisories.ranges import (
+    AffectedRange,
+    Event,
+    RangeKind,
+    spans_of,
+    unreadable_event,
+)
 from agentjobs.advisories.versions import version_key
 from agentjobs.settings.registries import ECOSYSTEMS
 
@@ -64,6 +70,17 @@ class Advisory(msgspec.Struct, frozen=True, gc=False):
     ratings: tuple[Rating, ...] = ()
     label: str | None = None
     url: str = ""
+
+    def unreadable_ranges(self) -> Iterator[str]:
+        """What is wrong with each range that matches nothing because of an invalid version."""
+        for item in self.affected:
+            for version_range in item.ranges:
+                event = unreadable_event(item.ecosystem, version_range)
+                if event is not None:
+                    yield (
+                        f"a range of {item.name} is unreadable and matches nothing: "
+                        f"{event.kind} {event.version[:80]!r} is not a valid version"
+                    )
 
     @property
     def names(self) -> frozenset[str]:

@@ -76,6 +76,7 @@ def read(heads: RecordHeads, known: Mapping[str, StoredState], ecosystem: str) -
         elif any(item.ecosystem == ecosystem for item in advisory.affected):
             changed.append(advisory)
             seen.add(advisory.id)
+            warnings += [FeedWarning(record.path, why) for why in advisory.unreadable_ranges()]
         elif head.id in known and known[head.id].feed == ecosystem:
             gone.append(head.id)
     return Batch(tuple(changed), tuple(gone), frozenset(seen), tuple(warnings))

@@ -65,10 +65,20 @@ _KeyedEvent = tuple[Key | None, EventKind, str]
 
 
 def spans_of(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
+    """Without unreadable ranges: one without its `fixed` would affect all later versions."""
     spans: list[Span] = []
     for version_range in ranges:
-        _add_spans(spans, _sort_events(ecosystem, version_range.events))
+        if unreadable_event(ecosystem, version_range) is None:
+            _add_spans(spans, _sort_events(ecosystem, version_range.events))
     return tuple(spans)
+
+
+def unreadable_event(ecosystem: str, version_range: AffectedRange) -> Event | None:
+    """The first event whose version is invalid; None if the range is readable."""
+    for event in version_range.events:
+        if not _is_beginning(event) and version_key(ecosystem, event.version) is None:
+            return event
+    return None
 
 
 def _add_spans(spans: list[Span], events: Sequence[_KeyedEvent]) -> None:
@@ -91,24 +101,25 @@ def _add_spans(spans: list[Span], events: Sequence[_KeyedEvent]) -> None:
 
 
 def _sort_events(ecosystem: str, events: Sequence[Event]) -> list[_KeyedEvent]:
-    """By version; events at the same version keep the record's order, which is significant.
-
-    Events with invalid versions are ignored.
-    """
+    """By version; events at the same version keep the record's order, which is significant."""
     beginning: list[_KeyedEvent] = []
     later: list[_KeyedEvent] = []
     has_limit = False
     for event in events:
         text, kind = event.version, event.kind
         has_limit = has_limit or kind == "limit"
-        if text == "0" and kind == "introduced":
+        if _is_beginning(event):
             beginning.append((None, kind, text))
-        elif (key := version_key(ecosystem, text)) is not None:
-            later.append((key, kind, text))
+        else:
+            later.append((version_key(ecosystem, text), kind, text))
     if len(later) > 1:
         later.sort(key=itemgetter(0))
     ordered = beginning + later
     return _apply_limit(ordered) if has_limit else ordered
+
+
+def _is_beginning(event: Event) -> bool:
+    return event.version == "0" and event.kind == "introduced"
 
 
 def _apply_limit(events: list[_KeyedEvent]) -> list[_KeyedEvent]:

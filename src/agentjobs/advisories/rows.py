@@ -11,7 +11,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.store.like_pattern import contains_pattern
 
 # Incremented when the content of the column `data` changes, so that all records are rewritten.
-FORMAT = 1
+FORMAT = 2
 GENERATIONS_OF_A_FORMAT = 1_000_000
 _MAX_NAME_LENGTH = 512
 # Steps from record to record by shared names; real groups need one.

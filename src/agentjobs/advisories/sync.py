@@ -5,7 +5,7 @@ Each batch is a short transaction, because the API shares the store's writer.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -91,6 +91,7 @@ class _Sync:
         self._generation = max(feed.generation, first) + 1
         self._newest = None if self._is_fresh else feed.newest
         self._seen: set[str] = set()
+        self._parsed: set[str] = set()
         self._warnings: list[FeedWarning] = []
         self._affected_ecosystems: set[str] = set()
         self._read = self._changed = self._removed = 0
@@ -134,7 +135,7 @@ class _Sync:
         self._warnings.clear()
         self._read = 0
         await self._apply(batches, full_feed.total)
-        if self._read and len(self._warnings) == self._read:
+        if self._read and not self._changed and len(self._warnings) == self._read:
             first = self._warnings[0]
             raise SourceError(
                 f"none of its {self._read} records could be read; {first.path}: {first.reason}"
@@ -164,6 +165,8 @@ class _Sync:
         known = await rows.load_states(self._db, [head.id for head in heads.heads])
         batch = await asyncio.to_thread(read, heads, known, self._ecosystem)
         self._seen |= batch.seen
+        self._parsed.update(advisory.id for advisory in batch.changed)
+        self._parsed.update(id_of_path(warning.path) for warning in batch.warnings)
         self._warnings += batch.warnings
         self._newest = newest([head.modified for head in heads.heads], self._newest)
         await self._write(batch.changed, batch.gone)
@@ -195,10 +198,7 @@ class _Sync:
         self, kind: Literal["full", "delta", "unchanged"], revision: str | None
     ) -> tuple[SyncState, SyncResult]:
         records = await rows.count_advisories(self._db, self._ecosystem)
-        # Records left out of the last archive are still missing, unless they arrived since.
-        older = () if kind == "full" else self._feed.warnings
-        remaining = [item for item in older if id_of_path(item.path) not in self._seen]
-        warnings = (*self._warnings, *remaining)
+        warnings = (*self._warnings, *self._earlier_warnings(kind))
         synced = SyncState(
             source=self._source.name,
             newest=self._newest,
@@ -216,6 +216,15 @@ class _Sync:
             warnings=warnings,
             seconds=round(time.monotonic() - self._started_at, 3),
         )
+
+
+    def _earlier_warnings(self, kind: str) -> Iterator[FeedWarning]:
+        """Those of records that this synchronization did not parse and that the feed still has."""
+        for warning in self._feed.warnings:
+            record_id = id_of_path(warning.path)
+            is_gone = kind == "full" and record_id not in self._seen
+            if record_id not in self._parsed and not is_gone:
+                yield warning
 
 
 async def configure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> None:

@@ -321,3 +321,18 @@ async def _expire(tx: Transaction) -> None:
 
 async def _clear_due_scans(tx: Transaction) -> None:
     await tx.execute("UPDATE repos SET scan_due_at = NULL")
+
+
+async def test_an_unreadable_range_is_reported_until_its_record_changes(
+    harness: SyncHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable = record("GHSA-5", "five", fixed="see the announcement")
+    harness.write(FIRST, unreadable)
+    (warning,) = (await harness.sync()).warnings
+    assert warning.path.endswith("GHSA-5.json")
+    assert "fixed 'see the announcement' is not a valid version" in warning.reason
+    monkeypatch.setattr(sync, "_FULL_SYNC_EVERY", 1)
+    harness.write(FIRST, SECOND, unreadable)
+    assert (await harness.sync()).warnings == (warning,)
+    harness.write(FIRST, SECOND, record("GHSA-5", "five", modified=LATER))
+    assert (await harness.sync()).warnings == ()

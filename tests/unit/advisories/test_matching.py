@@ -118,7 +118,11 @@ def hits(advisory: Advisory, versions: str) -> str:
         (npm("introduced 1.0.0, limit 2.0.0"), "1.0.0 1.5.0"),
         (npm("introduced 0, fixed 3.0.0, limit 1.5.0, limit 1.0.0"), "0.0.0-a 1.0.0"),
         (npm("introduced 0, fixed 1.0.0, introduced 2.0.0, limit 2.0.0"), "0.0.0-a"),
-        (npm("introduced 1.0.0, fixed never, limit nowhere"), "1.0.0 1.5.0 2.0.0 3.0.0"),
+        # Without its end, the range would affect every later version.
+        (npm("introduced 1.0.0, fixed never"), ""),
+        (npm("introduced 1.0.0, limit nowhere"), ""),
+        (npm("introduced 1.0.0, fixed never", versions=("1.5.0",)), "1.5.0"),
+        (npm("introduced 1.0.0, fixed never", "introduced 0, fixed 1.0.0"), "0.0.0-a"),
         (npm("introduced someday, fixed 2.0.0"), ""),
         (npm("introduced 3.0.0", "introduced 0, fixed 1.0.0"), "0.0.0-a 3.0.0"),
         (npm(versions=("v1.5", "3.0.0", "what")), "1.5.0 3.0.0 what"),
