@@ -67,7 +67,8 @@ def _advisory(advisory: Advisory) -> str:
         name = f"[{name}]({advisory.url})"
     aliases = ", ".join(escape(alias) for alias in advisory.aliases)
     score = "" if advisory.score is None else f", CVSS {advisory.score:g}"
-    parts = [f"- {name}{f' ({aliases})' if aliases else ''}: {escape(advisory.severity)}{score}"]
+    severity = "unrated" if advisory.severity == "unknown" else escape(advisory.severity)
+    parts = [f"- {name}{f' ({aliases})' if aliases else ''}: {severity}{score}"]
     if advisory.ranges:
         parts.append(f"affects {code(advisory.ranges)}")
     line = ", ".join(parts)

@@ -50,9 +50,15 @@ def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Sever
     )
 
 
-def is_at_least(level: str, threshold: str) -> bool:
-    """False for an unknown severity."""
-    return level != "unknown" and rank_of(level) >= rank_of(threshold)
+def is_at_least(level: str, threshold: str, unrated: str) -> bool:
+    """`unrated` is the level that counts for an unknown severity, or `none`."""
+    counted = unrated if level == "unknown" else level
+    return counted != "none" and rank_of(counted) >= rank_of(threshold)
+
+
+def label_of(level: str) -> str:
+    """The level as people read it."""
+    return "unrated" if level == "unknown" else level
 
 
 def rank_of(level: str) -> int:

@@ -217,7 +217,6 @@ class _Sync:
             seconds=round(time.monotonic() - self._started_at, 3),
         )
 
-
     def _earlier_warnings(self, kind: str) -> Iterator[FeedWarning]:
         """Those of records that this synchronization did not parse and that the feed still has."""
         for warning in self._feed.warnings:

@@ -67,14 +67,14 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
         return []
     findings = await findings_of_repo(context.db, repo_id)
     known = await _triggered_before(context.db, repo_id)
-    triggers = triggers_for(findings, threshold.level)
+    triggers = triggers_for(findings, threshold.level, context.settings.unrated_severity)
     new = [trigger for trigger in triggers if trigger.key not in known]
     return await _trigger_all(context, repo, new, threshold)
 
 
-def triggers_for(findings: Iterable[FindingView], threshold: str) -> list[Trigger]:
+def triggers_for(findings: Iterable[FindingView], threshold: str, unrated: str) -> list[Trigger]:
     """One per fix, the most severe first, with all its findings; at least one of them reaches
-    the threshold."""
+    the threshold. `unrated` is the level that counts for an unknown severity."""
     by_fix: dict[tuple[str, str, str, str], list[FindingView]] = {}
     for finding in findings:
         if finding.fix_version is not None and can_fix(finding.ecosystem, finding.manifest):
@@ -83,7 +83,7 @@ def triggers_for(findings: Iterable[FindingView], threshold: str) -> list[Trigge
     triggers = [
         Trigger(*key, findings=tuple(sorted(same, key=_most_severe_first)))
         for key, same in by_fix.items()
-        if any(is_at_least(finding.severity, threshold) for finding in same)
+        if any(is_at_least(finding.severity, threshold, unrated) for finding in same)
     ]
     return sorted(
         triggers, key=lambda trigger: (_most_severe_first(trigger.findings[0]), trigger.manifest)

@@ -17,6 +17,7 @@ from agentjobs.settings.tags import tags_fault
 ROLES = ("viewer", "member", "admin")
 
 _HIGHEST_PORT = 65_535
+_UNRATED_SEVERITIES = ("none", "low", "medium", "high", "critical")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
 # Host and port only: a path or a query would have no meaning.
 _PROXY = re.compile(
@@ -182,6 +183,9 @@ def _check_advisories(settings: Settings) -> None:
         if name not in ECOSYSTEMS:
             reason = f"{name!r} must be one of: {', '.join(ECOSYSTEMS)}"
             raise SettingsFileError("advisories_ecosystems", reason)
+    if settings.unrated_severity not in _UNRATED_SEVERITIES:
+        reason = f"must be one of: {', '.join(_UNRATED_SEVERITIES)}"
+        raise SettingsFileError("unrated_severity", reason)
     addresses = {f"registry_{name}_url" for name in ECOSYSTEMS.values()}
     if "://" in settings.advisories_source:
         addresses.add("advisories_source")

@@ -93,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     advisories_source: str = ""
     advisories_ecosystems: tuple[str, ...] = tuple(ECOSYSTEMS)
     advisories_refresh_hours: float = 6
+    unrated_severity: str = "medium"
     registry_pypi_url: str = ""
     registry_npm_url: str = ""
     registry_go_url: str = ""

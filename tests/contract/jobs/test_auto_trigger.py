@@ -136,8 +136,22 @@ async def test_the_more_severe_fix_comes_first_even_without_a_score(
         msgspec.structs.replace(each, score=None) if each.name == "pyyaml" else each
         for each in await findings_of_repo(harness.db, repo_id)
     ]
-    triggers = triggers_for(reversed(findings), "low")
+    triggers = triggers_for(reversed(findings), "low", "none")
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
+
+
+async def test_an_unrated_finding_counts_as_the_severity_of_the_setting(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    findings = [
+        msgspec.structs.replace(each, severity="unknown", score=None)
+        for each in await findings_of_repo(harness.db, repo_id)
+    ]
+    assert len(triggers_for(findings, "medium", "medium")) == 1
+    assert triggers_for(findings, "high", "medium") == []
+    assert triggers_for(findings, "low", "none") == []
 
 
 async def test_the_most_specific_threshold_applies(harness: JobHarness) -> None:

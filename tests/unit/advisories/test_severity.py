@@ -80,15 +80,16 @@ def test_the_python_databases_record_of_requests_is_rated_through_its_alias() ->
     assert severity_of(python, [python, github]) == rated
 
 
-def test_a_level_meets_thresholds_up_to_itself_and_unknown_meets_none() -> None:
-    reached = {level: [t for t in LEVELS[1:] if is_at_least(level, t)] for level in LEVELS}
+def test_a_level_meets_thresholds_up_to_itself_and_unknown_those_of_the_setting() -> None:
+    reached = {level: [t for t in LEVELS[1:] if is_at_least(level, t, "low")] for level in LEVELS}
     assert reached == {
-        "unknown": [],
+        "unknown": ["low"],
         "low": ["low"],
         "medium": ["low", "medium"],
         "high": ["low", "medium", "high"],
         "critical": ["low", "medium", "high", "critical"],
     }
+    assert not is_at_least("unknown", "low", "none")
 
 
 @given(

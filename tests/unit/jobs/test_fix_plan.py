@@ -23,6 +23,7 @@ from agentjobs.jobs.run.cve_fix.recheck import check_fixes, faults_in
 from tests.support.recorded_advisories import every_advisory
 
 ADVISORIES = tuple(every_advisory())
+UNRATED = "medium"
 REGISTRIES = {
     "PyPI": "https://packages.test/simple",
     "npm": "https://npm.test",
@@ -68,7 +69,7 @@ def a_job(cause: Cause | None = None, **override: Any) -> ClaimedJob:
 
 
 def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob) -> FixPlan:
-    findings = findings_to_fix(job, exposure)
+    findings = findings_to_fix(job, exposure, UNRATED)
     chosen = {
         finding.package: Choice(choices[finding.name], "Because.", "registry", ("sha256:1",))
         for finding in findings
@@ -100,7 +101,7 @@ def test_findings_below_the_threshold_are_ignored_and_none_fixes_nothing() -> No
     assert [fix.package for fix in fixes] == ["pyyaml"]
     for level in ("none", "NONE"):
         with pytest.raises(JobFailed, match="is none, so there is nothing"):
-            findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before)
+            findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before, UNRATED)
 
 
 def test_a_job_with_a_cause_fixes_nothing_else_and_fails_when_it_is_fixed() -> None:
@@ -115,7 +116,7 @@ def test_a_job_with_a_cause_fixes_nothing_else_and_fails_when_it_is_fixed() -> N
     with pytest.raises(
         JobFailed, match=r"requests in requirements\.txt is no longer vulnerable on main"
     ):
-        findings_to_fix(a_job(cause), exposed(dependency("requests", "2.31.0")))
+        findings_to_fix(a_job(cause), exposed(dependency("requests", "2.31.0")), UNRATED)
 
 
 def test_findings_without_a_fix_or_editable_manifest_are_reported_not_fixed() -> None:
@@ -222,7 +223,7 @@ def test_each_version_of_a_package_is_fixed_by_the_job_it_caused() -> None:
 
     def fixes_for(version: str) -> list[tuple[str, str]]:
         job = a_job(Cause("npm", "minimist", (), "package-lock.json", version, ()))
-        findings = findings_to_fix(job, before)
+        findings = findings_to_fix(job, before, UNRATED)
         choices = {
             each.package: Choice(goes_to[each.version], "Because.", "registry") for each in findings
         }

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment
 from starlette.responses import Response
 
+from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
@@ -53,6 +54,7 @@ def _environment() -> Environment:
     environment = template_environment("agentjobs.web.dashboard")
     environment.filters["visible"] = visible
     environment.filters["iso"] = iso_utc
+    environment.filters["severity_label"] = label_of
     environment.filters["web_address"] = web_address
     environment.filters.update(FILTERS)
     return environment

@@ -65,7 +65,7 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
     if run.job.agent != CVE_FIXER:
         return CveFix(run)
     before = await read_exposure(run, base)
-    findings = findings_to_fix(run.job, before)
+    findings = findings_to_fix(run.job, before, run.settings.unrated_severity)
     choices = await choose_versions(run.tools.chooser, findings, before.advisories)
     findings = findings_of_job(run.job, findings, choices)
     # Credentials in a registry's address belong to the service, not to the agent.

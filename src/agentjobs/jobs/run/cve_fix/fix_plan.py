@@ -43,9 +43,10 @@ class FixPlan(msgspec.Struct, frozen=True):
     not_fixed: tuple[str, ...]
 
 
-def findings_to_fix(job: ClaimedJob, exposure: Exposure) -> list[Finding]:
+def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[Finding]:
     """All findings of each package that has one at or above the threshold.
 
+    `unrated` is the level that counts for an unknown severity.
     Raises JobFailed when there is none.
     """
     if job.cause is not None:
@@ -53,7 +54,9 @@ def findings_to_fix(job: ClaimedJob, exposure: Exposure) -> list[Finding]:
         locations = {(cause.manifest, cause.ecosystem, cause.package)}
     else:
         threshold = threshold_of(job)
-        severe = (finding for finding in exposure.findings if _is_severe(finding, threshold))
+        severe = (
+            finding for finding in exposure.findings if _is_severe(finding, threshold, unrated)
+        )
         locations = {location_of(finding) for finding in severe}
     findings = [finding for finding in exposure.findings if location_of(finding) in locations]
     if not findings:
@@ -104,8 +107,8 @@ def plan_fixes(
     return FixPlan(tuple(fixes), tuple(not_fixed))
 
 
-def _is_severe(finding: Finding, threshold: str) -> bool:
-    return threshold != "none" and is_at_least(finding.severity, threshold)
+def _is_severe(finding: Finding, threshold: str, unrated: str) -> bool:
+    return threshold != "none" and is_at_least(finding.severity, threshold, unrated)
 
 
 def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:

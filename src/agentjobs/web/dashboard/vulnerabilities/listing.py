@@ -9,7 +9,7 @@ from starlette.responses import Response
 from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
-from agentjobs.advisories.severity import LEVELS
+from agentjobs.advisories.severity import LEVELS, label_of
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -73,7 +73,7 @@ async def show(request: PageRequest) -> Response:
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
         is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
-        severity_options=[("", "any"), *((level, level) for level in counts)],
+        severity_options=[("", "any"), *((level, label_of(level)) for level in counts)],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
         next=query.address(page_url, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
         first=query.address(page_url, after="") if query.after else "",
