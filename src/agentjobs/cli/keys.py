@@ -74,7 +74,7 @@ def create_key(
             scope=scope,
             git_write=git_write,
             expires_days=expires_days,
-            expires_at=_expiry(expires_in),
+            expires_at=await _expiry(admin, expires_in),
             allowed_networks=_split(network or []),
         )
 
@@ -139,7 +139,7 @@ def edit_key(
 
         changes = api_keys.KeyChanges(
             name=UNSET if name is None else name,
-            expires_at=UNSET if expires_in is None else _expiry(expires_in),
+            expires_at=UNSET if expires_in is None else await _expiry(admin, expires_in),
             allowed_networks=UNSET if network is None else _split(network),
         )
         return await api_keys.edit_key(admin.db, org, key, changes)
@@ -188,10 +188,8 @@ def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str)
     )
 
 
-def _expiry(text: str | None) -> int | None:
-    from agentjobs.clock import now_ms
-
-    return None if text is None else parse_expiry_ms(text, now_ms())
+async def _expiry(admin: Admin, text: str | None) -> int | None:
+    return None if text is None else parse_expiry_ms(text, await admin.db.clock_ms())
 
 
 def _split(networks: list[str]) -> list[str]:

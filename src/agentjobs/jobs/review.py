@@ -1,6 +1,5 @@
 """Requests the review of a draft that was marked ready: the event `pr.review_requested`."""
 
-from agentjobs.clock import now_ms
 from agentjobs.pulls.pulls import Pull, ready_pull
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import events
@@ -34,7 +33,7 @@ async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
             sequence=job["last_sequence"],
             repo=job["repo"],
             pr_url=job["pr_url"],
-            at_ms=now_ms(),
+            at_ms=await tx.clock_ms(),
         )
         await events.record_events(tx, [requested])
         tx.announce(f"job:{job['id']}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, iso_utc_or_none, now_ms
+from agentjobs.clock import DAY_MS, iso_utc_or_none
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.key_networks import join_networks, parse_networks, split_networks
@@ -57,7 +57,7 @@ async def create_key(
     expires_at: int | None = None,
     allowed_networks: Sequence[str] = (),
 ) -> CreatedKey:
-    now = now_ms()
+    now = await db.clock_ms()
     if expires_days is not None:
         _check_days(expires_days)
         expires_at = now + expires_days * DAY_MS
@@ -106,7 +106,7 @@ async def edit_key(db: Database, organization: str, key_id: str, changes: KeyCha
     if changes.name is not msgspec.UNSET:
         _check_name(changes.name)
     if changes.expires_at is not msgspec.UNSET:
-        _check_expiry(changes.expires_at, now_ms())
+        _check_expiry(changes.expires_at, await db.clock_ms())
     if changes.allowed_networks is not msgspec.UNSET:
         networks = parse_networks(changes.allowed_networks)
         changes = msgspec.structs.replace(changes, allowed_networks=tuple(map(str, networks)))
@@ -254,7 +254,7 @@ async def _revoke(
     record = _api_key(row)
     if record.revoked_at is not None:
         return record
-    now = now_ms()
+    now = await tx.clock_ms()
     await tx.execute("UPDATE api_keys SET revoked_at = :now WHERE id = :id", id=record.id, now=now)
     revoked = msgspec.structs.replace(entry, target=record.name, details={"key": record.id})
     await audit.write(tx, organization_id, revoked)

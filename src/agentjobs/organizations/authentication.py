@@ -74,12 +74,11 @@ class ApiKeyAuthenticator:
         known = self._cached.get(hashed) if self._db.changes.live else None
         if known is None and is_well_formed(token, API_KEY_PREFIX):
             known = await self._read(hashed)
-        now = now_ms()
-        if known is None or (known.expires_at is not None and known.expires_at <= now):
+        if known is None or await self._is_expired(known):
             return None
         if known.networks and not contains_address(known.networks, address):
             raise AddressNotAllowed(address)
-        self._used[known.caller.key_id] = now
+        self._used[known.caller.key_id] = now_ms()
         return known.caller
 
     async def flush_last_used(self) -> None:
@@ -92,6 +91,9 @@ class ApiKeyAuthenticator:
         except StoreUnavailable:
             self._used = used | self._used
             raise
+
+    async def _is_expired(self, key: _CachedKey) -> bool:
+        return key.expires_at is not None and key.expires_at <= await self._db.clock_ms()
 
     def _clear(self) -> None:
         self._generation += 1

@@ -18,11 +18,12 @@ from agentjobs.organizations.users import (
 )
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 INVITATION_PREFIX = "aji_"
 
 _LIFETIME_MS = 7 * DAY_MS
-_OPEN = "i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > :now"
+_OPEN = f"i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > {DATABASE_NOW}"
 _SELECT = (
     "SELECT i.*, o.name AS organization,"
     " EXISTS (SELECT 1 FROM users u WHERE u.email = i.email) AS has_account"
@@ -124,7 +125,7 @@ async def _insert(
     )
     if member is not None:
         raise Problem("already_member", f"{email} is already a member; change their role instead.")
-    now = now_ms()
+    now = await tx.clock_ms()
     await tx.execute(
         "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
         " AND email = :email AND accepted_at IS NULL AND revoked_at IS NULL",
@@ -161,7 +162,7 @@ async def _revoke(
         " RETURNING email, role",
         id=invitation_id,
         organization_id=organization_id,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     if row is None:
         raise Problem(
@@ -174,7 +175,7 @@ async def _revoke(
 
 async def _claim(tx: Transaction, hashed: bytes, email: str) -> Invitation:
     """Mark the invitation as accepted. Only one of two concurrent requests succeeds."""
-    now = now_ms()
+    now = await tx.clock_ms()
     row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
     updated = await tx.execute(
         "UPDATE invitations SET accepted_at = :now"

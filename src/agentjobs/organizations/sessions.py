@@ -196,7 +196,7 @@ async def find_viewer(
 async def list_sessions(db: Database, user_id: str) -> list[SessionView]:
     """The most recently used first. May include sessions that expired by idling."""
     rows = await db.fetch_all(
-        "SELECT * FROM sessions WHERE user_id = :user_id AND expires_at > :now"
+        f"SELECT * FROM sessions WHERE user_id = :user_id AND expires_at > {DATABASE_NOW}"
         " ORDER BY seen_at DESC, hash",
         user_id=user_id,
         now=now_ms(),

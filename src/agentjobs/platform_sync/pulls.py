@@ -20,7 +20,6 @@ from agentjobs.problems import Problem
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
 from agentjobs.store.database import StoreError, Transaction
-from agentjobs.store.database_clock import database_now_ms
 
 MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 120.0
@@ -84,7 +83,7 @@ class PullSync:
         """Raises ForgeError if the platform is unavailable or refuses the credential; errors that
         concern a single pull request or comment become a note."""
         db = self.context.db
-        run = _Run(repo, platform, is_repo_present, since=await database_now_ms(db))
+        run = _Run(repo, platform, is_repo_present, since=await db.clock_ms())
         with_events = await platform_pulls.pulls_with_events(db, repo.id)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):

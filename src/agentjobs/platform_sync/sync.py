@@ -24,7 +24,6 @@ from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
 from agentjobs.repos.platform_rows import record_fetched_head, rename_repo
 from agentjobs.store.database import Database, IntegrityError
-from agentjobs.store.database_clock import database_now_ms
 
 # Failed syncs are repeated later, so a sync itself retries only briefly.
 RETRY_SECONDS = 5.0
@@ -77,7 +76,7 @@ class PlatformSync:
         return False
 
     async def _finish(self, claim: SyncClaim, result: PullSyncResult) -> None:
-        due, now = claim.due, await database_now_ms(self._db)
+        due, now = claim.due, await self._db.clock_ms()
         whole_due_at = due.whole_due_at
         if due.is_full or whole_due_at is None:
             whole_due_at = next_due_at(due, self._settings.forge_poll_seconds, now)

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agentjobs.clock import now_ms
 from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.protocol import (
     BranchPull,
@@ -128,7 +127,7 @@ async def _insert(
         head_commit=request.head_commit,
         base_commit=request.base_commit,
         draft=request.draft,
-        now=now_ms(),
+        now=await tx.clock_ms(),
     )
     await tx.execute(
         "UPDATE repos SET next_pull_number = :next WHERE id = :repo_id",

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from agentjobs.clock import now_ms
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError
@@ -91,7 +90,7 @@ async def _record_merge(
         " base_commit = :base, head_commit = :head, ended_by = :ended_by"
         " WHERE repo_id = :repo_id AND number = :number AND state <> 'merged'",
         commit=commit,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         base=tips.base,
         head=tips.head,
         ended_by=entry.actor.name,

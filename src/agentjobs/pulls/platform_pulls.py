@@ -17,6 +17,7 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs.forges.text import pull_title
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 MAX_WITH_EVENTS = 50
 MAX_NEWEST = 50
@@ -104,7 +105,7 @@ async def record_pull(
         head_commit=request.head_commit,
         base_commit=request.base_commit,
         draft=pull.draft,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         url=pull.url,
     )
 
@@ -123,9 +124,9 @@ async def followed_pulls(db: Database, repo_id: str) -> list[PullRow]:
     """The open ones and those that were closed recently."""
     rows = await db.fetch_all(
         f"SELECT {_FIELDS} FROM pulls WHERE repo_id = :repo_id AND state <> 'merged'"
-        " AND (state = 'open' OR closed_at > :since)",
+        f" AND (state = 'open' OR closed_at + {_REOPENABLE_MS} > {DATABASE_NOW})",
         repo_id=repo_id,
-        since=now_ms() - _REOPENABLE_MS,
+        now=now_ms(),
     )
     return [_pull_row(row) for row in rows]
 
@@ -146,6 +147,7 @@ def choose_for_full_sync(followed: Sequence[PullRow], now: int) -> list[PullRow]
 
 async def update_pull(tx: Transaction, repo_id: str, row: PullRow, remote: RemotePull) -> bool:
     """Store what the platform says; False if the row changed since it was read."""
+    now = await tx.clock_ms()
     changed = await tx.execute(
         "UPDATE pulls SET title = :title, state = :state, draft = :draft,"
         " head_commit = :head_commit, url = :url, merged_at = :merged_at, closed_at = :closed_at"
@@ -159,8 +161,8 @@ async def update_pull(tx: Transaction, repo_id: str, row: PullRow, remote: Remot
         draft=remote.draft,
         head_commit=remote.head_commit,
         url=remote.url,
-        merged_at=now_ms() if remote.state == "merged" else None,
-        closed_at=(row.closed_at or now_ms()) if remote.state == "closed" else None,
+        merged_at=now if remote.state == "merged" else None,
+        closed_at=(row.closed_at or now) if remote.state == "closed" else None,
         was_state=row.state,
         was_draft=row.draft,
         was_head_commit=row.head_commit,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
@@ -172,7 +171,7 @@ async def _close(tx: Transaction, pull: Pull, entry: audit.Entry) -> None:
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
         repo_id=pull.repo_id,
         number=pull.number,
-        now=now_ms(),
+        now=await tx.clock_ms(),
         ended_by=entry.actor.name,
     )
     if not changed:

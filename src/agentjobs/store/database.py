@@ -110,6 +110,9 @@ class Database(Protocol):
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
         """A scan. On SQLite it runs in a thread pool."""
 
+    async def clock_ms(self) -> int:
+        """The time of `tx.clock_ms`, usually without a round trip."""
+
     async def ping(self) -> None:
         """Raise StoreUnavailable unless the database responds."""
 

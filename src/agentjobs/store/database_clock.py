@@ -6,7 +6,7 @@ On SQLite it is the machine's clock.
 import logging
 
 from agentjobs.clock import iso_utc, now_ms
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database
 
 DATABASE_NOW = (
     "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
@@ -18,16 +18,12 @@ _MAX_DIFFERENCE_MS = 60_000
 _log = logging.getLogger(__name__)
 
 
-async def database_now_ms(db: Database) -> int:
-    return await db.transact(_clock_ms)
-
-
 async def pruning_time_ms(db: Database) -> int | None:
     """The time by which data may be deleted, None while the two clocks differ by too much.
 
     One of them is wrong then, and what was deleted by a wrong clock cannot be restored.
     """
-    now = await database_now_ms(db)
+    now = await db.clock_ms()
     if problem := clock_problem(now):
         _log.warning("nothing is pruned: %s", problem)
         return None
@@ -43,7 +39,3 @@ def clock_problem(database_now: int) -> str | None:
         f"the clock of the database says {iso_utc(database_now)}, the clock of this machine"
         f" {iso_utc(own_now)}; set both by NTP"
     )
-
-
-async def _clock_ms(tx: Transaction) -> int:
-    return await tx.clock_ms()

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.clock import SECOND_MS, now_ms
-from agentjobs.jobs.outcomes import Failed
+from agentjobs.jobs.outcomes import Failed, Released
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from tests.support.clock_shift import ShiftClock
@@ -29,3 +29,21 @@ async def test_a_job_starts_and_ends_at_the_time_of_the_database(
     assert row is not None
     # The clocks of the two processes are compared here, so they may differ by a little.
     assert began_at - SECOND_MS <= row["started_at"] <= row["completed_at"] <= now_ms() + SECOND_MS
+
+
+@pytest.mark.parametrize("shift_seconds", [3_600, -3_600])
+async def test_a_job_is_queued_at_the_time_of_the_database(
+    harness: JobHarness, shift_clock: ShiftClock, shift_seconds: int
+) -> None:
+    began_at = now_ms()
+    caller = await harness.organization()
+    shift_clock(shift_seconds)
+    created = await harness.job(caller)
+    released = await harness.claim()
+    await start_job(harness.db, released, "1" * 40)
+    await finish_job(harness.db, released, Released())
+    shift_clock(0)
+    row = await harness.db.fetch_one("SELECT * FROM jobs WHERE id = :id", id=created)
+    assert row is not None
+    for column in ("created_at", "queued_at", "queue_order"):
+        assert began_at - SECOND_MS <= row[column] <= now_ms() + SECOND_MS, column

@@ -127,8 +127,11 @@ async def test_an_expired_key_is_refused_even_if_cached(
     key = (await create_key(database, "default", expires_days=1)).key
     ring = ApiKeyAuthenticator(database)
     assert await ring.authenticate(key) is not None
-    tomorrow = now_ms() + DAY_MS + 1
-    monkeypatch.setattr("agentjobs.organizations.authentication.now_ms", lambda: tomorrow)
+
+    async def tomorrow() -> int:
+        return now_ms() + DAY_MS + 1
+
+    monkeypatch.setattr(database, "clock_ms", tomorrow)
     assert await ring.authenticate(key) is None
 
 

@@ -43,6 +43,7 @@ class UnreachableDatabase:
 
     fetch_all = fetch_one
     transact = fetch_one
+    clock_ms = ping
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -182,12 +183,13 @@ class TestWithToken:
     async def test_concurrent_scrapes_count_nothing_twice(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        metrics = service.context.metrics
+        await metrics.jobs.refresh(service.context.db)
         job = await service.create_job()
         await service.post(f"/v1/jobs/{job}/cancel")
         # Long after the last scrape: finished jobs are no longer in the set of counted jobs.
         later = now_ms() + 600 * SECOND_MS
-        monkeypatch.setattr("agentjobs.web.metrics.jobs.now_ms", lambda: later)
-        metrics = service.context.metrics
+        monkeypatch.setattr("agentjobs.store.sqlite.database.now_ms", lambda: later)
         await asyncio.gather(*(metrics.jobs.refresh(service.context.db) for _ in range(4)))
         exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         assert exported["agentjobs_jobs_finished_total", "cancelled", "cancelled"] == 1

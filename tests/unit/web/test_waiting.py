@@ -102,11 +102,14 @@ async def test_an_expiring_key_ends_the_wait(
 ) -> None:
     monkeypatch.setattr("agentjobs.web.api.auth._EXPIRY_CHECK_SECONDS", 0.01)
     job = await service.create_job()
-    tomorrow = now_ms() + 2 * DAY_MS
+
+    async def tomorrow() -> int:
+        return now_ms() + 2 * DAY_MS
+
     headers = await service.key(expires_days=1)
     expiring = service.live(f"/v1/jobs/{job}?wait_seconds=60", **headers)
     await service.wait_for_subscriber(f"job:{job}")
-    monkeypatch.setattr("agentjobs.organizations.authentication.now_ms", lambda: tomorrow)
+    monkeypatch.setattr(service.harness.db, "clock_ms", tomorrow)
     assert (await expiring.start())["status"] == 401
     await expiring.wait()
 

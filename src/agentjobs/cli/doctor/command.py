@@ -130,7 +130,7 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
 
 async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
     from agentjobs.store.database import StoreError
-    from agentjobs.store.database_clock import clock_problem, database_now_ms
+    from agentjobs.store.database_clock import clock_problem
     from agentjobs.store.opening import open_database
 
     path = settings.data_path / "agentjobs.db"
@@ -149,7 +149,7 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
     try:
         await db.ping()
         yield "store", "ok", f"{db.engine}, schema current"
-        if problem := clock_problem(await database_now_ms(db)):
+        if problem := clock_problem(await db.clock_ms()):
             yield "clock", "problem", problem
         for finding in [
             *await _check_secrets(settings, db),

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.model import Cause, CreateJobRequest
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.batch_statement import BatchStatement
@@ -66,7 +65,7 @@ async def insert_job(tx: Transaction, job: NewJob) -> None:
 async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     if not jobs:
         return
-    now = now_ms()
+    now = await tx.clock_ms()
     await _STATEMENT.run(tx, [_row(job, now) for job in jobs])
     await events.record_events(tx, [_queued(job, now) for job in jobs])
     tx.announce("jobs")

@@ -1,6 +1,5 @@
 """Runs that end without a result: the job returns to the queue, with its work if that is done."""
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.outcomes import Kept, Outcome, Released, Unreachable
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -23,7 +22,7 @@ async def requeue(
         case Unreachable():
             return await _postpone(tx, job, row, outcome.outage)
         case Released():
-            return _release(job, row)
+            return _release(job, row, await tx.clock_ms())
 
 
 async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outcome) -> bool:
@@ -33,11 +32,11 @@ async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outco
     return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
 
 
-def _release(job: ClaimedJob, row: Row) -> Change | None:
+def _release(job: ClaimedJob, row: Row, now: int) -> Change | None:
     """Without spending an attempt."""
     if row["status"] != RUNNING:
         return None
-    return to_queued(job.id, now_ms(), job.fence, attempt=row["attempt"] - 1)
+    return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1)
 
 
 async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:
@@ -54,7 +53,7 @@ async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) 
     else:
         if not is_of_platform:
             await _wait_for_tracker(tx, job, outage.key)
-        return _release(job, row)
+        return _release(job, row, now)
     return to_failed(job.id, now, code, message, job.fence)
 
 
@@ -75,5 +74,6 @@ async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Ch
         # The work of an earlier attempt, which is already kept.
         return None
     await kept_work.store_work(tx, job.id, outcome.work)
+    now = await tx.clock_ms()
     # The agent ran, so the attempt counts as it is.
-    return to_queued(job.id, now_ms(), job.fence, kept_at=await tx.clock_ms())
+    return to_queued(job.id, now, job.fence, kept_at=now)

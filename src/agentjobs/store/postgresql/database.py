@@ -51,14 +51,14 @@ class ServerClock:
         self._offset_ms = 0
         self._read_at_ms = -_CLOCK_MAX_AGE_MS
 
-    def now_ms(self) -> int | None:
-        """None if the server must be asked."""
-        now = _uptime_ms()
-        return None if now - self._read_at_ms >= _CLOCK_MAX_AGE_MS else now + self._offset_ms
-
-    def set(self, server_ms: int) -> None:
-        self._read_at_ms = _uptime_ms()
-        self._offset_ms = server_ms - self._read_at_ms
+    async def now_ms(self, fetch_one: Callable[[str], Coroutine[Any, Any, Row | None]]) -> int:
+        """`fetch_one` asks the server, if the last reading is too old."""
+        if _uptime_ms() - self._read_at_ms >= _CLOCK_MAX_AGE_MS:
+            row = await fetch_one(_CLOCK)
+            assert row is not None
+            self._read_at_ms = _uptime_ms()
+            self._offset_ms = row["at_ms"] - self._read_at_ms
+        return _uptime_ms() + self._offset_ms
 
 
 class PostgresqlTransaction(OpenTransaction):
@@ -92,10 +92,7 @@ class PostgresqlTransaction(OpenTransaction):
         await self._run(self._connection.executemany, sql, rows)
 
     async def clock_ms(self) -> int:
-        if self._clock.now_ms() is None:
-            row = await self.fetch_one(_CLOCK)
-            self._clock.set(row["at_ms"] if row else 0)
-        return self._clock.now_ms() or 0
+        return await self._clock.now_ms(self.fetch_one)
 
     async def invalidate(self, *topics: str) -> None:
         for payload in self._notifications.payloads(topics):
@@ -189,6 +186,10 @@ class PostgresqlDatabase:
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
         rows: list[Row] = await self._read("fetch", sql, parameters)
         return rows
+
+    async def clock_ms(self) -> int:
+        forbid_inside_transaction()
+        return await self._clock.now_ms(self.fetch_one)
 
     async def ping(self) -> None:
         await self.fetch_one("SELECT 1 AS alive")

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from agentjobs.clock import now_ms
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import Engine, Row, StoreUnavailable, Transaction
 from agentjobs.store.sqlite.connection import (
@@ -88,6 +89,10 @@ class SqliteDatabase:
         forbid_inside_transaction()
         self._check_open()
         return await self._scans.fetch_all(sql, parameters)
+
+    async def clock_ms(self) -> int:
+        forbid_inside_transaction()
+        return now_ms()
 
     async def ping(self) -> None:
         # A deleted file keeps working until the process ends, and then its data is lost.

@@ -5,7 +5,6 @@ from starlette.responses import Response
 from agentjobs.agents.definitions import Agent
 from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.leases import WorkerInfo, list_workers
-from agentjobs.store.database_clock import database_now_ms
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -15,7 +14,7 @@ _MAX_SILENT_LEASES = 1.5
 
 
 async def show(request: PageRequest) -> Response:
-    now = await database_now_ms(request.db)
+    now = await request.db.clock_ms()
     silent_ms = int(request.settings.lease_seconds * _MAX_SILENT_LEASES * 1_000)
     workers = [
         worker

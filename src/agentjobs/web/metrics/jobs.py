@@ -7,10 +7,10 @@ import asyncio
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS, elapsed_ms
 from agentjobs.store.database import Database, Row, StoreUnavailable
 
-# Finished jobs are read again for this long, because clocks differ and commits may be late.
+# Finished jobs are read again for this long, because commits may be late.
 _OVERLAP_MS = 60 * SECOND_MS
 _WAIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
 _DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
@@ -52,21 +52,24 @@ class JobMetrics:
             registry=registry,
         )
         self._lock = asyncio.Lock()
-        self._since = now_ms()
+        self._created_at = elapsed_ms()
+        # By the clock of the database, which the first scrape reads.
+        self._since: int | None = None
         self._counted: dict[str, int] = {}
 
     async def refresh(self, db: Database) -> None:
         try:
             # Two concurrent scrapes would count the same jobs twice.
             async with self._lock:
-                await self._read_queue(db)
-                await self._read_finished(db)
+                now = await db.clock_ms()
+                await self._read_queue(db, now)
+                await self._read_finished(db, now)
         except StoreUnavailable:
             self._store_up.set(0)
         else:
             self._store_up.set(1)
 
-    async def _read_queue(self, db: Database) -> None:
+    async def _read_queue(self, db: Database, now: int) -> None:
         rows = await db.fetch_all(
             "SELECT COUNT(*) AS waiting, MIN(queued_at) AS oldest,"
             " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
@@ -76,10 +79,12 @@ class JobMetrics:
         self._waiting.set(queue["waiting"])
         self._active.set(queue["active"])
         oldest = queue["oldest"]
-        waited_ms = 0 if oldest is None else max(now_ms() - oldest, 0)
+        waited_ms = 0 if oldest is None else max(now - oldest, 0)
         self._oldest.set(waited_ms / SECOND_MS)
 
-    async def _read_finished(self, db: Database) -> None:
+    async def _read_finished(self, db: Database, now: int) -> None:
+        if self._since is None:
+            self._since = now - (elapsed_ms() - self._created_at)
         rows = await db.fetch_all(
             "SELECT id, status, error_code, queued_at, started_at, completed_at FROM jobs"
             " WHERE completed_at > :since",
@@ -89,8 +94,8 @@ class JobMetrics:
             if row["id"] not in self._counted:
                 self._counted[row["id"]] = row["completed_at"]
                 self._count(row)
-        self._since = max(self._since, now_ms() - _OVERLAP_MS)
-        self._counted = {job: at for job, at in self._counted.items() if at > self._since}
+        self._since = since = max(self._since, now - _OVERLAP_MS)
+        self._counted = {job: at for job, at in self._counted.items() if at > since}
 
     def _count(self, row: Row) -> None:
         self._finished.labels(row["status"], row["error_code"] or "").inc()

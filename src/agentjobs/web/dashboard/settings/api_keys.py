@@ -5,7 +5,7 @@ import shlex
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS
 from agentjobs.organizations.api_keys import (
     ApiKey,
     CreatedKey,
@@ -88,7 +88,8 @@ async def edit(request: PageRequest) -> Response:
     key = await _editable_key(request)
     form_values = _form_values(request.form)
     try:
-        await edit_key(request.db, request.organization, key.id, _changes(request, form_values))
+        changes = await _changes(request, form_values)
+        await edit_key(request.db, request.organization, key.id, changes)
     except Problem as problem:
         return await _edit_page(request, key, form_values, problem=problem)
     return request.redirect(_PATH, banner=f"The key {form_values.name} was changed.")
@@ -112,13 +113,13 @@ async def _editable_key(request: PageRequest) -> ApiKey:
     return key
 
 
-def _changes(request: PageRequest, form_values: _FormValues) -> KeyChanges:
+async def _changes(request: PageRequest, form_values: _FormValues) -> KeyChanges:
     networks = split_networks(form_values.networks)
     changes = KeyChanges(name=_name(form_values), allowed_networks=networks)
     if form_values.expires == _UNCHANGED:
         return changes
     days = _days(form_values, request.form)
-    expires_at = None if days is None else now_ms() + days * DAY_MS
+    expires_at = None if days is None else await request.db.clock_ms() + days * DAY_MS
     return msgspec.structs.replace(changes, expires_at=expires_at)
 
 
@@ -151,7 +152,8 @@ async def _page(
     problem: Problem | None = None,
 ) -> Response:
     keys = await list_keys(request.db, request.organization)
-    lines = [_Line(key, _state(key, now_ms())) for key in reversed(keys)]
+    now = await request.db.clock_ms()
+    lines = [_Line(key, _state(key, now)) for key in reversed(keys)]
     return await request.render(
         "settings/api_keys.html",
         problem=problem,
