@@ -18,7 +18,8 @@ async def cancel_job(context: JobsContext, organization_id: str, job_id: str) ->
 
 async def request_cancel(db: Database, organization_id: str, job_id: str) -> None:
     entry = entry_for_person("job.cancelled", job_id)
-    await db.transact(_cancel, organization_id, job_id, entry)
+    # The kept work of a job, which is deleted with it, may have many megabytes.
+    await db.transact_large(_cancel, organization_id, job_id, entry)
 
 
 async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:

@@ -20,7 +20,9 @@ TENANT_TABLES = (
         where="(key IN (SELECT c.id FROM forge_connections c"
         "  WHERE c.organization_id IN (SELECT value FROM each(:parents)))"
         " OR key IN (SELECT r.id FROM repos r"
-        "  WHERE r.organization_id IN (SELECT value FROM each(:parents))))",
+        "  WHERE r.organization_id IN (SELECT value FROM each(:parents)))"
+        " OR key IN (SELECT j.waits_for FROM jobs j"
+        "  WHERE j.organization_id IN (SELECT value FROM each(:parents))))",
     ),
     TenantTable(name="idempotency_keys", key=("organization_id", "key")),
     TenantTable(

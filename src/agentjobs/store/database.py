@@ -104,6 +104,18 @@ class Database(Protocol):
         On SQLite, cancelling the caller after the work has started does not stop the commit.
         """
 
+    async def transact_large(
+        self,
+        work: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """`transact` for statements that write or delete megabytes.
+
+        On SQLite they run in a thread, so that they do not block the event loop.
+        """
+
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
         """A point read of at most one row by key. On SQLite it runs on the event loop's thread."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,38 @@ def lock(path: Path) -> Iterator[sqlite3.Connection]:
     connection.execute("BEGIN IMMEDIATE")
     yield connection
     connection.close()
+
+
+async def test_only_large_transactions_run_off_the_thread_of_the_event_loop(
+    sqlite_url: str,
+) -> None:
+    async with opened(sqlite_url) as db:
+        own = threading.get_ident()
+        assert await db.transact(_thread) == own
+        assert await db.transact_large(_thread) != own
+
+
+async def test_a_large_transaction_keeps_its_place_among_others(sqlite_url: str) -> None:
+    async with opened(sqlite_url) as db:
+        await asyncio.gather(
+            db.transact(add, "a"),
+            db.transact(add, "b"),
+            db.transact_large(_count_before, "c", 2),
+            db.transact(_count_before, "d", 3),
+            db.transact_large(_count_before, "e", 4),
+        )
+        assert await names(db) == ["a", "b", "c", "d", "e"]
+
+
+async def _thread(_: Transaction) -> int:
+    return threading.get_ident()
+
+
+async def _count_before(tx: Transaction, name: str, expected: int) -> None:
+    row = await tx.fetch_one("SELECT COUNT(*) AS number FROM organizations")
+    assert row is not None
+    assert row["number"] == expected
+    await add(tx, name)
 
 
 async def test_a_transaction_waits_for_a_locked_database(

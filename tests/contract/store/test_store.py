@@ -76,6 +76,24 @@ async def test_a_transaction_that_raises_is_rolled_back_and_raises_to_its_caller
     assert await names(database) == []
 
 
+async def test_a_large_transaction_commits_or_is_rolled_back(database: Database) -> None:
+    async def add_and_fail(tx: Transaction, name: str) -> None:
+        await add(tx, name)
+        raise LookupError(name)
+
+    with database.changes.listen("large") as signal:
+
+        async def add_and_announce(tx: Transaction, name: str) -> str:
+            tx.announce("large")
+            return await add(tx, name)
+
+        assert await database.transact_large(add_and_announce, "a") == "a"
+        assert await signal.wait(60)
+    with pytest.raises(LookupError, match="b"):
+        await database.transact_large(add_and_fail, "b")
+    assert await names(database) == ["a"]
+
+
 async def test_a_transaction_sees_its_own_writes_and_others_do_not(database: Database) -> None:
     seen_inside: list[int] = []
 

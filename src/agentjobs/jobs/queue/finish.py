@@ -42,7 +42,12 @@ async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
     """Return False when the claim is lost and nothing was written."""
     if isinstance(outcome, Abandoned):
         return False
-    return await transact_together(db, _finish_all, _Finish(job, outcome))
+    finish = _Finish(job, outcome)
+    if isinstance(outcome, Kept) or job.kept_at is not None:
+        # The work that is stored or deleted may have many megabytes.
+        [is_stored] = await db.transact_large(_finish_all, [finish])
+        return is_stored
+    return await transact_together(db, _finish_all, finish)
 
 
 async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:

@@ -8,7 +8,7 @@ from agentjobs.store.database import Database, Transaction
 
 MAX_BUNDLE_BYTES = 32 * 1024**2
 MAX_AGE_MS = DAY_MS
-_BATCH = 100
+_BATCH = 10
 
 
 class KeptWork(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ async def keep_work_of_lost_claim(tx: Transaction, job_id: str, work: KeptWork) 
 
 async def fail_expired_work(db: Database) -> int:
     """Fail the jobs whose work was kept for too long and that no worker is publishing now."""
-    return await db.transact(_fail_expired)
+    return await db.transact_large(_fail_expired)
 
 
 def expiry_message(reason: str = "") -> str:

@@ -179,6 +179,9 @@ class PostgresqlDatabase:
         await self._commit(connection, tx)
         return result
 
+    # Here a statement of any size only waits for the server.
+    transact_large = transact
+
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
         row: Row | None = await self._read("fetchrow", sql, parameters)
         return row

@@ -74,6 +74,19 @@ class SqliteDatabase:
         result: T = await future
         return result
 
+    async def transact_large(
+        self,
+        work: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        forbid_inside_transaction()
+        self._check_open()
+        future = self._writer.submit(lambda tx: work(tx, *args, **kwargs), is_large=True)
+        result: T = await future
+        return result
+
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
         forbid_inside_transaction()
         self._check_open()

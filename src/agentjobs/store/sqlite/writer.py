@@ -2,7 +2,8 @@
 
 Statements run on the event loop's thread; only waiting for the disk or for another process's lock
 happens in a thread. (If the statements ran there too, a busy event loop would starve the writer,
-because both threads need the interpreter lock for each statement.)
+because both threads need the interpreter lock for each statement.) A large transaction runs alone,
+in the thread.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ class _Request:
 
     work: Work
     future: asyncio.Future[Any]
+    is_large: bool = False
     result: Any = None
     error: BaseException | None = None
     topics: Iterable[str] = ()
@@ -61,9 +63,9 @@ class SqliteWriter:
             self._seen_version = self._data_version()
         self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
 
-    def submit(self, work: Work) -> asyncio.Future[Any]:
+    def submit(self, work: Work, *, is_large: bool = False) -> asyncio.Future[Any]:
         future = self._loop.create_future()
-        self._queue.append(_Request(work, future))
+        self._queue.append(_Request(work, future, is_large))
         if self._idle.is_set():
             self._idle.clear()
             # Deferred, so that other transactions of this loop iteration join the batch.
@@ -95,6 +97,12 @@ class SqliteWriter:
             self._end(refused, error)
             return
         self._detect_other_writers()
+        if self._queue[0].is_large:
+            large = self._queue.popleft()
+            self._thread.run(
+                lambda: self._run_large(large), lambda error: self._end([large], error)
+            )
+            return
         changes_before = self._connection.total_changes
         batch: list[_Request] = []
         try:
@@ -112,9 +120,16 @@ class SqliteWriter:
                 lambda: self._connection.execute("COMMIT"), lambda error: self._end(batch, error)
             )
 
+    def _run_large(self, request: _Request) -> None:
+        if not request.future.cancelled():
+            self._run_request(request)
+        self._connection.execute("ROLLBACK" if request.error else "COMMIT")
+
     def _run_batch(self, batch: list[_Request]) -> None:
         until = time.monotonic() + _BATCH_SECONDS
         while self._queue and (not batch or time.monotonic() < until):
+            if self._queue[0].is_large:
+                return
             request = self._queue.popleft()
             if not request.future.cancelled():
                 batch.append(request)
