@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 SECOND_MS = 1_000
 DAY_MS = 86_400_000
@@ -20,8 +21,13 @@ def elapsed_ms() -> int:
 
 def iso_utc(at_ms: int) -> str:
     """ISO 8601 with milliseconds and `Z`, the format of all timestamps in responses."""
-    moment = datetime.fromtimestamp(at_ms // 1_000, UTC)
-    return f"{moment.isoformat()[:19]}.{at_ms % 1_000:03d}Z"
+    seconds, milliseconds = divmod(at_ms, 1_000)
+    return f"{_iso_seconds(seconds)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _iso_seconds(at_seconds: int) -> str:
+    return datetime.fromtimestamp(at_seconds, UTC).isoformat()[:19]
 
 
 def iso_utc_or_none(at_ms: int | None) -> str | None:

@@ -10,6 +10,9 @@ from agentjobs.clock import now_ms
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _BODY_LENGTH = 26
 _RANDOM_BITS = 80
+# Two digits at a time: every job has several identifiers.
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_PAIR_SHIFTS = range(5 * (_BODY_LENGTH - 2), -1, -10)
 
 _lock = threading.Lock()
 _last = 0
@@ -49,5 +52,4 @@ def time_of(identifier: str) -> int:
 
 
 def _encode(value: int) -> str:
-    digits = [_ALPHABET[(value >> shift) & 31] for shift in range(5 * (_BODY_LENGTH - 1), -1, -5)]
-    return "".join(digits)
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _PAIR_SHIFTS])

@@ -1,5 +1,7 @@
 """JSON logs: one object per line, with the identifiers of the current request and job."""
 
+import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -38,9 +40,58 @@ class JsonFormatter(logging.Formatter):
         return _encode(line)
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes records with `may_wait` together, at the next iteration of the event loop.
+
+    Any other record is written immediately, after those that wait.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._waiting: list[str] = []
+        self._flushing_loop: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.append(self.format(record))
+            if not (getattr(record, "may_wait", False) and self._flush_soon()):
+                self.flush()
+        except RecursionError:
+            raise
+        except Exception:  # noqa: BLE001 - as in StreamHandler: a log line must not fail its caller
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self.acquire()
+        try:
+            self._flushing_loop = None
+            lines, self._waiting = self._waiting, []
+            if lines:
+                self.stream.write("\n".join([*lines, ""]))
+            super().flush()
+        finally:
+            self.release()
+
+    def _flush_waiting(self) -> None:
+        # The stream is full or closed: there is nowhere to report it.
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
+
+    def _flush_soon(self) -> bool:
+        """False outside the event loop."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if self._flushing_loop is not loop:
+            self._flushing_loop = loop
+            loop.call_soon(self._flush_waiting)
+        return True
+
+
 def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:
     """Log to one stream, standard error by default, as JSON lines."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = LineHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -1,8 +1,10 @@
 """Logs as JSON lines."""
 
+import asyncio
 import io
 import json
 import logging
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -62,3 +64,32 @@ def test_values_that_json_cannot_encode_are_logged_as_text() -> None:
 def test_messages_below_the_level_are_not_logged(log: io.StringIO) -> None:
     logging.getLogger("x").debug("hush")
     assert log.getvalue() == ""
+
+
+async def test_lines_that_may_wait_are_written_together_and_in_order(log: io.StringIO) -> None:
+    logger = logging.getLogger("x")
+    logger.info("first", extra={"may_wait": True})
+    logger.info("second", extra={"may_wait": True})
+    assert log.getvalue() == ""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert messages(log) == ["first", "second"]
+    logger.info("third", extra={"may_wait": True})
+    logger.info("urgent")
+    assert messages(log) == ["first", "second", "third", "urgent"]
+
+
+def test_a_line_that_may_wait_is_written_at_once_outside_an_event_loop(log: io.StringIO) -> None:
+    logging.getLogger("x").info("now", extra={"may_wait": True})
+    assert messages(log) == ["now"]
+
+
+async def test_waiting_lines_are_written_when_the_process_ends(log: io.StringIO) -> None:
+    logging.getLogger("x").info("last", extra={"may_wait": True})
+    handlers = [weakref.ref(handler) for handler in logging.getLogger().handlers[:1]]
+    logging.shutdown(handlers)
+    assert messages(log) == ["last"]
+
+
+def messages(log: io.StringIO) -> list[str]:
+    return [json.loads(text)["message"] for text in log.getvalue().splitlines()]

@@ -1,6 +1,7 @@
 """The access log: one line per request, with status, duration and client."""
 
 import logging
+import time
 from typing import Any
 
 from starlette.types import Scope
@@ -11,6 +12,7 @@ from agentjobs.web.client_addresses import ClientAddresses
 _log = logging.getLogger("agentjobs.access")
 # Probes run every few seconds; they are logged at INFO only if they fail.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+_TEMPLATE = logging.LogRecord(_log.name, logging.INFO, __file__, 0, "request", None, None).__dict__
 
 
 class AccessLog:
@@ -33,7 +35,20 @@ class AccessLog:
         if caller is not None:
             fields["organization"] = caller.organization
             fields["key_id"] = caller.key_id
-        # Logger.log would inspect the stack for a caller that is always this line.
-        record = logging.LogRecord(_log.name, level, __file__, 0, "request", None, None)
-        record.fields = fields
-        _log.handle(record)
+        _log.handle(_record(level, fields))
+
+
+def _record(level: int, fields: dict[str, Any]) -> logging.LogRecord:
+    """Logger.log would inspect the stack for a caller, and LogRecord the path of this file."""
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    now = time.time()
+    record.__dict__ = {
+        **_TEMPLATE,
+        "levelno": level,
+        "levelname": logging.getLevelName(level),
+        "created": now,
+        "msecs": int(now % 1 * 1_000) + 0.0,
+        "fields": fields,
+        "may_wait": True,
+    }
+    return record

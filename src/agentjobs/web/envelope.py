@@ -5,15 +5,13 @@ Pure ASGI, because every request passes through it.
 """
 
 import logging
-import os
-import re
 import time
 
 from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentjobs import logging_setup
 from agentjobs.problems import Problem
@@ -23,31 +21,12 @@ from agentjobs.web.api.errors import error_response, internal_error, not_found, 
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.error_pages import error_page, wants_page
+from agentjobs.web.exchange import Exchange
 
 # nginx's status for a client that disconnected before the response.
 CLIENT_CLOSED_REQUEST = 499
 
 _log = logging.getLogger(__name__)
-_is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
-
-
-class Exchange:
-    """One request and the status of its response; 0 until the response starts."""
-
-    __slots__ = ("_send", "request_id", "started_at", "status")
-
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self.started_at = time.perf_counter()
-        self.request_id = _incoming_id(scope) or new_request_id()
-        self.status = 0
-        self._send = send
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = (*message.get("headers", ()), (b"x-request-id", self.request_id))
-            message = {**message, "headers": headers}
-        await self._send(message)
 
 
 class Envelope:
@@ -116,17 +95,8 @@ class Envelope:
         self._access_log.write(scope, status, seconds)
 
 
-def new_request_id() -> bytes:
-    return b"req_" + os.urandom(12).hex().encode()
-
-
 def check_host(scope: Scope) -> None:
     """Proxies disagree about which of two Host headers counts, so neither is accepted."""
     hosts = all_headers(scope, b"host")
     if len(hosts) != 1 or not hosts[0].strip():
         raise Problem("bad_request", "Send exactly one Host header.")
-
-
-def _incoming_id(scope: Scope) -> bytes | None:
-    values = all_headers(scope, b"x-request-id")
-    return values[0] if len(values) == 1 and _is_valid_id(values[0]) else None

@@ -4,6 +4,7 @@ Rejected requests never reach the application, but get the same error shape.
 """
 
 import asyncio
+import functools
 from typing import cast
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -14,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from agentjobs.problems import Problem
 from agentjobs.web.api.errors import error_response
-from agentjobs.web.envelope import new_request_id
+from agentjobs.web.exchange import WHOLE_BODY, WRITER, Headers, new_request_id
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -45,6 +46,9 @@ class HttpProtocol(HttpToolsProtocol):
     _made_progress = False
     _arrived_bytes = 0
     _pending_bytes = 0
+    _idle_since = 0.0
+    # The request whose head is part of the data that is being parsed.
+    _new_cycle: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -52,11 +56,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        super()._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._arrived_bytes = len(data)
         self._made_progress = False
+        self._new_cycle = None
         super().data_received(data)
         if not self._made_progress:
             self._pending_bytes += len(data)
@@ -78,6 +84,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._cancel_deadline()
         self._note_progress()
         super().on_headers_complete()
+        self._new_cycle = self.cycle
+        self.scope[WRITER] = functools.partial(_write_response, self.cycle)  # type: ignore[literal-required]  # for our own layers
 
     def on_body(self, body: bytes) -> None:
         self._note_progress()
@@ -86,9 +94,43 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._note_progress()
         super().on_message_complete()
+        if self._new_cycle is self.cycle:
+            # The application has not started yet, so it has read nothing of the body.
+            self.scope[WHOLE_BODY] = self.cycle.body  # type: ignore[literal-required]  # for our own layers
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._start_keep_alive(self.timeout_keep_alive)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._in_head or self._is_responding():
+            return
+        remaining_seconds = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if remaining_seconds > 0:
+            self._start_keep_alive(remaining_seconds)
+        else:
+            super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
         self._reject(self._problem)
+
+    def _start_keep_alive(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
+
+    def _unset_keepalive_if_required(self) -> None:
+        # One timer for many requests: `timeout_keep_alive_handler` checks whether it is still due.
+        pass
 
     def _note_progress(self) -> None:
         self._made_progress = True
@@ -139,3 +181,28 @@ class HttpProtocol(HttpToolsProtocol):
         head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         status_line = STATUS_LINE[response.status_code]
         self.transport.write(status_line + head + b"\r\n" + bytes(response.body))
+
+
+def _write_response(
+    cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes
+) -> bool:
+    """Writes what `cycle.send` would write for the two messages of a response."""
+    if (
+        cycle.response_started
+        or cycle.disconnected
+        or cycle.flow.write_paused
+        or not cycle.keep_alive
+        or cycle.scope["method"] == "HEAD"
+    ):
+        return False
+    cycle.response_started = True
+    cycle.waiting_for_100_continue = False
+    parts = [STATUS_LINE[status]]
+    for name, value in (*cycle.default_headers, *headers):
+        parts += (name, b": ", value, b"\r\n")
+    parts += (b"\r\n", body)
+    cycle.transport.write(b"".join(parts))
+    cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.on_response()
+    return True

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from agentjobs.web.exchange import WHOLE_BODY, WRITER
 from agentjobs.web.http_protocol import HttpProtocol
 
 
@@ -58,6 +59,14 @@ async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
     headers = [(b"content-length", b"2")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def respond_at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    """Writes the whole response if the protocol can, with ASGI messages otherwise."""
+    body = bytes(scope.get(WHOLE_BODY) or b"") or b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    if not scope[WRITER](200, headers, body):
+        await respond_ok(scope, receive, send)
 
 
 def connect(app: ASGIApp) -> tuple[HttpProtocol, FakeTransport]:
@@ -199,3 +208,66 @@ class TestTimeouts:
         await wait_for_requests(protocol)
         assert b"200 OK" in transport.written
         protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"HEAD / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n",
+        b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\nGET /c HTTP/1.1\r\n\r\n",
+    ],
+    ids=["get", "head", "old", "last", "pipelined"],
+)
+async def test_a_response_written_at_once_is_the_same_as_one_sent_in_messages(
+    request_bytes: bytes,
+) -> None:
+    written = []
+    for app in (respond_at_once, respond_ok):
+        protocol, transport = connect(app)
+        protocol.data_received(request_bytes)
+        await wait_for_requests(protocol)
+        written.append((transport.written, transport.closed))
+        protocol.connection_lost(None)
+    assert written[0] == written[1]
+
+
+async def test_a_body_that_arrives_with_its_head_is_available_at_once() -> None:
+    protocol, transport = connect(respond_at_once)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\n"
+    protocol.data_received(head + b"whole")
+    await wait_for_requests(protocol)
+    assert transport.written.endswith(b"\r\n\r\nwhole")
+    protocol.data_received(head + b"in ")
+    protocol.data_received(b"pi")
+    await wait_for_requests(protocol)
+    assert transport.written.endswith(b"\r\n\r\nok")
+    protocol.connection_lost(None)
+
+
+async def test_an_idle_connection_is_closed_although_earlier_requests_kept_it_open() -> None:
+    protocol, transport = connect(respond_at_once)
+    protocol.timeout_keep_alive = 0.05
+    for _ in range(2):
+        protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+        await wait_for_requests(protocol)
+    assert not transport.closed
+    await wait_until_closed(transport)
+    protocol.connection_lost(None)
+
+
+async def test_a_connection_in_use_outlives_the_timeout_of_an_idle_one() -> None:
+    protocol, transport = connect(respond_at_once)
+    protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await wait_for_requests(protocol)
+    protocol.data_received(b"GET / HTTP/1.1\r\n")
+    protocol.timeout_keep_alive_handler()
+    assert not transport.closed
+    protocol.data_received(b"\r\n")
+    await wait_for_requests(protocol)
+    protocol.timeout_keep_alive_handler()
+    assert not transport.closed
+    protocol.connection_lost(None)
+    assert protocol.timeout_keep_alive_task is None

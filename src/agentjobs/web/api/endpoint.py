@@ -14,6 +14,7 @@ from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.context import WebContext
+from agentjobs.web.exchange import EXCHANGE, Exchange
 
 _ENCODE = msgspec.json.Encoder().encode
 _NO_STORE = (b"cache-control", b"no-store")
@@ -65,11 +66,19 @@ class Endpoint:
             if context.stopping.is_set():
                 raise stopping()
         response = await handler(Call(context, caller, scope, receive))
-        await response(scope, receive, send)
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        if (
+            exchange is None
+            or not isinstance(response, Reply)
+            or not exchange.write(response.status_code, response.raw_headers, response.body)
+        ):
+            await response(scope, receive, send)
 
 
 class Reply(Response):
     """A JSON response that must not be cached. Sets raw headers, which is faster."""
+
+    body: bytes
 
     def __init__(
         self, status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()

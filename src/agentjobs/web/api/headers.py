@@ -1,19 +1,24 @@
-"""Reads request headers from the scope without building a mapping."""
+"""Reads request headers from the scope, which keeps them by name after the first use."""
 
 from starlette.types import Scope
 
+_BY_NAME = "agentjobs.headers"
 
-def all_headers(scope: Scope, name: bytes) -> list[bytes]:
+
+def all_headers(scope: Scope, name: bytes) -> tuple[bytes, ...]:
     """All values of the header; `name` must be lowercase."""
-    return [value for key, value in scope["headers"] if key == name]
+    by_name: dict[bytes, tuple[bytes, ...]] | None = scope.get(_BY_NAME)
+    if by_name is None:
+        by_name = scope[_BY_NAME] = {}
+        for key, value in scope["headers"]:
+            by_name[key] = (*by_name[key], value) if key in by_name else (value,)
+    return by_name.get(name, ())
 
 
 def header(scope: Scope, name: bytes) -> str | None:
     """The first value of the header."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value).decode("latin-1")
-    return None
+    values = all_headers(scope, name)
+    return values[0].decode("latin-1") if values else None
 
 
 def media_type(value: str | None) -> str:

@@ -1,6 +1,6 @@
 """Every operation of v1, and the routes made from them."""
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
@@ -275,7 +275,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def routes(context: WebContext) -> list[BaseRoute]:
+def routes(context: WebContext) -> list[Route]:
     """One route per path; the most frequent path comes first."""
     settings = context.settings
     limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)

@@ -16,6 +16,7 @@ from agentjobs.problems import Fault, Problem
 from agentjobs.safe_text import ellipsize
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import all_headers, header, media_type
+from agentjobs.web.exchange import WHOLE_BODY
 
 MAX_BODY_BYTES = 64 * 1024
 # The rest of a body that is too large is read and discarded, so that the client gets the response.
@@ -48,12 +49,18 @@ def check_content_type(scope: Scope) -> None:
 
 def check_content_encoding(scope: Scope) -> None:
     """A compressed body could expand without a limit, and nothing here needs one."""
-    values = b",".join(all_headers(scope, b"content-encoding")).lower().split(b",")
-    if any(value.strip() not in (b"", b"identity") for value in values):
-        raise Problem("unsupported_media_type", "Send the body without compression.")
+    for value in all_headers(scope, b"content-encoding"):
+        encodings = value.lower().split(b",")
+        if any(encoding.strip() not in (b"", b"identity") for encoding in encodings):
+            raise Problem("unsupported_media_type", "Send the body without compression.")
 
 
 async def read_body(scope: Scope, receive: Receive, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    whole: bytearray | None = scope.get(WHOLE_BODY)
+    if whole is not None:
+        if len(whole) > max_bytes:
+            raise _too_large(max_bytes, is_read=True)
+        return bytes(whole)
     announced = header(scope, b"content-length") or ""
     if announced.isdecimal() and int(announced) > MAX_DRAINED_BYTES:
         raise _too_large(max_bytes, is_read=False)

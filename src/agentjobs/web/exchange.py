@@ -1,0 +1,63 @@
+"""One request and its response: the request id, the status, and how the response is sent."""
+
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from starlette.types import Message, Scope, Send
+
+from agentjobs.web.api.headers import all_headers
+
+# In the scope: the Exchange, and from the HTTP protocol a function that writes a whole response
+# and the body of a request that arrived together with its head.
+EXCHANGE = "agentjobs.exchange"
+WRITER = "agentjobs.writer"
+WHOLE_BODY = "agentjobs.whole_body"
+
+Headers = Sequence[tuple[bytes, bytes]]
+Writer = Callable[[int, Headers, bytes], bool]
+"""Writes status, headers and body at once; False, and nothing is written, if that is impossible."""
+
+_is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
+
+
+class Exchange:
+    """`status` is 0 until the response starts."""
+
+    __slots__ = ("_send", "_writer", "request_id", "started_at", "status")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.started_at = time.perf_counter()
+        self.request_id = _incoming_id(scope) or new_request_id()
+        self.status = 0
+        self._send = send
+        self._writer: Writer | None = scope.get(WRITER)
+        scope[EXCHANGE] = self
+
+    def write(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Send a whole response without the messages of ASGI; False if only `send` can."""
+        if self._writer is None or self.status:
+            return False
+        headers = (*headers, (b"x-request-id", self.request_id))
+        if not self._writer(status, headers, body):
+            return False
+        self.status = status
+        return True
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = (*message.get("headers", ()), (b"x-request-id", self.request_id))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def new_request_id() -> bytes:
+    # Unique, but no secret: a number from the system's generator would cost a system call.
+    return b"req_%024x" % random.getrandbits(96)
+
+
+def _incoming_id(scope: Scope) -> bytes | None:
+    values = all_headers(scope, b"x-request-id")
+    return values[0] if len(values) == 1 and _is_valid_id(values[0]) else None
