@@ -12,6 +12,9 @@ from cve_fixer import report
 from cve_fixer.markdown import one_line
 from cve_fixer.model import Fix, Outcome, read_fixes
 
+# The service opens a draft if this file is beside the report.
+DRAFT_FILE = "draft.md"
+
 # The first match counts. Each module has `apply(fixes, root) -> Outcome`.
 FIXERS: tuple[tuple[str, str, str], ...] = (
     ("PyPI", "uv.lock", "python.uv_lock"),
@@ -94,6 +97,11 @@ def _by_manifest(fixes: Iterable[Fix]) -> Iterator[tuple[tuple[str, str], list[F
 
 
 def write_report(outcome: Outcome) -> None:
-    path = os.environ.get("AGENTJOBS_REPORT")
-    if path:
-        Path(path).write_text(report.report(outcome), encoding="utf-8", errors="replace")
+    name = os.environ.get("AGENTJOBS_REPORT")
+    if not name:
+        return
+    path = Path(name)
+    path.write_text(report.report(outcome), encoding="utf-8", errors="replace")
+    if outcome.unproven:
+        reasons = report.draft_reasons(outcome)
+        path.with_name(DRAFT_FILE).write_text(reasons, encoding="utf-8", errors="replace")

@@ -56,19 +56,22 @@ class Outcome:
     """The result of the fixes of one manifest; every fix is in `fixed` or in `failed`.
 
     `changes` are Markdown sentences about edits beyond the version itself, or about remaining
-    manual steps; `undo` about what to revert besides the commit.
+    manual steps; `undo` about what to revert besides the commit. `unproven` says, one plain
+    sentence each, why a result could not be proven: the pull request is then a draft.
     """
 
     fixed: list[Fix] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     undo: list[str] = field(default_factory=list)
+    unproven: list[str] = field(default_factory=list)
 
     def add(self, other: "Outcome") -> None:
         self.fixed += other.fixed
         self.failed += other.failed
         self.changes += other.changes
         self.undo += other.undo
+        self.unproven += other.unproven
 
     def fail(self, fixes: Sequence[Fix], reason: str) -> None:
         self.failed += [Failure(fix, reason) for fix in fixes]

@@ -26,6 +26,11 @@ def report(outcome: Outcome) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
+def draft_reasons(outcome: Outcome) -> str:
+    """One reason a line."""
+    return "".join(f"{escape(reason)}\n" for reason in dict.fromkeys(outcome.unproven))
+
+
 def title(fixes: list[Fix]) -> str:
     packages = sorted({(fix.package, fix.new) for fix in fixes})
     if not packages:

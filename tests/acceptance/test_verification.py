@@ -15,6 +15,11 @@ name = "Edit"
 command = ["sh", "-c", "echo changed >> edited.txt"]
 
 [[agents]]
+id = "unsure"
+name = "Unsure"
+command = ["sh", "-c", "echo x >> edited.txt; echo Unproven work > ${AGENTJOBS_REPORT%/*}/draft.md"]
+
+[[agents]]
 id = "checked"
 name = "Checked by its operator"
 command = ["sh", "-c", "echo changed >> edited.txt"]
@@ -107,6 +112,14 @@ def test_a_failing_check_makes_a_draft_with_its_last_lines(api: Api) -> None:
     assert job["status"] == "completed", job
     assert job["verification"]["exit_code"] == 3
     assert "nothing is good enough" in pull_of(api, job)
+    assert "draft" in pull_of(api, job)
+    assert "pr.review_requested" not in api.events(job["job_id"])
+
+
+def test_an_agent_requests_a_draft_with_its_reason(api: Api) -> None:
+    job = api.finish("acme/shop", "unsure")
+    assert job["status"] == "completed", job
+    assert "Unproven work" in pull_of(api, job)
     assert "draft" in pull_of(api, job)
     assert "pr.review_requested" not in api.events(job["job_id"])
 

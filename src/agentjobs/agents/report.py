@@ -7,28 +7,48 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.safe_text import single_line, strip_control_characters
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE
+from agentjobs.sandbox.protocol import DRAFT_FILE, REPORT_DIRECTORY, REPORT_FILE
 
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TITLE_CHARACTERS = 200
+MAX_DRAFT_BYTES = 16 * 1024
+MAX_DRAFT_REASONS = 20
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`title` may be empty if the agent wrote only a body."""
+    """`title` may be empty if the agent wrote only a body.
+
+    With `draft_reasons`, the agent requests a draft.
+    """
 
     title: str
     body: str
+    draft_reasons: tuple[str, ...] = ()
 
 
 def read_report(run_dir: Path) -> Report | None:
-    """None if it is missing, a link, not a regular file, empty, or above 256 KiB."""
-    content = read_head(run_dir / REPORT_DIRECTORY / REPORT_FILE, MAX_REPORT_BYTES + 1)
-    if content is None or len(content) > MAX_REPORT_BYTES:
-        return None
-    text = strip_control_characters(content.decode("utf-8", "replace")).lstrip("\n")
-    title, _, body = text.partition("\n")
-    report = Report(title=_title(title), body=body.strip())
-    return report if report.title or report.body else None
+    """None if it is missing, a link, not a regular file, empty, or above 256 KiB, and the agent
+    requests no draft."""
+    content = read_head(run_dir / REPORT_DIRECTORY / REPORT_FILE, MAX_REPORT_BYTES + 1) or b""
+    if len(content) > MAX_REPORT_BYTES:
+        content = b""
+    title, _, body = _decode(content).lstrip("\n").partition("\n")
+    report = Report(_title(title), body.strip(), _read_draft_reasons(run_dir))
+    return report if report.title or report.body or report.draft_reasons else None
+
+
+def _read_draft_reasons(run_dir: Path) -> tuple[str, ...]:
+    """Each line of the draft file is a reason. An empty or a long file requests a draft too."""
+    content = read_head(run_dir / REPORT_DIRECTORY / DRAFT_FILE, MAX_DRAFT_BYTES)
+    if content is None:
+        return ()
+    lines = (single_line(line.lstrip("-* ")) for line in _decode(content).split("\n"))
+    reasons = [line for line in lines if line]
+    return tuple(reasons[:MAX_DRAFT_REASONS]) or ("The agent gave no reason.",)
+
+
+def _decode(content: bytes) -> str:
+    return strip_control_characters(content.decode("utf-8", "replace"))
 
 
 def _title(line: str) -> str:

@@ -16,6 +16,8 @@ from agentjobs.sandbox.limits import Limits
 JOB_FILE = "job.json"
 REPORT_DIRECTORY = "report"
 REPORT_FILE = "pull_request.md"
+# Beside the report: why the pull request should be a draft.
+DRAFT_FILE = "draft.md"
 
 OnOutput = Callable[[bytes], None]
 BeforeStart = Callable[[], Awaitable[None]]

@@ -79,3 +79,24 @@ def test_a_long_title_is_truncated(report_path: Path) -> None:
     assert report is not None
     assert len(report.title) <= 200
     assert report.title.endswith("…")
+
+
+def test_each_line_of_the_draft_file_is_a_reason_for_a_draft(report_path: Path) -> None:
+    draft = report_path.with_name("draft.md")
+    draft.write_text("- The old set   does not resolve.\n\nNor does the new one.\n")
+    reasons = ("The old set does not resolve.", "Nor does the new one.")
+    assert read(report_path) == Report("", "", reasons)
+    report_path.write_text("Fix it\n")
+    assert read(report_path) == Report("Fix it", "", reasons)
+    draft.write_bytes(b"")
+    assert read(report_path) == Report("Fix it", "", ("The agent gave no reason.",))
+    draft.write_text("x\n" * 20_000)
+    report = read(report_path)
+    assert report is not None
+    assert len(report.draft_reasons) == 20
+
+
+def test_a_draft_file_that_is_a_link_is_ignored(report_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    report_path.with_name("draft.md").symlink_to(tmp_path / "secret")
+    assert read(report_path) is None

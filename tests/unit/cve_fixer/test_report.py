@@ -11,6 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from agentjobs.sandbox.protocol import DRAFT_FILE
 from cve_fixer import fix as fixing
 from cve_fixer import report, tree
 from cve_fixer.model import Advisory, CannotFix, Fix, Outcome, read_fixes
@@ -142,6 +143,19 @@ def test_several_packages_share_one_title() -> None:
     assert report.title([both, both]) == "Update a to 2 (CVE-1 and 1 more)"
     below = Fix("npm", "web/shop/package.json", "a", "1", "2")
     assert report.title([below]) == "Update a to 2 in web/shop"
+
+
+def test_an_unproven_result_requests_a_draft_with_each_reason_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTJOBS_REPORT", str(tmp_path / "pull_request.md"))
+    outcome = Outcome(fixed=[Fix("PyPI", "a.txt", "a", "1", "2")])
+    fixing.write_report(outcome)
+    assert not (tmp_path / "draft.md").exists()
+    outcome.add(Outcome(unproven=["`a` does\nnot resolve", "`a` does\nnot resolve", "Other"]))
+    fixing.write_report(outcome)
+    assert (tmp_path / "draft.md").read_text() == "\\`a\\` does not resolve\nOther\n"
+    assert fixing.DRAFT_FILE == DRAFT_FILE
 
 
 def test_a_fix_is_read_from_the_job_file() -> None:

@@ -104,3 +104,12 @@ def test_a_failed_verification_shows_its_last_lines_in_a_fence_they_cannot_close
     body = checked(passed=False, output="```\nnot the end")
     assert "failed with exit code 2" in body
     assert "````\n```\nnot the end\n````" in body
+
+
+def test_a_draft_begins_with_its_reasons_and_stays_one_in_the_commit_message() -> None:
+    report = Report("Fix it", "Because.", ("The old set does not resolve.", "No network."))
+    text = pull_text(job(), "Fixer", report)
+    assert text.is_draft
+    assert text.body.endswith("\n\n- The old set does not resolve.\n- No network.\n\nBecause.")
+    assert parse_commit_message(commit_message(job(), text)).is_draft
+    assert not pull_text(job(), "Fixer", Report("Fix it", "Because.")).is_draft

@@ -31,8 +31,8 @@ async def open_pull_request(
         base_commit=pushed.base,
         title=text.title,
         body=await _body(run, text, verification),
-        # A follow-up leaves a pull request as it is, unless its checks fail.
-        draft=has_failed_checks or (plan.draft and not is_follow_up),
+        # A follow-up leaves a pull request as it is, unless its result is not proven.
+        draft=has_failed_checks or text.is_draft or (plan.draft and not is_follow_up),
         reviewers=plan.reviewers or await _code_owners(run, repo, pushed),
         labels=plan.labels,
         is_follow_up=is_follow_up,

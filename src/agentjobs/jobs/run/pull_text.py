@@ -1,6 +1,7 @@
 """Title, description and commit message of a job's pull request. Text from agents is bounded."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from agentjobs.safe_text import ellipsize
 
 _MAX_TITLE_CHARACTERS = 200
 _MAX_BODY_CHARACTERS = 40_000
+_DRAFT_HEADING = "**This is a draft**, because the agent could not prove its result:"
 _SKIPS_CHECKS = re.compile(
     r"\[(?:skip[ -]?ci|ci[ -]?skip|no[ -]?ci|skip actions|actions skip)\]|\*\*\*NO_CI\*\*\*"
     r"|^skip-checks:.*$",
@@ -25,6 +27,11 @@ _SKIPS_CHECKS = re.compile(
 class PullText(msgspec.Struct, frozen=True):
     title: str
     body: str
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether the agent requested a draft. Part of the body, which the commit keeps."""
+        return self.body.startswith(_DRAFT_HEADING)
 
     def redact(self, log: LogWriter) -> "PullText":
         return PullText(log.redact(self.title), log.redact(self.body))
@@ -42,12 +49,19 @@ def pull_text(
     description = report.body.strip() if report else ""
     prompt = str(override.get("prompt") or "").strip()
     parts = [
+        _draft_section(report.draft_reasons) if report else "",
         description or f"Changes proposed by the agent {agent_name}.",
         f"Prompt:\n\n{_quote(prompt)}" if prompt else "",
         f"Ticket: {_ticket_reference(job.ticket_id, ticket)}" if job.ticket_id else "",
     ]
     body = "\n\n".join(part for part in parts if part)
     return PullText(_without_skip_markers(title), _without_skip_markers(body))
+
+
+def _draft_section(reasons: Sequence[str]) -> str:
+    return "\n".join(
+        [_DRAFT_HEADING, "", *(f"- {reason}" for reason in reasons)] if reasons else ()
+    )
 
 
 def commit_message(job: ClaimedJob, text: PullText) -> str:
