@@ -98,6 +98,8 @@ class Job(msgspec.Struct, frozen=True):
     pr_state: str | None = None
     # From the tracker: title, url, labels.
     ticket: dict[str, Any] | None = None
+    # What else went wrong; no reason for the job to fail.
+    warnings: list[str] = []
 
     @property
     def finished(self) -> bool:

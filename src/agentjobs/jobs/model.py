@@ -234,6 +234,9 @@ class JobView(msgspec.Struct, frozen=True):
         ),
     ] = None
     ticket: Annotated[TicketDetails | None, doc("The ticket as last read from the tracker.")] = None
+    warnings: Annotated[
+        tuple[str, ...], doc("What else went wrong, for people; no reason for the job to fail.")
+    ] = ()
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -271,6 +274,7 @@ def job_view(row: Row, queue_reason: str | None = None) -> JobView:
         cause=stored_cause(row["cause"]),
         pr_state=row["pr_state"],
         ticket=stored_ticket(row["ticket"]),
+        warnings=stored_warnings(row["warnings"]),
     )
 
 
@@ -280,6 +284,10 @@ def stored_cause(text: str | None) -> Cause | None:
 
 def stored_ticket(text: str | None) -> TicketDetails | None:
     return None if text is None else msgspec.json.decode(text, type=TicketDetails)
+
+
+def stored_warnings(text: str | None) -> tuple[str, ...]:
+    return () if text is None else msgspec.json.decode(text, type=tuple[str, ...])
 
 
 def _job_error(code: str | None, message: str | None) -> JobError | None:

@@ -20,7 +20,7 @@ from agentjobs.jobs.queue.claim import Claim, ClaimedJob, Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext
-from agentjobs.jobs.run.kept_work import keep_finished_work
+from agentjobs.jobs.run.kept_work import keep_finished_work, warn_of_lost_work
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.loops.loop import first_of
@@ -86,9 +86,12 @@ class _ActiveJob:
 
     async def _outcome_of_stop(self, outcome: Outcome) -> Outcome:
         """A worker that drains keeps the work that is done."""
-        if isinstance(outcome, Released):
-            return await self.keep_work() or outcome
-        return outcome
+        if not isinstance(outcome, Released) or self._run is None:
+            return outcome
+        kept = await self.keep_work()
+        if kept is None and self._run.finished_work is not None:
+            await warn_of_lost_work(self._run)
+        return kept or outcome
 
 
 class JobLoop:

@@ -9,6 +9,7 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.outcomes import Completed, Kept
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.platform_outages import Outage
+from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.jobs.run import kept_work
 from agentjobs.jobs.run.context import FinishedWork
 from agentjobs.jobs.run.kept_work import keep_finished_work, publish_or_keep
@@ -24,16 +25,22 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *bundles: bytes | None) -> None:
         self.notes: list[str] = []
+        self.warnings: list[str] = []
         self._bundles = list(bundles)
         monkeypatch.setattr(kept_work, "create_bundle", self._create_bundle)
         for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
             monkeypatch.setattr(kept_work, pause, 0)
         self.context: Any = SimpleNamespace(
-            job=SimpleNamespace(repo_id="repo_1", platform_key="con_1"),
+            job=SimpleNamespace(repo_id="repo_1", platform_key="con_1", attempt=0),
+            db=SimpleNamespace(transact=self._transact),
             mirror="/mirror",
             finished_work=FinishedWork("1" * 40, "2" * 40),
             log=SimpleNamespace(note=self.notes.append, redact=str),
         )
+
+    async def _transact(self, work: object, _: object, messages: list[str]) -> None:
+        assert work is add_warnings
+        self.warnings += messages
 
     async def _create_bundle(self, *_: object) -> bytes | None:
         return self._bundles.pop(0)
@@ -72,7 +79,10 @@ async def test_after_an_hour_the_agent_runs_again_with_a_warning(
     run = Run(monkeypatch, None)
     with pytest.raises(RepoUnavailable):
         await run.publish(AWAY)
-    assert "warning" in run.notes[-1]
+    (warning,) = run.warnings
+    assert "more than 32 MiB" in run.notes[-2]
+    assert run.notes[-1] == f"warning: {warning}"
+    assert "attempt 1 is lost" in warning
 
 
 async def test_publishing_waits_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,10 @@ KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
 
 
 async def stopped(
-    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, work: FinishedWork | None
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Outcome,
+    work: FinishedWork | None,
+    kept: Kept | None = KEPT,
 ) -> tuple[_ActiveJob, Outcome]:
     """A job that is stopped while it publishes its work."""
     publishes = asyncio.Event()
@@ -27,7 +30,7 @@ async def stopped(
         raise AssertionError
 
     async def keep(run: RunContext) -> Kept | None:
-        return None if run.finished_work is None else KEPT
+        return None if run.finished_work is None else kept
 
     monkeypatch.setattr(job_loop, "run_job", run_job)
     monkeypatch.setattr(job_loop, "keep_finished_work", keep)
@@ -43,6 +46,22 @@ async def test_a_drained_worker_keeps_finished_work(monkeypatch: pytest.MonkeyPa
     work = FinishedWork("1" * 40, "2" * 40)
     assert (await stopped(monkeypatch, Released(), work))[1] == KEPT
     assert (await stopped(monkeypatch, Released(), None))[1] == Released()
+
+
+async def test_a_drained_worker_warns_of_work_that_it_cannot_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warned: list[RunContext] = []
+
+    async def warn_of_lost_work(run: RunContext) -> None:
+        warned.append(run)
+
+    monkeypatch.setattr(job_loop, "warn_of_lost_work", warn_of_lost_work)
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Released(), work, None))[1] == Released()
+    assert len(warned) == 1
+    assert (await stopped(monkeypatch, Released(), None, None))[1] == Released()
+    assert len(warned) == 1
 
 
 async def test_a_cancelled_job_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

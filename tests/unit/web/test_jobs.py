@@ -24,6 +24,7 @@ JOB_FIELDS = {
     "cause",
     "pr_state",
     "ticket",
+    "warnings",
 }
 
 

@@ -15,6 +15,7 @@ from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.jobs.run.hosted_repo import HostedRepo, outage_of
+from agentjobs.jobs.run.warnings import warn
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost, backoff_ms
 from agentjobs.workspace.bundle import create_bundle, import_bundle
@@ -46,7 +47,7 @@ async def publish_or_keep(
             if kept is not None:
                 return kept
             if time.monotonic() > give_up_at:
-                run.log.note("warning: the work is lost, and the agent will run again")
+                await warn_of_lost_work(run)
                 raise
             await asyncio.sleep(backoff_ms(failures, _FIRST_HOLD_MS, _MAX_HOLD_MS) / 1_000)
             failures += 1
@@ -69,6 +70,16 @@ async def keep_finished_work(run: RunContext, outage: Outage | None = None) -> K
     reason = "" if outage is None else f": {outage.message}"
     run.log.note(f"the work is kept and will be published without running the agent{reason}")
     return Kept(KeptWork(work.base, work.commit, bundle), outage)
+
+
+async def warn_of_lost_work(run: RunContext) -> None:
+    """Of finished work that could be neither published nor kept."""
+    limit = MAX_BUNDLE_BYTES // 1024**2
+    await warn(
+        run,
+        f"The agent's work of attempt {run.job.attempt + 1} is lost: it could not be published,"
+        f" and only up to {limit} MiB can be kept. The agent runs again.",
+    )
 
 
 async def restore_kept_work(run: RunContext, repo: HostedRepo) -> PushedWork:

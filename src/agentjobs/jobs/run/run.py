@@ -22,6 +22,7 @@ from agentjobs.jobs.run.pull_request import open_pull_request
 from agentjobs.jobs.run.pull_text import PullText, pull_text, read_pull_text
 from agentjobs.jobs.run.push import push_commit
 from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
+from agentjobs.jobs.run.warnings import warn
 from agentjobs.jobs.verification import Verification
 from agentjobs.tickets.resolve import FoundTicket
 
@@ -139,6 +140,5 @@ def _agent(run: RunContext) -> Agent:
 async def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
     # A file of the allowed size can take a tenth of a second.
     configuration = await asyncio.to_thread(summary.parse_configuration)
-    for warning in configuration.warnings:
-        run.log.note(warning)
+    await warn(run, *configuration.warnings)
     return plan_run(run.job, agent, configuration)

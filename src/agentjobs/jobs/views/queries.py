@@ -29,7 +29,7 @@ _REPO_ACTIVE = (
 _SELECT = (
     "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
     " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
-    " j.verification, j.follows, j.cause, j.ticket, o.plan, o.paused_at,"
+    " j.verification, j.follows, j.cause, j.ticket, j.warnings, o.plan, o.paused_at,"
     " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
     "  AS pr_state,"
     f" {_ACTIVE}, r.required_tags, r.max_concurrent_jobs, {_REPO_ACTIVE}"

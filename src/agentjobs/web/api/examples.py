@@ -52,6 +52,7 @@ JOB: Mapping[str, Any] = {
         "url": "https://acme.atlassian.net/browse/SHOP-1234",
         "labels": ["bug"],
     },
+    "warnings": [],
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {

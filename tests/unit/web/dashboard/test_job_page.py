@@ -28,6 +28,18 @@ async def test_a_finished_job_shows_its_details(sample_dashboard):
     assert "data-log=" not in page.html
 
 
+async def test_the_warnings_of_a_job_are_shown(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET warnings = :warnings WHERE id = :id",
+        id=samples.finished_job,
+        warnings='["The work of attempt 1 is <lost>."]',
+    )
+    page = await sample_dashboard.viewer.open(job_path(samples))
+    assert "The work of attempt 1 is <lost>." in page.text
+
+
 async def test_a_viewer_sees_no_forms_that_change_anything(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     for job in ("finished_job", "queued_job"):
