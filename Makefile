@@ -25,7 +25,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds screenshots demo bench lock clean system-run system-test system-builds
+.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ faults: system-test $(DEV_STAMP) ## Kill, stop and cut off the processes of a fl
 
 test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
 	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
+
+test-fixes: system-test system-builds $(DEV_STAMP) ## Prove fixes with the package managers that resolve, install and build them
+	@$(BIN)/python -m pytest tests/fixes $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py

@@ -26,7 +26,7 @@ FIXERS: tuple[tuple[str, str, str], ...] = (
     ("npm", "npm-shrinkwrap.json", "npm.package_lock"),
     ("npm", "pnpm-lock.yaml", "pnpm.lock"),
     ("npm", "package.json", "npm.package_json"),
-    ("Go", "go.mod", "go_mod"),
+    ("Go", "go.mod", "go.go_mod"),
     ("Maven", "*pom.xml", "pom"),
 )
 

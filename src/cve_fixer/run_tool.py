@@ -68,6 +68,14 @@ def run_tool(
     return result.stdout
 
 
+def has_tool(tool: str) -> bool:
+    try:
+        find_tool(tool)
+    except CannotFix:
+        return False
+    return True
+
+
 def find_tool(tool: str) -> list[str]:
     """The argv from the service, or the tool next to this Python, or the one on PATH."""
     with suppress(ValueError, AttributeError, TypeError):

@@ -25,6 +25,7 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "node": ("files of npm and pnpm", "apt install nodejs"),
     "npm": ("package-lock.json files", "apt install npm"),
     "pnpm": ("pnpm-lock.yaml files", "npm install --global pnpm"),
+    "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
 }
 
 
@@ -89,6 +90,11 @@ def _find_tool(name: str, path: str | None) -> installation.Installation | None:
     if executable is None:
         return None
     program = Path(executable).resolve()
+    if name == "go":
+        # The standard library and the tools are beside the command.
+        return installation.Installation(
+            path=program, program=(str(program),), read_only=(program.parent.parent,)
+        )
     if name in ("uv", "node"):
         return installation.Installation(
             path=program, program=(str(program),), read_only=(program,)

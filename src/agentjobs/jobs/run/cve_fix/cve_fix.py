@@ -26,8 +26,8 @@ from agentjobs.jobs.run.cve_fix.recheck import check_fixes
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.settings.registries import ECOSYSTEMS
 
-# Their manifests are edited as text.
-_NEEDS_NO_NETWORK = ("Go", "Maven")
+# Its manifests are edited as text.
+_NEEDS_NO_NETWORK = ("Maven",)
 
 
 @dataclass(frozen=True, slots=True)

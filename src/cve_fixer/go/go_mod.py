@@ -1,0 +1,98 @@
+"""Updates modules in go.mod and go.sum: with the go command, or by editing if there is none."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cve_fixer import tree
+from cve_fixer.go import checksums, toolchain
+from cve_fixer.go.requirements import add_v, read_requirements, strip_version, version_key
+from cve_fixer.model import CannotFix, Fix, Outcome
+from cve_fixer.run_tool import has_tool
+
+_LINE = re.compile(
+    r"(?P<start>[ \t]*(?P<word>require[ \t]+)?\"?(?P<module>[^\s\"()]+)\"?[ \t]+)"
+    r"(?P<version>v[^\s/]+)(?=[ \t]*(?://[^\n]*)?\r?\n?$)"
+)
+_OPENING = re.compile(r"[ \t]*([a-z]+)[ \t]*\(")
+_REPLACE = r"^[ \t]*(?:replace[ \t]+)?{module}(?:[ \t]+v\S+)?[ \t]*=>[ \t]*(?P<target>\S+)"
+
+
+def apply(fixes: list[Fix], root: Path) -> Outcome:
+    """The fixes are for one go.mod."""
+    outcome = Outcome()
+    for fix in fixes:
+        try:
+            path = tree.resolve_file(root, fix.manifest)
+            outcome.add(_apply(fix, path))
+        except CannotFix as error:
+            outcome.fail([fix], str(error))
+    return outcome
+
+
+def _apply(fix: Fix, path: Path) -> Outcome:
+    text = tree.read(path)
+    if _is_already_fixed(text, fix):
+        return Outcome(fixed=[fix])
+    edited = update_require(text, fix)
+    reason = "the worker has no go command"
+    if has_tool("go"):
+        try:
+            return toolchain.update(fix, path.parent)
+        except toolchain.NeedsNewerGo as error:
+            raise CannotFix(str(error)) from None
+        except CannotFix as error:
+            reason = str(error)
+    outcome = Outcome(fixed=[fix])
+    tree.write(path, edited)
+    if path.with_name("go.sum").is_file():
+        try:
+            checksums.add_module(fix, edited, path.with_name("go.sum"))
+        except CannotFix as error:
+            outcome.unproven.append(
+                f"go.sum next to {fix.manifest} does not list what {fix.package} {fix.new} needs "
+                f"({reason}; {error}): run go mod tidy on this branch."
+            )
+    return outcome
+
+
+def _is_already_fixed(text: str, fix: Fix) -> bool:
+    """An earlier fix may have required the new version."""
+    try:
+        required = read_requirements(text).get(fix.package, "")
+        return bool(version_key(required) >= version_key(fix.new))
+    except ValueError:
+        return False
+
+
+def update_require(text: str, fix: Fix) -> str:
+    replaced = re.search(_REPLACE.format(module=re.escape(fix.package)), text, re.MULTILINE)
+    if replaced:
+        target = replaced["target"]
+        raise CannotFix(f"{fix.manifest} replaces {fix.package} with {target}: change that instead")
+    edited = "".join(_edited_lines(text, fix))
+    if edited == text:
+        requirement = f"{fix.package} {add_v(fix.old)}"
+        raise CannotFix(f"{fix.manifest} has no line `require {requirement}`")
+    return edited
+
+
+def _edited_lines(text: str, fix: Fix) -> Iterator[str]:
+    block = ""
+    for line in text.splitlines(keepends=True):
+        if opening := _OPENING.match(line):
+            block = opening[1]
+        elif line.lstrip().startswith(")"):
+            block = ""
+        match = _LINE.match(line)
+        is_require = match is not None and (match["word"] or block == "require")
+        if match and is_require and _matches(match, fix):
+            start, end = match.span("version")
+            line = line[:start] + add_v(fix.new) + line[end:]  # noqa: PLW2901 - yields the line, edited or not
+        yield line
+
+
+def _matches(match: re.Match[str], fix: Fix) -> bool:
+    return match["module"] == fix.package and strip_version(match["version"]) == strip_version(
+        fix.old
+    )
