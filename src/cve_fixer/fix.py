@@ -27,6 +27,7 @@ FIXERS: tuple[tuple[str, str, str], ...] = (
     ("npm", "pnpm-lock.yaml", "pnpm.lock"),
     ("npm", "package.json", "npm.package_json"),
     ("Go", "go.mod", "go.go_mod"),
+    ("crates.io", "Cargo.lock", "cargo_lock"),
     ("Maven", "*pom.xml", "pom"),
 )
 

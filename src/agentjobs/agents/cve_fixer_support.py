@@ -2,8 +2,10 @@
 managers that it runs are installed. Runs none of them.
 """
 
+import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +28,7 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "npm": ("package-lock.json files", "apt install npm"),
     "pnpm": ("pnpm-lock.yaml files", "npm install --global pnpm"),
     "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
+    "cargo": ("Cargo.lock files", "apt install cargo"),
 }
 
 
@@ -90,8 +93,10 @@ def _find_tool(name: str, path: str | None) -> installation.Installation | None:
     if executable is None:
         return None
     program = Path(executable).resolve()
-    if name == "go":
-        # The standard library and the tools are beside the command.
+    if name == "cargo" and program.name == "rustup":
+        program = _cargo_of_rustup(Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup"))
+    if name in ("go", "cargo"):
+        # The standard library and other tools are beside the command.
         return installation.Installation(
             path=program, program=(str(program),), read_only=(program.parent.parent,)
         )
@@ -100,6 +105,18 @@ def _find_tool(name: str, path: str | None) -> installation.Installation | None:
             path=program, program=(str(program),), read_only=(program,)
         )
     return installation.inspect_installation(program)
+
+
+def _cargo_of_rustup(home: Path) -> Path:
+    """The cargo of the default toolchain: rustup itself would look for its settings."""
+    try:
+        settings = tomllib.loads((home / "settings.toml").read_text())
+        program = home / "toolchains" / str(settings["default_toolchain"]) / "bin" / "cargo"
+    except KeyError:
+        raise installation.NotInstalled("rustup has no default toolchain") from None
+    if not program.is_file():
+        raise installation.NotInstalled(f"{program} does not exist")
+    return program.resolve()
 
 
 def _outermost_paths(paths: set[Path]) -> Iterator[Path]:

@@ -37,7 +37,7 @@ def harness(database: Database, tmp_path: Path) -> JobHarness:
     return harness
 
 
-FIXES = {"requests": "2.31.0", "pyyaml": "5.4", "time": "0.2.23"}
+FIXES = {"requests": "2.31.0", "pyyaml": "5.4", "activerecord": "6.1.6.1"}
 
 
 def dependency(ecosystem: str, name: str, version: str, manifest: str) -> Dependency:
@@ -173,8 +173,8 @@ async def test_findings_without_severity_fix_or_editable_manifest_create_no_job(
 ) -> None:
     acme = await harness.organization()
     await set_organization_threshold(harness.db, "acme", "low")
-    crate = dependency("crates.io", "time", "0.2.7", "Cargo.lock")
-    repo_id = await add_findings(harness, acme, REQUESTS, crate, fixes={**FIXES, "requests": None})
+    gem = dependency("RubyGems", "activerecord", "6.1.6", "Gemfile.lock")
+    repo_id = await add_findings(harness, acme, REQUESTS, gem, fixes={**FIXES, "requests": None})
     assert len(await findings_of_repo(harness.db, repo_id)) == 2
     assert await reconcile(harness.context, repo_id) == []
 

@@ -66,8 +66,8 @@ def test_possible_fixes_are_made_and_the_others_reported(tmp_path: Path) -> None
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/go.mod").write_text("require golang.org/x/text v0.3.7\n")
     (tmp_path / "tree/model.py").write_text("raise SystemExit('the tree was imported')\n")
-    cargo = {**GO, "ecosystem": "crates.io", "manifest": "Cargo.lock", "package": "time"}
-    code, output, written = run(tmp_path, [GO, cargo])
+    gem = {**GO, "ecosystem": "RubyGems", "manifest": "Gemfile.lock", "package": "rack"}
+    code, output, written = run(tmp_path, [GO, gem])
     assert code == 0, output
     assert output.endswith("fixed: 1, not fixed: 1\n")
     assert (tmp_path / "tree/go.mod").read_text() == "require golang.org/x/text v0.3.8\n"
@@ -78,7 +78,7 @@ def test_possible_fixes_are_made_and_the_others_reported(tmp_path: Path) -> None
         r"`<0.3.8`. A \<b\>loop\</b\> in \`parse\` \@everyone",
         "Why 0.3.8: the lowest without one",
         "- `go.mod`: `golang.org/x/text` 0.3.7 → 0.3.8",
-        "- `time` 0.3.7 in `Cargo.lock`: this agent cannot edit files like Cargo.lock yet",
+        "- `rack` 0.3.7 in `Gemfile.lock`: this agent cannot edit files like Gemfile.lock yet",
         "`git revert <commit>`",
     ):
         assert part in written

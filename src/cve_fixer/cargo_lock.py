@@ -1,0 +1,71 @@
+"""Updates crates in Cargo.lock with cargo, one by one. Changes nothing for a fix that fails."""
+
+import tomllib
+from pathlib import Path
+
+from cve_fixer import tree
+from cve_fixer.apply_fixes import fix_each
+from cve_fixer.markdown import collateral_changes
+from cve_fixer.model import CannotFix, Fix, Outcome
+from cve_fixer.run_tool import find_tool, run_tool
+
+_PUBLIC_INDEX = "index.crates.io"
+_SOURCE = "agentjobs"
+
+
+def apply(fixes: list[Fix], root: Path) -> Outcome:
+    return fix_each(fixes, lambda fix: _apply(fix, root))
+
+
+def _apply(fix: Fix, root: Path) -> Outcome:
+    path = tree.resolve_file(root, fix.manifest)
+    before = path.read_bytes()
+    packages = _packages(before, fix.manifest)
+    if (fix.package, fix.old) not in packages:
+        if any(name == fix.package and version == fix.new for name, version in packages):
+            # An earlier fix has updated it.
+            return Outcome(fixed=[fix])
+        raise CannotFix(f"{fix.manifest} does not list {fix.package} {fix.old}")
+    try:
+        run_tool(
+            "cargo",
+            *("update", "--package", f"{fix.package}@{fix.old}", "--precise", fix.new),
+            *_registry_options(fix.registry),
+            directory=path.parent,
+            environment=_environment(),
+        )
+    except CannotFix:
+        path.write_bytes(before)
+        raise
+    after = _packages(path.read_bytes(), fix.manifest)
+    return Outcome(fixed=[fix], changes=collateral_changes(packages, after, fix.package))
+
+
+def _packages(content: bytes, name: str) -> list[tuple[str, str]]:
+    try:
+        listed = tomllib.loads(content.decode()).get("package", [])
+        return [(package["name"], package["version"]) for package in listed]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CannotFix(f"{name} cannot be read: {error}") from None
+
+
+def _registry_options(registry: str) -> list[str]:
+    """Cargo.lock names the public registry even if the crates come from a mirror."""
+    if _PUBLIC_INDEX in registry:
+        return []
+    return [
+        *("--config", f'source.crates-io.replace-with="{_SOURCE}"'),
+        *("--config", f'source.{_SOURCE}.registry="sparse+{registry.rstrip("/")}/"'),
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """Programs that the repository's .cargo/config.toml names do not run."""
+    return {
+        "RUSTC": str(Path(find_tool("cargo")[0]).with_name("rustc")),
+        "RUSTC_WRAPPER": "",
+        "RUSTC_WORKSPACE_WRAPPER": "",
+        "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
+        "CARGO_NET_GIT_FETCH_WITH_CLI": "false",
+        "CARGO_TERM_COLOR": "never",
+    }
