@@ -1,17 +1,19 @@
 """Reads request headers from the scope, which keeps them by name after the first use."""
 
+from collections.abc import Sequence
+
 from starlette.types import Scope
 
 _BY_NAME = "agentjobs.headers"
 
 
-def all_headers(scope: Scope, name: bytes) -> tuple[bytes, ...]:
+def all_headers(scope: Scope, name: bytes) -> Sequence[bytes]:
     """All values of the header; `name` must be lowercase."""
-    by_name: dict[bytes, tuple[bytes, ...]] | None = scope.get(_BY_NAME)
+    by_name: dict[bytes, list[bytes]] | None = scope.get(_BY_NAME)
     if by_name is None:
         by_name = scope[_BY_NAME] = {}
         for key, value in scope["headers"]:
-            by_name[key] = (*by_name[key], value) if key in by_name else (value,)
+            by_name.setdefault(key, []).append(value)
     return by_name.get(name, ())
 
 
