@@ -1,9 +1,28 @@
-"""A statement for many rows: one call with arrays on PostgreSQL, one per row on SQLite."""
+"""A statement for many rows: one call with arrays on PostgreSQL, one per row on SQLite.
 
-from collections.abc import Mapping, Sequence
+Arrays are sent as `text[]`. For those of another type, asyncpg asks the server about the type on
+every new connection, which takes PostgreSQL 20 ms.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentjobs.store.database import Row, Transaction
+
+
+def array(name: str, type_: str) -> str:
+    """SQL for the parameter as an array of this PostgreSQL type; its values are `array_texts`."""
+    return f"CAST(CAST(:{name} AS text[]) AS {type_}[])"
+
+
+def array_texts(values: Iterable[str | int | bytes | None]) -> list[str | None]:
+    return [_text(value) for value in values]
+
+
+def _text(value: str | int | bytes | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 class BatchStatement:
@@ -12,7 +31,7 @@ class BatchStatement:
 
     def __init__(self, types: Mapping[str, str], *, one: str, many: str) -> None:
         names = ", ".join(types)
-        arrays = ", ".join(f"CAST(:{name} AS {type_}[])" for name, type_ in types.items())
+        arrays = ", ".join(array(name, type_) for name, type_ in types.items())
         self._names = tuple(types)
         self._one = one
         self._many = many.format(rows=f"unnest({arrays}) AS v({names})")
@@ -30,5 +49,5 @@ class BatchStatement:
         elif rows:
             await tx.execute(self._many, **self._columns(rows))
 
-    def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-        return {name: [row[name] for row in rows] for name in self._names}
+    def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str | None]]:
+        return {name: array_texts(row[name] for row in rows) for name in self._names}

@@ -75,7 +75,9 @@ def render(engine: Engine, sql: str) -> Statement:
             parameter = placeholder(match["list"])
             if engine == "sqlite":
                 return f"json_each({parameter}) AS each"
-            return f"unnest({parameter}::text[]) AS each(value)"
+            # The subquery hides the length of the list from the planner. Otherwise PostgreSQL may
+            # find that the plan depends on it, and plan the statement again for every call.
+            return f"unnest((SELECT {parameter}::text[])) AS each(value)"
         return placeholder(match["name"]) if match["name"] else match[0]
 
     return Statement(_TOKEN.sub(replace, sql), tuple(names), frozenset(lists))

@@ -26,11 +26,12 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
+from agentjobs.settings import Settings
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
-from tests.support.jobs import AGENTS, JobHarness, claim_job
+from tests.support.jobs import AGENTS, JobHarness, claim_job, job_harness
 
 BASE = "1" * 40
 CARD = WorkerInfo("wrk_a", "host", 2, AGENTS)
@@ -555,3 +556,22 @@ async def test_a_deleted_worker_returns_with_its_next_heartbeat(harness: JobHarn
     await renew(harness.db, CARD, [], 10)
     harness.context.fleet.forget()
     assert (await harness.view(caller, job_id)).queue_reason is None
+
+
+async def test_a_look_at_the_queue_is_planned_once(postgres_url: str) -> None:
+    """Planning it for every call would take PostgreSQL longer than running it."""
+    db = await open_database(postgres_url, migrate=False, pool_size=1)
+    try:
+        harness = job_harness(db, Settings(data_dir="/nonexistent"))
+        for number in range(20):
+            assert await claim_job(harness.context, f"wrk_{number}", AGENTS) is None
+        row = await db.fetch_one(
+            "SELECT custom_plans, generic_plans FROM pg_prepared_statements"
+            " WHERE statement LIKE '%WITH RECURSIVE waiting(%'"
+            " AND statement NOT LIKE '%pg_prepared_statements%'"
+        )
+        assert row is not None
+        # PostgreSQL tries five plans for the parameters before it keeps one for all.
+        assert (row["custom_plans"], row["generic_plans"]) == (5, 15)
+    finally:
+        await db.close()

@@ -358,3 +358,12 @@ async def _invalidate_keys(tx: Transaction) -> None:
 
 async def _announce_jobs(tx: Transaction) -> None:
     tx.announce("jobs")
+
+
+async def test_statements_are_planned_for_index_reads(postgres_url: str) -> None:
+    connection = await connect(postgres_url)
+    try:
+        assert await connection.fetchval("SHOW random_page_cost") == "1.1"
+        assert await connection.fetchval("SHOW jit") == "off"
+    finally:
+        await connection.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.store.batch_statement import array_texts
 from agentjobs.store.database import Row, Transaction
 
-_CONTENDED_TRIES = 20
-_CONTENDED_PAUSE_SECONDS = 0.005
+# Others are claiming: with each try the chance grows that they have finished.
+_CONTENDED_PAUSES_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
 # How many organizations one call compares.
 WINDOW = 64
 
@@ -113,7 +115,7 @@ class Claimer:
             if agent is not None and agent.max_concurrent_jobs is not None
         }
         unlimited = [agent for agent in agents if agent not in limits]
-        for _ in range(_CONTENDED_TRIES):
+        for pause_seconds in _CONTENDED_PAUSES_SECONDS:
             # Outside of the transaction: a look at an empty queue is one read.
             view = await self._look(agents)
             jobs: list[ClaimedJob] = []
@@ -129,7 +131,7 @@ class Claimer:
                     )
             except _Contended:
                 if not jobs:
-                    await asyncio.sleep(_CONTENDED_PAUSE_SECONDS)
+                    await asyncio.sleep(random.uniform(0.5, 1.5) * pause_seconds)  # noqa: S311 - no secret
                     continue
             return jobs
         return []
@@ -291,13 +293,13 @@ class _Claim(msgspec.Struct, frozen=True):
         return await tx.fetch_all(
             self.statements.choose_and_claim,
             organizations=list(self.shares),
-            limits=[share.limit for share in shares],
-            counts=[share.count for share in shares],
+            limits=array_texts(share.limit for share in shares),
+            counts=array_texts(share.count for share in shares),
             agents=self.agents,
             tags=self.tags,
             one_by_one=self.one_by_one,
             now=now_ms(),
-            hashes=list(self.credential_hashes),
+            hashes=array_texts(self.credential_hashes),
             worker_id=self.worker_id,
             lease_expires_at=self.lease_expires_at,
         )

@@ -4,6 +4,7 @@ import msgspec
 
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
+from agentjobs.store.batch_statement import array
 from agentjobs.store.database_clock import DATABASE_NOW
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
@@ -97,7 +98,7 @@ _READ = (
 # The three of them in one statement. Any credential may go to any job.
 _CHOOSE_AND_CLAIM = (
     "WITH share AS (SELECT * FROM unnest(CAST(:organizations AS text[]),"
-    " CAST(:limits AS bigint[]), CAST(:counts AS bigint[])) AS v(id, max_jobs, wanted)),"
+    f" {array('limits', 'bigint')}, {array('counts', 'bigint')}) AS v(id, max_jobs, wanted)),"
     " chosen AS (SELECT next.id FROM share, LATERAL ("
     + _NEXT.format(
         organization_id="share.id",
@@ -106,7 +107,7 @@ _CHOOSE_AND_CLAIM = (
     )
     + ") next),"
     " numbered AS (SELECT id, row_number() OVER () AS number FROM chosen),"
-    " credential AS (SELECT * FROM unnest(CAST(:hashes AS bytea[])) WITH ORDINALITY"
+    f" credential AS (SELECT * FROM unnest({array('hashes', 'bytea')}) WITH ORDINALITY"
     "  AS v(hash, number))"
     " UPDATE jobs j SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
     " fence = fence + 1, credential_hash = c.hash"
