@@ -5,7 +5,18 @@ import msgspec
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.fleet import DISK_FULL
 from agentjobs.jobs.queue.lost_claims import mark_alive
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+
+# Locks are taken in the order of the rows.
+_RENEW = BatchStatement(
+    {"job_id": "text", "fence": "bigint", "worker_id": "text", "until": "bigint"},
+    one="UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
+    " AND lease_owner = :worker_id RETURNING id, fence, cancel_requested_at",
+    many="UPDATE jobs SET lease_expires_at = v.until FROM {rows} WHERE jobs.id = v.job_id"
+    " AND jobs.fence = v.fence AND jobs.lease_owner = v.worker_id"
+    " RETURNING jobs.id, jobs.fence, jobs.cancel_requested_at",
+)
 
 
 class WorkerInfo(msgspec.Struct):
@@ -94,22 +105,20 @@ async def _renew(
     await _heartbeat(tx, worker, now)
     if was_cut_off:
         await mark_alive(tx, worker.id)
-    renewed: set[Claim] = set()
-    cancels: set[Claim] = set()
-    for job in jobs:
-        row = await tx.fetch_one(
-            "UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
-            " AND lease_owner = :worker_id RETURNING cancel_requested_at",
-            until=now + lease_ms,
-            job_id=job.id,
-            fence=job.fence,
-            worker_id=worker.id,
-        )
-        if row is not None:
-            renewed.add(job.claim)
-            if row["cancel_requested_at"] is not None:
-                cancels.add(job.claim)
-    return Renewal(frozenset(renewed), frozenset(cancels))
+    claims = {"worker_id": worker.id, "until": now + lease_ms}
+    rows = await _RENEW.fetch(
+        tx,
+        [
+            {"job_id": job_id, "fence": fence, **claims}
+            for job_id, fence in sorted(job.claim for job in jobs)
+        ],
+    )
+    return Renewal(
+        frozenset((row["id"], row["fence"]) for row in rows),
+        frozenset(
+            (row["id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
+        ),
+    )
 
 
 async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
