@@ -63,6 +63,11 @@ class PostgresCluster:
                   "--locale", "C.UTF-8", "--no-sync", "--no-instructions")  # fmt: skip
 
     @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    @property
     def _data(self) -> Path:
         return self._home / "data"
 

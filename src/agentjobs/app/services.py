@@ -19,6 +19,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.delivery_loop import run_sender
+from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
@@ -33,7 +34,7 @@ from agentjobs.webhooks.allowed_addresses import (
     store_allow_list,
 )
 
-_WORKER_POOL_SIZE = 2
+WORKER_POOL_SIZE = 2
 """Beside a connection for the leases and one for notifications, however many slots there are."""
 
 _log = logging.getLogger(__name__)
@@ -60,12 +61,12 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
                 _deliver_webhooks(context, stop),
                 serving(context, listener, stop, monitor, on_ready, "serve"),
             ):
-                await run_loops([rescue], stop.requested)
+                await run_loops([rescue, fleet_size_loop(context.db)], stop.requested)
 
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _open_context(settings, pool_size=_WORKER_POOL_SIZE) as (context, stop, _),
+        _open_context(settings, pool_size=WORKER_POOL_SIZE) as (context, stop, _),
         run_sender(context.db, settings, configured_allow_list(settings), stop.hurry),
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):

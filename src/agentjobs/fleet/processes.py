@@ -81,6 +81,19 @@ async def is_first_process(db: Database, process_id: str) -> bool:
     return row is None
 
 
+async def count_processes(db: Database) -> int:
+    """The running workers, and the processes that only have an API."""
+    row = await db.fetch_one(
+        "SELECT (SELECT COUNT(*) FROM workers"
+        f"  WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT))"
+        " + (SELECT COUNT(*) FROM processes WHERE role <> 'up'"
+        f"  AND heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) AS running",
+        silent_ms=SILENT_MS,
+        now=now_ms(),
+    )
+    return 0 if row is None else int(row["running"])
+
+
 async def sign_off(db: Database, process_id: str) -> None:
     await db.transact(_sign_off, process_id)
 

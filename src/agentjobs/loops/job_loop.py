@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
@@ -27,9 +26,6 @@ from agentjobs.loops.loop import first_of
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
-# How far the workers of a fleet look for a new job one after the other.
-_STAGGER_SECONDS = 0.004
-_MAX_STAGGER_SECONDS = 0.05
 # How long finished work waits for the database to return.
 _KEEP_SECONDS = 600.0
 
@@ -126,7 +122,8 @@ class JobLoop:
             await asyncio.wait(tasks)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        with self._db.changes.listen("jobs") as signal:
+        changes = self._db.changes
+        with changes.listen("jobs", takes_work=True) as signal:
             while not stopping.is_set():
                 self._slot_freed.clear()
                 if not self._free_slots:
@@ -136,16 +133,8 @@ class JobLoop:
                 for job in jobs:
                     self._start(job)
                 if not jobs:
-                    freed = self._slot_freed.wait()
-                    await first_of(stopping.wait(), freed, signal.wait(_POLL_SECONDS))
-                    await self._stagger()
-
-    async def _stagger(self) -> None:
-        """A new job wakes every idle worker: the first one takes it, the others find it taken."""
-        others = len((await self._tools.context.fleet.state()).workers) - 1
-        if others > 0 and not self._slot_freed.is_set():
-            spread = min(others * _STAGGER_SECONDS, _MAX_STAGGER_SECONDS)
-            await asyncio.sleep(random.uniform(0, spread))  # noqa: S311 - no secret
+                    announced = signal.wait(changes.poll_seconds(_POLL_SECONDS))
+                    await first_of(stopping.wait(), self._slot_freed.wait(), announced)
 
     async def _claim(self) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.

@@ -21,12 +21,12 @@ class Loop(Protocol):
 
 
 class PeriodicLoop:
-    """Calls `once` at a fixed interval."""
+    """Calls `once` at an interval."""
 
     def __init__(
         self,
         name: str,
-        every_seconds: float,
+        every_seconds: float | Callable[[], float],
         once: Callable[[], Awaitable[None]],
         *,
         first_after_seconds: float = 0,
@@ -39,7 +39,8 @@ class PeriodicLoop:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self._next_after_seconds)
-            self._next_after_seconds = self._every_seconds
+            every = self._every_seconds
+            self._next_after_seconds = every() if callable(every) else every
             await self._once()
 
 

@@ -1,4 +1,4 @@
-"""Rescues jobs whose lease expired. Runs in every worker and API process; one is enough."""
+"""Rescues jobs whose lease expired. Every worker and API process looks for them."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from agentjobs.store.database import Database
 
 _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 1.0
+_MAX_INTERVAL_SECONDS = 2.5
 # After so long without the database this process waits before it judges the leases of others.
 _CUT_OFF_SECONDS = 4.0
 _RECONNECT_SECONDS = 2.0
@@ -29,4 +30,7 @@ def rescue_loop(db: Database, settings: Settings) -> PeriodicLoop:
             _log.warning("rescued a job of a lost worker", extra={"fields": {"job_id": job_id}})
         reached_at = time.monotonic()
 
-    return PeriodicLoop("rescue", _INTERVAL_SECONDS, rescue)
+    def interval_seconds() -> float:
+        return db.changes.poll_seconds(_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS)
+
+    return PeriodicLoop("rescue", interval_seconds, rescue)

@@ -13,9 +13,10 @@ from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
 from agentjobs.loops.deleted_repos_loop import deleted_repos_loop
 from agentjobs.loops.disk_loop import disk_loop
+from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
-from agentjobs.loops.loop import PeriodicLoop, keep_alive, run_loops
+from agentjobs.loops.loop import Loop, PeriodicLoop, keep_alive, run_loops
 from agentjobs.loops.open_files import raise_open_files_limit
 from agentjobs.loops.readiness_loop import check_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
@@ -63,7 +64,13 @@ class Worker:
                     stopping,
                 )
             )
-            group.create_task(run_loops([self._leases, self._cancels, self._rescue], drained))
+            until_drained: list[Loop] = [
+                self._leases,
+                self._cancels,
+                self._rescue,
+                fleet_size_loop(self._db),
+            ]
+            group.create_task(run_loops(until_drained, drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             await self._drain(hurry)
             drained.set()

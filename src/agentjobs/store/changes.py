@@ -5,10 +5,18 @@ Works within one event loop; the engines forward changes to other processes.
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 EVERYTHING = "*"
+
+_MAX_POLL_SECONDS = 5.0
+_JITTER = 0.25
+# How far the processes of a fleet react to an announcement one after the other.
+_SPREAD_SECONDS = 0.004
+_MAX_SPREAD_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -33,47 +41,94 @@ class Signal:
         return True
 
 
+@dataclass(eq=False, slots=True)
+class _Subscriber:
+    callback: Callable[[], None]
+    takes_work: bool
+    timer: asyncio.TimerHandle | None = None
+
+    def call_within(self, seconds: float) -> None:
+        """At a random time; once for all announcements until then."""
+        if self.timer is None:
+            delay = random.uniform(0, seconds)  # noqa: S311 - no secret
+            self.timer = asyncio.get_running_loop().call_later(delay, self.call)
+
+    def call(self) -> None:
+        self.cancel()
+        try:
+            self.callback()
+        except Exception:  # noqa: BLE001 - the other subscribers must still be called
+            _log.exception("a subscriber to changes failed")
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
 class Changes:
     """Topics and their subscribers. All calls are made on the event loop's thread."""
 
     def __init__(self) -> None:
         self.live = True
         """False while changes of other processes may be missed: caches are bypassed then."""
-        self._callbacks: dict[str, dict[object, Callable[[], None]]] = {}
+        self.processes = 1
+        """How many processes share the database, as far as this one knows."""
+        self._subscribers: dict[str, list[_Subscriber]] = {}
 
-    def on(self, topic: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Subscribe to `topic` and to EVERYTHING; returns a function that unsubscribes."""
-        token = object()
-        self._callbacks.setdefault(topic, {})[token] = callback
+    def on(
+        self, topic: str, callback: Callable[[], None], *, takes_work: bool = False
+    ) -> Callable[[], None]:
+        """Subscribe to `topic` and to EVERYTHING; returns a function that unsubscribes.
+
+        `takes_work`: one subscriber of the fleet takes what was announced. If another process
+        announced it, the subscribers are called one after the other.
+        """
+        subscriber = _Subscriber(callback, takes_work)
+        self._subscribers.setdefault(topic, []).append(subscriber)
 
         def stop() -> None:
-            subscribed = self._callbacks.get(topic, {})
-            subscribed.pop(token, None)
+            subscriber.cancel()
+            subscribed = self._subscribers.get(topic, [])
+            if subscriber in subscribed:
+                subscribed.remove(subscriber)
             if not subscribed:
-                self._callbacks.pop(topic, None)
+                self._subscribers.pop(topic, None)
 
         return stop
 
     @contextmanager
-    def listen(self, *topics: str) -> Iterator[Signal]:
+    def listen(self, *topics: str, takes_work: bool = False) -> Iterator[Signal]:
         """A signal set by any of the topics. Subscribe before reading, then wait."""
         signal = Signal()
-        stops = [self.on(topic, signal.set) for topic in topics]
+        stops = [self.on(topic, signal.set, takes_work=takes_work) for topic in topics]
         try:
             yield signal
         finally:
             for stop in stops:
                 stop()
 
-    def publish(self, *topics: str) -> None:
+    def publish(self, *topics: str, by_other_process: bool = False) -> None:
         """Call the subscribers in this process; EVERYTHING calls all of them."""
-        for topic in self._callbacks.copy() if EVERYTHING in topics else topics:
-            for callback in tuple(self._callbacks.get(topic, {}).values()):
-                _call(callback)
+        spread_seconds = min((self.processes - 1) * _SPREAD_SECONDS, _MAX_SPREAD_SECONDS)
+        for topic in self._subscribers.copy() if EVERYTHING in topics else topics:
+            for subscriber in tuple(self._subscribers.get(topic, ())):
+                if by_other_process and subscriber.takes_work and spread_seconds:
+                    subscriber.call_within(spread_seconds)
+                else:
+                    subscriber.call()
 
+    def is_taken_here(self, topic: str) -> bool:
+        """Whether this process itself takes the work that `topic` announces."""
+        return any(subscriber.takes_work for subscriber in self._subscribers.get(topic, ()))
 
-def _call(callback: Callable[[], None]) -> None:
-    try:
-        callback()
-    except Exception:  # noqa: BLE001 - the other subscribers must still be called
-        _log.exception("a subscriber to changes failed")
+    def poll_seconds(self, seconds: float, max_seconds: float = _MAX_POLL_SECONDS) -> float:
+        """How long to wait until the next look for work that no announcement told about.
+
+        In a fleet, each process looks less often, so that the fleet as a whole looks as often as
+        a single process.
+        """
+        if self.processes == 1 or not self.live:
+            return seconds
+        jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
+        return min(seconds * self.processes, max_seconds) * jitter

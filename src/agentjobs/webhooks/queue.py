@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.concurrency import (
     AttemptKind,
@@ -109,6 +109,13 @@ def _candidates_sql(kind: AttemptKind, organizations: int, limit: int) -> str:
     )
 
 
+# Of any age, by the first entries of two indexes.
+_WAITING_KINDS = "SELECT " + ", ".join(
+    f"EXISTS (SELECT 1 FROM deliveries d WHERE {_WAITING}) AS {{kind}}".format(
+        attempts=ready.attempts, kind=kind
+    )
+    for kind, ready in _READY.items()
+)
 # Locks exactly the rows it leases; rows that another sender has locked are skipped.
 _LEASE = (
     f"UPDATE deliveries SET lease_owner = :owner, lease_expires_at = {DATABASE_NOW} + :lease_ms,"
@@ -165,6 +172,12 @@ class ClaimBatch(msgspec.Struct, frozen=True):
     deliveries: list[tuple[SlotPool, ClaimedDelivery]] = []
     # Not everything that waits was scanned, or other senders took some of the candidates.
     has_more: bool = False
+
+
+async def waiting_kinds(db: Database) -> list[AttemptKind]:
+    """What waits for a sender, whether or not it is due."""
+    row = await db.fetch_one(_WAITING_KINDS)
+    return [kind for kind in _READY if row is not None and row[kind]]
 
 
 async def claim(

@@ -12,8 +12,6 @@ from agentjobs.clock import SECOND_MS, elapsed_ms, now_ms
 from agentjobs.webhooks.model import Attempt, DeliveryStatus, DisabledReason
 
 JITTER = 0.2
-POLL_MS = 1_000
-
 # How far `Retry-After` can lengthen a wait.
 _MAX_RETRY_AFTER_FACTOR = 2
 _GONE = 410
@@ -45,7 +43,7 @@ def decide_outcome(
 
 
 class RetrySchedule:
-    """When one sender polls for retries: when its own are due, and every POLL_MS for others'.
+    """When one sender polls for retries: when its own are due, and regularly for others'.
 
     Due times follow the wall clock; polls follow the monotonic clock.
     """
@@ -65,10 +63,10 @@ class RetrySchedule:
     def wait_ms(self) -> int:
         """Until the next poll; 0 if it is due."""
         waits = [self._next_poll - elapsed_ms(), *(due - now_ms() for due in self._due[:1])]
-        return max(0, min(*waits, POLL_MS))
+        return max(0, min(waits))
 
-    def mark_polled(self) -> None:
-        self._next_poll = elapsed_ms() + POLL_MS
+    def mark_polled(self, next_after_ms: int) -> None:
+        self._next_poll = elapsed_ms() + next_after_ms
         now = now_ms()
         while self._due and self._due[0] <= now:
             heapq.heappop(self._due)

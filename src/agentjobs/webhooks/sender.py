@@ -18,18 +18,23 @@ from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.failures import ResourcesExhausted
 from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
-from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all
+from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all, waiting_kinds
 from agentjobs.webhooks.record import FinishedAttempt, Recorder
 from agentjobs.webhooks.retries import RetrySchedule, decide_outcome
 from agentjobs.webhooks.signing import SecretOpener
 
-_MAINTENANCE_MS = 2_000
+_POLL_SECONDS = 1.0
+_MAINTENANCE_SECONDS = 2.0
+_MAX_MAINTENANCE_SECONDS = 30.0
 # How long endpoints are left to other machines after their secret could not be opened here.
 _LOCKED_MS = 60_000
 # How long a machine without free file descriptors or memory sends nothing.
 _PAUSE_MS = 1_000
 # Time reserved after the response head, for its body and for recording.
 _RECORD_MARGIN_MS = 3_000
+# In a fleet, each sender has few deliveries: those of the next moments share a claim.
+_GATHER_SECONDS_PER_PROCESS = 0.001
+_MAX_GATHER_SECONDS = 0.05
 # Consecutive claims without a pause that found nothing although there was more to scan.
 _MAX_EMPTY_CLAIMS = 32
 
@@ -60,18 +65,20 @@ class Sender:
             "retry": ScanCursor(),
         }
         self._empty_claims = 0
+        self._is_idle = False
         self._retry_schedule = RetrySchedule()
         self._next_maintenance = 0
 
     async def run(self) -> None:
         """Runs forever; `recorder.run` must run beside it."""
-        unsubscribe = self._db.changes.on(TOPIC, self._wake.set)
+        unsubscribe = self._db.changes.on(TOPIC, self._wake.set, takes_work=True)
         try:
             while True:
                 self._wake.clear()
                 await self._claim_and_start()
                 await self._maintain()
                 await self._wait()
+                await self._gather()
         finally:
             unsubscribe()
 
@@ -94,13 +101,24 @@ class Sender:
             await asyncio.wait(self._in_progress)
 
     async def _claim_and_start(self) -> None:
+        kinds = self._kinds_to_claim()
+        if "retry" in kinds:
+            poll_seconds = self._db.changes.poll_seconds(_POLL_SECONDS)
+            self._retry_schedule.mark_polled(round(poll_seconds * SECOND_MS))
+        if self._is_idle:
+            # An idle sender only reads. Usually nothing waits, or another one has taken it.
+            waiting = await waiting_kinds(self._db)
+            kinds = [kind for kind in kinds if kind in waiting]
+        if kinds:
+            await self._claim_kinds(kinds)
+
+    async def _claim_kinds(self, kinds: list[AttemptKind]) -> None:
         started_at = elapsed_ms()
-        batches = await self._db.transact(self._claim, self._kinds_to_claim())
-        if "retry" in batches:
-            self._retry_schedule.mark_polled()
+        batches = await self._db.transact(self._claim, kinds)
         claimed = [each for batch in batches.values() for each in batch.deliveries]
         for pool, delivery in claimed:
             self._start(pool, delivery, started_at)
+        self._is_idle = not claimed
         self._empty_claims = 0 if claimed else self._empty_claims + 1
         for kind, batch in batches.items():
             if batch.has_more and self._empty_claims < _MAX_EMPTY_CLAIMS:
@@ -190,9 +208,15 @@ class Sender:
         except TimeoutError:
             self._empty_claims = 0
 
+    async def _gather(self) -> None:
+        processes = self._db.changes.processes
+        if processes > 1:
+            await asyncio.sleep(min(processes * _GATHER_SECONDS_PER_PROCESS, _MAX_GATHER_SECONDS))
+
     async def _maintain(self) -> None:
         if elapsed_ms() < self._next_maintenance:
             return
         own = [*(each.id for each in self._in_progress.values()), *self.recorder.unrecorded_ids]
         has_more = await run_maintenance(self._db, own)
-        self._next_maintenance = 0 if has_more else elapsed_ms() + _MAINTENANCE_MS
+        wait_seconds = self._db.changes.poll_seconds(_MAINTENANCE_SECONDS, _MAX_MAINTENANCE_SECONDS)
+        self._next_maintenance = 0 if has_more else elapsed_ms() + round(wait_seconds * SECOND_MS)

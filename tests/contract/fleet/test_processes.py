@@ -7,6 +7,7 @@ from agentjobs.fleet.processes import (
     SILENT_MS,
     ProcessInfo,
     configuration_problems,
+    count_processes,
     delete_silent_processes,
     is_first_process,
     list_processes,
@@ -193,3 +194,14 @@ def _viewer(organization: str, role: str) -> Viewer:
         created_at=0,
         memberships=1,
     )
+
+
+async def test_workers_and_api_processes_that_are_alive_are_counted(database: Database) -> None:
+    assert await count_processes(database) == 0
+    await record_heartbeat(database, _process("a"))
+    await record_heartbeat(database, _process("b"))
+    await _age(database, "prc_b", SILENT_MS + 1)
+    # `up` is counted by its worker.
+    await record_heartbeat(database, ProcessInfo("prc_up", "up", "c", "1.0", "same"))
+    await leases.renew(database, _worker("c", "same"), [], 10)
+    assert await count_processes(database) == 2

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import sender
 from agentjobs.webhooks.attempt import WebhookClient
+from agentjobs.webhooks.concurrency import AttemptKind
 from agentjobs.webhooks.sender import Sender
 from agentjobs.webhooks.signing import SecretOpener, new_secret
 from tests.support.deliveries import DeliveryHarness
@@ -62,6 +63,16 @@ class SenderHarness:
             if "pending" not in statuses:
                 return dict(Counter(statuses))
             await asyncio.sleep(0.01)  # polling interval
+
+
+class CountedCalls:
+    def __init__(self, call: Callable[[list[AttemptKind]], Awaitable[None]]) -> None:
+        self._call = call
+        self.count = 0
+
+    async def __call__(self, kinds: list[AttemptKind]) -> None:
+        self.count += 1
+        await self._call(kinds)
 
 
 @pytest.fixture
@@ -445,3 +456,21 @@ async def _insert_leased_marker(tx: Transaction) -> None:
 
 async def _remove_marker(tx: Transaction) -> None:
     await tx.execute("DELETE FROM deliveries WHERE id = 'dlv_marker'")
+
+
+async def test_an_idle_sender_only_reads(harness: SenderHarness, receiving: Receiver) -> None:
+    await harness.endpoint(receiving.url)
+    client = WebhookClient.from_settings(harness.settings, AllowList.parse(["127.0.0.0/8"]))
+    sender = Sender(harness.db, SecretOpener(harness.keys), client, harness.settings)
+    await sender._claim_and_start()
+    claims = CountedCalls(sender._claim_kinds)
+    sender._claim_kinds = claims  # type: ignore[method-assign]  # counts the transactions
+
+    await sender._claim_and_start()
+    assert claims.count == 0
+    await harness.events(jobs=1)
+    await sender._claim_and_start()
+    assert claims.count == 1
+    await sender.drain(5, asyncio.Event())
+    await client.close()
+    assert len(receiving.received) == 1

@@ -8,20 +8,21 @@ import pytest
 
 from agentjobs.loops import rescue_loop
 from agentjobs.settings import Settings
+from agentjobs.store.changes import Changes
 
 
 class Database:
     def __init__(self) -> None:
+        self.changes = Changes()
         self.calls: list[str] = []
         self.rescued = asyncio.Event()
 
     async def ping(self) -> None:
         self.calls.append("ping")
 
-    async def transact(self, *_: object) -> list[str]:
+    async def fetch_one(self, *_: object, **__: object) -> None:
         self.calls.append("rescue")
         self.rescued.set()
-        return []
 
 
 @pytest.mark.parametrize(("seconds", "calls"), [(-1.0, ["ping", "rescue"]), (60.0, ["rescue"])])

@@ -1,8 +1,15 @@
+import asyncio
 import logging
 
 import pytest
 
 from agentjobs.store.changes import Changes
+
+
+async def _timer(seconds: float) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, ended.set)
+    await ended.wait()
 
 
 async def test_a_signal_is_set_only_by_its_topics() -> None:
@@ -77,3 +84,55 @@ async def test_a_failing_subscriber_does_not_affect_the_others(
         changes.publish("keys")
     assert heard == [1]
     assert "subscriber" in caplog.text
+
+
+async def test_work_of_another_process_is_taken_up_a_moment_later_in_a_fleet() -> None:
+    changes = Changes()
+    changes.processes = 50
+    with changes.listen("jobs", takes_work=True) as signal, changes.listen("jobs") as watcher:
+        changes.publish("jobs", by_other_process=True)
+        changes.publish("jobs", by_other_process=True)
+        assert await watcher.wait(0)
+        assert not await signal.wait(0)
+        assert await signal.wait()
+        assert not await signal.wait(0)
+
+
+async def test_work_of_this_process_is_taken_up_at_once() -> None:
+    changes = Changes()
+    changes.processes = 50
+    with changes.listen("jobs", takes_work=True) as signal:
+        changes.publish("jobs")
+        assert await signal.wait(0)
+
+
+async def test_a_single_process_takes_up_all_work_at_once() -> None:
+    changes = Changes()
+    with changes.listen("jobs", takes_work=True) as signal:
+        changes.publish("jobs", by_other_process=True)
+        assert await signal.wait(0)
+
+
+async def test_an_unsubscribed_process_takes_up_nothing() -> None:
+    changes = Changes()
+    changes.processes = 2
+    heard: list[str] = []
+    stop = changes.on("jobs", lambda: heard.append("jobs"), takes_work=True)
+    assert changes.is_taken_here("jobs")
+    changes.publish("jobs", by_other_process=True)
+    stop()
+    # Its timer would run first: it was set earlier, for a time within 4 ms.
+    await asyncio.wait_for(_timer(0.005), 5)
+    assert heard == []
+    assert not changes.is_taken_here("jobs")
+
+
+def test_a_fleet_as_a_whole_polls_about_as_often_as_one_process() -> None:
+    changes = Changes()
+    assert changes.poll_seconds(1.0) == 1.0
+    changes.processes = 3
+    assert 2 < changes.poll_seconds(1.0) < 4
+    changes.processes = 50
+    assert changes.poll_seconds(1.0, 2.5) < 3.2
+    changes.live = False
+    assert changes.poll_seconds(1.0) == 1.0

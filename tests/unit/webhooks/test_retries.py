@@ -8,7 +8,6 @@ from agentjobs.clock import now_ms
 from agentjobs.webhooks import retries
 from agentjobs.webhooks.model import Attempt
 from agentjobs.webhooks.retries import (
-    POLL_MS,
     AttemptOutcome,
     RetrySchedule,
     decide_outcome,
@@ -16,6 +15,7 @@ from agentjobs.webhooks.retries import (
 from tests.support.deliveries import attempt
 
 WAITS = (5, 60, 720)
+POLL_MS = 1_000
 AT = 1_700_000_000_000
 
 
@@ -103,27 +103,27 @@ def test_a_poll_is_due_at_first_and_then_after_the_interval() -> None:
     schedule = RetrySchedule()
     assert schedule.wait_ms == 0
 
-    schedule.mark_polled()
+    schedule.mark_polled(POLL_MS)
 
     assert 0 < schedule.wait_ms <= POLL_MS
 
 
 def test_a_poll_is_due_when_the_senders_own_retry_is() -> None:
     schedule = RetrySchedule()
-    schedule.mark_polled()
+    schedule.mark_polled(POLL_MS)
     schedule.add(now_ms() + 200)
     assert schedule.wait_ms <= 200
 
     schedule.add(now_ms() - 1)
     assert schedule.wait_ms == 0
 
-    schedule.mark_polled()
+    schedule.mark_polled(POLL_MS)
     assert schedule.wait_ms > 0
 
 
 def test_a_poll_can_be_requested() -> None:
     schedule = RetrySchedule()
-    schedule.mark_polled()
+    schedule.mark_polled(POLL_MS)
 
     schedule.poll_soon()
 
@@ -133,7 +133,7 @@ def test_a_poll_can_be_requested() -> None:
 def test_setting_the_clock_back_does_not_delay_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = RetrySchedule()
     schedule.add(now_ms() + 500)
-    schedule.mark_polled()
+    schedule.mark_polled(POLL_MS)
     hour_ago = now_ms() - 3_600_000
 
     monkeypatch.setattr(retries, "now_ms", lambda: hour_ago)

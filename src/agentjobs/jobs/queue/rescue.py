@@ -1,6 +1,7 @@
 """Ends the claims whose lease expired: a job with an open pull request completes, others are
 requeued, and after too many lost workers they fail with `worker_lost`."""
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_note
 from agentjobs.jobs.queue.lost_claims import failure_of, record_lost_claim
 from agentjobs.jobs.queue.transition import (
@@ -15,12 +16,17 @@ from agentjobs.jobs.states import COMPLETED, RUNNING
 from agentjobs.pulls.pulls import pull_path
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
 
 _BATCH = 100
 _CLAIMED = (
     "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
     " j.branch, j.follows, o.name AS organization, r.full_name"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
+)
+_HAS_EXPIRED = (
+    "SELECT 1 AS found FROM jobs WHERE lease_owner IS NOT NULL"
+    f" AND lease_expires_at < {DATABASE_NOW} LIMIT 1"
 )
 _EXPIRED = (
     f"{_CLAIMED} WHERE j.lease_owner IS NOT NULL AND j.lease_expires_at < :now"
@@ -31,6 +37,9 @@ _OF_WORKER = f"{_CLAIMED} WHERE j.lease_owner = :worker_id /*postgresql FOR UPDA
 
 async def rescue_lost_jobs(db: Database, settings: Settings) -> list[str]:
     """Return the identifiers of the jobs whose lease had expired."""
+    # One read: almost always there is none.
+    if await db.fetch_one(_HAS_EXPIRED, now=now_ms()) is None:
+        return []
     return await db.transact(_rescue, settings)
 
 

@@ -16,6 +16,11 @@ from agentjobs.store.postgresql.connection import Connection, close, translate
 CHANNEL = "agentjobs"
 MIN_INTERVAL_SECONDS = 0.02
 """PostgreSQL serializes commits that notify, so topics are batched and throttled."""
+_INTERVAL_PER_PROCESS_SECONDS = 0.001
+"""A notification wakes every process of the fleet, so many processes send fewer."""
+_DELAY_PER_PROCESS_SECONDS = 0.005
+_MAX_DELAY_SECONDS = 0.25
+"""How long topics wait for others that nobody in another process needs at once."""
 _HEARTBEAT_SECONDS = 0.4
 _ANSWER_SECONDS = 0.45
 """Both together are below a second, the longest time that a cache may be stale."""
@@ -37,6 +42,7 @@ class Notifications:
         self._origin = secrets.token_hex(8)
         self._pending: set[str] = set()
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -46,6 +52,7 @@ class Notifications:
 
     async def close(self) -> None:
         """Send pending topics if the connection is up, and close it."""
+        self._cancel_timer()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -57,8 +64,23 @@ class Notifications:
 
     def notify(self, topics: Iterable[str]) -> None:
         """Send the topics soon, batched with others."""
-        self._pending.update(topics)
-        self._wake.set()
+        topics = set(topics)
+        self._pending |= topics
+        if self._changes.processes == 1 or not all(map(self._can_wait, topics)):
+            self._wake.set()
+        elif self._timer is None:
+            delay = min(self._changes.processes * _DELAY_PER_PROCESS_SECONDS, _MAX_DELAY_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+
+    def _can_wait(self, topic: str) -> bool:
+        """Topics of one job or organization are for those who watch it. Work that this process
+        takes itself is only announced to others in case it is too much."""
+        return ":" in topic or self._changes.is_taken_here(topic)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def payloads(self, topics: Iterable[str]) -> Iterator[str]:
         """The payloads for the channel. The origin lets this process ignore its own."""
@@ -72,7 +94,8 @@ class Notifications:
                 await self._reconnect()
             await self._wait_for_wake()
             await self._send_or_ping()
-            await asyncio.sleep(MIN_INTERVAL_SECONDS)
+            interval = self._changes.processes * _INTERVAL_PER_PROCESS_SECONDS
+            await asyncio.sleep(max(interval, MIN_INTERVAL_SECONDS))
 
     async def _wait_for_wake(self) -> None:
         try:
@@ -84,6 +107,7 @@ class Notifications:
 
     async def _send_or_ping(self) -> None:
         """Send pending topics, or a ping if there are none."""
+        self._cancel_timer()
         connection, topics, self._pending = self._connection, self._pending, set()
         if connection is None or connection.is_closed():
             self._pending |= topics
@@ -138,7 +162,7 @@ class Notifications:
 
     def _mark_live(self) -> None:
         if not self._changes.live:
-            self._changes.publish(EVERYTHING)
+            self._changes.publish(EVERYTHING, by_other_process=True)
             self._changes.live = True
 
     def _on_connection_lost(self, *_: Any) -> None:
@@ -148,4 +172,4 @@ class Notifications:
     def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         origin, *topics = str(payload).split()
         if origin != self._origin:
-            self._changes.publish(*topics)
+            self._changes.publish(*topics, by_other_process=True)
