@@ -10,11 +10,11 @@ _AS_SHIPPED = {"max_connections": "100"}
 
 
 @contextlib.contextmanager
-def durable_cluster() -> Iterator[postgres.PostgresCluster]:
+def durable_cluster(**settings: str) -> Iterator[postgres.PostgresCluster]:
     cluster = postgres.PostgresCluster()
     try:
         with patch.object(postgres, "_QUICK_BUT_UNSAFE", _AS_SHIPPED):
-            cluster.start()
+            cluster.start(**settings)
         yield cluster
     finally:
         cluster.remove()

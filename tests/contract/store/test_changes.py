@@ -146,3 +146,22 @@ async def test_postgresql_is_notified_seldom_and_of_everything(postgres_url: str
 
 def _topics(notices: list[str]) -> set[str]:
     return {topic for notice in notices for topic in notice.split()[1:]}
+
+
+async def test_topics_that_can_wait_arrive_soon_in_a_fleet_and_urgent_ones_at_once(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as writer, opened(postgres_url) as other:
+        writer.changes.processes = 50
+        with (
+            writer.changes.listen("jobs", takes_work=True),
+            other.changes.listen("log:1") as watched,
+            other.changes.listen("jobs") as work,
+            other.changes.listen("cancel") as cancel,
+        ):
+            await writer.transact(announce, "a", "log:1", "jobs")
+            assert not await cancel.wait(0)
+            assert await watched.wait(WITHIN_SECONDS)
+            assert await work.wait(WITHIN_SECONDS)
+            await writer.transact(announce, "b", "cancel")
+            assert await cancel.wait(WITHIN_SECONDS)

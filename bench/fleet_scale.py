@@ -1,0 +1,142 @@
+"""A fleet of 50 workers with 8 slots each over one PostgreSQL, idle and at 100 jobs per second.
+
+The workers are the service's own (`bench/fleet_worker.py`), only the runs of jobs do nothing. Each
+organization has an endpoint that gets all events of its jobs.
+"""
+
+import asyncio
+import base64
+import contextlib
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+
+from agentjobs.organizations.key_file import new_key
+from bench.cluster import durable_cluster
+from bench.fleet_worker import Fleet, submitter, workers
+from bench.process_usage import cpu_seconds
+from bench.report import verdict
+from bench.webhook_process import Ask, in_a_process
+from bench.webhook_receiver import receiver
+from tests.support.postgres import PostgresCluster
+
+WORKERS = 50
+SLOTS = 8
+ORGANIZATIONS = 20
+JOBS_PER_SECOND = 100
+LOAD_SECONDS = 20
+IDLE_SECONDS = 20
+GOAL_CONNECTIONS = 200
+GOAL_START_P99_MS = 250
+GOAL_IDLE_CORE = 0.05
+_PROCESSES = 2
+# Queued, started, completed, review requested.
+_EVENTS_OF_A_JOB = 4
+# Connections that were needed at the start are closed after 10 seconds.
+_SETTLE_SECONDS = 15
+_WARM_UP_SECONDS = 3
+_SAMPLE_SECONDS = 0.2
+_MAX_WAIT_SECONDS = 60
+_CONNECTIONS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    " AND pid <> pg_backend_pid()"
+)
+
+
+def measure() -> list[dict[str, Any]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory,
+        # Above the goal, so that a larger number is measured instead of refused.
+        durable_cluster(max_connections="300") as cluster,
+        in_a_process(receiver) as received,
+        contextlib.ExitStack() as stack,
+    ):
+        url = cluster.url(cluster.create_database())
+        fleet = Fleet(url, directory, base64.b64encode(new_key()).decode(), SLOTS)
+        serve = stack.enter_context(in_a_process(submitter, fleet))
+        serve("add_organizations", ORGANIZATIONS, f"http://127.0.0.1:{received('port')}")
+        hosts = [
+            stack.enter_context(in_a_process(workers, fleet, WORKERS // _PROCESSES))
+            for _ in range(_PROCESSES)
+        ]
+        return [*_idle(cluster, url), *_load(cluster, url, serve, hosts, received)]
+
+
+def _idle(cluster: PostgresCluster, url: str) -> Iterator[dict[str, Any]]:
+    time.sleep(_SETTLE_SECONDS)
+    with _counted_connections(url) as counts:
+        used = _share_of_a_core(cluster, IDLE_SECONDS)
+    yield _figure("idle: connections", max(counts), GOAL_CONNECTIONS)
+    yield _figure("idle: % of a core in PostgreSQL", used * 100, GOAL_IDLE_CORE * 100)
+
+
+def _share_of_a_core(cluster: PostgresCluster, seconds: float) -> float:
+    began, used = time.monotonic(), cpu_seconds(cluster.pid)
+    time.sleep(seconds)
+    return (cpu_seconds(cluster.pid) - used) / (time.monotonic() - began)
+
+
+def _load(
+    cluster: PostgresCluster, url: str, serve: Ask, hosts: list[Ask], received: Ask
+) -> Iterator[dict[str, Any]]:
+    _offer(serve, hosts, received, _WARM_UP_SECONDS)
+    began, used = time.monotonic(), cpu_seconds(cluster.pid)
+    with _counted_connections(url) as counts:
+        starts = _offer(serve, hosts, received, LOAD_SECONDS)
+    cores = (cpu_seconds(cluster.pid) - used) / (time.monotonic() - began)
+    quantiles = statistics.quantiles(starts, n=100)
+    load = f"{JOBS_PER_SECOND} jobs/s"
+    yield _figure(f"{load}: connections", max(counts), GOAL_CONNECTIONS)
+    yield _figure(f"{load}: start p50 ms", quantiles[49])
+    yield _figure(f"{load}: start p99 ms", quantiles[98], GOAL_START_P99_MS)
+    yield _figure(f"{load}: % of a core in PostgreSQL", cores * 100)
+
+
+def _offer(serve: Ask, hosts: list[Ask], received: Ask, seconds: float) -> list[int]:
+    """How long each job took to start, once all have started and all events were received."""
+    received("take")
+    jobs = serve("offer", JOBS_PER_SECOND, seconds)
+    give_up_at = time.monotonic() + _MAX_WAIT_SECONDS
+    while (answered := received("answered")) < jobs * _EVENTS_OF_A_JOB:
+        if time.monotonic() > give_up_at:
+            raise RuntimeError(f"only {answered} deliveries of {jobs} jobs arrived")
+        time.sleep(_SAMPLE_SECONDS)
+    return [start for host in hosts for start in host("take_starts_ms")]
+
+
+@contextlib.contextmanager
+def _counted_connections(url: str) -> Iterator[list[int]]:
+    """Samples of the number of connections, while the block runs."""
+    counts: list[int] = []
+    ended = threading.Event()
+
+    async def sample() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            while not ended.is_set():
+                counts.append(await connection.fetchval(_CONNECTIONS))
+                await asyncio.sleep(_SAMPLE_SECONDS)
+        finally:
+            await connection.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(sample()))
+    thread.start()
+    try:
+        yield counts
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _figure(what: str, value: float, goal: float | None = None) -> dict[str, Any]:
+    return {
+        "what": what,
+        "measured": round(float(value), 1),
+        "goal": "" if goal is None else goal,
+        "verdict": "" if goal is None else verdict(met=value <= goal),
+    }
