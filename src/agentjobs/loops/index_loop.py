@@ -19,6 +19,8 @@ from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
+# Before a spare process is started, which takes CPU time from a start and from jobs.
+_IDLE_SECONDS = 5.0
 
 
 class IndexLoop:
@@ -38,8 +40,10 @@ class IndexLoop:
             await make_outdated_due(self._db)
             try:
                 while True:
-                    await self._spare.prepare()
-                    if not self._is_able() or not await self.index_one():
+                    if self._is_able() and await self.index_one():
+                        continue
+                    if not await signal.wait(_IDLE_SECONDS):
+                        await self._spare.prepare()
                         await signal.wait(_POLL_SECONDS)
             finally:
                 await self._spare.close()
