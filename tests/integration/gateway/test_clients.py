@@ -9,15 +9,12 @@ import pytest
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, gateway_harness
-from tests.support.lazy_module import lazy_module
 from tests.support.model_messages import ModelReply, Tokens, ToolCall
 
+# Importing them takes seconds, and every test process collects this module: tests import them.
 if TYPE_CHECKING:
     import anthropic
     import openai
-else:
-    anthropic = lazy_module("anthropic")
-    openai = lazy_module("openai")
 
 LS = ToolCall("bash", {"command": "ls -la"})
 REPLY = ModelReply(text="Here you are: ä 😀.", tool_calls=[LS], usage=Tokens(100, 20, 30, 10))
@@ -34,12 +31,16 @@ async def db(sqlite_url: str) -> AsyncIterator[Database]:
 
 
 def openai_client(harness: GatewayHarness, **options: Any) -> "openai.AsyncOpenAI":
+    import openai
+
     return openai.AsyncOpenAI(
         base_url=f"{harness.url}/v1", api_key=harness.gateway.token, max_retries=0, **options
     )
 
 
 def anthropic_client(harness: GatewayHarness, **options: Any) -> "anthropic.AsyncAnthropic":
+    import anthropic
+
     return anthropic.AsyncAnthropic(
         base_url=harness.url, api_key=harness.gateway.token, max_retries=0, **options
     )
@@ -163,6 +164,9 @@ async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> N
 
 
 async def test_blocking_clients_work_from_threads(db: Database) -> None:
+    import anthropic
+    import openai
+
     def ask(harness: GatewayHarness) -> list[str | None]:
         with openai.OpenAI(base_url=f"{harness.url}/v1", api_key=harness.gateway.token) as client:
             stream = client.chat.completions.create(model="priced", messages=HELLO, stream=True)
@@ -212,6 +216,8 @@ async def test_clients_retry_what_the_provider_asks_them_to(db: Database) -> Non
 
 
 async def test_clients_do_not_retry_an_exceeded_budget(db: Database) -> None:
+    import openai
+
     async with gateway_harness(db, [REPLY], job_usd=0.0001) as harness:
         async with openai_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(openai.APIStatusError) as refused:
@@ -224,6 +230,8 @@ async def test_clients_do_not_retry_an_exceeded_budget(db: Database) -> None:
 
 
 async def test_an_exceeded_budget_has_the_error_format_of_the_api(db: Database) -> None:
+    import anthropic
+
     async with gateway_harness(db, [REPLY], api="anthropic", day_usd=0.0001) as harness:
         async with anthropic_client(harness).with_options(max_retries=5) as client:
             with pytest.raises(anthropic.APIStatusError) as refused:
@@ -236,6 +244,8 @@ async def test_an_exceeded_budget_has_the_error_format_of_the_api(db: Database) 
 
 
 async def test_parallel_requests_never_exceed_the_budget_together(database: Database) -> None:
+    import openai
+
     answers = [ModelReply(text="x", usage=Tokens(40, 50), always=True)]
     # Reserved: about 0.0011 each. Used: 0.00054. The budget holds nine of those, and a rest.
     async with (
