@@ -161,12 +161,7 @@ def _server() -> _Server:
 
 
 def _serve(connection: socket.socket) -> None:
-    for module in _PRELOADED:
-        importlib.import_module(module)
-    typer.main.get_command = get_command
-    # The children do not copy pages because a collector touched them.
-    gc.collect()
-    gc.freeze()
+    _preload()
     while True:
         try:
             request, streams = _receive(connection)
@@ -183,6 +178,24 @@ def _serve(connection: socket.socket) -> None:
         for stream in streams:
             os.close(stream)
         _send(connection, {"pid": pid})
+
+
+def _preload() -> None:
+    """What each child would otherwise do again: imports, the command line, certificates."""
+    for module in _PRELOADED:
+        importlib.import_module(module)
+    from agentjobs.cli.main import app
+    from agentjobs.outbound.guard.sessions import load_tls_context
+
+    typer.main.get_command = get_command
+    get_command(app)
+    # The environment of a service has neither.
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        os.environ.pop(name, None)
+    load_tls_context("")
+    # The children do not copy pages because a collector touched them.
+    gc.collect()
+    gc.freeze()
 
 
 def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
