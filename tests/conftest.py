@@ -1,6 +1,7 @@
 """Fixtures of every suite: a fresh, migrated database on either engine."""
 
 import asyncio
+import functools
 import gc
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -21,6 +23,8 @@ from tests.support.postgres import FreshDatabases, PostgresCluster
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 asyncio.set_event_loop_policy(TidyLoops())
+# Each client would read all certificates of the machine, for plain HTTP too.
+httpx_transports.create_ssl_context = functools.cache(httpx_transports.create_ssl_context)
 
 _ENGINES = ("sqlite", "postgresql")
 
@@ -63,8 +67,12 @@ def postgres_template(postgres_cluster: PostgresCluster) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_databases(postgres_cluster: PostgresCluster, postgres_template: str) -> FreshDatabases:
-    return FreshDatabases(postgres_cluster, postgres_template)
+def postgres_databases(
+    postgres_cluster: PostgresCluster, postgres_template: str
+) -> Iterator[FreshDatabases]:
+    databases = FreshDatabases(postgres_cluster, postgres_template)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture
