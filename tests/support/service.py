@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -55,13 +55,19 @@ _WAIT_SECONDS = 120.0
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = _WAIT_SECONDS) -> Any:
     """The first true result of `condition`; fails after the timeout."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    for interval_seconds in poll_intervals(seconds):
         result = condition()
         if result:
             return result
-        time.sleep(0.02)  # the only sleep of the suites, between two polls
+        time.sleep(interval_seconds)
     raise AssertionError(f"timed out after {seconds} s waiting for: {what}")
+
+
+def poll_intervals(seconds: float) -> Iterator[float]:
+    """A tenth of the time waited so far, because each poll costs the service a request."""
+    started_at = time.monotonic()
+    while (waited := time.monotonic() - started_at) < seconds:
+        yield min(max(waited / 10, 0.01), 0.25)
 
 
 def sample_repository(path: Path, files: dict[str, str] | None = None) -> Path:
