@@ -85,8 +85,9 @@ $(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
 	@touch $@
 
+# Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
-	@$(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
+	@UV_COMPILE_BYTECODE=1 $(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
 	@touch $@
 
 $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock
