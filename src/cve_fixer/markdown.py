@@ -10,17 +10,17 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@&])")
 Versions = Iterable[tuple[str, str]]
 
 
-def escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", one_line(text))
+def escape(text: str, max_characters: int = _MAX_CHARACTERS) -> str:
+    return _SPECIAL.sub(r"\\\1", one_line(text, max_characters))
 
 
 def code(name: str) -> str:
     return f"`{one_line(name).replace('`', '?')}`"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, max_characters: int = _MAX_CHARACTERS) -> str:
     line = " ".join(printable(text).split())
-    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"
+    return line if len(line) <= max_characters else f"{line[:max_characters]}…"
 
 
 def printable(text: str) -> str:

@@ -12,6 +12,7 @@ from cve_fixer.model import Advisory, Failure, Fix, Outcome
 
 MAX_LISTED = 50
 _MAX_REASON_CHARACTERS = 1500
+_MAX_SUMMARY_CHARACTERS = 2000
 _ADDRESS = re.compile(r"https?://[^\s<>()\[\]\"'`\\]+")
 
 
@@ -77,7 +78,8 @@ def _advisory(advisory: Advisory) -> str:
     if advisory.ranges:
         parts.append(f"affects {code(advisory.ranges)}")
     line = ", ".join(parts)
-    return f"{line}. {escape(advisory.summary)}".rstrip() if advisory.summary else f"{line}."
+    summary = escape(advisory.summary, _MAX_SUMMARY_CHARACTERS)
+    return f"{line}. {summary}".rstrip() if summary else f"{line}."
 
 
 def _changes(outcome: Outcome) -> Iterator[str]:

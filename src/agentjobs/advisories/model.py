@@ -32,7 +32,12 @@ __all__ = [
 # Of listed versions with ranges: more than any record needs, and about 0.2 seconds.
 _MAX_COMPARISONS = 1_000_000
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
-_SUMMARY_LENGTH = 300
+# GitHub accepts 1,024 characters.
+_SUMMARY_LENGTH = 2_000
+# The databases of osv.dev about packages; other ids have no page there.
+_OSV_PREFIXES = ("GHSA-", "GO-", "MAL-", "OSV-", "PSF-", "PYSEC-", "RUSTSEC-")
+_WEB_ADDRESS = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?(?:/[!-~]*)?")
+_MAX_ADDRESS_LENGTH = 500
 
 
 class BadAdvisory(Exception):
@@ -105,7 +110,7 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
         summary=_summary(parsed),
         ratings=tuple(_ratings(parsed)),
         label=parsed.database_specific.severity_label if parsed.database_specific else None,
-        url=f"https://osv.dev/vulnerability/{parsed.id}",
+        url=_url(parsed),
     )
 
 
@@ -167,6 +172,8 @@ class _Record(msgspec.Struct):
     summary: str | None = None
     details: str | None = None
     severity: list[_Severity] | None = None
+    # Of any type: a record is useful without its references.
+    references: Any = None
     affected: list[_Affected] | None = None
     database_specific: _Specific | None = None
 
@@ -244,6 +251,24 @@ def _aliases(parsed: _Record) -> tuple[str, ...]:
     known = dict.fromkeys(a for a in parsed.aliases or () if _IDENTIFIER.fullmatch(a))
     known.pop(parsed.id, None)
     return tuple(known)
+
+
+def _url(parsed: _Record) -> str:
+    """A page about the vulnerability; empty if none is known."""
+    if parsed.id.startswith(_OSV_PREFIXES):
+        return f"https://osv.dev/vulnerability/{parsed.id}"
+    listed = parsed.references if isinstance(parsed.references, list) else []
+    references = [item for item in listed if isinstance(item, dict)]
+    references.sort(key=lambda item: item.get("type") != "ADVISORY")
+    return next((item["url"] for item in references if _is_web_address(item.get("url"))), "")
+
+
+def _is_web_address(text: object) -> bool:
+    return (
+        isinstance(text, str)
+        and len(text) <= _MAX_ADDRESS_LENGTH
+        and _WEB_ADDRESS.fullmatch(text) is not None
+    )
 
 
 def _summary(parsed: _Record) -> str:

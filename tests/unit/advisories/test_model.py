@@ -50,7 +50,7 @@ def test_a_record_is_reduced_to_the_fields_for_matching() -> None:
     assert (advisory.id, advisory.aliases, advisory.names) == ("X-1", ("CVE-1",), {"X-1", "CVE-1"})
     assert (advisory.summary, advisory.label) == ("A fault somewhere", "HIGH")
     assert advisory.ratings == (Rating("CVSS_V3", "CVSS:3.1/…"),)
-    assert advisory.url == "https://osv.dev/vulnerability/X-1"
+    assert advisory.url == "https://example.com"
     events = (Event("introduced", "1.0"), Event("fixed", "2.0"))
     assert advisory.affected == (
         Affected("PyPI", "some-thing", (AffectedRange("ECOSYSTEM", events),)),
@@ -58,11 +58,26 @@ def test_a_record_is_reduced_to_the_fields_for_matching() -> None:
 
 
 def test_the_first_line_of_the_details_replaces_a_missing_summary() -> None:
-    advisory = parse_advisory(record(details="\n" + "words " * 100 + "\nmore"))
+    advisory = parse_advisory(record(details="\n" + "words " * 400 + "\nmore"))
     assert advisory is not None
     assert advisory.summary.startswith("words words")
     assert advisory.summary.endswith("…")
-    assert len(advisory.summary) == 300
+    assert len(advisory.summary) == 2_000
+
+
+def test_a_link_leads_only_to_a_page_that_exists() -> None:
+    def url_of(**fields: Any) -> str:
+        advisory = parse_advisory(record(**fields))
+        assert advisory is not None
+        return advisory.url
+
+    web = {"type": "WEB", "url": "https://example.com/a"}
+    advisory = {"type": "ADVISORY", "url": "https://example.com/b"}
+    assert url_of(id="PYSEC-2024-1") == "https://osv.dev/vulnerability/PYSEC-2024-1"
+    assert url_of(id="ACME-2024-1") == ""
+    assert url_of(id="ACME-2024-1", references=[web, advisory]) == "https://example.com/b"
+    for junk in ("x", [1], [{"url": 1}], [{"type": "WEB", "url": "javascript:alert(1)"}]):
+        assert url_of(id="ACME-2024-1", references=junk) == ""
 
 
 def test_a_rating_may_belong_to_the_package() -> None:

@@ -22,7 +22,7 @@ MAX_SOURCE_BYTES = 2 * 1024 * 1024
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_CONFIGURATION_BYTES = 64 * 1024
 # Incremented when analyses change for another reason than a reader's version.
-VERSION = 1
+VERSION = 2
 CONFIGURATION_PATH = ".agentjobs.toml"
 # Depends on the memory limit and not only on the bytes, so it is not cached.
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
