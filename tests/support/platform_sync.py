@@ -77,6 +77,7 @@ class FakePlatform:
     permission_faults: dict[str, BaseException] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     replies: list[tuple[str, int, str]] = field(default_factory=list)
+    pull_of_any_branch: BranchPull | None = None
     last_full_name: str = ""
     last_author: str = ""
 
@@ -147,7 +148,9 @@ class FakePlatform:
         raise NotImplementedError
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
-        raise NotImplementedError
+        assert branch
+        self._request("pull_of_branch", repo)
+        return self.pull_of_any_branch
 
 
 @dataclass
@@ -241,9 +244,9 @@ class SyncEnvironment:
         await self.record_pull(number, job.branch, **changes)
         return job
 
-    async def finish(self, job: ClaimedJob, number: int) -> None:
+    async def finish(self, job: ClaimedJob, number: int, head_commit: str = HEAD) -> None:
         draft = self.platform.pulls[number].draft
-        outcome = Completed(f"https://x/{number}", number, HEAD, draft)
+        outcome = Completed(f"https://x/{number}", number, head_commit, draft)
         assert await finish_job(self.db, job, outcome)
 
     async def record_pull(self, number: int, branch: str, **changes: Any) -> None:

@@ -14,6 +14,7 @@ from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform
 from agentjobs.forges.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.review import request_review
+from agentjobs.platform_sync.branches import record_ended_pull
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
 from agentjobs.platform_sync.comments import CommentDeferred, handle_comment
 from agentjobs.problems import Problem
@@ -147,6 +148,7 @@ class PullSync:
     ) -> None:
         if not await platform_pulls.update_pull(tx, repo.id, row, remote):
             return
+        await record_ended_pull(tx, repo.id, remote)
         if row.draft and not remote.draft and remote.state == "open":
             await request_review(tx, repo.id, row.number)
         tx.announce(f"events:{repo.organization_id}")

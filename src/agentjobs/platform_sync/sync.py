@@ -18,6 +18,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_error, refresh_copy
 from agentjobs.organizations import audit
+from agentjobs.platform_sync.branches import delete_finished_branches
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, next_due_at
 from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
 from agentjobs.problems import Problem
@@ -100,6 +101,7 @@ class PlatformSync:
                 # The pull requests can still be read.
                 fetch_error = error
         pulls = await self._pulls.sync(due, repo, platform, is_repo_present=remote is not None)
+        await delete_finished_branches(self._db, self._settings, repo, platform)
         if fetch_error is not None:
             raise fetch_error
         return PullSyncResult(note or pulls.note, pulls.is_incomplete)

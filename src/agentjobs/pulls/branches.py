@@ -38,15 +38,14 @@ class BranchUse(msgspec.Struct, frozen=True):
     """What the store knows about some branches of a repository."""
 
     pulls: Mapping[str, BranchPull]
-    # Branches that an open pull request would merge into, or that a job works on.
-    needed: frozenset[str]
+    in_use: frozenset[str]
     active_jobs: frozenset[str]
 
 
 def removal_of(branch: JobBranch, use: BranchUse) -> BranchRemoval | None:
     """None if the branch must stay."""
     pull = use.pulls.get(branch.name)
-    if branch.name in use.needed:
+    if branch.name in use.in_use:
         return None
     if pull is None:
         # A job pushed it, and ended without a pull request.
@@ -93,6 +92,22 @@ async def sweep_branches(db: Database, root: Path) -> None:
             _log.warning("the branches of %s were not removed: %s", row["id"], error)
 
 
+async def branches_in_use(db: Database, repo_id: str) -> frozenset[str]:
+    """The default branch, those of open pull requests, and those that a job works on."""
+    rows = await db.fetch_all(
+        "SELECT base_branch AS name FROM pulls WHERE repo_id = :repo_id AND state = 'open'"
+        " UNION SELECT head_branch FROM pulls WHERE repo_id = :repo_id AND state = 'open'"
+        " UNION SELECT default_branch FROM repos WHERE id = :repo_id"
+        " UNION SELECT branch FROM jobs WHERE lease_owner IS NOT NULL AND repo_id = :repo_id"
+        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)"
+        " UNION SELECT branch FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
+        "  AND repo_id = :repo_id"
+        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)",
+        repo_id=repo_id,
+    )
+    return frozenset(row["name"] for row in rows if row["name"] is not None)
+
+
 async def _remove(db: Database, repo_id: str, git_dir: Path, branches: Sequence[JobBranch]) -> None:
     use = await _load_use(db, repo_id, branches)
     removals = [removal for branch in branches if (removal := removal_of(branch, use)) is not None]
@@ -115,16 +130,6 @@ async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch])
         repo_id=repo_id,
         names=names,
     )
-    needed = await db.fetch_all(
-        "SELECT base_branch AS name FROM pulls WHERE repo_id = :repo_id AND state = 'open'"
-        " UNION SELECT default_branch FROM repos WHERE id = :repo_id"
-        " UNION SELECT branch FROM jobs WHERE lease_owner IS NOT NULL AND repo_id = :repo_id"
-        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)"
-        " UNION SELECT branch FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
-        "  AND repo_id = :repo_id"
-        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)",
-        repo_id=repo_id,
-    )
     active = await db.fetch_all(
         "SELECT id FROM jobs WHERE id IN (SELECT value FROM each(:ids))"
         " AND status IN ('queued', 'running')",
@@ -135,6 +140,6 @@ async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch])
             row["head_branch"]: BranchPull(row["number"], row["state"], row["head_commit"])
             for row in pulls
         },
-        frozenset(row["name"] for row in needed if row["name"] is not None),
+        await branches_in_use(db, repo_id),
         frozenset(row["id"] for row in active),
     )

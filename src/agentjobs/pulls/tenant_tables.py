@@ -3,6 +3,9 @@
 from agentjobs.store.tenant_rows import TenantTable
 
 TENANT_TABLES = (
+    TenantTable(
+        name="finished_branches", key=("repo_id", "branch"), parent="repos", column="repo_id"
+    ),
     TenantTable(name="pull_comments", parent="repos", column="repo_id"),
     TenantTable(name="pulls", key=("repo_id", "number"), parent="repos", column="repo_id"),
 )

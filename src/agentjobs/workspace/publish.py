@@ -1,4 +1,4 @@
-"""Pushes a commit to a branch and reads the branch's head.
+"""Pushes a commit to a branch, deletes a branch and reads its head.
 
 Knows neither jobs nor platforms: callers pass names and addresses.
 """
@@ -28,6 +28,18 @@ async def push(
 
     Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
     """
+    await _push(mirror, commit, branch, remote, expected or "")
+
+
+async def delete_branch(git_dir: Path, branch: str, remote: Remote, *, expected: str) -> None:
+    """Delete the remote branch if it is still at `expected`, which `git_dir` need not have.
+
+    Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
+    """
+    await _push(git_dir, "", branch, remote, expected)
+
+
+async def _push(git_dir: Path, source: str, branch: str, remote: Remote, expected: str) -> None:
     ref = f"refs/heads/{branch}"
     if not is_branch_name(branch):
         raise PushRejected(f"{branch!r} is not a branch name")
@@ -37,11 +49,11 @@ async def push(
             "--porcelain",
             "--no-verify",
             "--no-follow-tags",
-            f"--force-with-lease={ref}:{expected or ''}",
+            f"--force-with-lease={ref}:{expected}",
             "--",
             remote.url,
-            f"{commit}:{ref}",
-            git_dir=mirror,
+            f"{source}:{ref}",
+            git_dir=git_dir,
             configuration=remote.configuration,
             environment=remote.environment,
             protocols=NETWORK_PROTOCOLS,

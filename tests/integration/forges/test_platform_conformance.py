@@ -8,6 +8,8 @@ import pytest
 from agentjobs.forges.protocol import Comment, CommentCursor, RemoteRepository, RepoAddress
 from agentjobs.git.process import GitError, GitResult, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
+from agentjobs.workspace.errors import PushRejected
+from agentjobs.workspace.publish import branch_head, delete_branch
 from tests.support.forge_adapters import (
     BRANCHES,
     PLATFORMS,
@@ -38,6 +40,22 @@ async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:
         protocols=NETWORK_PROTOCOLS,
         **places,
     )
+
+
+async def test_a_branch_is_deleted_only_where_it_is_expected(
+    harness: PlatformHarness, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.git"
+    await git("init", "--quiet", "--bare", str(own))
+    kept, deleted = BRANCHES
+    async with harness.platform.open_remote(harness.repo, "") as remote:
+        with pytest.raises(PushRejected, match="stale info"):
+            await delete_branch(own, kept, remote, expected=harness.commits[deleted])
+        await delete_branch(own, deleted, remote, expected=harness.commits[deleted])
+        assert await branch_head(remote, deleted) is None
+        assert await branch_head(remote, kept) == harness.commits[kept]
+        with pytest.raises(PushRejected):
+            await delete_branch(own, deleted, remote, expected=harness.commits[deleted])
 
 
 async def test_a_connection_knows_its_account(harness: PlatformHarness) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.failures import outcome_of
+from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.sandbox.protocol import SandboxInterrupted, SandboxUnavailable
 from agentjobs.store.database import StoreUnavailable
@@ -27,7 +29,17 @@ from agentjobs.workspace.errors import (
 )
 
 
-def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Outcome:
+async def _unavailable(*_: Any) -> None:
+    raise StoreUnavailable("away")
+
+
+def outcome(
+    error: Exception,
+    *,
+    is_irrevocable: bool = False,
+    transact: Callable[..., Awaitable[None]] = _unavailable,
+    **job: Any,
+) -> Outcome:
     """Of a job on the branch `work` of a repository with the default branch `main`."""
     fields = {
         "repo": "a/b",
@@ -35,6 +47,8 @@ def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Ou
         "platform_key": "local",
         "branch": "work",
         "default_branch": "main",
+        "connection_id": None,
+        "follows": None,
     }
     run: Any = SimpleNamespace(
         job=SimpleNamespace(**{**fields, **job}),
@@ -42,14 +56,11 @@ def outcome(error: Exception, *, is_irrevocable: bool = False, **job: Any) -> Ou
         log=SimpleNamespace(
             redact=lambda text: text.replace("hunter2", "[redacted]"), note=lambda _: None
         ),
-        db=SimpleNamespace(transact=_unavailable),
+        db=SimpleNamespace(transact=transact),
         is_irrevocable=is_irrevocable,
+        pushed_commit="2" * 40 if is_irrevocable else None,
     )
     return asyncio.run(outcome_of(error, run))
-
-
-async def _unavailable(*_: Any) -> None:
-    raise StoreUnavailable("away")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +92,29 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
     result = outcome(ForgeError("not there", "gone"), is_irrevocable=True)
     assert result == Failed("forge_error", "not there")
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        ({"connection_id": "con_1"}, [("repo_1", "work", "2" * 40)]),
+        # Its branch has a pull request.
+        ({"connection_id": "con_1", "follows": "job_1"}, []),
+        # Maintenance reads the branches of `local` repositories.
+        ({}, []),
+    ],
+)
+def test_the_branch_of_a_job_that_fails_after_its_push_is_deleted(
+    job: dict[str, str], expected: list[tuple[str, ...]]
+) -> None:
+    branches: list[tuple[str, ...]] = []
+
+    async def transact(work: object, *arguments: Any) -> None:
+        assert work is record_finished_branch
+        branches.append(arguments[:3])
+
+    outcome(ForgeError("no"), is_irrevocable=True, transact=transact, **job)
+    assert branches == expected
 
 
 @pytest.mark.parametrize(

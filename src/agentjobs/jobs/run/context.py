@@ -56,17 +56,19 @@ class FinishedWork:
 
 @dataclass(slots=True)
 class RunContext:
-    """One run. Once `is_irrevocable`, its branch is pushed and it is too late to cancel.
-
-    `finished_work` is what the agent made, until it is published.
-    """
+    """One run. `finished_work` is what the agent made, until it is published as `pushed_commit`."""
 
     job: ClaimedJob
     tools: JobTools
     slot: int
     log: LogWriter
-    is_irrevocable: bool = False
     finished_work: FinishedWork | None = None
+    pushed_commit: str | None = None
+
+    @property
+    def is_irrevocable(self) -> bool:
+        """The branch is pushed, so it is too late to cancel."""
+        return self.pushed_commit is not None
 
     @property
     def db(self) -> Database:

@@ -12,6 +12,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import outage_of
+from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
@@ -55,9 +56,21 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
         case ForgeError() if error.fault in _CONNECTION_FAULTS:
             await _sync_soon(run)
     failure = _failure_of(error, run)
+    await _leave_branch(run)
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
     return Failed(failure.code, run.log.redact(message))
+
+
+async def _leave_branch(run: RunContext) -> None:
+    """The branch of a job that fails after its push has no pull request and is deleted."""
+    job, commit = run.job, run.pushed_commit
+    if commit is None or job.connection_id is None or job.follows is not None:
+        return
+    with contextlib.suppress(StoreError):
+        await run.db.transact(
+            record_finished_branch, job.repo_id, job.branch, commit, CLOSED_DELAY_MS
+        )
 
 
 def _is_interrupted(error: SandboxInterrupted | GitError) -> bool:

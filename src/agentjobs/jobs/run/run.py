@@ -96,7 +96,7 @@ async def _publish(
     ticket: FoundTicket | None,
 ) -> Completed:
     await push_commit(run, repo, work.commit, work.base)
-    run.is_irrevocable = True
+    run.pushed_commit = work.commit
     pull = await open_pull_request(run, repo, plan, work, text, verification)
     await link_ticket(run, ticket, pull, text.title)
     return pull
@@ -122,7 +122,7 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
     ticket = await find_ticket_again(run, repo)
     await repo.fetch(run.job.branch, pushed.commit)
     text = await read_pull_text(run.mirror, pushed.commit)
-    run.is_irrevocable = True
+    run.pushed_commit = pushed.commit
     pull = await open_pull_request(run, repo, plan, pushed, text, run.job.verification)
     await repo.end_outage()
     await link_ticket(run, ticket, pull, text.title)

@@ -1,4 +1,4 @@
-"""What a queued job waits for besides its platform, and warnings of jobs."""
+"""What a queued job waits for besides its platform, warnings of jobs, branches to delete."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,6 +14,15 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("waits_for", sa.Text, nullable=True))
     # A JSON list of messages; NULL if there are none.
     op.add_column("jobs", sa.Column("warnings", sa.Text, nullable=True))
+    # Of finished work on platforms, until they are deleted there.
+    op.create_table(
+        "finished_branches",
+        sa.Column("repo_id", sa.Text, primary_key=True),
+        sa.Column("branch", sa.Text, primary_key=True),
+        sa.Column("head_commit", sa.Text, nullable=False),
+        sa.Column("due_at", sa.BigInteger, nullable=False),
+        sa.Column("failures", sa.BigInteger, nullable=False),
+    )
 
 
 def downgrade() -> None:
