@@ -267,6 +267,9 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     platform.tell("pull", job["pr_number"])
     for job_id in (job["job_id"], follow_up["job_id"]):
         connected.wait_pull_state(job_id, "merged")
+    wait_until(
+        lambda: platform.server.git.head(platform.shop, branch) is None, "the branch to be deleted"
+    )
     response = connected.api.http.post(path, json=body)
     assert (response.status_code, response.json()["error"]["code"]) == (409, "pull_not_open")
 
