@@ -22,28 +22,26 @@ class JsonFormatter(logging.Formatter):
     """Entries of `extra={"fields": {...}}` become fields of the line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": iso_utc(int(record.created * 1_000)),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        for name, variable in (("request_id", request_id), ("job_id", job_id)):
-            value = variable.get()
-            if value is not None:
-                line[name] = value
-        fields: Mapping[str, Any] | None = getattr(record, "fields", None)
-        if fields:
-            line.update(fields)
+        fields: dict[str, Any] = getattr(record, "fields", None) or {}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return _encode(line)
+            fields = {**fields, "traceback": self.formatException(record.exc_info)}
+        at_ms = int(record.created * 1_000)
+        return json_line(at_ms, record.levelname.lower(), record.name, record.getMessage(), fields)
+
+
+def json_line(at_ms: int, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
+    line = {"time": iso_utc(at_ms), "level": level, "logger": logger, "message": message}
+    if (current_request := request_id.get()) is not None:
+        line["request_id"] = current_request
+    if (current_job := job_id.get()) is not None:
+        line["job_id"] = current_job
+    return _encode({**line, **fields})
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes records with `may_wait` together, at the next iteration of the event loop.
+    """Also takes lines that are written together, at the next iteration of the event loop.
 
-    Any other record is written immediately, after those that wait.
+    A record is written immediately, after the lines that wait.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -54,12 +52,21 @@ class LineHandler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._waiting.append(self.format(record))
-            if not (getattr(record, "may_wait", False) and self._flush_soon()):
-                self.flush()
+            self.flush()
         except RecursionError:
             raise
         except Exception:  # noqa: BLE001 - as in StreamHandler: a log line must not fail its caller
             self.handleError(record)
+
+    def write_soon(self, line: str) -> None:
+        """Called in the event loop."""
+        self.acquire()
+        self._waiting.append(line)
+        self.release()
+        loop = asyncio.get_running_loop()
+        if self._flushing_loop is not loop:
+            self._flushing_loop = loop
+            loop.call_soon(self._flush_waiting)
 
     def flush(self) -> None:
         self.acquire()
@@ -77,16 +84,16 @@ class LineHandler(logging.StreamHandler[TextIO]):
         with contextlib.suppress(OSError, ValueError):
             self.flush()
 
-    def _flush_soon(self) -> bool:
-        """False outside the event loop."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            return False
-        if self._flushing_loop is not loop:
-            self._flushing_loop = loop
-            loop.call_soon(self._flush_waiting)
-        return True
+
+def only_handler(logger: logging.Logger) -> LineHandler | None:
+    """The handler that writes the log, if it is the only one that gets the logger's records."""
+    while logger.parent is not None:
+        if logger.handlers:
+            return None
+        logger = logger.parent
+    if len(logger.handlers) == 1 and isinstance(logger.handlers[0], LineHandler):
+        return logger.handlers[0]
+    return None
 
 
 def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentjobs.logging_setup import JsonFormatter, configure_logging, job_id, request_id
+from agentjobs.logging_setup import (
+    JsonFormatter,
+    LineHandler,
+    configure_logging,
+    job_id,
+    only_handler,
+    request_id,
+)
 
 
 @pytest.fixture
@@ -66,29 +73,43 @@ def test_messages_below_the_level_are_not_logged(log: io.StringIO) -> None:
     assert log.getvalue() == ""
 
 
-async def test_lines_that_may_wait_are_written_together_and_in_order(log: io.StringIO) -> None:
+async def test_lines_that_wait_are_written_together_and_in_order(log: io.StringIO) -> None:
     logger = logging.getLogger("x")
-    logger.info("first", extra={"may_wait": True})
-    logger.info("second", extra={"may_wait": True})
+    handler = the_handler(logger)
+    handler.write_soon('{"message":"first"}')
+    handler.write_soon('{"message":"second"}')
     assert log.getvalue() == ""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert messages(log) == ["first", "second"]
-    logger.info("third", extra={"may_wait": True})
+    handler.write_soon('{"message":"third"}')
     logger.info("urgent")
     assert messages(log) == ["first", "second", "third", "urgent"]
 
 
-def test_a_line_that_may_wait_is_written_at_once_outside_an_event_loop(log: io.StringIO) -> None:
-    logging.getLogger("x").info("now", extra={"may_wait": True})
-    assert messages(log) == ["now"]
-
-
 async def test_waiting_lines_are_written_when_the_process_ends(log: io.StringIO) -> None:
-    logging.getLogger("x").info("last", extra={"may_wait": True})
-    handlers = [weakref.ref(handler) for handler in logging.getLogger().handlers[:1]]
-    logging.shutdown(handlers)
+    handler = the_handler(logging.getLogger("x"))
+    handler.write_soon('{"message":"last"}')
+    logging.shutdown([weakref.ref(handler)])
     assert messages(log) == ["last"]
+
+
+def test_another_handler_must_not_be_bypassed(log: io.StringIO) -> None:
+    logger = logging.getLogger("agentjobs.part")
+    assert the_handler(logger)
+    another = logging.NullHandler()
+    logger.addHandler(another)
+    assert only_handler(logger) is None
+    logger.removeHandler(another)
+
+
+def the_handler(logger: logging.Logger) -> LineHandler:
+    # pytest adds handlers of its own to the root logger.
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if isinstance(handler, LineHandler)]
+    handler = only_handler(logger)
+    assert handler is not None
+    return handler
 
 
 def messages(log: io.StringIO) -> list[str]:

@@ -37,6 +37,9 @@ from agentjobs.webhooks.allowed_addresses import (
 WORKER_POOL_SIZE = 2
 """Beside a connection for the leases and one for notifications, however many slots there are."""
 
+_GC_ALLOCATIONS = 20_000
+"""Requests leave no circular references, so that frequent collections find nothing."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -100,6 +103,7 @@ async def _open_context(
         # Loaded modules stay in memory; without this, each collection would scan them for almost
         # 100 ms.
         gc.freeze()
+        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         gc.enable()
         monitor = LoopMonitor()
         with monitor.running():

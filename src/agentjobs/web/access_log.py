@@ -1,18 +1,18 @@
 """The access log: one line per request, with status, duration and client."""
 
 import logging
-import time
 from typing import Any
 
 from starlette.types import Scope
 
+from agentjobs.clock import now_ms
+from agentjobs.logging_setup import json_line, only_handler
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.client_addresses import ClientAddresses
 
 _log = logging.getLogger("agentjobs.access")
 # Probes run every few seconds; they are logged at INFO only if they fail.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-_TEMPLATE = logging.LogRecord(_log.name, logging.INFO, __file__, 0, "request", None, None).__dict__
 
 
 class AccessLog:
@@ -35,20 +35,10 @@ class AccessLog:
         if caller is not None:
             fields["organization"] = caller.organization
             fields["key_id"] = caller.key_id
-        _log.handle(_record(level, fields))
-
-
-def _record(level: int, fields: dict[str, Any]) -> logging.LogRecord:
-    """Logger.log would inspect the stack for a caller, and LogRecord the path of this file."""
-    record = logging.LogRecord.__new__(logging.LogRecord)
-    now = time.time()
-    record.__dict__ = {
-        **_TEMPLATE,
-        "levelno": level,
-        "levelname": logging.getLevelName(level),
-        "created": now,
-        "msecs": int(now % 1 * 1_000) + 0.0,
-        "fields": fields,
-        "may_wait": True,
-    }
-    return record
+        handler = only_handler(_log)
+        if handler is None:
+            _log.log(level, "request", extra={"fields": fields})
+        else:
+            # What logging does for a record costs more than the line.
+            name = logging.getLevelName(level).lower()
+            handler.write_soon(json_line(now_ms(), name, _log.name, "request", fields))

@@ -49,6 +49,7 @@ class Envelope:
             await self._run(exchange, scope, receive)
         finally:
             self._record(exchange, scope)
+            exchange.detach(scope)
             logging_setup.request_id.reset(token)
 
     async def _run(self, exchange: Exchange, scope: Scope, receive: Receive) -> None:

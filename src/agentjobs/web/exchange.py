@@ -35,6 +35,11 @@ class Exchange:
         self._writer: Writer | None = scope.get(WRITER)
         scope[EXCHANGE] = self
 
+    def detach(self, scope: Scope) -> None:
+        """References in a circle would be left to the garbage collector."""
+        scope.pop(EXCHANGE, None)
+        scope.pop(WRITER, None)
+
     def write(self, status: int, headers: Headers, body: bytes) -> bool:
         """Send a whole response without the messages of ASGI; False if only `send` can."""
         if self._writer is None or self.status:

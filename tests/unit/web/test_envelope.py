@@ -1,5 +1,6 @@
 """The outermost layer: every response has a request id, and every error the API's shape."""
 
+import asyncio
 import io
 import json
 import logging
@@ -12,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agentjobs.logging_setup import JsonFormatter
+from agentjobs.logging_setup import JsonFormatter, LineHandler
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.envelope import Envelope
 from tests.unit.web.service import Service, refusal
@@ -156,6 +157,31 @@ async def test_the_access_log_names_request_key_and_status(
     assert str(line["key_id"]).startswith("key_")
     token = service.http.headers["Authorization"].split()[1]
     assert token not in log.getvalue()
+
+
+async def test_a_line_of_the_access_log_is_the_same_through_any_handler(
+    service: Service, log: io.StringIO
+) -> None:
+    async def line_of_request() -> list[tuple[str, object]]:
+        log.truncate(log.seek(0))
+        await service.get("/v1/repos", headers={"X-Request-Id": "abc"})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (line,) = lines(log)
+        return [
+            (name, value) for name, value in line.items() if name not in ("time", "duration_ms")
+        ]
+
+    root, agentjobs = logging.getLogger(), logging.getLogger("agentjobs")
+    through_logging = await line_of_request()
+    root_handlers, handlers = root.handlers[:], agentjobs.handlers[:]
+    handler = LineHandler(log)
+    handler.setFormatter(JsonFormatter())
+    root.handlers[:], agentjobs.handlers[:] = [handler], []
+    try:
+        assert await line_of_request() == through_logging
+    finally:
+        root.handlers[:], agentjobs.handlers[:] = root_handlers, handlers
 
 
 async def test_probes_are_not_logged_unless_they_fail(service: Service, log: io.StringIO) -> None:
