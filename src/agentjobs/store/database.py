@@ -4,7 +4,7 @@ Knows no tables.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from agentjobs.store.changes import Changes
 
@@ -54,6 +54,12 @@ class Row(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
     def keys(self) -> Iterable[str]: ...
+
+
+def named_values(names: Iterable[str], row: Row) -> dict[str, Any]:
+    """A row as a dict, given the names of its columns. For rows of which every column is read:
+    SQLite's own compare the names one by one to find a column."""
+    return dict(zip(names, cast("Iterable[Any]", row), strict=True))
 
 
 class Transaction(Protocol):

@@ -1,5 +1,6 @@
 """The dashboard's lists of jobs on both databases: filters, pages and search."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.model import JobView
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.views import job_search
 from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
@@ -317,3 +319,21 @@ async def _insert_attempts(tx: Transaction, job_id: str) -> None:
             error_class=error_class,
             body=b"",
         )
+
+
+async def test_jobs_read_together_are_shown_to_their_own_organization_only(
+    harness: JobHarness,
+) -> None:
+    acme, evil = await harness.organization(), await harness.organization("evil")
+    jobs = {caller: await harness.job(caller) for caller in (acme, evil)}
+    asked = [(caller, jobs[owner]) for caller in (acme, evil) for owner in (acme, evil, acme)]
+    results = await asyncio.gather(
+        *(harness.view(caller, job_id) for caller, job_id in asked), return_exceptions=True
+    )
+    for (caller, job_id), result in zip(asked, results, strict=True):
+        if job_id == jobs[caller]:
+            assert isinstance(result, JobView)
+            assert result.job_id == job_id
+        else:
+            assert isinstance(result, Problem)
+            assert result.code == "job_not_found"

@@ -1,4 +1,4 @@
-"""Calls that wait together share a transaction, and only the one that fails fails."""
+"""Calls that wait together share a transaction or a read, and only the one that fails fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.grouping import transact_together
+from agentjobs.store.grouping import read_together, transact_together
 
 sizes: list[int] = []
 
@@ -17,6 +17,23 @@ async def double(tx: Transaction, numbers: Sequence[int]) -> list[int]:
     if 13 in numbers:
         raise ValueError("unlucky")
     return [2 * number for number in numbers]
+
+
+async def increment(db: Database, numbers: Sequence[int]) -> list[int]:
+    sizes.append(len(numbers))
+    await db.fetch_all("SELECT 1 AS one")
+    if 13 in numbers:
+        raise ValueError("unlucky")
+    return [number + 1 for number in numbers]
+
+
+async def test_reads_that_wait_share_one_call(database: Database) -> None:
+    sizes.clear()
+    calls = (read_together(database, increment, n) for n in range(5, 15))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(results.pop(8), ValueError)
+    assert results == [*range(6, 14), 15]
+    assert max(sizes) > 1
 
 
 async def test_calls_that_wait_share_one_transaction(database: Database) -> None:

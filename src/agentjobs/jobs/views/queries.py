@@ -1,5 +1,7 @@
 """Reads jobs and their events, always within one organization."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from agentjobs.clock import iso_utc
@@ -10,7 +12,8 @@ from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, named_values
+from agentjobs.store.grouping import read_together
 
 # Evaluated only for waiting jobs.
 _ACTIVE = (
@@ -18,25 +21,50 @@ _ACTIVE = (
     # Without the hint SQLite scans all jobs of the organization.
     " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
     "  WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = j.organization_id) END AS organization_active"
+    "  AND a.organization_id = j.organization_id) END"
 )
 _REPO_ACTIVE = (
     "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
     " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
     "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
-    "  AND a.repo_id = j.repo_id) END AS repo_active"
+    "  AND a.repo_id = j.repo_id) END"
 )
+_PULL_STATE = (
+    "CASE WHEN j.pr_number IS NOT NULL THEN"
+    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number) END"
+)
+_COLUMNS = {
+    **{
+        name: f"j.{name}"
+        for name in (
+            *("id", "status", "agent", "pr_url", "pr_number", "started_at", "completed_at"),
+            *("repo", "ticket_id", "created_at", "attempt", "error_code", "error_message"),
+            *("usage", "verification", "follows", "cause", "ticket", "warnings"),
+            "organization_id",
+        )
+    },
+    "plan": "o.plan",
+    "paused_at": "o.paused_at",
+    "pr_state": _PULL_STATE,
+    "organization_active": _ACTIVE,
+    "required_tags": "r.required_tags",
+    "max_concurrent_jobs": "r.max_concurrent_jobs",
+    "repo_active": _REPO_ACTIVE,
+}
 _SELECT = (
-    "SELECT j.id, j.status, j.agent, j.pr_url, j.pr_number, j.started_at, j.completed_at, j.repo,"
-    " j.ticket_id, j.created_at, j.attempt, j.error_code, j.error_message, j.usage,"
-    " j.verification, j.follows, j.cause, j.ticket, j.warnings, o.plan, o.paused_at,"
-    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number)"
-    "  AS pr_state,"
-    f" {_ACTIVE}, r.required_tags, r.max_concurrent_jobs, {_REPO_ACTIVE}"
+    f"SELECT {', '.join(f'{expression} AS {name}' for name, expression in _COLUMNS.items())}"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
     " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
+# On PostgreSQL, for requests that wait for the same round trip.
+_MANY = (
+    f"{_SELECT} JOIN unnest(CAST(:job_ids AS TEXT[]), CAST(:organization_ids AS TEXT[]))"
+    " AS v(job_id, organization_id) ON v.job_id = j.id AND v.organization_id = j.organization_id"
+)
+
+# The identifiers of a job and of the organization that asks for it.
+_JobKey = tuple[str, str]
 
 
 def job_not_found(job_id: str) -> Problem:
@@ -47,10 +75,27 @@ def job_not_found(job_id: str) -> Problem:
 
 
 async def get_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    row = await context.db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
+    row = await _read_job(context.db, job_id, organization_id)
     if row is None:
         raise job_not_found(job_id)
     return job_view(row, await _queue_reason(context, row))
+
+
+async def _read_job(db: Database, job_id: str, organization_id: str) -> Row | None:
+    if db.engine == "postgresql":
+        return await read_together(db, _read_jobs, (job_id, organization_id))
+    row = await db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
+    return None if row is None else named_values(_COLUMNS, row)
+
+
+async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[Row | None]:
+    rows = await db.fetch_all(
+        _MANY,
+        job_ids=[job_id for job_id, _ in keys],
+        organization_ids=[organization_id for _, organization_id in keys],
+    )
+    by_key = {(row["id"], row["organization_id"]): row for row in rows}
+    return [by_key.get(key) for key in keys]
 
 
 async def list_jobs(
@@ -142,15 +187,12 @@ async def _queue_reason(context: JobsContext, row: Row) -> str | None:
 def _reached_limit(context: JobsContext, row: Row, fleet: FleetState) -> str | None:
     """The first limit on concurrent jobs that keeps a job from starting."""
     agent = context.catalog.get(row["agent"])
-    limits = {
-        "plan_limit": (row["organization_active"], context.plans.concurrent_jobs(row["plan"])),
-        "repo_limit": (row["repo_active"], row["max_concurrent_jobs"]),
-        "agent_limit": (
-            fleet.active_by_agent.get(row["agent"], 0),
-            None if agent is None else agent.max_concurrent_jobs,
-        ),
-    }
-    for reason, (active, limit) in limits.items():
-        if limit is not None and active >= limit:
-            return reason
+    if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
+        return "plan_limit"
+    repo_limit: int | None = row["max_concurrent_jobs"]
+    if repo_limit is not None and row["repo_active"] >= repo_limit:
+        return "repo_limit"
+    agent_limit = None if agent is None else agent.max_concurrent_jobs
+    if agent_limit is not None and fleet.active_by_agent.get(row["agent"], 0) >= agent_limit:
+        return "agent_limit"
     return None
