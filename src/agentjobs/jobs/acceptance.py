@@ -10,7 +10,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.problems import Problem
 from agentjobs.store.batch_statement import BatchStatement
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import Transaction, named_values
 
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
@@ -30,15 +30,22 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: int | None
 
 
-_SELECT = (
-    "SELECT {repo} AS repo, o.id AS organization_id,"
-    " r.id AS repo_id, r.index_status, r.required_tags, o.job_budget_nanousd, o.paused_at,"
+_COLUMNS = {
+    "organization_id": "o.id",
+    "repo": "{repo}",
+    "repo_id": "r.id",
+    "index_status": "r.index_status",
+    "required_tags": "r.required_tags",
+    "job_budget_nanousd": "o.job_budget_nanousd",
+    "paused_at": "o.paused_at",
     # Without the hint SQLite scans all jobs of the organization.
-    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-    "  WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)"
-    "  AS queued_jobs,"
-    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
-    "  WHERE lease_owner IS NOT NULL AND organization_id = o.id) AS active_jobs"
+    "queued_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)",
+    "active_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
+    " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
+}
+_SELECT = (
+    f"SELECT {', '.join(f'{expression} AS {name}' for name, expression in _COLUMNS.items())}"
     " FROM {organizations} LEFT JOIN repos r ON r.organization_id = o.id"
     "  AND r.full_name = {repo} AND r.disconnected_at IS NULL"
     " WHERE o.id = {organization_id}"
@@ -69,12 +76,12 @@ async def load_admissions(tx: Transaction, repos: Set[RepoName]) -> dict[RepoNam
     rows = await _ADMISSIONS.fetch(
         tx, [{"organization_id": organization_id, "repo": repo} for organization_id, repo in repos]
     )
-    return {
-        (row["organization_id"], row["repo"]): Admission(
-            **{name: row[name] for name in Admission.__struct_fields__}
-        )
-        for row in rows
-    }
+    admissions = {}
+    for row in rows:
+        values = named_values(_COLUMNS, row)
+        repo_name = values.pop("organization_id"), values.pop("repo")
+        admissions[repo_name] = Admission(**values)
+    return admissions
 
 
 def require_admission(admissions: Mapping[RepoName, Admission], repo: RepoName) -> Admission:
@@ -115,8 +122,10 @@ def check_acceptable(
 
 
 def _check_cost(body: CreateJobRequest, budget_nanousd: int | None) -> None:
-    max_cost = nanousd((body.config_override or {}).get("max_cost_usd"))
-    if max_cost is not None and budget_nanousd is not None and max_cost > budget_nanousd:
+    if body.config_override is None or budget_nanousd is None:
+        return
+    max_cost = nanousd(body.config_override.get("max_cost_usd"))
+    if max_cost is not None and max_cost > budget_nanousd:
         message = f"must be at most {usd_text(budget_nanousd)}, the organization's limit"
         raise Problem(
             "validation_failed",

@@ -99,7 +99,8 @@ def _accept(
 ) -> tuple[NewJob, Receipt]:
     """`ahead` is how many jobs of the organization are created together with this one."""
     context, caller, body = request.context, request.caller, request.body
-    admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
+    if ahead:
+        admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
     repo_id = check_acceptable(context, caller, body, admission)
     job = NewJob(new_id("job"), caller, repo_id, body, cause=request.cause)
     estimate = estimate_start(context.plans, caller, request.fleet, admission, body.agent, now)

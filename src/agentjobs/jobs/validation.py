@@ -15,6 +15,29 @@ from agentjobs.problems import Fault
 _OVERRIDE = "config_override"
 
 
+class _PlainRequest(CreateJobRequest, frozen=True, forbid_unknown_fields=True):
+    """For the bodies that most clients send."""
+
+
+_decode_plain = msgspec.json.Decoder(_PlainRequest).decode
+
+
+def plain_request(body: bytes) -> CreateJobRequest | None:
+    """The request of a body that certainly has no faults; None if the body must be examined.
+
+    Such a body has no escapes, no overrides and no unknown fields.
+    """
+    if not body.isascii() or b"\\" in body:
+        return None
+    try:
+        request = _decode_plain(body)
+    except msgspec.MsgspecError:
+        return None
+    if request.config_override is not None or not request.agent.isprintable():
+        return None
+    return request if (request.ticket_id or "").isprintable() else None
+
+
 def request_faults(body: Mapping[str, Any], catalog: Catalog) -> list[Fault]:
     faults = faults_of(body, CreateJobRequest)
     override, agent_id = body.get(_OVERRIDE), body.get("agent")

@@ -4,7 +4,7 @@ An event is written in the transaction of the state change that causes it, with 
 each endpoint that subscribes to it. Reads nothing about jobs itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -124,13 +124,13 @@ _INSERT_DELIVERY = BatchStatement(
 async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
     if not events:
         return
-    stored = [_stored(event.payload, event.sequence, event.at_ms) for event in events]
-    endpoints = await _store_and_read_endpoints(tx, events, stored)
+    rows = [_event_row(event) for event in events]
+    endpoints = await _store_and_read_endpoints(tx, rows)
     deliveries = [
-        _delivery(row, event.organization_id, endpoint_id)
-        for event, (row, _) in zip(events, stored, strict=True)
-        for endpoint_id, subscribed in endpoints.get(event.organization_id, ())
-        if event.event in subscribed
+        _delivery(row, endpoint_id)
+        for row in rows
+        for endpoint_id, subscribed in endpoints.get(row["organization_id"], ())
+        if row["event"] in subscribed
     ]
     tx.announce(*(activity_topic(event.organization_id) for event in events))
     if deliveries:
@@ -142,29 +142,33 @@ async def store_event(
     tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
 ) -> StoredEvent:
     """Creates no delivery."""
-    event, body = _stored(payload, sequence, at_ms)
+    event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
+    body = msgspec.json.encode(payload)
     await _INSERT_EVENT.run(tx, [{**msgspec.structs.asdict(event), "body": body}])
     return event
 
 
-def _stored(payload: Payload, sequence: int, at_ms: int) -> tuple[StoredEvent, bytes]:
-    event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
-    return event, msgspec.json.encode(payload)
+def _event_row(event: JobEvent) -> dict[str, Any]:
+    return {
+        "job_id": event.job_id,
+        "sequence": event.sequence,
+        "id": new_id("evt"),
+        "event": event.event,
+        "body": msgspec.json.encode(event.payload),
+        "created_at": event.at_ms,
+        "organization_id": event.organization_id,
+    }
 
 
 async def _store_and_read_endpoints(
-    tx: Transaction, events: Sequence[JobEvent], stored: Sequence[tuple[StoredEvent, bytes]]
+    tx: Transaction, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[tuple[str, Sequence[str]]]]:
     """The active endpoints and what they subscribe to, by organization."""
-    rows = [
-        {**msgspec.structs.asdict(row), "body": body, "organization_id": event.organization_id}
-        for event, (row, body) in zip(events, stored, strict=True)
-    ]
     if tx.engine == "postgresql":
         found = await _INSERT_AND_READ.fetch(tx, rows)
     else:
         await _INSERT_EVENT.run(tx, rows)
-        organizations = {event.organization_id for event in events}
+        organizations = {row["organization_id"] for row in rows}
         found = await tx.fetch_all(_ENDPOINTS_OF, organizations=organizations)
     endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
     for row in found:
@@ -173,14 +177,14 @@ async def _store_and_read_endpoints(
     return endpoints
 
 
-def _delivery(event: StoredEvent, organization_id: str, endpoint_id: str) -> dict[str, Any]:
+def _delivery(event: Mapping[str, Any], endpoint_id: str) -> dict[str, Any]:
     return {
         "id": new_id("dlv"),
-        "organization_id": organization_id,
+        "organization_id": event["organization_id"],
         "endpoint_id": endpoint_id,
-        "job_id": event.job_id,
-        "sequence": event.sequence,
-        "event_id": event.id,
-        "event": event.event,
-        "now": event.created_at,
+        "job_id": event["job_id"],
+        "sequence": event["sequence"],
+        "event_id": event["id"],
+        "event": event["event"],
+        "now": event["created_at"],
     }

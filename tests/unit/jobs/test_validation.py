@@ -1,10 +1,14 @@
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.definitions import Agent
-from agentjobs.jobs.validation import request_faults
+from agentjobs.jobs.model import CreateJobRequest, create_job_request
+from agentjobs.jobs.validation import plain_request, request_faults
 
 CATALOG = Catalog(
     [
@@ -94,3 +98,56 @@ def test_a_timeout_may_be_lowered() -> None:
 
 def test_overrides_above_16_kib_are_refused() -> None:
     assert overriding(model="x" * 17_000) == ["config_override"]
+
+
+_TEXTS = st.one_of(
+    st.sampled_from(
+        ["a/b", "fixer", "A-1", "", " ", "\x7f", "a\tb", "a\x00b", "é", "a\\b", "a" * 300]
+    ),
+    st.text(max_size=5),
+)
+_VALUES = st.one_of(_TEXTS, st.none(), st.integers(), st.just({}), st.just({"prompt": "x"}))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["repo", "agent", "ticket_id", "config_override", "unknown"]), _VALUES
+    ),
+    st.booleans(),
+)
+def test_a_plain_request_is_what_the_examination_would_accept(
+    body: dict[str, Any], is_escaped: bool
+) -> None:
+    request = plain_request(json.dumps(body, ensure_ascii=is_escaped).encode(errors="replace"))
+    if request is not None:
+        assert request_faults(body, CATALOG) == []
+        assert _fields(request) == _fields(create_job_request(body))
+
+
+def test_the_usual_request_is_plain() -> None:
+    body = {"repo": "a/b", "agent": "fixer", "ticket_id": "A-1"}
+    request = plain_request(json.dumps(body).encode())
+    assert request is not None
+    assert _fields(request) == ("a/b", "fixer", "A-1", None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"repo":"a/b"}',
+        b'{"repo":"a/b","agent":"fixer","more":1e999}',
+        b'{"repo":"a/b","agent":"fi\\u0000xer"}',
+        b'{"repo":"a/b","agent":"\x7f"}',
+        b'{"repo":"a/b","agent":"fixer"} {}',
+        '{"repo":"a/b","agent":"fixér"}'.encode(),
+        b'{"repo":"a/b","agent":"fixer","config_override":{}}',
+    ],
+)
+def test_every_other_body_is_examined(body: bytes) -> None:
+    assert plain_request(body) is None
+
+
+def _fields(request: CreateJobRequest) -> tuple[Any, ...]:
+    return request.repo, request.agent, request.ticket_id, request.config_override

@@ -9,6 +9,8 @@ from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
 
+_decode_tags = msgspec.json.Decoder(list[str]).decode
+
 
 class QueueState(msgspec.Struct, frozen=True):
     """The jobs ahead of a new one. `waiting` excludes jobs that their plans hold back anyway."""
@@ -22,7 +24,7 @@ class QueueState(msgspec.Struct, frozen=True):
 def estimate_start(
     plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str, now: int
 ) -> int:
-    tags = msgspec.json.decode(admission.required_tags or "[]", type=list[str])
+    tags = _decode_tags(admission.required_tags or "[]")
     queued, active = admission.queued_jobs, admission.active_jobs
     return estimated_start_ms(
         QueueState(

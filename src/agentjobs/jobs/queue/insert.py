@@ -80,7 +80,7 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "repo": body.repo,
         "agent": body.agent,
         "ticket_id": body.ticket_id,
-        "config_override": msgspec.json.encode(override).decode(),
+        "config_override": msgspec.json.encode(override).decode() if override else "{}",
         "created_at": now,
         "queued_at": now,
         "queue_order": now + _PRIORITY_MS[str(override.get("priority", "normal"))],

@@ -23,6 +23,10 @@ _is_key = re.compile(PATTERN.encode()).fullmatch
 _CANONICAL = msgspec.json.Encoder(order="sorted")
 
 
+def has_key(scope: Scope) -> bool:
+    return bool(all_headers(scope, b"idempotency-key"))
+
+
 def key_faults(scope: Scope) -> list[Fault]:
     values = all_headers(scope, b"idempotency-key")
     is_valid = len(values) < 2 and all(_is_key(value) for value in values)

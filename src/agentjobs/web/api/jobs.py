@@ -1,6 +1,6 @@
 """The job endpoints. Each one parses the request, calls one function of `jobs/` and replies."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -16,9 +16,16 @@ from agentjobs.jobs.follow_up import (
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.model import EventView, JobId, JobView, create_job_request
+from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.model import (
+    CreateJobRequest,
+    EventView,
+    JobId,
+    JobView,
+    create_job_request,
+)
 from agentjobs.jobs.states import JobStatus
-from agentjobs.jobs.validation import request_faults
+from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.json_fields import doc, fields_of
@@ -26,10 +33,10 @@ from agentjobs.web.api.auth import unauthorized, wait_until_revoked
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import stopping, validation_failed
-from agentjobs.web.api.idempotency import key_faults, read_claim
+from agentjobs.web.api.idempotency import has_key, key_faults, read_claim
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
-from agentjobs.web.api.requests import null_character_faults, read_object
+from agentjobs.web.api.requests import null_character_faults, parse_object, read_json, read_object
 
 _is_job_id = id_matcher("job")
 _CURSORS = Cursors("jobs", _is_job_id)
@@ -67,7 +74,16 @@ class EventList(msgspec.Struct, frozen=True):
 
 
 async def create(call: Call) -> Response:
-    body = await read_object(call.scope, call.receive)
+    content = await read_json(call.scope, call.receive)
+    if has_key(call.scope) or (request := plain_request(content)) is None:
+        request, idempotency = _examine(call, parse_object(content))
+    else:
+        idempotency = None
+    created = await create_job(call.context.jobs, call.caller, request, idempotency=idempotency)
+    return _accepted(created)
+
+
+def _examine(call: Call, body: dict[str, Any]) -> tuple[CreateJobRequest, IdempotencyClaim | None]:
     faults = [
         *request_faults(body, call.context.catalog),
         *null_character_faults(body),
@@ -75,13 +91,7 @@ async def create(call: Call) -> Response:
     ]
     if faults:
         raise validation_failed(faults)
-    created = await create_job(
-        call.context.jobs,
-        call.caller,
-        create_job_request(body),
-        idempotency=read_claim(call.scope, body),
-    )
-    return _accepted(created)
+    return create_job_request(body), read_claim(call.scope, body)
 
 
 async def follow_up(call: Call) -> Response:

@@ -33,12 +33,19 @@ _UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
 async def read_object(scope: Scope, receive: Receive) -> dict[str, Any]:
+    return parse_object(await read_json(scope, receive))
+
+
+async def read_json(scope: Scope, receive: Receive) -> bytes:
+    """The body as it was sent: its content type and size are checked, its content is not."""
     check_content_type(scope)
-    return parse_object(await read_body(scope, receive))
+    return await read_body(scope, receive)
 
 
 def check_content_type(scope: Scope) -> None:
     value = header(scope, b"content-type")
+    if value == "application/json":
+        return
     if media_type(value) == "application/json" and _charset(value or "") in _UTF8:
         return
     raise Problem(
