@@ -50,6 +50,16 @@ async def create_organization(db: Database, plans: Plans, name: str, plan: str) 
     return organization
 
 
+async def write_service_entry(tx: Transaction, entry: audit.Entry) -> None:
+    """An audit entry that concerns the whole service: its operators read the log of `default`,
+    which cannot be deleted."""
+    row = await tx.fetch_one(
+        "SELECT id FROM organizations WHERE name = :name", name=DEFAULT_ORGANIZATION
+    )
+    if row is not None:
+        await audit.write(tx, row["id"], entry)
+
+
 async def ensure_default(db: Database, plans: Plans) -> bool:
     """Create the organization `default` on the highest plan unless it exists.
 

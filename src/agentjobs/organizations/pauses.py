@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
+from agentjobs.organizations.organizations import find_organization, write_service_entry
 from agentjobs.store.database import Database, Transaction
 
 _SETTING = "paused_at"
@@ -60,8 +60,7 @@ async def pause(db: Database, organization: str | None = None) -> bool:
     Nothing is claimed after it returns: it waits for claims in progress.
     """
     if organization is None:
-        entry = audit.entry("service.paused", _SERVICE)
-        return await _set_for_service(db, entry, is_paused=True)
+        return await db.transact(_pause_service, audit.entry("service.paused", _SERVICE))
     entry = audit.entry("organization.paused", organization)
     return await _set_for_organization(db, organization, entry, is_paused=True)
 
@@ -69,16 +68,9 @@ async def pause(db: Database, organization: str | None = None) -> bool:
 async def resume(db: Database, organization: str | None = None) -> bool:
     """False if it was not paused. An organization stays paused when the service is resumed."""
     if organization is None:
-        entry = audit.entry("service.resumed", _SERVICE)
-        return await _set_for_service(db, entry, is_paused=False)
+        return await db.transact(_resume_service, audit.entry("service.resumed", _SERVICE))
     entry = audit.entry("organization.resumed", organization)
     return await _set_for_organization(db, organization, entry, is_paused=False)
-
-
-async def _set_for_service(db: Database, entry: audit.Entry, *, is_paused: bool) -> bool:
-    # There is no log of the whole service; its operators read the one of `default`.
-    default = await find_organization(db, DEFAULT_ORGANIZATION)
-    return await db.transact(_pause_service if is_paused else _resume_service, default.id, entry)
 
 
 async def _set_for_organization(
@@ -88,7 +80,7 @@ async def _set_for_organization(
     return await db.transact(_set_organization, owner.id, entry, is_paused=is_paused)
 
 
-async def _pause_service(tx: Transaction, default_id: str, entry: audit.Entry) -> bool:
+async def _pause_service(tx: Transaction, entry: audit.Entry) -> bool:
     changed = await tx.execute(
         "INSERT INTO effective_settings (name, value, updated_at)"
         " VALUES (:name, 'true', :at) ON CONFLICT (name) DO NOTHING",
@@ -99,12 +91,12 @@ async def _pause_service(tx: Transaction, default_id: str, entry: audit.Entry) -
         # Every claim updates its organizations before it looks at the pause: those that did not
         # see this one have to end first.
         await tx.execute("LOCK TABLE organizations IN SHARE MODE")
-    return await _record(tx, default_id, changed, entry)
+    return await _record(tx, None, changed, entry)
 
 
-async def _resume_service(tx: Transaction, default_id: str, entry: audit.Entry) -> bool:
+async def _resume_service(tx: Transaction, entry: audit.Entry) -> bool:
     changed = await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=_SETTING)
-    return await _record(tx, default_id, changed, entry)
+    return await _record(tx, None, changed, entry)
 
 
 async def _set_organization(
@@ -121,10 +113,15 @@ async def _set_organization(
     return await _record(tx, organization_id, changed, entry)
 
 
-async def _record(tx: Transaction, organization_id: str, changed: int, entry: audit.Entry) -> bool:
+async def _record(
+    tx: Transaction, organization_id: str | None, changed: int, entry: audit.Entry
+) -> bool:
     if not changed:
         return False
-    await audit.write(tx, organization_id, entry)
+    if organization_id is None:
+        await write_service_entry(tx, entry)
+    else:
+        await audit.write(tx, organization_id, entry)
     # Waiting jobs may start, and pages show why they wait.
     tx.announce("jobs")
     return True

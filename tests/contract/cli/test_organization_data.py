@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
+from agentjobs.cli.orgs import deletion
 from agentjobs.cli.orgs.deletion import delete_organization
 from agentjobs.cli.orgs.export import export_organization
 from agentjobs.cli.orgs.tables import tenant_tables
@@ -19,6 +20,7 @@ from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.organizations import (
     create_organization,
     ensure_default,
@@ -29,7 +31,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.store.tenant_rows import TenantTable
 from tests.support.jobs import JobHarness
 from tests.support.users import write
@@ -51,6 +53,9 @@ OTHER_VALUES = {
     ("leases", "name"): "repository:{repos}",
     ("platform_outages", "key"): "{forge_connections}",
 }
+
+# The log of the service records who deleted an organization.
+LEFT = {"audit_log": 2}
 
 Dump = dict[str, list[dict[str, Any]]]
 
@@ -190,7 +195,7 @@ async def test_nothing_of_a_deleted_organization_is_left(
     deleted = await delete_organization(filled, settings, "doomed")
 
     after = await dump(filled)
-    assert rows_with(after, "doomed", doomed.id) == {}
+    assert rows_with(after, "doomed", doomed.id) == LEFT
     assert sum(deleted.values()) > 0
     bystander = await find_organization(filled, "bystander")
     remaining = rows_with(before, "bystander", bystander.id)
@@ -199,6 +204,36 @@ async def test_nothing_of_a_deleted_organization_is_left(
     assert {row["id"] for row in after["users"]} == {"shared", "users-bystander"}
     with pytest.raises(Problem, match="no organization 'doomed'"):
         await delete_organization(filled, settings, "doomed")
+
+
+async def test_the_log_of_the_service_records_who_deleted_an_organization(
+    filled: Database, settings: Settings
+) -> None:
+    doomed = await find_organization(filled, "doomed")
+    with acting_as(Actor("operator", "root@host")):
+        deleted = await delete_organization(filled, settings, "doomed")
+    default = await find_organization(filled, "default")
+    ended, started = await list_entries(filled, default.id, AuditFilter(actor="root@host"), limit=9)
+    assert (started.action, ended.action) == (
+        "organization.deletion_started",
+        "organization.deleted",
+    )
+    assert started.target == ended.target == "doomed"
+    assert ended.details == {"organization_id": doomed.id, "rows": sum(deleted.values())}
+
+
+async def test_an_interrupted_deletion_is_recorded(
+    filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(deletion, "close_organization", fail)
+    with pytest.raises(StoreUnavailable):
+        await delete_organization(filled, settings, "doomed")
+    default = await find_organization(filled, "default")
+    entries = await list_entries(filled, default.id, AuditFilter(action="organization"), limit=9)
+    assert entries[0].action == "organization.deletion_started"
 
 
 async def test_an_export_has_every_row_of_the_organization_and_no_secret(
@@ -295,4 +330,4 @@ async def test_deletion_waits_for_webhooks_that_are_being_sent(
 
     await write(filled, "DELETE FROM delivery_attempts WHERE delivery_id = 'deliveries-doomed'")
     await asyncio.gather(delete_organization(filled, settings, "doomed"), send())
-    assert rows_with(await dump(filled), "doomed") == {}
+    assert rows_with(await dump(filled), "doomed") == LEFT

@@ -5,6 +5,7 @@ An interrupted deletion continues when it is started again.
 
 import asyncio
 import contextlib
+import logging
 import time
 
 from agentjobs.cli.orgs.tables import tenant_tables
@@ -12,10 +13,12 @@ from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.inventory.indexing import forget_repository
 from agentjobs.jobs.cancel import request_cancel
 from agentjobs.local_git import repositories
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import (
     DEFAULT_ORGANIZATION,
     Organization,
     find_organization,
+    write_service_entry,
 )
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.organizations.removal import close_organization
@@ -25,6 +28,7 @@ from agentjobs.store.database import Database, IntegrityError, Transaction
 from agentjobs.webhooks.removal import close_endpoints, has_active_deliveries
 from agentjobs.workspace.repo_files import remove_repo_files
 
+_log = logging.getLogger(__name__)
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _MAX_ROUNDS = 5
@@ -39,16 +43,27 @@ async def delete_organization(
         raise Problem("default_organization", f"The organization {name!r} cannot be deleted.")
     await _require_repositories(db, settings, organization)
     await _stop_jobs(db, organization, force=force)
+    # Before anything is deleted, so that a record remains whatever interrupts the deletion.
+    await _record(db, "organization.deletion_started", organization)
     await close_organization(db, organization.id)
     await _stop_deliveries(db, organization)
     for _ in range(_MAX_ROUNDS):
         await _remove_files(db, settings, organization)
         try:
-            return await tenant_tables().delete(db, organization.id)
+            deleted = await tenant_tables().delete(db, organization.id)
         except IntegrityError:
             # A request that began before the organization was closed has added a row.
             continue
+        await _record(db, "organization.deleted", organization, rows=sum(deleted.values()))
+        return deleted
     raise Problem("organization_in_use", f"{name!r} is still being changed; try again.")
+
+
+async def _record(db: Database, action: str, organization: Organization, **details: int) -> None:
+    """In the log of the service, because the organization's own is deleted."""
+    entry = audit.entry(action, organization.name, organization_id=organization.id, **details)
+    await db.transact(write_service_entry, entry)
+    _log.info(action, extra={"fields": {"organization": organization.name, **details}})
 
 
 async def _require_repositories(
