@@ -126,11 +126,12 @@ class AsyncClient:
         agent: str | None = None,
         timeout_seconds: int | None = None,
         max_cost_usd: float | None = None,
+        priority: str | None = None,
         idempotency_key: str | None = None,
     ) -> JobReceipt:
         """Queue a follow-up on the pull request of a completed job."""
         call = calls.follow_up(
-            job_id, prompt, agent, timeout_seconds, max_cost_usd, idempotency_key
+            job_id, prompt, agent, timeout_seconds, max_cost_usd, priority, idempotency_key
         )
         return await self._request(call, JobReceipt)
 

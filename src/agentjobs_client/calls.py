@@ -87,6 +87,7 @@ def follow_up(
     agent: str | None,
     timeout_seconds: int | None,
     max_cost_usd: float | None,
+    priority: str | None,
     idempotency_key: str | None,
 ) -> Call:
     given = {
@@ -94,6 +95,7 @@ def follow_up(
         "agent": agent,
         "timeout_seconds": timeout_seconds,
         "max_cost_usd": max_cost_usd,
+        "priority": priority,
     }
     body = {name: value for name, value in given.items() if value is not None}
     return _new_job(job_path(job_id, "follow-ups"), body, idempotency_key)

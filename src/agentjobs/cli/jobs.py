@@ -69,6 +69,12 @@ def follow_up_job(
     max_cost_usd: Annotated[
         float | None, typer.Option("--max-cost-usd", metavar="USD", help="Cost limit.")
     ] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(
+            "--priority", metavar="PRIORITY", help="low, normal or high (default: the job's)."
+        ),
+    ] = None,
     wait: Wait = False,
     json: Json = False,
 ) -> None:
@@ -80,6 +86,7 @@ def follow_up_job(
             agent=agent,
             timeout_seconds=timeout_seconds,
             max_cost_usd=max_cost_usd,
+            priority=priority,
         )
         _print_receipt(client, receipt, wait, json)
 

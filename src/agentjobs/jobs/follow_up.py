@@ -20,6 +20,7 @@ from agentjobs.jobs.model import (
     ConfigOverride,
     CreateJobRequest,
     MaxCostUsd,
+    Priority,
     Prompt,
     Receipt,
     TimeoutSeconds,
@@ -40,7 +41,7 @@ from agentjobs.store.database import Database, Row, Transaction
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
 _OVERRIDE_PREFIX = "config_override."
 _EARLIER = (
-    "SELECT id, status, repo_id, repo, agent, ticket_id, branch FROM jobs"
+    "SELECT id, status, repo_id, repo, agent, ticket_id, branch, config_override FROM jobs"
     " WHERE id = :job_id AND organization_id = :organization_id"
 )
 # A union, because leased and waiting jobs have an index each.
@@ -59,6 +60,9 @@ class FollowUpRequest(msgspec.Struct, frozen=True):
     ] = None
     timeout_seconds: TimeoutSeconds | None = None
     max_cost_usd: MaxCostUsd | None = None
+    priority: Annotated[
+        Priority | None, doc("Its place in the queue; by default that of the earlier job.")
+    ] = None
 
 
 class EarlierJob(msgspec.Struct, frozen=True):
@@ -71,6 +75,13 @@ class EarlierJob(msgspec.Struct, frozen=True):
     agent: str
     ticket_id: str | None
     branch: str
+    # As JSON.
+    config_override: str
+
+    @property
+    def priority(self) -> Priority | None:
+        override: ConfigOverride = msgspec.json.decode(self.config_override)
+        return override.get("priority")
 
 
 async def earlier_job(db: Database, organization_id: str, job_id: str) -> EarlierJob:
@@ -176,6 +187,8 @@ def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
         override["timeout_seconds"] = body.timeout_seconds
     if body.max_cost_usd is not None:
         override["max_cost_usd"] = body.max_cost_usd
+    if (priority := body.priority or earlier.priority) is not None:
+        override["priority"] = priority
     return CreateJobRequest(earlier.repo, body.agent or earlier.agent, earlier.ticket_id, override)
 
 

@@ -90,6 +90,28 @@ async def test_a_follow_up_is_queued_on_the_branch_of_the_job_it_follows(
     assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
 
 
+@pytest.mark.parametrize(
+    ("requested", "expected"), [(None, "high"), ("low", "low"), ("normal", "normal")]
+)
+async def test_a_follow_up_has_the_priority_of_its_request_or_of_the_job_it_follows(
+    harness: JobHarness, requested: str | None, expected: str
+) -> None:
+    caller = await harness.organization()
+    job_id = await completed(harness, caller, config_override={"priority": "high"})
+    await create_follow_up(harness, caller, job_id, priority=requested)
+    assert (await harness.claim()).config_override["priority"] == expected
+
+
+async def test_an_unknown_priority_of_a_follow_up_is_a_fault(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    earlier = await earlier_job(
+        harness.db, caller.organization_id, await completed(harness, caller)
+    )
+    body = {"prompt": "Now.", "priority": "urgent"}
+    faults = follow_up_faults(body, earlier, harness.context.catalog)
+    assert [fault["field"] for fault in faults] == ["priority"]
+
+
 async def test_a_follow_up_completes_with_the_same_pull_request_and_requests_a_review(
     harness: JobHarness,
 ) -> None:
