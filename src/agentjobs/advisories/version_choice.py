@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -16,18 +17,21 @@ from agentjobs.advisories.registries.versions import (
     PublishedVersion,
     RegistryUnavailable,
 )
+from agentjobs.advisories.severity import severity_of
 from agentjobs.advisories.versions import (
     is_prerelease,
     is_pseudo_version,
     major_of,
     version_key,
 )
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
 
 Source = Literal["registry", "advisories"]
 
 # Variants that some Maven packages publish of each version, which are not interchangeable.
 _VARIANT = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
 _MAX_SKIPPED = 3
+_MAX_TIME_REQUESTS = 10
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -40,13 +44,18 @@ class Choice(msgspec.Struct, frozen=True):
     reason: str
     source: Source
     hashes: tuple[str, ...] = ()
+    has_unknown_age: bool = False
 
 
 class RegistryVersionChooser:
-    """Chooses among the versions that the registry lists; the registry caches its responses."""
+    """Chooses among the versions that the registry lists; the registry caches its responses.
 
-    def __init__(self, registry: Registry) -> None:
+    A version younger than `min_age_days` is not chosen, unless it fixes a critical vulnerability.
+    """
+
+    def __init__(self, registry: Registry, min_age_days: float = 0) -> None:
         self._registry = registry
+        self._min_age_days = min_age_days
 
     async def choose(
         self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
@@ -57,10 +66,25 @@ class RegistryVersionChooser:
         except RegistryUnavailable:
             # Already logged. The versions that advisories call fixed are still candidates.
             published = None
-        # Slow for a package with hundreds of advisories and versions.
-        return await asyncio.to_thread(
-            choose_version, ecosystem, name, version, advisories, published
-        )
+        published_before = now_ms() - int(self._min_age_days * DAY_MS)
+        skipped: dict[str, int] = {}
+        while True:
+            # Slow for a package with hundreds of advisories and versions.
+            choice = await asyncio.to_thread(
+                choose_version,
+                *(ecosystem, name, version, advisories),
+                _with_times(published, skipped),
+                published_before,
+            )
+            if choice.version is None or published is None or not choice.has_unknown_age:
+                return choice
+            chosen = choice.version.removeprefix("v")
+            published_at = await self._registry.published_at(ecosystem, name, chosen)
+            if published_at is None or published_at <= published_before:
+                return choice
+            skipped[chosen] = published_at
+            if len(skipped) > _MAX_TIME_REQUESTS:
+                return choice
 
 
 def choose_version(
@@ -69,11 +93,13 @@ def choose_version(
     current: str,
     advisories: Sequence[Advisory],
     published: Published | None,
+    published_before: int | None = None,
 ) -> Choice:
     """The lowest version above `current` that none of the advisories affects, same major first.
 
     `advisories` are all known advisories of the package. `published` is None if the registry is
-    unreachable: then only versions that advisories call fixed are candidates.
+    unreachable: then only versions that advisories call fixed are candidates. Versions published
+    after `published_before` are no candidates, unless a critical advisory affects `current`.
     """
     package = _Package(ecosystem, name, current, advisories)
     source: Source = "advisories" if published is None else "registry"
@@ -81,11 +107,34 @@ def choose_version(
     if no_choice_reason:
         return Choice(None, no_choice_reason, source)
     candidates = _candidates(package, published)
+    is_urgent = published_before is None or package.is_critical()
+    newest_allowed = inf if is_urgent or published_before is None else published_before
+    young = [item for item in candidates if (item.published_at or 0) > newest_allowed]
+    candidates = [item for item in candidates if (item.published_at or 0) <= newest_allowed]
     chosen = next(filter(package.is_safe, package.rank(candidates)), None)
     if chosen is None:
-        return Choice(None, _explain_none(package, candidates, published), source)
+        reason = _explain_young(package, young) or _explain_none(package, candidates, published)
+        return Choice(None, reason, source)
     reason = _explain(package, chosen, published)
-    return Choice(package.as_written(chosen.version), reason, source, chosen.hashes)
+    return Choice(
+        package.as_written(chosen.version),
+        reason,
+        source,
+        chosen.hashes,
+        has_unknown_age=not is_urgent and chosen.published_at is None,
+    )
+
+
+def _with_times(published: Published | None, times: Mapping[str, int]) -> Published | None:
+    """With the times of versions that the registry's list does not have."""
+    if published is None or not times:
+        return published
+    return Published(
+        tuple(
+            msgspec.structs.replace(item, published_at=times.get(item.version, item.published_at))
+            for item in published.versions
+        )
+    )
 
 
 class _Package:
@@ -105,6 +154,10 @@ class _Package:
         if self.key is None:
             return f"{self.current!r} is not a valid {self.ecosystem} version."
         return "" if self.affecting else f"No known advisory affects {self.name} {self.current}."
+
+    def is_critical(self) -> bool:
+        levels = (severity_of(item, self.advisories).level for item in self.affecting)
+        return "critical" in levels
 
     def key_of(self, version: str) -> Any:
         return version_key(self.ecosystem, version)
@@ -208,6 +261,18 @@ def _explain_skipped(package: _Package, chosen: str) -> Iterator[str]:
     ]
     for version, hit in lower[:_MAX_SKIPPED]:
         yield f"{package.as_written(version)} is called fixed, but {hit.id} affects it."
+
+
+def _explain_young(package: _Package, young: Sequence[PublishedVersion]) -> str:
+    """Empty if no version is only too young."""
+    chosen = next(filter(package.is_safe, package.rank(young)), None)
+    if chosen is None or chosen.published_at is None:
+        return ""
+    version = package.as_written(chosen.version)
+    return (
+        f"{version} fixes it, but was published only on {iso_utc(chosen.published_at)[:10]} "
+        "(the setting minimum_release_age_days): it is proposed when it is old enough."
+    )
 
 
 def _explain_none(

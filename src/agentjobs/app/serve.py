@@ -170,7 +170,7 @@ def _serving_loops(
         AdvisoryLoop(db, settings, session),
         ScanLoop(
             db,
-            RegistryVersionChooser(registry),
+            RegistryVersionChooser(registry, settings.minimum_release_age_days),
             lambda repo_id: reconcile(context.jobs, repo_id),
         ),
         RescanLoop(db, process.id),

@@ -57,7 +57,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             prices=load_prices(settings),
             allowed=allowed_of(settings),
             session=session,
-            chooser=RegistryVersionChooser(registry),
+            chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
             certificates=certificates,
         )
         worker = Worker(tools, settings.effective_slots)

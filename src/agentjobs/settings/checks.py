@@ -68,6 +68,7 @@ BOUNDS = {
     "index_memory_mib": (256, _MAX_MIB),
     "index_timeout_seconds": (1, 86_400),
     "advisories_refresh_hours": (0.01, 24 * 365),
+    "minimum_release_age_days": (0, 365),
     "session_idle_hours": (0.05, 24 * 365),
     "session_days": (0.01, 365),
 }

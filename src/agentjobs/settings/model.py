@@ -94,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     advisories_ecosystems: tuple[str, ...] = tuple(ECOSYSTEMS)
     advisories_refresh_hours: float = 6
     unrated_severity: str = "medium"
+    minimum_release_age_days: float = 3
     registry_pypi_url: str = ""
     registry_npm_url: str = ""
     registry_go_url: str = ""

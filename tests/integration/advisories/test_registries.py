@@ -31,6 +31,7 @@ from tests.support.recorded_registries import (
     hashes_of,
     recorded,
     registry_server,
+    send_recorded,
 )
 
 LOOPBACK = "127.0.0.1/32"
@@ -278,3 +279,24 @@ async def test_a_public_registry_lists_versions(
         assert version in {release.version for release in published.versions}
         assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
         assert await asked.published(ecosystem, "no-such-package-was-published") == Published()
+
+
+async def test_the_time_of_a_go_version_is_requested(clock: Clock) -> None:
+    events = [{"introduced": "0"}, {"fixed": "0.3.8"}]
+    affected = {"package": {"ecosystem": "Go", "name": "golang.org/x/text"}}
+    affected["ranges"] = [{"type": "SEMVER", "events": events}]
+    record = {"id": "TEST-1", "modified": "2020-01-01T00:00:00Z", "affected": [affected]}
+    advisory = parse_advisory(record)
+    assert advisory is not None
+    times = {"v0.3.8": "2999-01-01T00:00:00Z", "v0.4.0": "2023-01-01T00:00:00Z"}
+
+    async def send(request: web.Request) -> web.StreamResponse:
+        version = request.path.rpartition("/")[2].removesuffix(".info")
+        if version in times:
+            return web.json_response({"Time": times[version]})
+        return await send_recorded(request)
+
+    async with registry_server(send) as server, asking_of(server.settings(), clock) as asked:
+        chooser = RegistryVersionChooser(asked, min_age_days=3)
+        chosen = await chooser.choose("Go", "golang.org/x/text", "v0.3.7", [advisory])
+    assert chosen.version == "v0.4.0"

@@ -1,6 +1,7 @@
 """Parsing of registry responses, and paths of packages."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -209,3 +210,64 @@ def test_package_managers_may_reach_the_registry_its_files_and_added_hosts() -> 
     assert tuple(rest) == added
     for ecosystem in ECOSYSTEMS:
         assert all(parse_pattern(host) for host in hosts_for(settings, ecosystem))
+
+
+TIME, TIME_MS = "2024-01-02T03:04:05.678Z", 1_704_164_645_678
+HTML_PAGE = (
+    f'<a href="a-1.0.tar.gz" data-requires-python="&gt;=3.8" data-upload-time="{TIME}">a</a>'
+)
+
+
+@pytest.mark.parametrize(
+    ("ecosystem", "content_type", "body", "requires"),
+    [
+        ("PyPI", "text/html", HTML_PAGE, ">=3.8"),
+        (
+            "PyPI",
+            "application/json",
+            {
+                "files": [
+                    {
+                        "filename": "a-1.0.tar.gz",
+                        "requires-python": ">=3.8",
+                        "upload-time": TIME,
+                    }
+                ]
+            },
+            ">=3.8",
+        ),
+        (
+            "npm",
+            "application/json",
+            {"versions": {"1.0": {"engines": {"node": ">=18"}}}, "time": {"1.0": TIME}},
+            ">=18",
+        ),
+        ("crates.io", "", {"vers": "1.0", "rust_version": "1.60", "pubtime": TIME}, "1.60"),
+        (
+            "RubyGems",
+            "application/json",
+            [{"number": "1.0", "ruby_version": ">= 2.7", "created_at": TIME}],
+            ">= 2.7",
+        ),
+        (
+            "Packagist",
+            "application/json",
+            {"packages": {"a": [{"version": "1.0", "time": TIME}]}},
+            "",
+        ),
+    ],
+)
+def test_what_a_version_requires_and_its_time_are_parsed(
+    ecosystem: str, content_type: str, body: Any, requires: str
+) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    (release,) = parse_response(ecosystem, "a", content_type, text.encode()).versions
+    assert (release.requires, release.published_at) == (requires, TIME_MS)
+
+
+@pytest.mark.parametrize("junk", [1, "", "x" * 300, "a\nb", [], {"node": 1}])
+def test_an_unusual_requirement_or_time_is_ignored(junk: Any) -> None:
+    document = {"versions": {"1.0": {"engines": {"node": junk}}, "2.0": {"engines": junk}}}
+    body = json.dumps({**document, "time": {"1.0": junk}}).encode()
+    for release in parse_response("npm", "a", "application/json", body).versions:
+        assert (release.requires, release.published_at) == ("", None)

@@ -1,5 +1,6 @@
 """The choice of a safe version, with real advisories and recorded version lists."""
 
+import msgspec
 import pytest
 
 from agentjobs.advisories.model import Advisory, parse_advisory
@@ -180,3 +181,27 @@ def test_the_rules_of_the_choice(
 )
 def test_a_missing_choice_is_explained(versions: str, reason: str) -> None:
     assert choose("npm", "1.0.0", "1.1.0", versions) == Choice(None, reason, "registry")
+
+
+@pytest.mark.parametrize(
+    ("label", "versions", "expected"),
+    [
+        ("high", {"1.1.0": 200, "1.2.0": 50}, "1.2.0"),
+        ("high", {"1.1.0": 100}, "1.1.0"),
+        ("high", {"1.1.0": 200}, None),
+        ("high", {"1.1.0": None}, "1.1.0"),
+        # The fix of a critical vulnerability does not wait.
+        ("critical", {"1.1.0": 200, "1.2.0": 50}, "1.1.0"),
+    ],
+)
+def test_a_young_version_is_not_chosen(
+    label: str, versions: dict[str, int | None], expected: str | None
+) -> None:
+    severe = msgspec.structs.replace(advisory("npm", "1.1.0"), label=label)
+    published = Published(
+        tuple(PublishedVersion(text, published_at=time) for text, time in versions.items())
+    )
+    choice = choose_version("npm", "a", "1.0.0", [severe], published, published_before=100)
+    assert choice.version == expected
+    if expected is None:
+        assert "1.1.0 fixes it, but was published only on 1970-01-01" in choice.reason

@@ -25,11 +25,14 @@ class InvalidPackageName(ValueError):
 class RegistryApi(msgspec.Struct, frozen=True, kw_only=True):
     """`path_for` returns the path below the registry's URL; `read` parses (name, type, body).
 
-    `path_for` raises InvalidPackageName, `read` InvalidResponse.
+    `path_for` raises InvalidPackageName, `read` InvalidResponse. If the list has no times,
+    `version_path_for` and `read_time` are for the page of one version.
     """
 
     path_for: Callable[[str], str]
     read: Callable[[str, str, Body], Published]
+    version_path_for: Callable[[str, str], str] | None = None
+    read_time: Callable[[Body], int | None] = lambda _body: None
     accept: str = "application/json"
     max_bytes: int = 16 * MIB
 

@@ -1,14 +1,32 @@
 """Cargo's sparse index: one JSON object per line, at a path derived from the name."""
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import (
+    Published,
+    PublishedVersion,
+    range_text,
+    time_ms,
+)
 
 
 class _Line(msgspec.Struct):
     vers: str
     yanked: bool = False
+    rust_version: Any = None
+    pubtime: Any = None
+
+    @property
+    def published(self) -> PublishedVersion:
+        return PublishedVersion(
+            self.vers,
+            self.yanked,
+            requires=range_text(self.rust_version),
+            published_at=time_ms(self.pubtime),
+        )
 
 
 def path_for(name: str) -> str:
@@ -24,7 +42,7 @@ def path_for(name: str) -> str:
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
     lines = (decode(line, _Line) for line in body.splitlines() if line.strip())
-    return Published(tuple(PublishedVersion(line.vers, line.yanked) for line in lines))
+    return Published(tuple(line.published for line in lines))
 
 
 CRATES = RegistryApi(path_for=path_for, read=read, accept="text/plain, application/json")

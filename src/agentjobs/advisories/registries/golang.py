@@ -1,16 +1,33 @@
 """The version list of a Go module proxy, which has only tagged versions."""
 
 import re
+from typing import Any
 
-from agentjobs.advisories.registries.api import Body, RegistryApi, as_text, segments
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+import msgspec
+
+from agentjobs.advisories.registries.api import (
+    Body,
+    RegistryApi,
+    as_text,
+    decode,
+    segment,
+    segments,
+)
+from agentjobs.advisories.registries.versions import Published, PublishedVersion, time_ms
 
 _UPPER = re.compile("[A-Z]")
 
 
+class _Info(msgspec.Struct):
+    Time: Any = None
+
+
 def path_for(name: str) -> str:
-    escaped = _UPPER.sub(lambda letter: f"!{letter[0].lower()}", name)
-    return f"/{'/'.join(segments(escaped))}/@v/list"
+    return f"/{'/'.join(segments(_escape(name)))}/@v/list"
+
+
+def version_path_for(name: str, version: str) -> str:
+    return f"/{'/'.join(segments(_escape(name)))}/@v/{segment(_escape(f'v{version}'))}.info"
 
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
@@ -21,4 +38,18 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     )
 
 
-GO = RegistryApi(path_for=path_for, read=read, accept="text/plain")
+def read_time(body: Body) -> int | None:
+    return time_ms(decode(body, _Info).Time)
+
+
+def _escape(text: str) -> str:
+    return _UPPER.sub(lambda letter: f"!{letter[0].lower()}", text)
+
+
+GO = RegistryApi(
+    path_for=path_for,
+    read=read,
+    version_path_for=version_path_for,
+    read_time=read_time,
+    accept="text/plain, application/json",
+)

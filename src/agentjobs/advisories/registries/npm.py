@@ -1,7 +1,9 @@
-"""npm's version list of a package, in the abbreviated form for installers.
+"""npm's version list of a package, in the full form: the one for installers has no times.
 
 A deprecated version is not withdrawn; npm removes unpublished versions from the list.
 """
+
+from typing import Any
 
 import msgspec
 
@@ -14,15 +16,27 @@ from agentjobs.advisories.registries.api import (
     segment,
     segments,
 )
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import (
+    Published,
+    PublishedVersion,
+    range_text,
+    time_ms,
+)
 
 
 class _Version(msgspec.Struct):
-    """Only the keys of the mapping are needed."""
+    """Packages of all times have engines of all types."""
+
+    engines: Any = None
+
+    @property
+    def node(self) -> str:
+        return range_text(self.engines.get("node") if isinstance(self.engines, dict) else None)
 
 
 class _Package(msgspec.Struct):
     versions: dict[str, _Version] = {}
+    time: dict[str, Any] = {}
 
 
 def path_for(name: str) -> str:
@@ -35,12 +49,19 @@ def path_for(name: str) -> str:
 
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
-    return Published(tuple(map(PublishedVersion, decode(body, _Package).versions)))
+    package = decode(body, _Package)
+    return Published(
+        tuple(
+            PublishedVersion(
+                version, requires=item.node, published_at=time_ms(package.time.get(version))
+            )
+            for version, item in package.versions.items()
+        )
+    )
 
 
 NPM = RegistryApi(
     path_for=path_for,
     read=read,
-    accept="application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8",
     max_bytes=64 * MIB,
 )

@@ -1,5 +1,7 @@
 """The version list of a Composer repository, where each entry has only what changed."""
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.advisories.registries.api import (
@@ -9,13 +11,14 @@ from agentjobs.advisories.registries.api import (
     decode,
     segments,
 )
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import Published, PublishedVersion, time_ms
 
 
 class _Version(msgspec.Struct):
     """Every entry has this field, because at least the version changes."""
 
     version: str | None = None
+    time: Any = None
 
 
 class _Packages(msgspec.Struct):
@@ -31,8 +34,10 @@ def path_for(name: str) -> str:
 
 def read(name: str, _content_type: str, body: Body) -> Published:
     entries = decode(body, _Packages).packages.get(name.lower(), [])
-    versions = dict.fromkeys(entry.version for entry in entries if entry.version)
-    return Published(tuple(PublishedVersion(version) for version in versions))
+    times = {entry.version: time_ms(entry.time) for entry in entries if entry.version}
+    return Published(
+        tuple(PublishedVersion(version, published_at=time) for version, time in times.items())
+    )
 
 
 PACKAGIST = RegistryApi(path_for=path_for, read=read)

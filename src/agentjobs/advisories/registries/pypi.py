@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -10,7 +11,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from agentjobs.advisories.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
-from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
+from agentjobs.advisories.registries.versions import (
+    InvalidResponse,
+    Published,
+    PublishedVersion,
+    range_text,
+    time_ms,
+)
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"
@@ -26,10 +33,12 @@ _ATTRIBUTE = re.compile(
 )
 
 
-class _File(msgspec.Struct):
+class _File(msgspec.Struct, rename="kebab"):
     filename: str
     hashes: dict[str, str] = {}
     yanked: bool | str = False
+    requires_python: Any = None
+    upload_time: Any = None
 
 
 class _Page(msgspec.Struct):
@@ -51,7 +60,13 @@ def _files(page: str) -> Iterator[_File]:
         attributes = dict(_attributes(page, anchor.end()))
         filename, fragment = _name_and_fragment(attributes.get("href", ""))
         kind, _, digest = fragment.partition("=")
-        yield _File(filename, {kind: digest}, "data-yanked" in attributes)
+        yield _File(
+            filename,
+            {kind: digest},
+            "data-yanked" in attributes,
+            attributes.get("data-requires-python"),
+            attributes.get("data-upload-time"),
+        )
 
 
 def _attributes(page: str, position: int) -> Iterator[tuple[str, str]]:
@@ -79,7 +94,15 @@ def _versions(name: str, files: Iterable[_File]) -> Iterator[PublishedVersion]:
     for version, version_files in by_version.items():
         # An empty reason also means yanked; only False and absence do not.
         yanked = all(file.yanked is not False for file in version_files)
-        yield PublishedVersion(version, yanked, tuple(_hashes(version_files)))
+        ranges = (range_text(file.requires_python) for file in version_files)
+        times = [at for file in version_files if (at := time_ms(file.upload_time)) is not None]
+        yield PublishedVersion(
+            version,
+            yanked,
+            tuple(_hashes(version_files)),
+            requires=next(filter(None, ranges), ""),
+            published_at=min(times, default=None),
+        )
 
 
 def _hashes(files: Iterable[_File]) -> Iterator[str]:

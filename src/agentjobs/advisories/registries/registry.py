@@ -30,6 +30,7 @@ from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.weighted_cache import WeightedCache
 
 MAX_CONCURRENT = 8
+_MAX_VERSION_BYTES = 1024 * 1024
 CACHE_MS = 3_600_000
 # About 30 MB at most, because PyPI's lists have a hash for each file.
 MAX_WEIGHT = 200_000
@@ -87,6 +88,21 @@ class Registry:
             request.add_done_callback(lambda done: self._end(key, done))
         # Cancelling one caller must not cancel the request for the others.
         return await asyncio.shield(request)
+
+    async def published_at(self, ecosystem: str, name: str, version: str) -> int | None:
+        """When a version was published, if the list of versions has no times; None if unknown."""
+        api = REGISTRY_APIS[ecosystem]
+        if api.version_path_for is None:
+            return None
+        try:
+            path = api.version_path_for(name, version)
+            url = URL(self._settings.registry_url(ecosystem) + path, encoded=True)
+            async with self._slots:
+                response = await fetch(self._session, url, api.accept, _MAX_VERSION_BYTES)
+            return None if response is None else api.read_time(response.body)
+        except (InvalidPackageName, RegistryUnreachable, InvalidResponse) as error:
+            logger.warning("registry request failed: %s %s: %s", name, version, error)
+            return None
 
     async def close(self) -> None:
         """Cancel all requests."""

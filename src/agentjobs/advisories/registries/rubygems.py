@@ -1,9 +1,16 @@
 """RubyGems' version list of a gem, with a separate entry for each platform."""
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
-from agentjobs.advisories.registries.versions import Published, PublishedVersion
+from agentjobs.advisories.registries.versions import (
+    Published,
+    PublishedVersion,
+    range_text,
+    time_ms,
+)
 
 _ANY_PLATFORM = "ruby"
 
@@ -11,6 +18,16 @@ _ANY_PLATFORM = "ruby"
 class _Version(msgspec.Struct):
     number: str
     platform: str | None = _ANY_PLATFORM
+    ruby_version: Any = None
+    created_at: Any = None
+
+    @property
+    def published(self) -> PublishedVersion:
+        return PublishedVersion(
+            self.number,
+            requires=range_text(self.ruby_version),
+            published_at=time_ms(self.created_at),
+        )
 
 
 def path_for(name: str) -> str:
@@ -22,8 +39,8 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     entries = decode(body, list[_Version])
     plain = [entry for entry in entries if entry.platform in {None, _ANY_PLATFORM}]
     # A gem may have only platform-specific versions.
-    numbers = dict.fromkeys(entry.number for entry in plain or entries)
-    return Published(tuple(map(PublishedVersion, numbers)))
+    versions = {entry.number: entry.published for entry in plain or entries}
+    return Published(tuple(versions.values()))
 
 
 RUBYGEMS = RegistryApi(path_for=path_for, read=read)

@@ -1,10 +1,13 @@
 """Published versions of a package, and errors of registries."""
 
+from datetime import UTC, datetime
+
 import msgspec
 
 # More than any package has; limits memory.
 MAX_VERSIONS = 100_000
 _MAX_VERSION_LENGTH = 256
+_MAX_RANGE_LENGTH = 200
 
 
 class RegistryUnavailable(Exception):
@@ -16,11 +19,17 @@ class InvalidResponse(Exception):
 
 
 class PublishedVersion(msgspec.Struct, frozen=True):
-    """`hashes` are those of its files, as `sha256:…`, if the registry lists them (PyPI)."""
+    """`hashes` are those of its files, as `sha256:…`, if the registry lists them (PyPI).
+
+    `requires` is the range of Python, Node.js, Rust or Ruby versions it needs, as the ecosystem
+    writes it. Both it and `published_at` are missing where the registry does not list them.
+    """
 
     version: str
     yanked: bool = False
     hashes: tuple[str, ...] = ()
+    requires: str = ""
+    published_at: int | None = None
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -32,6 +41,24 @@ class Published(msgspec.Struct, frozen=True):
     def weight(self) -> int:
         """The approximate number of objects in memory."""
         return 1 + sum(1 + len(item.hashes) for item in self.versions)
+
+
+def time_ms(text: object) -> int | None:
+    """Of an ISO 8601 time; None if it is missing or invalid."""
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def range_text(value: object) -> str:
+    """A range that may go into a job file; empty if it is missing or unusual."""
+    if not isinstance(value, str) or len(value) > _MAX_RANGE_LENGTH or not value.isprintable():
+        return ""
+    return value.strip()
 
 
 def is_version(text: str) -> bool:
