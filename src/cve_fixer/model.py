@@ -43,6 +43,9 @@ class Fix:
     registry: str = ""
     advisories: tuple[Advisory, ...] = ()
     why: str = ""
+    # Groups of files that are installed or resolved together, `manifest` among them. Files of a
+    # group that have the package at a vulnerable version have fixes of their own.
+    installed_together: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class Outcome:
     """The result of the fixes of one manifest; every fix is in `fixed` or in `failed`.
 
     `changes` are Markdown sentences about edits beyond the version itself, or about remaining
-    manual steps; `undo` about what to revert besides the commit. `unproven` says, one plain
-    sentence each, why a result could not be proven: the pull request is then a draft.
+    manual steps; `undo` about what to revert besides the commit; `unproven` about why a result
+    could not be proven: the pull request is then a draft.
     """
 
     fixed: list[Fix] = field(default_factory=list)
@@ -78,11 +81,12 @@ class Outcome:
 
 
 def read_fixes(job: Mapping[str, Any]) -> list[Fix]:
-    """The key `fixes` of the job file. Raises KeyError, TypeError or ValueError if malformed."""
-    return [_fix(entry) for entry in job.get("fixes", [])]
+    """The fixes of the job file. Raises KeyError, TypeError or ValueError if malformed."""
+    groups = [tuple(group) for group in job.get("installed_together", ())]
+    return [_fix(entry, groups) for entry in job.get("fixes", [])]
 
 
-def _fix(entry: Mapping[str, Any]) -> Fix:
+def _fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
     return Fix(
         ecosystem=entry["ecosystem"],
         manifest=entry["manifest"],
@@ -95,6 +99,7 @@ def _fix(entry: Mapping[str, Any]) -> Fix:
         registry=entry.get("registry", ""),
         advisories=tuple(_advisory(advisory) for advisory in entry.get("advisories", ())),
         why=entry.get("why", ""),
+        installed_together=tuple(group for group in groups if entry["manifest"] in group),
     )
 
 

@@ -13,13 +13,14 @@ from cve_fixer.model import Advisory, Failure, Fix, Outcome
 MAX_LISTED = 50
 _MAX_REASON_CHARACTERS = 1500
 _MAX_SUMMARY_CHARACTERS = 2000
+_MAX_TITLE_VERSIONS = 3
 _ADDRESS = re.compile(r"https?://[^\s<>()\[\]\"'`\\]+")
 
 
 def report(outcome: Outcome) -> str:
     lines = [title(outcome.fixed), ""]
-    for fix in _merge(outcome.fixed):
-        lines += [*_fix_section(fix), ""]
+    for same in _by_upgrade(outcome.fixed):
+        lines += [*_fix_section(same), ""]
     lines += _section("What changed", _changes(outcome))
     lines += _section("Not fixed", (_failure(failure) for failure in outcome.failed[:MAX_LISTED]))
     if outcome.fixed:
@@ -29,21 +30,24 @@ def report(outcome: Outcome) -> str:
 
 def draft_reasons(outcome: Outcome) -> str:
     """One reason a line."""
-    return "".join(f"{escape(reason)}\n" for reason in dict.fromkeys(outcome.unproven))
+    reasons = (" ".join(printable(reason).split()) for reason in outcome.unproven)
+    return "".join(f"{reason}\n" for reason in dict.fromkeys(reasons))
 
 
 def title(fixes: list[Fix]) -> str:
-    packages = sorted({(fix.package, fix.new) for fix in fixes})
+    packages = sorted({fix.package for fix in fixes})
     if not packages:
         return "No vulnerable package could be updated"
     if len(packages) > 1:
         return f"Update {len(packages)} packages with known vulnerabilities"
-    package, new = packages[0]
+    versions = list(dict.fromkeys(one_line(fix.new) for fix in fixes))
     names = [_best_name(advisory) for fix in fixes for advisory in fix.advisories]
     names_shown = list(dict.fromkeys(names))
     more = f" and {len(names_shown) - 1} more" if len(names_shown) > 1 else ""
     suffix = f" ({one_line(names_shown[0])}{more})" if names_shown else ""
-    return f"Update {one_line(package)} to {one_line(new)}{_location(fixes)}{suffix}"
+    new = ", ".join(versions[:_MAX_TITLE_VERSIONS])
+    new += " and others" if len(versions) > _MAX_TITLE_VERSIONS else ""
+    return f"Update {one_line(packages[0])} to {new}{_location(fixes)}{suffix}"
 
 
 def _location(fixes: list[Fix]) -> str:
@@ -53,9 +57,15 @@ def _location(fixes: list[Fix]) -> str:
     return f" in {one_line(directory)}" if directory else ""
 
 
-def _fix_section(fix: Fix) -> Iterator[str]:
+def _fix_section(same: list[Fix]) -> Iterator[str]:
+    """One section for a package that several manifests have at the same version."""
+    fix = same[0]
     yield f"### {escape(fix.package)} {escape(fix.old)} → {escape(fix.new)}"
     yield ""
+    if len(same) > 1:
+        more = f" and {len(same) - MAX_LISTED} more" if len(same) > MAX_LISTED else ""
+        yield f"In {', '.join(code(each.manifest) for each in same[:MAX_LISTED])}{more}."
+        yield ""
     if fix.parents:
         yield f"Required through {' → '.join(code(parent) for parent in fix.parents)}."
         yield ""
@@ -111,9 +121,11 @@ def _section(heading: str, rows: Iterable[str]) -> list[str]:
     return [f"### {heading}", "", *listed, ""] if listed else []
 
 
-def _merge(fixes: Iterable[Fix]) -> list[Fix]:
-    """One section for a package that several manifests have at the same version."""
-    return list({(fix.ecosystem, fix.package, fix.old, fix.new): fix for fix in fixes}.values())
+def _by_upgrade(fixes: Iterable[Fix]) -> Iterable[list[Fix]]:
+    groups: dict[tuple[str, ...], list[Fix]] = {}
+    for fix in fixes:
+        groups.setdefault((fix.ecosystem, fix.package, fix.old, fix.new), []).append(fix)
+    return groups.values()
 
 
 def _best_name(advisory: Advisory) -> str:

@@ -73,8 +73,8 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     test_command: str | None = None
     verify_command: str | None = None
     pull: PreviousPull | None = None
-    # What the agent cve-fixer should change; None for every other agent.
-    fixes: list[dict[str, Any]] | None = None
+    # Entries of the job file that only the agent cve-fixer gets.
+    fix_entries: Mapping[str, Any] = {}
 
 
 def build_prompt(job: JobDetails) -> str:
@@ -99,9 +99,8 @@ def build_prompt(job: JobDetails) -> str:
 
 def job_json(job: JobDetails, prompt: str) -> dict[str, Any]:
     """The contents of `job.json`. Keys may be added, never removed."""
-    fixes = {} if job.fixes is None else {"fixes": job.fixes}
     return {
-        **fixes,
+        **job.fix_entries,
         "job_id": job.job_id,
         "repo": job.repo,
         "agent": job.agent,

@@ -67,8 +67,11 @@ class IndexedCommit(msgspec.Struct, frozen=True):
 
 
 class CommitDependencies(msgspec.Struct, frozen=True):
+    """`installed_together` are groups of files that are installed or resolved together."""
+
     dependencies: tuple[Dependency, ...]
     warnings: tuple[IndexWarning, ...]
+    installed_together: tuple[tuple[str, ...], ...] = ()
 
 
 async def claim_due(db: Database) -> DueRepo | None:
@@ -116,7 +119,7 @@ async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> C
     """The dependencies of any commit, read from its manifests only; stores nothing."""
     request = _request("dependencies", git_dir, commit, settings)
     result = await run_child(request, settings.index_timeout_seconds, lambda *_: None)
-    return CommitDependencies(result.dependencies or (), result.warnings)
+    return CommitDependencies(result.dependencies or (), result.warnings, result.installed_together)
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:

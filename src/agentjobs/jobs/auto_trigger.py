@@ -1,10 +1,13 @@
-"""Creates jobs for vulnerable dependencies: one per fix at or above the threshold, ever.
+"""Creates jobs for vulnerable dependencies at or above the threshold: one per fix, ever, and one
+for all files of the repository that have the package.
 
 Idempotent: running it again, at once or after a crash, creates nothing new.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -14,9 +17,15 @@ from agentjobs.advisories.severity import is_at_least, rank_of
 from agentjobs.agents.cve_fixer_support import CVE_FIXER, can_fix
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
-from agentjobs.jobs.auto_trigger_rows import FixKey, insert_trigger
+from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.model import Cause, CausingAdvisory, ConfigOverride, CreateJobRequest
+from agentjobs.jobs.model import (
+    Cause,
+    CausingAdvisory,
+    CausingFix,
+    ConfigOverride,
+    CreateJobRequest,
+)
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
@@ -24,10 +33,13 @@ from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 
 _log = logging.getLogger(__name__)
+# Of one job; the next scan creates a job for the others.
+_MAX_FIXES = 200
+_MAX_ADVISORIES = 100
 
 
-class Trigger(msgspec.Struct, frozen=True):
-    """A fix to propose. All findings with the same key are one pull request."""
+class TriggeredFix(msgspec.Struct, frozen=True):
+    """The upgrade of a package in one file, and the findings that it resolves, worst first."""
 
     ecosystem: str
     package: str
@@ -40,15 +52,39 @@ class Trigger(msgspec.Struct, frozen=True):
         return self.manifest, self.ecosystem, self.package, self.fix_version
 
     @property
+    def rank(self) -> tuple[Any, ...]:
+        """The most severe first."""
+        return (*_severity_rank(self.findings[0]), self.manifest)
+
+    @property
+    def causing_fix(self) -> CausingFix:
+        versions = tuple(sorted({finding.version for finding in self.findings}))
+        return CausingFix(self.ecosystem, self.package, versions, self.manifest, self.fix_version)
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """The fixes of one job and pull request, the most severe first."""
+
+    fixes: tuple[TriggeredFix, ...]
+
+    @property
+    def package(self) -> str:
+        return self.fixes[0].package
+
+    @property
     def cause(self) -> Cause:
+        fixes = tuple(fix.causing_fix for fix in self.fixes)
+        findings = sorted((f for fix in self.fixes for f in fix.findings), key=_severity_rank)
         return Cause(
-            ecosystem=self.ecosystem,
-            package=self.package,
-            versions=tuple(sorted({finding.version for finding in self.findings})),
-            manifest=self.manifest,
-            fix_version=self.fix_version,
-            advisories=tuple(_advisories(self.findings)),
+            **msgspec.structs.asdict(fixes[0]),
+            advisories=tuple(islice(_advisories(findings), _MAX_ADVISORIES)),
+            fixes=fixes,
         )
+
+    def without(self, keys: Collection[FixKey]) -> "Trigger | None":
+        """At most as many fixes as a job may have; None if nothing is left."""
+        fixes = tuple(fix for fix in self.fixes if fix.key not in keys)
+        return Trigger(fixes[:_MAX_FIXES]) if fixes else None
 
 
 async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
@@ -68,26 +104,36 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
     findings = await findings_of_repo(context.db, repo_id)
     known = await _triggered_before(context.db, repo_id)
     triggers = triggers_for(findings, threshold.level, context.settings.unrated_severity)
-    new = [trigger for trigger in triggers if trigger.key not in known]
-    return await _trigger_all(context, repo, new, threshold)
+    new = (trigger.without(known) for trigger in triggers)
+    return await _trigger_all(context, repo, [each for each in new if each], threshold)
 
 
 def triggers_for(findings: Iterable[FindingView], threshold: str, unrated: str) -> list[Trigger]:
-    """One per fix, the most severe first, with all its findings; at least one of them reaches
+    """One per package, the most severe first, with all its fixes; at least one finding reaches
     the threshold. `unrated` is the level that counts for an unknown severity."""
+    by_package: dict[tuple[str, str], list[TriggeredFix]] = {}
+    for fix in _fixes_for(findings):
+        by_package.setdefault((fix.ecosystem, fix.package), []).append(fix)
+    triggers = [
+        Trigger(tuple(sorted(fixes, key=lambda fix: fix.rank)))
+        for fixes in by_package.values()
+        if any(
+            is_at_least(finding.severity, threshold, unrated)
+            for fix in fixes
+            for finding in fix.findings
+        )
+    ]
+    return sorted(triggers, key=lambda trigger: trigger.fixes[0].rank)
+
+
+def _fixes_for(findings: Iterable[FindingView]) -> Iterator[TriggeredFix]:
     by_fix: dict[tuple[str, str, str, str], list[FindingView]] = {}
     for finding in findings:
         if finding.fix_version is not None and can_fix(finding.ecosystem, finding.manifest):
             key = (finding.ecosystem, finding.name, finding.manifest, finding.fix_version)
             by_fix.setdefault(key, []).append(finding)
-    triggers = [
-        Trigger(*key, findings=tuple(sorted(same, key=_most_severe_first)))
-        for key, same in by_fix.items()
-        if any(is_at_least(finding.severity, threshold, unrated) for finding in same)
-    ]
-    return sorted(
-        triggers, key=lambda trigger: (_most_severe_first(trigger.findings[0]), trigger.manifest)
-    )
+    for key, same in by_fix.items():
+        yield TriggeredFix(*key, findings=tuple(sorted(same, key=_severity_rank)))
 
 
 async def _trigger_all(
@@ -122,9 +168,11 @@ async def _triggered_before(db: Database, repo_id: str) -> set[FixKey]:
 async def _trigger(
     tx: Transaction, context: JobsContext, repo: Row, trigger: Trigger, threshold: Threshold
 ) -> str | None:
-    """Return the new job, or None when the fix already has one."""
+    """Return the new job, or None when every fix already has one."""
     job_id = new_id("job")
-    if not await insert_trigger(tx, repo["id"], job_id, trigger.key):
+    keys = {fix.key for fix in trigger.fixes}
+    remaining = trigger.without(keys - await insert_triggers(tx, repo["id"], job_id, keys))
+    if remaining is None:
         return None
     caller = _caller(repo)
     override: ConfigOverride = {"auto_trigger_on_cve_severity": threshold.level}
@@ -132,7 +180,7 @@ async def _trigger(
     admission = await load_admission(tx, caller.organization_id, body.repo)
     check_acceptable(context, caller, body, admission)
     _check_reserve(context, admission)
-    await insert_job(tx, NewJob(job_id, caller, repo["id"], body, cause=trigger.cause))
+    await insert_job(tx, NewJob(job_id, caller, repo["id"], body, cause=remaining.cause))
     return job_id
 
 
@@ -165,7 +213,7 @@ def _advisories(findings: Iterable[FindingView]) -> Iterable[CausingAdvisory]:
             yield CausingAdvisory(finding.advisory_id, finding.severity, finding.aliases)
 
 
-def _most_severe_first(finding: FindingView) -> tuple[int, float, str, str]:
+def _severity_rank(finding: FindingView) -> tuple[int, float, str, str]:
     # The level before the score: not every advisory has a score.
     rank = -rank_of(finding.severity)
     return rank, -(finding.score or 0), finding.advisory_id, finding.version

@@ -1,13 +1,13 @@
 """Which job proposes which fix: one job per fix, ever."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
 from agentjobs.clock import now_ms
 from agentjobs.jobs.states import JobStatus
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Row, Transaction
 
 # A manifest, an ecosystem, a package, the version to upgrade to.
 FixKey = tuple[str, str, str, str]
@@ -50,46 +50,87 @@ async def jobs_for_findings(
     return jobs
 
 
-async def insert_trigger(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> bool:
-    """Return False when the fix already has a job."""
-    manifest, ecosystem, name, fix_version = fix
+async def insert_triggers(
+    tx: Transaction, repo_id: str, job_id: str, fixes: Collection[FixKey]
+) -> set[FixKey]:
+    """Return the fixes that had no job yet."""
+    # In one order, so that concurrent transactions do not wait for each other.
+    return {fix for fix in sorted(fixes) if await _insert(tx, repo_id, job_id, fix)}
+
+
+async def take_over_fixes(
+    db: Database,
+    repo_id: str,
+    job_id: str,
+    fixes: Collection[FixKey],
+    created_for: Collection[FixKey] = (),
+) -> dict[FixKey, str]:
+    """Record that this job proposes the fixes, and return the jobs that propose some already.
+
+    Such a job is running or has completed. Fixes that this job was `created_for` may be proposed
+    again once that pull request is no longer open.
+    """
+    return await db.transact(_take_over_fixes, repo_id, job_id, fixes, created_for)
+
+
+async def _take_over_fixes(
+    tx: Transaction,
+    repo_id: str,
+    job_id: str,
+    fixes: Collection[FixKey],
+    created_for: Collection[FixKey],
+) -> dict[FixKey, str]:
+    others = {}
+    for fix in sorted(fixes):
+        if await _insert(tx, repo_id, job_id, fix):
+            continue
+        row = await tx.fetch_one(
+            f"SELECT t.job_id, j.status, p.state AS pr_state FROM auto_triggers t"
+            " LEFT JOIN jobs j ON j.id = t.job_id"
+            " LEFT JOIN pulls p ON p.repo_id = t.repo_id AND p.number = j.pr_number"
+            f" WHERE {_IS_FIX}",
+            repo_id=repo_id,
+            **_columns(fix),
+        )
+        if row is None or row["job_id"] == job_id:
+            continue
+        if _proposes(row, is_own=fix in created_for):
+            others[fix] = str(row["job_id"])
+        else:
+            await tx.execute(
+                f"UPDATE auto_triggers AS t SET job_id = :job_id WHERE {_IS_FIX}",
+                job_id=job_id,
+                repo_id=repo_id,
+                **_columns(fix),
+            )
+    return others
+
+
+def _proposes(row: Row, *, is_own: bool) -> bool:
+    if row["status"] == "completed":
+        return not is_own or bool(row["pr_state"] == "open")
+    # A job that has not started finds out at its start that the fix was taken over.
+    return bool(row["status"] == "running")
+
+
+_IS_FIX = (
+    "t.repo_id = :repo_id AND t.manifest = :manifest AND t.ecosystem = :ecosystem"
+    " AND t.name = :name AND t.fix_version = :fix_version"
+)
+
+
+def _columns(fix: FixKey) -> dict[str, str]:
+    return dict(zip(("manifest", "ecosystem", "name", "fix_version"), fix, strict=True))
+
+
+async def _insert(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> bool:
     inserted = await tx.execute(
         "INSERT INTO auto_triggers (repo_id, manifest, ecosystem, name, fix_version, job_id,"
         " created_at) VALUES (:repo_id, :manifest, :ecosystem, :name, :fix_version, :job_id, :now)"
         " ON CONFLICT DO NOTHING",
         repo_id=repo_id,
-        manifest=manifest,
-        ecosystem=ecosystem,
-        name=name,
-        fix_version=fix_version,
+        **_columns(fix),
         job_id=job_id,
         now=now_ms(),
     )
     return bool(inserted)
-
-
-async def take_over_fix(db: Database, repo_id: str, job_id: str, fix: FixKey) -> str | None:
-    """Record that this job proposes another fix than the one it was created for.
-
-    Return the job that already proposes that fix, unless it failed.
-    """
-    return await db.transact(_take_over_fix, repo_id, job_id, fix)
-
-
-async def _take_over_fix(tx: Transaction, repo_id: str, job_id: str, fix: FixKey) -> str | None:
-    if await insert_trigger(tx, repo_id, job_id, fix):
-        return None
-    manifest, ecosystem, name, fix_version = fix
-    row = await tx.fetch_one(
-        "SELECT j.id FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
-        " WHERE t.repo_id = :repo_id AND t.manifest = :manifest AND t.ecosystem = :ecosystem"
-        " AND t.name = :name AND t.fix_version = :fix_version AND t.job_id <> :job_id"
-        " AND j.status NOT IN ('failed', 'cancelled')",
-        repo_id=repo_id,
-        manifest=manifest,
-        ecosystem=ecosystem,
-        name=name,
-        fix_version=fix_version,
-        job_id=job_id,
-    )
-    return None if row is None else str(row["id"])

@@ -258,6 +258,19 @@ async def test_the_dependencies_of_any_commit_can_be_read(
         result = await read_dependencies(setup.git_dir, commit, settings)
         assert [(row.name, row.version) for row in result.dependencies] == [("a", version)]
         assert [warning.path for warning in result.warnings] == broken
+        assert result.installed_together == ()
+
+
+async def test_files_that_a_commit_installs_together_are_read(
+    setup: IndexSetup, settings: Settings
+) -> None:
+    together = ("requirements/main.txt", "requirements/tests.txt")
+    dockerfile = f"RUN pip install -r {together[0]} -r {together[1]}\n"
+    commit = setup.commit(
+        {**dict.fromkeys(together, b"a==1\n"), "ci/Dockerfile": dockerfile.encode()}
+    )
+    result = await read_dependencies(setup.git_dir, commit, settings)
+    assert result.installed_together == (together,)
 
 
 async def test_warnings_and_languages_are_stored_as_documented(

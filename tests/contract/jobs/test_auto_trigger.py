@@ -12,13 +12,18 @@ from agentjobs.advisories.findings import findings_of_repo, replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
+from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.auto_trigger import reconcile, triggers_for
-from agentjobs.jobs.auto_trigger_rows import take_over_fix
+from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
 from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import (
     load_thresholds,
     set_organization_threshold,
@@ -140,6 +145,39 @@ async def test_the_more_severe_fix_comes_first_even_without_a_score(
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
 
 
+async def test_a_package_is_one_job_for_all_files_and_each_has_its_own_version(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "medium")
+    files = ("main.txt", "tests.txt", "web/requirements.txt")
+    repo_id = await add_findings(
+        harness, acme, *(dependency("PyPI", "requests", "2.25.0", name) for name in files)
+    )
+    (job_id,) = await reconcile(harness.context, repo_id)
+    cause = (await harness.view(acme, job_id)).cause
+    assert cause is not None
+    assert (cause.manifest, cause.fix_version) == ("main.txt", "2.31.0")
+    assert [(fix.manifest, fix.fix_version) for fix in cause.fixes] == [
+        (name, "2.31.0") for name in files
+    ]
+    assert len({advisory.id for advisory in cause.advisories}) == len(cause.advisories)
+    assert cause.summary == "requests to 2.31.0"
+
+
+async def test_files_that_already_have_a_job_are_left_out(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "medium")
+    assert len(await reconcile(harness.context, repo_id)) == 1
+    other = dependency("PyPI", "requests", "2.25.0", "b/requirements.txt")
+    await add_findings(harness, acme, REQUESTS, other)
+    (job_id,) = await reconcile(harness.context, repo_id)
+    cause = (await harness.view(acme, job_id)).cause
+    assert cause is not None
+    assert [fix.manifest for fix in cause.fixes] == ["b/requirements.txt"]
+
+
 async def test_an_unrated_finding_counts_as_the_severity_of_the_setting(
     harness: JobHarness,
 ) -> None:
@@ -212,14 +250,59 @@ async def test_a_job_whose_fix_version_changed_takes_over_the_new_fix(
     await set_organization_threshold(harness.db, "acme", "low")
     (first,) = await reconcile(harness.context, repo_id)
     fix = ("requirements.txt", "PyPI", "requests", "2.32.0")
-    assert await take_over_fix(harness.db, repo_id, first, fix) is None
-    assert await take_over_fix(harness.db, repo_id, first, fix) is None
+    for _ in range(2):
+        assert await take_over_fixes(harness.db, repo_id, first, [fix]) == {}
     await add_findings(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
     assert await reconcile(harness.context, repo_id) == []
-    assert await take_over_fix(harness.db, repo_id, "job_other", fix) == first
-    # A failed job does not block the fix.
-    await cancel_job(harness.context, acme.organization_id, first)
-    assert await take_over_fix(harness.db, repo_id, "job_other", fix) is None
+
+
+async def test_a_job_that_runs_or_has_an_open_pull_request_keeps_its_fixes(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization()
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "low")
+    (first,) = await reconcile(harness.context, repo_id)
+    fix = ("requirements.txt", "PyPI", "requests", "2.31.0")
+
+    async def others(*created_for: FixKey) -> dict[FixKey, str]:
+        other = await harness.job(acme)
+        return await take_over_fixes(harness.db, repo_id, other, [fix], created_for)
+
+    claimed = await claim_job(harness.context, "wrk_a", ["cve-fixer"])
+    assert claimed is not None
+    await start_job(harness.db, claimed, "0" * 40)
+    assert await others(fix) == {fix: first}
+    await finish_job(harness.db, claimed, Completed("http://x/1", 1, "1" * 40, draft=False))
+    request = PullRequestRequest(
+        head_branch=claimed.branch,
+        base_branch="main",
+        head_commit="1" * 40,
+        base_commit="0" * 40,
+        title="",
+        body="",
+    )
+    pull = PullRequest(1, "http://x/1", draft=False)
+    await harness.db.transact(record_pull, repo_id, request, pull)
+    assert await others(fix) == {fix: first}
+    await harness.db.transact(_close_pulls)
+    # Only the job that was created for the fix may propose it again.
+    assert await others() == {fix: first}
+    assert await others(fix) == {}
+
+
+async def test_a_job_that_has_not_started_or_failed_loses_its_fixes(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    await set_organization_threshold(harness.db, "acme", "low")
+    (first,) = await reconcile(harness.context, repo_id)
+    second, third = await harness.job(acme), await harness.job(acme)
+    fix = ("requirements.txt", "PyPI", "requests", "2.31.0")
+    assert await take_over_fixes(harness.db, repo_id, second, [fix]) == {}
+    await cancel_job(harness.context, acme.organization_id, second)
+    assert await take_over_fixes(harness.db, repo_id, third, [fix]) == {}
+    jobs = await jobs_for_findings(harness.db, await findings_of_repo(harness.db, repo_id))
+    assert {job.job_id for job in jobs.values()} == {third} != {first}
 
 
 async def test_a_disconnected_repository_creates_no_job(harness: JobHarness) -> None:
@@ -247,6 +330,10 @@ async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(harness: 
 
 async def _disconnect(tx: Transaction, repo_id: str) -> None:
     await tx.execute("UPDATE repos SET disconnected_at = 1 WHERE id = :id", id=repo_id)
+
+
+async def _close_pulls(tx: Transaction) -> None:
+    await tx.execute("UPDATE pulls SET state = 'closed'")
 
 
 async def _make_not_due(tx: Transaction, repo_id: str) -> None:

@@ -145,6 +145,23 @@ def test_several_packages_share_one_title() -> None:
     assert report.title([below]) == "Update a to 2 in web/shop"
 
 
+def test_one_package_in_several_files_is_one_title_and_a_section_per_upgrade() -> None:
+    main, tests, old = (
+        Fix("PyPI", "requirements/main.txt", "a", "1.1", "1.4"),
+        Fix("PyPI", "requirements/tests.txt", "a", "1.1", "1.4"),
+        Fix("PyPI", "requirements/old.txt", "a", "0.9", "0.9.3"),
+    )
+    title, body = report.report(Outcome(fixed=[main, tests, old])).split("\n", 1)
+    assert title == "Update a to 1.4, 0.9.3 in requirements"
+    assert "### a 1.1 → 1.4\n\nIn `requirements/main.txt`, `requirements/tests.txt`.\n" in body
+    assert "### a 0.9 → 0.9.3\n\n" in body
+    for fix in (main, tests, old):
+        assert f"- `{fix.manifest}`: `a` {fix.old} → {fix.new}" in body
+    assert report.title([Fix("PyPI", "x", "a", "1", str(n)) for n in range(5)]) == (
+        "Update a to 0, 1, 2 and others"
+    )
+
+
 def test_an_unproven_result_requests_a_draft_with_each_reason_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +171,7 @@ def test_an_unproven_result_requests_a_draft_with_each_reason_once(
     assert not (tmp_path / "draft.md").exists()
     outcome.add(Outcome(unproven=["`a` does\nnot resolve", "`a` does\nnot resolve", "Other"]))
     fixing.write_report(outcome)
-    assert (tmp_path / "draft.md").read_text() == "\\`a\\` does not resolve\nOther\n"
+    assert (tmp_path / "draft.md").read_text() == "`a` does not resolve\nOther\n"
     assert fixing.DRAFT_FILE == DRAFT_FILE
 
 
@@ -165,6 +182,15 @@ def test_a_fix_is_read_from_the_job_file() -> None:
     assert (fix.old, fix.new, fix.direct, fix.parents) == ("0.3.7", "0.3.8", False, ("p",))
     assert fix.hashes == ("sha256:1",)
     assert fix.advisories[0].score == 7.5
+
+
+def test_each_fix_knows_what_its_file_is_installed_together_with() -> None:
+    fixes = [{**GO, "manifest": name} for name in ("a.txt", "b.txt", "c.txt")]
+    groups = [["a.txt", "b.txt"], ["a.txt", "d.txt"]]
+    a, b, c = read_fixes({"fixes": fixes, "installed_together": groups})
+    assert a.installed_together == (("a.txt", "b.txt"), ("a.txt", "d.txt"))
+    assert b.installed_together == (("a.txt", "b.txt"),)
+    assert c.installed_together == ()
 
 
 def test_a_link_out_of_the_repository_is_refused(tmp_path: Path) -> None:

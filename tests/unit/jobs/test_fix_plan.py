@@ -8,7 +8,7 @@ import pytest
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.jobs.model import Cause
+from agentjobs.jobs.model import Cause, CausingFix
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.cve_fix.exposure import Exposure
@@ -39,10 +39,13 @@ def dependency(
     return Dependency(ecosystem=ecosystem, name=name, version=version, manifest=manifest, **given)
 
 
-def exposed(*dependencies: Dependency, warnings: tuple[IndexWarning, ...] = ()) -> Exposure:
-    return Exposure(
-        dependencies, ADVISORIES, tuple(match_dependencies(dependencies, ADVISORIES)), warnings
-    )
+def exposed(
+    *dependencies: Dependency,
+    warnings: tuple[IndexWarning, ...] = (),
+    together: tuple[tuple[str, ...], ...] = (),
+) -> Exposure:
+    findings = tuple(match_dependencies(dependencies, ADVISORIES))
+    return Exposure(dependencies, ADVISORIES, findings, warnings, together)
 
 
 def a_job(cause: Cause | None = None, **override: Any) -> ClaimedJob:
@@ -117,6 +120,46 @@ def test_a_job_with_a_cause_fixes_nothing_else_and_fails_when_it_is_fixed() -> N
         JobFailed, match=r"requests in requirements\.txt is no longer vulnerable on main"
     ):
         findings_to_fix(a_job(cause), exposed(dependency("requests", "2.31.0")), UNRATED)
+
+
+def test_a_job_fixes_all_files_of_its_cause_and_what_is_installed_together_with_them() -> None:
+    fixes = tuple(
+        CausingFix("PyPI", "requests", ("2.25.0",), name, "2.31.0") for name in ("a.txt", "b.txt")
+    )
+    cause = Cause("PyPI", "requests", ("2.25.0",), "a.txt", "2.31.0", (), fixes)
+    files = ("a.txt", "b.txt", "c.txt", "d.txt")
+    before = exposed(
+        *(dependency("requests", "2.25.0", name) for name in files),
+        dependency("pyyaml", "5.3", "c.txt"),
+        together=(("b.txt", "c.txt"),),
+    )
+    planned_fixes = planned(before, {"requests": "2.31.0"}, a_job(cause)).fixes
+    assert [fix.manifest for fix in planned_fixes] == ["a.txt", "b.txt", "c.txt"]
+    fixed = exposed(*(dependency("requests", "2.31.0", name) for name in files))
+    with pytest.raises(JobFailed, match=r"requests in a\.txt and 1 more are no longer vulnerable"):
+        findings_to_fix(a_job(cause), fixed, UNRATED)
+
+
+def test_a_commit_may_leave_out_a_file_unless_it_is_installed_together_with_a_fixed_one() -> None:
+    files = ("a.txt", "b.txt", "c.txt")
+
+    def commit(*versions: str, together: tuple[tuple[str, ...], ...] = ()) -> Exposure:
+        pins = zip(files, versions, strict=True)
+        pinned = (dependency("pyyaml", version, name) for name, version in pins)
+        return exposed(*pinned, together=together)
+
+    before = commit("5.3", "5.3", "5.3")
+    fixes = planned(before, {"pyyaml": "5.4"}, a_job()).fixes
+    assert check_fixes(fixes, before, commit("5.4", "5.4", "5.4")) == []
+    left = check_fixes(fixes, before, commit("5.4", "5.4", "5.3"))
+    assert [fix.manifest for fix in left] == ["c.txt"]
+    for after in (commit("5.3", "5.3", "5.3"), commit("5.4", "5.4", "5.3.1")):
+        with pytest.raises(JobFailed, match="still vulnerable"):
+            check_fixes(fixes, before, after)
+    together = commit("5.3", "5.3", "5.3", together=(("b.txt", "c.txt"),))
+    with pytest.raises(JobFailed, match=r"5\.3 in c\.txt is still vulnerable"):
+        check_fixes(fixes, together, commit("5.3", "5.4", "5.3"))
+    assert len(check_fixes(fixes, together, commit("5.4", "5.3", "5.3"))) == 2
 
 
 def test_findings_without_a_fix_or_editable_manifest_are_reported_not_fixed() -> None:

@@ -18,12 +18,13 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from agentjobs.git.blocking import GitReadError
+from agentjobs.git.blocking import GitReadError, list_files
 from agentjobs.git.limits import NICE
 from agentjobs.inventory import manifests
 from agentjobs.inventory.graph.encoding import pack_flat
 from agentjobs.inventory.index import assembly
 from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.install_files import read_installed_together
 from agentjobs.inventory.index.parallel import end_with_parent
 from agentjobs.inventory.index.partial_index import PartialIndex
 from agentjobs.inventory.index.scan import scan_commit, scan_manifests
@@ -103,8 +104,12 @@ def _split_batches(response: Message) -> Iterator[Message]:
 
 
 def _read_dependencies(request: Request) -> Iterator[Result]:
-    index = scan_manifests(Path(request.git_dir), request.commit, Path(request.cache_path))
-    yield _result(index, len(index.paths), None, _dependencies(request, index))
+    git_dir = Path(request.git_dir)
+    records = list_files(git_dir, request.commit)
+    index = scan_manifests(git_dir, records, Path(request.cache_path))
+    result = _result(index, len(index.paths), None, _dependencies(request, index))
+    groups = read_installed_together(git_dir, records, index.manifests)
+    yield msgspec.structs.replace(result, installed_together=groups)
 
 
 def _index(request: Request) -> Iterator[Result]:

@@ -109,9 +109,9 @@ def scan_commit(
         yield merge([*first, *partials], all_paths), merge_graphs(partials, all_paths)
 
 
-def scan_manifests(git_dir: Path, commit: str, cache_path: Path) -> PartialIndex:
-    """Reads only the manifests and configuration files of a commit."""
-    files = (split_record(record) for record in list_files(git_dir, commit))
+def scan_manifests(git_dir: Path, records: Sequence[bytes], cache_path: Path) -> PartialIndex:
+    """Reads only the manifests and configuration files among the `records` of `list_files`."""
+    files = map(split_record, records)
     plan = [plan_file(*file) for file in files if is_needed_first(display_path(file[0]))]
     return _scan_files(git_dir, plan, cache_path)
 

@@ -50,6 +50,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """`graph` is packed by `graph.encoding`; `configuration` is the content of `.agentjobs.toml`.
 
     `graph` and `dependencies` are None if unchanged; `purls` has one entry per dependency.
+    `installed_together` are groups of manifests, only for the task `dependencies`.
     """
 
     line_count: int
@@ -61,6 +62,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     purls: tuple[str, ...]
     graph: bytes | None
     configuration: bytes | None
+    installed_together: tuple[tuple[str, ...], ...] = ()
 
 
 Message = Progress | Failed | DependencyBatch | Result

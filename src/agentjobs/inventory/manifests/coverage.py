@@ -61,16 +61,20 @@ class Layout:
     def siblings(self) -> dict[str, set[str]]:
         """For each manifest of a workspace, the names of the workspace's projects."""
         names: dict[str, set[str]] = {}
-        for path, manifest in self._manifests.items():
-            if not manifest.members:
-                continue
-            directory = posixpath.dirname(path)
-            workspace = [path, *self._members(directory, manifest.members, {self._kinds[path]})]
+        for workspace in self.workspaces():
             projects = {self._manifests[member].project for member in workspace} - {""}
             for member in workspace:
                 known = names.get(member)
                 names[member] = projects if known is None else self._union(known, projects)
         return names
+
+    def workspaces(self) -> Iterator[list[str]]:
+        """The manifest of each workspace, followed by those of its members."""
+        for path, manifest in self._manifests.items():
+            if manifest.members:
+                directory = posixpath.dirname(path)
+                kinds = {self._kinds[path]}
+                yield [path, *self._members(directory, manifest.members, kinds)]
 
     @property
     def warnings(self) -> list[IndexWarning]:

@@ -1,6 +1,7 @@
 """Writes the job file and the prompt of an agent, and prepares its sandbox task."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ def prepare_task(
     summary: CommitSummary,
     ticket: FoundTicket | None,
     previous: PreviousPull | None,
-    fixes: list[dict[str, Any]] | None,
+    fix_entries: Mapping[str, Any],
 ) -> SandboxTask:
-    """`fixes` are for the agent `cve-fixer` only."""
+    """`fix_entries` are for the agent `cve-fixer` only."""
     job, agent = run.job, plan.agent
     details = JobDetails(
         job_id=job.id,
@@ -41,7 +42,7 @@ def prepare_task(
         test_command=summary.test_command,
         verify_command=" && ".join(shlex.join(check.command) for check in plan.checks) or None,
         pull=previous,
-        fixes=fixes,
+        fix_entries=fix_entries,
     )
     return prepare_run(
         agent,

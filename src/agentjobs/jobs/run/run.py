@@ -67,7 +67,7 @@ async def _propose(
     async with run.tools.workspaces.checkout(
         run.job.repo_id, base, owner_uid=owner_uid
     ) as checkout:
-        task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entry)
+        task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
         report = await run_agent(run, plan, checkout, task)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)

@@ -149,7 +149,7 @@ def title_of(config_override: str, cause: Cause | None) -> str | None:
             return text.strip().splitlines()[0][:_MAX_TITLE_LENGTH]
     if cause is None:
         return None
-    return f"{cause.package} to {cause.fix_version}"[:_MAX_TITLE_LENGTH]
+    return cause.summary[:_MAX_TITLE_LENGTH]
 
 
 def cost_of(usage: str | None) -> float | None:

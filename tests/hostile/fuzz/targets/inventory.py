@@ -6,6 +6,7 @@ from importlib import import_module
 from agentjobs.inventory import imports
 from agentjobs.inventory.imports.javascript.tsconfig import read_aliases
 from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests.installed_together import find_installed_together
 from agentjobs.inventory.manifests.kinds import READERS
 from agentjobs.inventory.manifests.text import UnreadableManifest
 from agentjobs.inventory.model import ParsedManifest
@@ -344,6 +345,12 @@ def _read_aliases(content: bytes) -> object:
     return aliases.paths_for("@x/y")[:1_000]
 
 
+def _find_together(content: bytes) -> object:
+    text = content.decode("utf-8", "replace")
+    files = ("Dockerfile", "tox.ini", "a.sh", "requirements/a.txt", "b/requirements.txt")
+    return find_installed_together({}, dict.fromkeys(files, text), (*files, "requirements.in"))
+
+
 def _guess(content: bytes) -> object:
     return guess_test_command(RootFiles(READ_FILES, dict.fromkeys(READ_FILES, content)))
 
@@ -383,6 +390,19 @@ TARGETS = (
         _guess,
         frames=("{}", "test{}", "task{}", '{"scripts": {"test": "{}'),
         units=("test", "task ", "\ntest"),
+        max_bytes=256 * 1024,
+    ),
+    Target(
+        "files installed together",
+        documents(
+            b"RUN pip install -r requirements/a.txt \\\n -r /b/requirements.txt\n",
+            b"[testenv]\ndeps =\n  -r requirements/*.txt\n  -c b/requirements.txt\n",
+            b"-r ../b/requirements.txt\n--constraint=a.txt\n",
+            tokens=(b"install ", b"-r", b".txt ", b"*", b"../", b"\\\n"),
+        ),
+        _find_together,
+        frames=("{}", "install {}", "deps =\n {}", "-r {}"),
+        units=("-r a.txt ", "../", "**/", "\\\n", "\n ", "install *.txt\n", "a.txt"),
         max_bytes=256 * 1024,
     ),
     Target(

@@ -12,7 +12,7 @@ from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.advisories.scans import choose_versions
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.git.remote import strip_credentials
-from agentjobs.jobs.auto_trigger_rows import take_over_fix
+from agentjobs.jobs.auto_trigger_rows import take_over_fixes
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, read_exposure
@@ -39,8 +39,15 @@ class CveFix:
     before: Exposure | None = None
 
     @property
-    def job_file_entry(self) -> list[dict[str, Any]] | None:
-        return None if self.before is None else list(msgspec.to_builtins(self.fixes))
+    def job_file_entries(self) -> dict[str, Any]:
+        if self.before is None:
+            return {}
+        manifests = {fix.manifest for fix in self.fixes}
+        groups = self.before.installed_together
+        return {
+            "fixes": msgspec.to_builtins(self.fixes),
+            "installed_together": [group for group in groups if not manifests.isdisjoint(group)],
+        }
 
     def narrow(self, plan: RunPlan) -> RunPlan:
         """Allow only the package registries that the fixes need."""
@@ -56,7 +63,12 @@ class CveFix:
         if self.before is None:
             return
         after = await read_exposure(self.run, commit)
-        check_fixes(self.fixes, self.before, after)
+        left = check_fixes(self.fixes, self.before, after)
+        for fix in left:
+            self.run.log.note(f"{fix.package} {fix.old} in {fix.manifest} is not fixed")
+        proposed = [fix.key for fix in self.fixes if fix not in left]
+        # A fix that was requested is not proposed again by itself.
+        await take_over_fixes(self.run.db, self.run.job.repo_id, self.run.job.id, proposed)
         self.run.log.note("no known vulnerability affects the proposed versions")
 
 
@@ -82,19 +94,22 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
 
 
 async def _take_over(run: RunContext, fixes: tuple[Fix, ...]) -> None:
-    """Claim fixes whose version changed since the job was created, so that no second job
-    proposes them."""
-    cause = run.job.cause
-    if cause is None:
+    """Claim the fixes, so that no second job proposes them.
+
+    Versions may have changed since the job was created, and another job may propose all of them.
+    """
+    job = run.job
+    if job.cause is None:
         return
-    for fix in fixes:
-        if fix.new == cause.fix_version:
-            continue
-        key = (*fix.location, fix.new)
-        other = await take_over_fix(run.db, run.job.repo_id, run.job.id, key)
-        if other is not None:
-            raise JobFailed(
-                "no_changes",
-                f"{fix.package} in {fix.manifest} now needs {fix.new}, and the job {other} "
-                "already proposes that upgrade.",
-            )
+    created_for = {
+        (fix.manifest, fix.ecosystem, fix.package, fix.fix_version) for fix in job.cause.all_fixes
+    }
+    keys = {fix.key for fix in fixes}
+    others = await take_over_fixes(run.db, job.repo_id, job.id, keys, created_for)
+    if keys == others.keys():
+        fix = fixes[0]
+        raise JobFailed(
+            "no_changes",
+            f"The job {others[fix.key]} already proposes to upgrade {fix.package} in"
+            f" {fix.manifest} to {fix.new}.",
+        )

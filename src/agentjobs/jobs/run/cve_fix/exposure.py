@@ -24,6 +24,12 @@ class Exposure(msgspec.Struct, frozen=True, dict=True):
     advisories: tuple[Advisory, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[IndexWarning, ...] = ()
+    installed_together: tuple[tuple[str, ...], ...] = ()
+
+    def installed_with(self, manifest: str) -> set[str]:
+        """The manifest itself, and all that are installed or resolved together with it."""
+        groups = (group for group in self.installed_together if manifest in group)
+        return {manifest}.union(*groups)
 
     def at(self, location: Location) -> list[Dependency]:
         return self._by_location.get(location, [])
@@ -46,5 +52,9 @@ async def read_exposure(run: RunContext, commit: str) -> Exposure:
     advisories = await load_advisories(run.db, reading.dependencies)
     findings = await asyncio.to_thread(match_dependencies, reading.dependencies, advisories)
     return Exposure(
-        tuple(reading.dependencies), tuple(advisories), tuple(findings), tuple(reading.warnings)
+        reading.dependencies,
+        tuple(advisories),
+        tuple(findings),
+        reading.warnings,
+        reading.installed_together,
     )

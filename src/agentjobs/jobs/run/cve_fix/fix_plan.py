@@ -8,6 +8,7 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.severity import is_at_least
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.cve_fixer_support import can_fix
+from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of
@@ -35,6 +36,10 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new
     def location(self) -> Location:
         return self.manifest, self.ecosystem, self.package
 
+    @property
+    def key(self) -> FixKey:
+        return *self.location, self.new
+
 
 class FixPlan(msgspec.Struct, frozen=True):
     """`not_fixed` has a sentence for each vulnerable package that gets no fix."""
@@ -46,12 +51,16 @@ class FixPlan(msgspec.Struct, frozen=True):
 def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[Finding]:
     """All findings of each package that has one at or above the threshold.
 
-    `unrated` is the level that counts for an unknown severity.
-    Raises JobFailed when there is none.
+    A job with a cause fixes its packages in its files, and in those installed together with them:
+    the same package at two versions could not be installed. `unrated` is the level that counts for
+    an unknown severity. Raises JobFailed when there is none.
     """
     if job.cause is not None:
-        cause = job.cause
-        locations = {(cause.manifest, cause.ecosystem, cause.package)}
+        locations = {
+            (manifest, fix.ecosystem, fix.package)
+            for fix in job.cause.all_fixes
+            for manifest in exposure.installed_with(fix.manifest)
+        }
     else:
         threshold = threshold_of(job)
         severe = (
@@ -67,15 +76,25 @@ def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[F
 def findings_of_job(
     job: ClaimedJob, findings: list[Finding], choices: Mapping[Package, Choice]
 ) -> list[Finding]:
-    """The findings whose fix is the one that caused this job; other fixes have their own jobs.
+    """The findings whose fixes caused this job; other fixes of the same file have their own jobs.
 
-    If none is left, the recommended version has changed since, and the job uses the new one.
+    If none is left in a file, the recommended version has changed since, and the job uses the new
+    one.
     """
     if job.cause is None:
         return findings
-    version = job.cause.fix_version
-    matching = [finding for finding in findings if choices[finding.package].version == version]
-    return matching or findings
+    versions: dict[Location, set[str]] = {}
+    for fix in job.cause.all_fixes:
+        location = (fix.manifest, fix.ecosystem, fix.package)
+        versions.setdefault(location, set()).add(fix.fix_version)
+    by_location: dict[Location, list[Finding]] = {}
+    for finding in findings:
+        by_location.setdefault(location_of(finding), []).append(finding)
+    chosen = []
+    for location, same in by_location.items():
+        wanted = versions.get(location, set())
+        chosen += [f for f in same if choices[f.package].version in wanted] or same
+    return chosen
 
 
 def threshold_of(job: ClaimedJob) -> str:
@@ -169,7 +188,10 @@ def _advisory(finding: Finding) -> AdvisorySummary:
 def _nothing_to_fix(job: ClaimedJob) -> str:
     if job.cause is not None:
         package = f"{job.cause.package} in {job.cause.manifest}"
-        return f"{package} is no longer vulnerable on {job.base_branch}."
+        more = len(job.cause.all_fixes) - 1
+        others = f" and {more} more" if more else ""
+        is_fixed = "are" if more else "is"
+        return f"{package}{others} {is_fixed} no longer vulnerable on {job.base_branch}."
     if threshold_of(job) == "none":
         return (
             "config_override.auto_trigger_on_cve_severity is none, so there is nothing to fix; "

@@ -1,7 +1,7 @@
 """Checks that a proposed commit fixes what it was made to fix, from its own files only."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agentjobs.advisories.exposure import Finding
 from agentjobs.advisories.versions import version_key
@@ -14,9 +14,33 @@ _MAX_FAULTS = 5
 _NUMBER = re.compile(r"\d+")
 
 
-def check_fixes(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> None:
-    """Raises JobFailed with what is still wrong."""
-    faults = list(dict.fromkeys(faults_in(fixes, before, after)))
+def check_fixes(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list[Fix]:
+    """Return the fixes that the commit leaves out. Raises JobFailed with what is wrong.
+
+    The commit may leave out a fix if it has another one, and if it fixes the package in no other
+    file that is installed together with this one.
+    """
+    made: list[Fix] = []
+    left: list[Fix] = []
+    for fix in fixes:
+        is_left = any(dependency.version == fix.old for dependency in after.at(fix.location))
+        (left if is_left else made).append(fix)
+    left = [fix for fix in left if made and not _is_partial(fix, made, before)]
+    _raise_faults(faults_in([fix for fix in fixes if fix not in left], before, after))
+    return left
+
+
+def _is_partial(fix: Fix, made: Iterable[Fix], before: Exposure) -> bool:
+    together = before.installed_with(fix.manifest) - {fix.manifest}
+    return any(
+        (other.ecosystem, other.package) == (fix.ecosystem, fix.package)
+        and other.manifest in together
+        for other in made
+    )
+
+
+def _raise_faults(found: Iterable[str]) -> None:
+    faults = list(dict.fromkeys(found))
     if not faults:
         return
     message = " ".join(faults[:_MAX_FAULTS])

@@ -126,7 +126,7 @@ def _summary(job: JobView, details: JobDetails) -> str:
     if isinstance(text, str) and text.strip():
         return text.strip().splitlines()[0][:200]
     if job.cause is not None:
-        return f"{job.cause.package} to {job.cause.fix_version} in {job.repo}"
+        return f"{job.cause.summary} in {job.repo}"
     return f"{job.agent} on {job.repo}"
 
 
