@@ -22,6 +22,7 @@ AGENTS_DIR   := .agents
 # description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
+CHECK_LOG := $(VENV)/check.log
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
@@ -33,8 +34,11 @@ help: ## Show this list
 demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
-test: check system-test $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run the checks, then every test
-	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
+test: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run every test, and the checks beside them
+	@$(MAKE) --no-print-directory check > $(CHECK_LOG) 2>&1 & check=$$!; \
+	$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS); tests=$$?; \
+	wait $$check || { cat $(CHECK_LOG); echo "make: the checks failed" >&2; exit 1; }; \
+	tail -n 1 $(CHECK_LOG); exit $$tests
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)

@@ -29,11 +29,19 @@ httpx_transports.create_ssl_context = functools.cache(httpx_transports.create_ss
 _ENGINES = ("sqlite", "postgresql")
 
 
+# Their tests mostly wait for processes and time-outs.
+_WAITING = ("tests/acceptance/", "tests/browser", "tests/faults/", "tests/hostile/test_")
+
+
+def _scope(nodeid: str) -> str:
+    return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
+
+
 class _FilesTogether(LoadScopeScheduling):
     """What the tests of a file share is made by one worker; the browser, for all its files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
+        return _scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -49,6 +57,20 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait run beside files that compute, and start before the last tenth of them."""
+    scopes: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        scopes.setdefault(_scope(item.nodeid), []).append(item)
+    waiting = [scope for scope in scopes if scope.startswith(_WAITING)]
+    computing = [scope for scope in scopes if not scope.startswith(_WAITING)]
+    positions = {scope: 0.9 * index / len(waiting) for index, scope in enumerate(waiting)}
+    positions |= {scope: index / len(computing) for index, scope in enumerate(computing)}
+    items[:] = [
+        item for scope in sorted(scopes, key=positions.__getitem__) for item in scopes[scope]
+    ]
 
 
 @pytest.fixture(scope="session")
