@@ -10,20 +10,12 @@ import pytest
 from tests.support import vulnerable_projects as projects
 from tests.support.service import Api, Service, git, sample_repository, wait_until
 
-# Each project's factory, manifest, vulnerable package and fixed version.
+# Each project's factory, manifest, vulnerable package and fixed version. Other kinds of files and
+# fixes are in `tests/integration/cve_fixer`.
 PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "plain": (projects.plain_requirements, "requirements.txt", "requests", "2.31.0"),
-    "hashed": (projects.hashed_requirements, "requirements.txt", "urllib3", "1.26.17"),
-    "compiled": (projects.compiled_requirements, "requirements.txt", "requests", "2.31.0"),
     "uv": (projects.uv_project, "uv.lock", "urllib3", "2.0.6"),
-    "poetry": (projects.poetry_project, "poetry.lock", "requests", "2.31.0"),
     "npm": (projects.npm_project, "package-lock.json", "lodash", "4.17.21"),
-    "pinned": (
-        projects.npm_project_with_a_pinning_parent,
-        "package-lock.json",
-        "minimist",
-        "0.2.4",
-    ),
     "pnpm": (projects.pnpm_project, "pnpm-lock.yaml", "lodash", "4.17.21"),
     "go": (projects.go_module, "go.mod", "golang.org/x/text", "0.3.8"),
     "maven": (projects.maven_project, "pom.xml", "org.springframework:spring-beans", "5.3.18"),

@@ -1,14 +1,12 @@
 """Projects with known vulnerabilities, locked by the real tools, and registry settings."""
 
 import os
-import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
@@ -50,25 +48,6 @@ def plain_requirements(directory: Path) -> None:
     write(directory, {"requirements.txt": "# kept\nrequests[socks] == 2.25.0  # why\nsix\n"})
 
 
-def hashed_requirements(directory: Path) -> None:
-    write(directory, {"requirements.in": "urllib3==1.26.16\n"})
-    _run(
-        directory,
-        *(UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate", "--no-header"),
-        *("requirements.in", "--output-file", "requirements.txt"),
-    )
-    (directory / "requirements.in").unlink()
-
-
-def compiled_requirements(directory: Path) -> None:
-    write(directory, {"requirements.in": "requests<3\n"})
-    _run(
-        directory,
-        *(UV, "pip", "compile", "--quiet", "requirements.in", "--output-file", "requirements.txt"),
-        *("--upgrade-package", "requests==2.30.0"),
-    )
-
-
 def uv_project(directory: Path) -> None:
     """requests requires urllib3."""
     project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
@@ -76,26 +55,8 @@ def uv_project(directory: Path) -> None:
     _run(directory, UV, "lock", "--quiet", "--upgrade-package", "urllib3==2.0.5")
 
 
-def poetry_project(directory: Path) -> None:
-    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
-    exact = f'{project}dependencies = ["requests (==2.30.0)"]\n'
-    write(directory, {"pyproject.toml": exact})
-    # Uses the fixer's launcher, which sets the index without changing files: a mirror may use
-    # another form of the index's protocol than Poetry expects of the public index.
-    launcher = CVE_FIXER_DIRECTORY / "python" / "poetry_without_builds.py"
-    variables = {"AGENTJOBS_FIXER_REGISTRY": public_registry("pypi"), "AGENTJOBS_FIXER_PACKAGE": ""}
-    _run(directory, POETRY / "python", "-I", launcher, "lock", "--no-interaction", **variables)
-    lock = directory / "poetry.lock"
-    lock.write_text(re.sub(r"\n\[package\.source\]\n(?:.+\n){3}", "", lock.read_text()))
-
-
 def npm_project(directory: Path) -> None:
     write(directory, {"package.json": '{\n  "dependencies": { "lodash": "4.17.20" }\n}\n'})
-    npm(directory)
-
-
-def npm_project_with_a_pinning_parent(directory: Path) -> None:
-    write(directory, {"package.json": '{\n  "dependencies": { "mkdirp": "0.5.1" }\n}\n'})
     npm(directory)
 
 
