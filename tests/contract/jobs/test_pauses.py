@@ -6,7 +6,7 @@ from agentjobs.clock import DAY_MS
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue import claim
+from agentjobs.jobs.queue import claim, waiting_organizations
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
@@ -64,7 +64,7 @@ async def test_a_paused_organization_does_not_hold_back_others(harness: JobHarne
 async def test_many_paused_organizations_do_not_hide_the_next_one(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "WINDOW", 2)
+    monkeypatch.setattr(waiting_organizations, "WINDOW", 2)
     for name in ("a", "b", "c"):
         await harness.job(await harness.organization(name))
         await pause(harness.db, name)
@@ -92,14 +92,16 @@ async def test_a_claim_that_looked_before_the_pause_claims_nothing(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch, paused: str | None
 ) -> None:
     await harness.job(await harness.organization())
-    look = claim.Claimer._look
+    look = waiting_organizations.WaitingOrganizations.look
 
-    async def look_and_be_paused(claimer: claim.Claimer, agents: list[str]) -> object:
-        view = await look(claimer, agents)
+    async def look_and_be_paused(
+        queue: waiting_organizations.WaitingOrganizations, agents: list[str]
+    ) -> waiting_organizations.QueueView:
+        view = await look(queue, agents)
         await pause(harness.db, paused)
         return view
 
-    monkeypatch.setattr(claim.Claimer, "_look", look_and_be_paused)
+    monkeypatch.setattr(waiting_organizations.WaitingOrganizations, "look", look_and_be_paused)
     assert await harness.nothing_to_claim()
 
 

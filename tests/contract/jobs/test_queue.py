@@ -10,7 +10,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Released
-from agentjobs.jobs.queue import claim
+from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import Claimer, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
@@ -216,7 +216,7 @@ async def test_a_claim_waits_for_no_organization_whose_jobs_it_cannot_run(
 async def test_every_organization_is_served_when_more_wait_than_one_claim_compares(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "WINDOW", 3)
+    monkeypatch.setattr(waiting_organizations, "WINDOW", 3)
     waiting = {await harness.job(await harness.organization(f"org{n}")) for n in range(8)}
     claimer = Claimer(harness.context, "wrk_a")
     for _ in range(4):

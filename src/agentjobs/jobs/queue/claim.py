@@ -1,7 +1,6 @@
-"""Claims waiting jobs: fair across organizations, within their plans, with lease and fence."""
+"""Claims the next jobs of organizations that wait, with lease and fence, within their plans."""
 
 import asyncio
-import heapq
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,11 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
+from agentjobs.jobs.queue.waiting_organizations import (
+    Share,
+    WaitingOrganizations,
+    share_slots,
+)
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.batch_statement import array_texts
@@ -20,8 +24,6 @@ from agentjobs.store.database import Row, Transaction
 
 # Others are claiming: with each try the chance grows that they have finished.
 _CONTENDED_PAUSES_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
-# How many organizations one call compares.
-WINDOW = 64
 
 # A job's identifier and the fence of one claim on it.
 Claim = tuple[str, int]
@@ -99,13 +101,13 @@ class _Contended(Exception):
 
 
 class Claimer:
-    """Claims jobs for one worker. Remembers where its next look at the organizations begins."""
+    """Claims jobs for one worker."""
 
     def __init__(self, context: JobsContext, worker_id: str, tags: Sequence[str] = ()) -> None:
         self._context = context
         self._worker_id = worker_id
         self._tags = tags
-        self._after = ""
+        self._queue = WaitingOrganizations(context, worker_id)
 
     async def claim(self, agents: Sequence[str], count: int) -> list[ClaimedJob]:
         """At most `count` jobs. Fewer do not mean that nothing else waits."""
@@ -117,15 +119,15 @@ class Claimer:
         unlimited = [agent for agent in agents if agent not in limits]
         for pause_seconds in _CONTENDED_PAUSES_SECONDS:
             # Outside of the transaction: a look at an empty queue is one read.
-            view = await self._look(agents)
+            view = await self._queue.look(agents)
             jobs: list[ClaimedJob] = []
             try:
                 # Jobs under a limit come one by one, and first: others could take every slot.
-                if (limits or view.repos_have_limits) and (shares := _share(view.waiting, 1)):
+                if (limits or view.repos_have_limits) and (shares := share_slots(view.waiting, 1)):
                     jobs += await self._context.db.transact(
                         self._claim_one, view.statements, agents, shares, limits
                     )
-                if shares := _share(view.waiting, count - len(jobs)):
+                if shares := share_slots(view.waiting, count - len(jobs)):
                     jobs += await self._context.db.transact(
                         self._claim, view.statements, unlimited, shares
                     )
@@ -141,7 +143,7 @@ class Claimer:
         tx: Transaction,
         statements: queries.Statements,
         agents: Sequence[str],
-        shares: Mapping[str, "_Share"],
+        shares: Mapping[str, Share],
         limits: Mapping[str, int],
     ) -> list[ClaimedJob]:
         free = [
@@ -156,7 +158,7 @@ class Claimer:
         tx: Transaction,
         statements: queries.Statements,
         agents: Sequence[str],
-        shares: Mapping[str, "_Share"],
+        shares: Mapping[str, Share],
         *,
         one_by_one: bool = False,
     ) -> list[ClaimedJob]:
@@ -185,43 +187,6 @@ class Claimer:
             await postpone_others(tx, keys)
         return sorted(jobs, key=lambda job: job.id)
 
-    async def _look(self, agents: Sequence[str]) -> "_View":
-        rows = await self._organizations(queries.USUALLY, agents)
-        statements = queries.USUALLY
-        if any(row["has_outages"] for row in rows):
-            statements = queries.DURING_OUTAGES
-            rows = await self._organizations(statements, agents)
-        return _View(statements, self._waiting(rows), any(row["repos_have_limits"] for row in rows))
-
-    async def _organizations(
-        self, statements: queries.Statements, agents: Sequence[str]
-    ) -> list[Row]:
-        where = {
-            "agents": agents,
-            "window": WINDOW,
-            "worker_id": self._worker_id,
-            "now": now_ms(),
-        }
-        db = self._context.db
-        rows = await db.fetch_all(statements.organizations, after=self._after, **where)
-        if len(rows) < WINDOW and self._after:
-            rows = await db.fetch_all(statements.organizations, after="", **where)
-        return rows
-
-    def _waiting(self, rows: Sequence[Row]) -> list["_Waiting"]:
-        self._after = max(row["id"] for row in rows) if len(rows) >= WINDOW else ""
-        return [
-            _Waiting(
-                row["id"],
-                self._context.plans.concurrent_jobs(row["plan"]),
-                row["active"],
-                row["last_claimed_at"] or 0,
-            )
-            for row in rows
-            # Paused organizations count for the window, or they would hide those after them.
-            if row["paused_at"] is None
-        ]
-
 
 async def _is_below_limit(tx: Transaction, agent: str, limit: int) -> bool:
     """Holds until the transaction ends."""
@@ -232,50 +197,6 @@ async def _is_below_limit(tx: Transaction, agent: str, limit: int) -> bool:
     return row is not None and row["active"] < limit
 
 
-class _Waiting(msgspec.Struct, frozen=True):
-    """An organization with waiting jobs."""
-
-    organization_id: str
-    limit: int
-    active: int
-    last_claimed_at: int
-
-
-class _View(msgspec.Struct, frozen=True):
-    """What a look at the queue found, and the statements that fit."""
-
-    statements: queries.Statements
-    waiting: Sequence[_Waiting]
-    # Of any organization.
-    repos_have_limits: bool
-
-
-class _Share(msgspec.Struct):
-    """How many jobs one organization may start now, within its limit."""
-
-    limit: int
-    count: int = 0
-
-
-def _share(waiting: Sequence[_Waiting], count: int) -> dict[str, _Share]:
-    """Divide free slots: each goes to the organization with the fewest active jobs, then to the
-    one that waits longest."""
-    shares: dict[str, _Share] = {}
-    heap = [
-        (each.active, each.last_claimed_at, each.organization_id, each.limit)
-        for each in waiting
-        if each.active < each.limit
-    ]
-    heapq.heapify(heap)
-    while heap and count:
-        active, last_claimed_at, organization_id, limit = heapq.heappop(heap)
-        shares.setdefault(organization_id, _Share(limit)).count += 1
-        count -= 1
-        if active + 1 < limit:
-            heapq.heappush(heap, (active + 1, last_claimed_at, organization_id, limit))
-    return shares
-
-
 class _Claim(msgspec.Struct, frozen=True):
     """What is claimed, under the locks of the organizations of `shares`."""
 
@@ -284,7 +205,7 @@ class _Claim(msgspec.Struct, frozen=True):
     lease_expires_at: int
     agents: Sequence[str]
     credential_hashes: Sequence[bytes]
-    shares: Mapping[str, _Share]
+    shares: Mapping[str, Share]
     tags: Sequence[str]
     one_by_one: bool
 
