@@ -1,60 +1,47 @@
 """Metrics of the fleet: workers, pauses, outages and waiting jobs by plan, read at each scrape."""
 
 from collections import Counter
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from agentjobs.jobs.workers import STATUSES, list_worker_views
 from agentjobs.organizations.pauses import load_pauses
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.database import Database
 
 
 class FleetMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._workers = Gauge(
-            "agentjobs_workers", "Registered workers by state.", ("state",), registry=registry
-        )
-        self._slots = Gauge(
-            "agentjobs_worker_slots", "Slots of workers by state.", ("state",), registry=registry
-        )
-        self._odd = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        self._workers = gauge("agentjobs_workers", "Registered workers by state.", ("state",))
+        self._slots = gauge("agentjobs_worker_slots", "Slots of workers by state.", ("state",))
+        self._odd = gauge(
             "agentjobs_workers_with_odd_configuration",
             "Workers whose version or configuration differs from that of most processes.",
-            registry=registry,
         )
-        self._paused = Gauge(
-            "agentjobs_paused", "1 while the whole service is paused.", registry=registry
+        self._paused = gauge("agentjobs_paused", "1 while the whole service is paused.")
+        self._paused_organizations = gauge(
+            "agentjobs_organizations_paused", "Organizations that are paused."
         )
-        self._paused_organizations = Gauge(
-            "agentjobs_organizations_paused", "Organizations that are paused.", registry=registry
-        )
-        self._outages = Gauge(
+        self._outages = gauge(
             "agentjobs_platform_outages",
-            "Platforms, or repositories on them, that do not respond.",
-            registry=registry,
+            "Platforms, repositories on them, and trackers that do not respond.",
         )
-        self._kept = Gauge(
-            "agentjobs_kept_work",
-            "Jobs whose finished work is kept until it can be published.",
-            registry=registry,
+        self._kept = gauge(
+            "agentjobs_kept_work", "Jobs whose finished work is kept until it can be published."
         )
-        self._waiting = Gauge(
+        self._waiting = gauge(
             "agentjobs_queue_depth_by_plan",
             "Jobs waiting for a worker, by the plan of their organization.",
             ("plan",),
-            registry=registry,
         )
 
     async def refresh(self, db: Database, settings: Settings) -> None:
-        try:
-            await self._read_workers(db, settings)
-            await self._read_pauses(db)
-            await self._read_outages(db)
-            await self._read_queue(db, settings)
-        except StoreUnavailable:
-            # `agentjobs_store_up` shows that these values are outdated.
-            return
+        await self._read_workers(db, settings)
+        await self._read_pauses(db)
+        await self._read_outages(db)
+        await self._read_queue(db, settings)
 
     async def _read_workers(self, db: Database, settings: Settings) -> None:
         workers, slots = Counter[str](), Counter[str]()

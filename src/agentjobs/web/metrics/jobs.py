@@ -4,11 +4,12 @@ Any API process reports them for all workers, so workers need no address to be s
 """
 
 import asyncio
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentjobs.clock import SECOND_MS, elapsed_ms
-from agentjobs.store.database import Database, Row, StoreUnavailable
+from agentjobs.store.database import Database, Row
 
 # Finished jobs are read again for this long, because commits may be late.
 _OVERLAP_MS = 60 * SECOND_MS
@@ -18,20 +19,12 @@ _DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
 
 class JobMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._store_up = Gauge(
-            "agentjobs_store_up", "1 while the store responds.", registry=registry
+        gauge = partial(Gauge, registry=registry)
+        self._waiting = gauge("agentjobs_queue_depth", "Jobs waiting for a worker.")
+        self._oldest = gauge(
+            "agentjobs_queue_oldest_seconds", "Waiting time of the longest-waiting job."
         )
-        self._waiting = Gauge(
-            "agentjobs_queue_depth", "Jobs waiting for a worker.", registry=registry
-        )
-        self._oldest = Gauge(
-            "agentjobs_queue_oldest_seconds",
-            "Waiting time of the longest-waiting job.",
-            registry=registry,
-        )
-        self._active = Gauge(
-            "agentjobs_jobs_active", "Jobs that a worker has claimed.", registry=registry
-        )
+        self._active = gauge("agentjobs_jobs_active", "Jobs that a worker has claimed.")
         self._finished = Counter(
             "agentjobs_jobs_finished",
             "Jobs finished since this process started, by outcome.",
@@ -58,16 +51,11 @@ class JobMetrics:
         self._counted: dict[str, int] = {}
 
     async def refresh(self, db: Database) -> None:
-        try:
-            # Two concurrent scrapes would count the same jobs twice.
-            async with self._lock:
-                now = await db.clock_ms()
-                await self._read_queue(db, now)
-                await self._read_finished(db, now)
-        except StoreUnavailable:
-            self._store_up.set(0)
-        else:
-            self._store_up.set(1)
+        # Two concurrent scrapes would count the same jobs twice.
+        async with self._lock:
+            now = await db.clock_ms()
+            await self._read_queue(db, now)
+            await self._read_finished(db, now)
 
     async def _read_queue(self, db: Database, now: int) -> None:
         rows = await db.fetch_all(

@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agentjobs.loop_monitor import BUCKETS as LOOP_BUCKETS
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.web.metrics.fleet import FleetMetrics
 from agentjobs.web.metrics.jobs import JobMetrics
 from agentjobs.web.metrics.webhooks import WebhookMetrics
@@ -78,6 +78,9 @@ class Metrics:
     def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self._store_up = Gauge(
+            "agentjobs_store_up", "1 while the store responds.", registry=self.registry
+        )
         self.jobs = JobMetrics(self.registry)
         self.webhooks = WebhookMetrics(self.registry)
         self.fleet = FleetMetrics(self.registry)
@@ -88,6 +91,12 @@ class Metrics:
 
     async def refresh(self, db: Database, settings: Settings) -> None:
         """Reads the metrics that come from the store; the others are counted as they happen."""
-        await self.jobs.refresh(db)
-        await self.webhooks.refresh(db)
-        await self.fleet.refresh(db, settings)
+        try:
+            await self.jobs.refresh(db)
+            await self.webhooks.refresh(db)
+            await self.fleet.refresh(db, settings)
+        except StoreUnavailable:
+            # The values that were not read are outdated.
+            self._store_up.set(0)
+        else:
+            self._store_up.set(1)

@@ -1,12 +1,13 @@
 """Metrics of waiting deliveries and of endpoints, read from the store at each scrape."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.identifiers import time_of
-from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.database import Database
 
 # By kind of attempt; the label is called `lane`. Uses only the sender's indexes, because all
 # waiting rows are counted. A first attempt is due since its event, whose time is in the identifier.
@@ -19,39 +20,31 @@ _STATES = ("enabled", "by_hand", "gone", "failing")
 
 class WebhookMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._waiting = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        self._waiting = gauge(
             "agentjobs_webhook_deliveries_waiting",
             "Deliveries waiting for their first attempt or for a retry.",
             ("lane",),
-            registry=registry,
         )
-        self._overdue = Gauge(
+        self._overdue = gauge(
             "agentjobs_webhook_oldest_due_seconds",
             "Age of the oldest due delivery: since its event, or since its retry was due.",
             ("lane",),
-            registry=registry,
         )
-        self._active = Gauge(
-            "agentjobs_webhook_deliveries_active",
-            "Deliveries that a sender has claimed.",
-            registry=registry,
+        self._active = gauge(
+            "agentjobs_webhook_deliveries_active", "Deliveries that a sender has claimed."
         )
-        self._endpoints = Gauge(
+        self._endpoints = gauge(
             "agentjobs_webhook_endpoints",
             "Endpoints that are enabled, or disabled by reason.",
             ("state",),
-            registry=registry,
         )
 
     async def refresh(self, db: Database) -> None:
-        try:
-            for kind in _OLDEST:
-                await self._read_waiting(db, kind)
-            await self._read_active(db)
-            await self._read_endpoints(db)
-        except StoreUnavailable:
-            # `agentjobs_store_up` shows that these values are outdated.
-            return
+        for kind in _OLDEST:
+            await self._read_waiting(db, kind)
+        await self._read_active(db)
+        await self._read_endpoints(db)
 
     async def _read_waiting(self, db: Database, kind: str) -> None:
         rows = await db.fetch_all(
