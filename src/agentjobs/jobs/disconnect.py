@@ -5,6 +5,12 @@ from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database, Transaction
 
+# By the index of the organization's jobs by status.
+_QUEUED = (
+    "SELECT id FROM jobs WHERE repo_id = :repo_id AND status || '' = 'queued'"
+    " AND organization_id || '' ="
+    " (SELECT r.organization_id || '' FROM repos r WHERE r.id = :repo_id)"
+)
 _MESSAGE = "The repository was disconnected before the job could start."
 
 
@@ -14,9 +20,7 @@ async def disconnect_repository(db: Database, organization: str, full_name: str)
 
 
 async def _fail_queued(tx: Transaction, repo_id: str) -> None:
-    queued = await tx.fetch_all(
-        "SELECT id FROM jobs WHERE repo_id = :repo_id AND status = 'queued'", repo_id=repo_id
-    )
+    queued = await tx.fetch_all(_QUEUED, repo_id=repo_id)
     now = await tx.clock_ms()
     for row in queued:
         await apply(tx, to_failed(row["id"], now, "repo_unavailable", _MESSAGE))

@@ -44,11 +44,13 @@ _EARLIER = (
     "SELECT id, status, repo_id, repo, agent, ticket_id, branch, config_override FROM jobs"
     " WHERE id = :job_id AND organization_id = :organization_id"
 )
-# A union, because leased and waiting jobs have an index each.
+# A union, because leased and waiting jobs have an index each. SQLite needs the hints.
 _ACTIVE = (
-    "SELECT id FROM jobs WHERE organization_id = :organization_id AND lease_owner IS NOT NULL"
+    "SELECT id FROM jobs /*sqlite INDEXED BY jobs_leased */"
+    " WHERE organization_id = :organization_id AND lease_owner IS NOT NULL"
     " AND repo_id = :repo_id AND branch = :branch"
-    " UNION ALL SELECT id FROM jobs WHERE organization_id = :organization_id"
+    " UNION ALL SELECT id FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+    " WHERE organization_id = :organization_id"
     " AND status = 'queued' AND lease_owner IS NULL AND repo_id = :repo_id AND branch = :branch"
 )
 

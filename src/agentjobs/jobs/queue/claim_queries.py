@@ -8,6 +8,8 @@ from agentjobs.store.batch_statement import array
 from agentjobs.store.database_clock import DATABASE_NOW
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
+# Without the hint SQLite reads all jobs of the organization.
+_LEASED_INDEX = "/*sqlite INDEXED BY jobs_leased */"
 # The organizations with jobs that this worker can run. For each agent, the statement skips through
 # an index from one organization to the next: neither the length of a queue nor jobs for other
 # workers matter. Beyond the first `window` organizations, the next call continues. There are none
@@ -24,7 +26,7 @@ WITH RECURSIVE waiting(agent, organization_id, step) AS (
   FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
 SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
-  (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL
+  (SELECT COUNT(*) FROM jobs a {_LEASED_INDEX} WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = o.id) AS active,
   EXISTS (SELECT 1 FROM platform_outages) AS has_outages,
   EXISTS (SELECT 1 FROM repos WHERE max_concurrent_jobs IS NOT NULL) AS repos_have_limits
@@ -58,7 +60,8 @@ _LACKS_TAG = (
 # Repositories whose jobs this claim leaves alone. Many jobs at once could exceed the limit of one.
 _HAS_LIMIT = "r.max_concurrent_jobs IS NOT NULL"
 _IS_AT_LIMIT = (
-    "r.max_concurrent_jobs <= (SELECT COUNT(*) FROM jobs b WHERE b.lease_owner IS NOT NULL"
+    f"r.max_concurrent_jobs <= (SELECT COUNT(*) FROM jobs b {_LEASED_INDEX}"
+    " WHERE b.lease_owner IS NOT NULL"
     " AND b.organization_id = r.organization_id AND b.repo_id = r.id)"
 )
 # The pause is looked at again, because `_ORGANIZATIONS` was read before the lock.
@@ -73,7 +76,7 @@ _NEXT = (
     " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"
 )
 _ACTIVE = (
-    "(SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    f"(SELECT COUNT(*) FROM jobs a {_LEASED_INDEX} WHERE a.lease_owner IS NOT NULL"
     " AND a.organization_id = {organization_id})"
 )
 _CHOOSE = _NEXT.format(

@@ -29,7 +29,9 @@ _ALIVE = (
 )
 _WAITING = (
     "SELECT j.organization_id, o.plan, COUNT(*) AS waiting,"
-    " (SELECT COUNT(*) FROM jobs a WHERE a.lease_owner IS NOT NULL"
+    # Without the hint SQLite reads all jobs of the organization.
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL"
     "  AND a.organization_id = j.organization_id) AS active"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
     " WHERE j.status = 'queued' AND j.lease_owner IS NULL GROUP BY j.organization_id, o.plan"

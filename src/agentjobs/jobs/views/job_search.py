@@ -10,8 +10,10 @@ import msgspec
 
 # Above every identifier, in every collation.
 NO_BOUND = "job_" + "z" * 26
-# How many jobs a bounded scan reads at most; also used to tell how rare a value is.
+# How many jobs a bounded scan reads at most.
 MAX_SCANNED = 2_500
+# How many jobs of a value are read to tell how rare it is, if the scan itself is not bounded.
+_RARITY_SAMPLE = 200
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -56,10 +58,11 @@ def page_query(
 
 
 def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bounded: bool) -> str:
-    """The rarer a value, the older is the last of the newest MAX_SCANNED jobs that have it."""
+    """The rarer a value, the older is the last of the newest jobs that have it."""
     floors = {name: f"floor_of_{name}" for name in names}
+    sample = MAX_SCANNED if bounded else _RARITY_SAMPLE
     floor_queries = ", ".join(
-        f"{floor} AS MATERIALIZED ({_floor(name)})" for name, floor in floors.items()
+        f"{floor} AS MATERIALIZED ({_floor(name, sample)})" for name, floor in floors.items()
     )
     scans = []
     for position, name in enumerate(names):
@@ -71,11 +74,11 @@ def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bou
             for rival in range(len(names))
             if rival != position
         ]
-        conditions += [*others, *chosen]
+        conditions += others
         scans.append(
-            _bounded_scan(name, floors[name], conditions, limit)
+            _bounded_scan(name, floors[name], [*conditions, *chosen], limit)
             if bounded
-            else _full_scan(name, conditions, limit)
+            else _full_scan(name, conditions, limit, chosen=chosen)
         )
     merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
     ends = " UNION ALL ".join(f"SELECT id FROM {floor}" for floor in floors.values())
@@ -86,21 +89,33 @@ def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bou
     )
 
 
-def _floor(name: str) -> str:
-    """The last job that a bounded scan reads; :since when there are fewer jobs."""
-    last = _full_scan(name, (), 1, skipped=MAX_SCANNED - 1)
+def _floor(name: str, sample: int) -> str:
+    """The last of so many jobs; :since when there are fewer."""
+    last = _full_scan(name, (), 1, skipped=sample - 1)
     return f"SELECT COALESCE((SELECT id FROM {last}), :since) AS id"
 
 
-def _full_scan(name: str, conditions: Sequence[str], limit: int, *, skipped: int = 0) -> str:
-    """On PostgreSQL :since does not end the scan, so older jobs are filtered out afterwards."""
+def _full_scan(
+    name: str,
+    conditions: Sequence[str],
+    limit: int,
+    *,
+    skipped: int = 0,
+    chosen: Sequence[str] = (),
+) -> str:
+    """Nothing is read unless all of `chosen` hold, which name no columns.
+
+    On PostgreSQL :since does not end the scan, so older jobs are filtered out afterwards.
+    """
     index, exact = _exact(name)
-    and_more = _and(conditions)
+    # As a condition, SQLite would check it for every job.
+    sqlite_limit = f"(CASE WHEN {' AND '.join(chosen)} THEN {limit} ELSE 0 END)"
     return (
         f"(/*sqlite SELECT id FROM jobs INDEXED BY {index.name} WHERE {exact} AND id < :before"
-        f" AND id >= :since{and_more} ORDER BY id DESC"
-        f" LIMIT {limit} OFFSET {skipped} */"
-        f" /*postgresql SELECT id FROM (SELECT id FROM jobs WHERE {_by_pairs(name)}{and_more}"
+        f" AND id >= :since{_and(conditions)} ORDER BY id DESC"
+        f" LIMIT {sqlite_limit if chosen else limit} OFFSET {skipped} */"
+        " /*postgresql SELECT id FROM (SELECT id FROM jobs"
+        f" WHERE {_by_pairs(name)}{_and([*conditions, *chosen])}"
         f" ORDER BY {index.column} DESC, id DESC LIMIT {limit} OFFSET {skipped}) AS newest"
         " WHERE id >= :since */) AS scan"
     )

@@ -1,0 +1,55 @@
+"""Statements that run all the time read the rows they need, however many jobs there were.
+
+SQLite has no statistics here, so it needs hints where several indexes would do.
+"""
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
+from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
+from agentjobs.jobs.queue import claim_queries, fleet, rescue
+from agentjobs.store.statements import render
+from agentjobs.webhooks import maintenance
+from agentjobs.webhooks import queue as deliveries
+
+# Indexes with an entry for each job or delivery, and the tables themselves.
+_LARGE = re.compile(
+    r"(SEARCH|SCAN) \w+$|SCAN .*autoindex_(jobs|deliveries)|"
+    r"INDEX (jobs_of_(organization|repo|agent|ticket)|jobs_finished_of_organization)"
+)
+_SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        claim_queries.USUALLY.organizations,
+        claim_queries.USUALLY.choose,
+        claim_queries.USUALLY.read,
+        claim_queries.DURING_OUTAGES.organizations,
+        claim_queries.DURING_OUTAGES.choose,
+        claim_queries.ACTIVE_OF_AGENT,
+        fleet._WAITING,
+        fleet._RECENT,
+        rescue._HAS_EXPIRED,
+        rescue._EXPIRED,
+        ACTIVE_ON_BRANCH,
+        QUEUED_OF_REPO,
+        maintenance._EXPIRE,
+        deliveries._FAIL_OF_CLOSED,
+        deliveries._WAITING_KINDS,
+    ],
+)
+def test_sqlite_reads_no_finished_jobs_and_no_settled_deliveries(
+    sqlite_template: Path, sql: str
+) -> None:
+    statement = render("sqlite", sql).sql
+    parameters = dict.fromkeys(re.findall(r":(\w+)", statement), "[]")
+    connection = sqlite3.connect(sqlite_template)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    connection.close()
+    assert [line for line in plan if _LARGE.search(line) and not _SMALL_TABLES.match(line)] == []
