@@ -43,6 +43,7 @@ class TicketRuns:
             tools=SimpleNamespace(tickets=self.tickets),
             log=SimpleNamespace(note=self.notes.append, redact=str),
             settings=SimpleNamespace(data_dir="/var/agentjobs"),
+            pushed_commit=None,
         )
         repo: Any = SimpleNamespace(address=SimpleNamespace(full_name="acme/shop"))
         try:
