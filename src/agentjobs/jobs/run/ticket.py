@@ -11,6 +11,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import end_outages, held_keys
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import HostedRepo
+from agentjobs.jobs.run.warnings import warn
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
@@ -57,7 +58,7 @@ async def find_ticket_again(run: RunContext, repo: HostedRepo) -> FoundTicket | 
     try:
         return await find_ticket(run, repo)
     except (TicketNotFound, TrackerUnavailable) as error:
-        run.log.note(f"the ticket could not be read again: {error}")
+        await warn(run, f"The ticket could not be read again: {error}")
         return None
 
 
@@ -73,7 +74,7 @@ async def link_ticket(
         if await run.tools.tickets.link_back(ticket, link, retry_budget):
             run.log.note(f"linked on {ticket.ticket.url}")
     except (ForgeError, Problem) as error:
-        run.log.note(f"the pull request could not be linked on its ticket: {error}")
+        await warn(run, f"The pull request could not be linked on its ticket: {error}")
 
 
 def ticket_details(match: FoundTicket | None) -> TicketDetails | None:
