@@ -8,7 +8,8 @@ from agentjobs.fleet.processes import odd_configurations, running_configurations
 from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.jobs.queue.rescue import rescue_jobs_of
 from agentjobs.organizations import audit
-from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
+from agentjobs.organizations.organizations import write_service_entry
+from agentjobs.organizations.pauses import wait_for_claims
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
@@ -86,9 +87,8 @@ async def remove_worker(db: Database, settings: Settings, name: str) -> tuple[Wo
             f"The worker {worker.id} is alive; stop its process (SIGTERM drains it), and it removes"
             " itself.",
         )
-    log = await find_organization(db, DEFAULT_ORGANIZATION)
     entry = audit.entry("worker.removed", worker.hostname, worker=worker.id)
-    requeued = await db.transact(_remove, worker.id, settings, log.id, entry)
+    requeued = await db.transact(_remove, worker.id, settings, entry)
     return worker, len(requeued)
 
 
@@ -99,13 +99,11 @@ async def _read(tx: Transaction) -> tuple[list[Row], int]:
 async def _set_drain(
     db: Database, worker: WorkerView, entry: audit.Entry, *, is_requested: bool
 ) -> None:
-    # There is no log of the whole service; its operators read the one of `default`.
-    log = await find_organization(db, DEFAULT_ORGANIZATION)
-    await db.transact(_store_drain, worker.id, is_requested, log.id, entry)
+    await db.transact(_store_drain, worker.id, is_requested, entry)
 
 
 async def _store_drain(
-    tx: Transaction, worker_id: str, is_requested: bool, log_id: str, entry: audit.Entry
+    tx: Transaction, worker_id: str, is_requested: bool, entry: audit.Entry
 ) -> None:
     requested_at = await tx.clock_ms() if is_requested else None
     changed = await tx.execute(
@@ -114,8 +112,10 @@ async def _store_drain(
         id=worker_id,
         at=requested_at,
     )
+    if is_requested:
+        await wait_for_claims(tx)
     if changed:
-        await audit.write(tx, log_id, entry)
+        await write_service_entry(tx, entry)
         # A worker that is resumed looks for jobs.
         tx.announce("jobs")
 
@@ -124,7 +124,6 @@ async def _remove(
     tx: Transaction,
     worker_id: str,
     settings: Settings,
-    log_id: str,
     entry: audit.Entry,
 ) -> list[str]:
     removed = await tx.execute(
@@ -134,7 +133,7 @@ async def _remove(
     )
     if not removed:
         raise Problem("worker_alive", f"The worker {worker_id} has just sent a heartbeat.")
-    await audit.write(tx, log_id, entry)
+    await write_service_entry(tx, entry)
     return await rescue_jobs_of(tx, worker_id, settings)
 
 

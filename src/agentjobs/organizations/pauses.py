@@ -80,6 +80,15 @@ async def _set_for_organization(
     return await db.transact(_set_organization, owner.id, entry, is_paused=is_paused)
 
 
+async def wait_for_claims(tx: Transaction) -> None:
+    """After a change that forbids claims: wait for those that did not see it.
+
+    Every claim updates its organizations, and then looks whether it is allowed.
+    """
+    if tx.engine == "postgresql":
+        await tx.execute("LOCK TABLE organizations IN SHARE MODE")
+
+
 async def _pause_service(tx: Transaction, entry: audit.Entry) -> bool:
     changed = await tx.execute(
         "INSERT INTO effective_settings (name, value, updated_at)"
@@ -87,10 +96,7 @@ async def _pause_service(tx: Transaction, entry: audit.Entry) -> bool:
         name=_SETTING,
         at=await tx.clock_ms(),
     )
-    if tx.engine == "postgresql":
-        # Every claim updates its organizations before it looks at the pause: those that did not
-        # see this one have to end first.
-        await tx.execute("LOCK TABLE organizations IN SHARE MODE")
+    await wait_for_claims(tx)
     return await _record(tx, None, changed, entry)
 
 

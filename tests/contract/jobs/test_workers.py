@@ -9,6 +9,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.queue.waiting_organizations import QueueView, WaitingOrganizations
 from agentjobs.jobs.workers import (
     WorkerView,
     drain_worker,
@@ -21,7 +22,7 @@ from agentjobs.organizations.organizations import ensure_default, find_organizat
 from agentjobs.problems import Problem
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
-from tests.support.jobs import AGENTS, JobHarness, an_agent
+from tests.support.jobs import AGENTS, JobHarness, an_agent, claim_job
 
 WORKER = WorkerInfo(
     "wrk_a", "host-a", 4, AGENTS, version="1.0", configuration_digest="d1", tags=["gpu", "large"]
@@ -87,6 +88,22 @@ async def test_a_draining_worker_finishes_its_jobs_and_claims_none(harness: JobH
     worker = await resume_worker(harness.db, harness.context.settings, "wrk_a")
     assert worker.status == "ready"
     assert (await harness.claim("wrk_a")).id == waiting
+
+
+async def test_a_claim_that_looked_before_the_drain_claims_nothing(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await beat(harness)
+    await harness.job(await harness.organization())
+    look = WaitingOrganizations.look
+
+    async def look_and_be_drained(queue: WaitingOrganizations, agents: list[str]) -> QueueView:
+        view = await look(queue, agents)
+        await drain_worker(harness.db, harness.context.settings, "wrk_a")
+        return view
+
+    monkeypatch.setattr(WaitingOrganizations, "look", look_and_be_drained)
+    assert await claim_job(harness.context, "wrk_a", AGENTS) is None
 
 
 async def test_other_workers_claim_what_a_draining_worker_leaves(harness: JobHarness) -> None:

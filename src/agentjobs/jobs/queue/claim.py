@@ -235,6 +235,7 @@ class _Claim(msgspec.Struct, frozen=True):
                 tags=self.tags,
                 one_by_one=self.one_by_one,
                 now=now_ms(),
+                worker_id=self.worker_id,
                 organization_id=organization_id,
                 limit=share.limit,
                 count=share.count,

@@ -10,6 +10,10 @@ from agentjobs.store.database_clock import DATABASE_NOW
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
 # Without the hint SQLite reads all jobs of the organization.
 _LEASED_INDEX = "/*sqlite INDEXED BY jobs_leased */"
+_MAY_CLAIM = (
+    f"{SERVICE_IS_RUNNING} AND NOT EXISTS (SELECT 1 FROM workers d"
+    " WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)"
+)
 # The organizations with jobs that this worker can run. For each agent, the statement skips through
 # an index from one organization to the next: neither the length of a queue nor jobs for other
 # workers matter. Beyond the first `window` organizations, the next call continues. There are none
@@ -30,9 +34,7 @@ SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
     AND a.organization_id = o.id) AS active,
   EXISTS (SELECT 1 FROM platform_outages) AS has_outages,
   EXISTS (SELECT 1 FROM repos WHERE max_concurrent_jobs IS NOT NULL) AS repos_have_limits
-FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {SERVICE_IS_RUNNING}
-  AND NOT EXISTS (SELECT 1 FROM workers d
-    WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)
+FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {_MAY_CLAIM}
 """
 # At most one claim at a time looks at the jobs of an agent with a limit.
 LOCK_AGENT = (
@@ -64,10 +66,10 @@ _IS_AT_LIMIT = (
     " WHERE b.lease_owner IS NOT NULL"
     " AND b.organization_id = r.organization_id AND b.repo_id = r.id)"
 )
-# The pause is looked at again, because `_ORGANIZATIONS` was read before the lock.
+# `_MAY_CLAIM` is looked at again, because `_ORGANIZATIONS` was read before the lock.
 _NEXT = (
     f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
-    f" AND {SERVICE_IS_RUNNING}"
+    f" AND {_MAY_CLAIM}"
     f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
     " AND NOT EXISTS (SELECT 1 FROM repos r WHERE r.id = jobs.repo_id"
     f" AND (CASE WHEN :one_by_one THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"
