@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
@@ -342,6 +343,24 @@ async def test_a_job_lost_before_its_agent_starts_is_requeued_without_an_event(
     await rescue_lost_jobs(harness.db, harness.context.settings)
     assert await harness.events(caller, job_id) == ["job.queued"]
     assert not (await harness.claim()).was_started_before
+
+
+async def test_a_lost_job_is_rescued_although_the_clock_was_set_back(harness: JobHarness) -> None:
+    await harness.job(await harness.organization())
+    lost = await harness.claim()
+    await harness.db.transact(_lengthen_leases)
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
+    row = await harness.db.fetch_one("SELECT lease_expires_at FROM jobs")
+    assert row is not None
+    lease_ms = harness.context.settings.lease_seconds * 1_000
+    assert row["lease_expires_at"] <= now_ms() + lease_ms
+    await harness.expire_leases()
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == [lost.id]
+
+
+async def _lengthen_leases(tx: Transaction) -> None:
+    """As if the clock had been an hour ahead when they were set."""
+    await tx.execute("UPDATE jobs SET lease_expires_at = lease_expires_at + 3600000")
 
 
 async def test_a_live_lease_is_not_rescued(harness: JobHarness) -> None:

@@ -1,7 +1,7 @@
 """Ends the claims whose lease expired: a job with an open pull request completes, others are
 requeued, and after too many lost workers they fail with `worker_lost`."""
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.jobs.logs.chunks import append_note
 from agentjobs.jobs.queue.lost_claims import failure_of, record_lost_claim
 from agentjobs.jobs.queue.transition import (
@@ -21,24 +21,31 @@ from agentjobs.store.database_clock import DATABASE_NOW
 _BATCH = 100
 _CLAIMED = (
     "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
-    " j.branch, j.follows, o.name AS organization, r.full_name"
+    " j.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
 )
+# Expired, or from before the clock was set back: a lost worker's would last for too long.
 _HAS_EXPIRED = (
-    "SELECT 1 AS found FROM jobs WHERE lease_owner IS NOT NULL"
-    f" AND lease_expires_at < {DATABASE_NOW} LIMIT 1"
+    "SELECT 1 AS found FROM jobs WHERE lease_owner IS NOT NULL AND (lease_expires_at <"
+    f" {DATABASE_NOW} OR lease_expires_at > {DATABASE_NOW} + CAST(:max_ms AS BIGINT)) LIMIT 1"
 )
 _EXPIRED = (
-    f"{_CLAIMED} WHERE j.lease_owner IS NOT NULL AND j.lease_expires_at < :now"
+    f"{_CLAIMED} WHERE j.lease_owner IS NOT NULL"
+    " AND (j.lease_expires_at < :now OR j.lease_expires_at > :limit)"
     " LIMIT :batch /*postgresql FOR UPDATE OF j SKIP LOCKED */"
 )
+_SHORTEN = (
+    "UPDATE jobs SET lease_expires_at = :until"
+    " WHERE lease_owner IS NOT NULL AND lease_expires_at > :limit"
+)
+_MAX_CLOCK_STEP_MS = 60_000
 _OF_WORKER = f"{_CLAIMED} WHERE j.lease_owner = :worker_id /*postgresql FOR UPDATE OF j */"
 
 
 async def rescue_lost_jobs(db: Database, settings: Settings) -> list[str]:
     """Return the identifiers of the jobs whose lease had expired."""
     # One read: almost always there is none.
-    if await db.fetch_one(_HAS_EXPIRED, now=now_ms()) is None:
+    if await db.fetch_one(_HAS_EXPIRED, now=now_ms(), max_ms=_max_lease_ms(settings)) is None:
         return []
     return await db.transact(_rescue, settings)
 
@@ -50,8 +57,18 @@ async def rescue_jobs_of(tx: Transaction, worker_id: str, settings: Settings) ->
 
 
 async def _rescue(tx: Transaction, settings: Settings) -> list[str]:
-    rows = await tx.fetch_all(_EXPIRED, now=await tx.clock_ms(), batch=_BATCH)
-    return await _end_claims(tx, rows, settings)
+    now = await tx.clock_ms()
+    until = now + int(settings.lease_seconds * SECOND_MS)
+    limit = now + _max_lease_ms(settings)
+    rows = await tx.fetch_all(_EXPIRED, now=now, limit=limit, batch=_BATCH)
+    expired = [row for row in rows if row["lease_expires_at"] < now]
+    if len(expired) < len(rows):
+        await tx.execute(_SHORTEN, until=until, limit=limit)
+    return await _end_claims(tx, expired, settings)
+
+
+def _max_lease_ms(settings: Settings) -> int:
+    return int(settings.lease_seconds * SECOND_MS) + _MAX_CLOCK_STEP_MS
 
 
 async def _end_claims(tx: Transaction, rows: list[Row], settings: Settings) -> list[str]:
