@@ -35,6 +35,7 @@ from agentjobs.workspace.threads import run_in_thread
 FETCH_TIMEOUT_SECONDS = 1_800
 INCOMING_PREFIX = "incoming-"
 DISCARDED_PREFIX = "discarded-"
+_INCOMING_PREFIX = "incoming-"
 DAMAGE_FILE = "damaged"
 UNUSED_OBJECTS_EXPIRE = "2.days.ago"
 UNUSED_SECONDS = 2 * 86_400
@@ -151,7 +152,7 @@ class Mirrors:
     async def _fetch(self, repo_id: str, remote: Remote, branch: str) -> str:
         mirror, ref = self.path(repo_id), _ref_of(branch)
         if not (mirror / "HEAD").exists():
-            await git("init", "--quiet", "--bare", "--template=", "--", str(mirror))
+            await self._create(repo_id)
         # A killed fetch may leave it; we hold the mirror's lock, so no other process uses it.
         (mirror / f"{ref}.lock").unlink(missing_ok=True)
         try:
@@ -165,6 +166,14 @@ class Mirrors:
         if commit is None:
             raise RepoUnavailable(f"the branch {branch!r} does not name a commit")
         return commit
+
+    async def _create(self, repo_id: str) -> None:
+        """All of it or nothing: git refuses a directory that a killed `git init` left."""
+        await self._delete(repo_id)
+        incoming = self._root / f"{_INCOMING_PREFIX}{repo_id}"
+        await run_in_thread(remove, incoming)
+        await git("init", "--quiet", "--bare", "--template=", "--", str(incoming))
+        incoming.rename(self.path(repo_id))
 
     async def _delete(self, repo_id: str) -> None:
         self._last_commits.pop(repo_id, None)

@@ -56,6 +56,15 @@ async def test_a_head_the_mirror_lacks_is_fetched(harness: WorkspaceHarness) -> 
     assert fetched == second
 
 
+async def test_a_mirror_whose_creation_was_killed_is_created_again(
+    harness: WorkspaceHarness,
+) -> None:
+    for leftover in (harness.mirror, harness.mirror.parent / f"incoming-{REPO}"):
+        (leftover / "refs").mkdir(parents=True)
+        (leftover / "HEAD.lock").write_text("ref: refs/heads/main\n")
+    assert await harness.head() == harness.origin.head("main")
+
+
 async def test_rewritten_history_is_followed(harness: WorkspaceHarness) -> None:
     await harness.head()
     run_git(harness.origin.clone, "commit", "-q", "--amend", "-m", "rewritten")
