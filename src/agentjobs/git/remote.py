@@ -19,7 +19,11 @@ _HOST_UNREACHABLE = re.compile(
 )
 _TEMPORARY_FAILURE = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
-    r"|(returned error:|HTTP) (429|5\d\d)|Empty reply|timed out|early EOF|hung up unexpectedly"
+    r"|(returned error:|HTTP|HTTP code|response) (429|5\d\d)|Empty reply|timed out|early EOF"
+    r"|hung up (unexpectedly|upon initial contact)|unexpected (disconnect|eof while reading)"
+    r"|transfer closed|not closed cleanly|Broken pipe|CONNECT aborted"
+    # A connection that was cut during the TLS handshake, as GnuTLS and OpenSSL say it.
+    r"|non-properly terminated|Error in the (pull|push) function|SSL_ERROR_SYSCALL"
 )
 # Up to the last @ before the path: a password may contain one.
 _CREDENTIALS = re.compile(r"://[^/\s'\"]*@")

@@ -1,6 +1,6 @@
 import pytest
 
-from agentjobs.git.remote import parse_remote, strip_credentials
+from agentjobs.git.remote import is_temporary_failure, parse_remote, strip_credentials
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,36 @@ def test_credentials_are_removed_from_any_text() -> None:
     assert strip_credentials(text) == (
         "fatal: unable to access 'https://host/x/': see https://host/y@z"
     )
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Failed to connect to host port 443: Connection refused",
+        "The requested URL returned error: 502",
+        "Received HTTP code 502 from proxy after CONNECT",
+        "CONNECT tunnel failed, response 503",
+        "gnutls_handshake() failed: The TLS connection was non-properly terminated.",
+        "GnuTLS recv error (-54): Error in the pull function.",
+        "OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to host:443",
+        "OpenSSL SSL_read: error:0A000126:SSL routines::unexpected eof while reading",
+        "RPC failed; curl 18 transfer closed with outstanding read data remaining",
+        "the remote end hung up upon initial contact",
+    ],
+)
+def test_a_connection_that_is_cut_anywhere_may_work_the_next_time(reason: str) -> None:
+    assert is_temporary_failure(f"fatal: unable to access 'https://host/x/': {reason}")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "gnutls_handshake() failed: Error in the certificate verification.",
+        "server certificate verification failed. CAfile: none CRLfile: none",
+        "The requested URL returned error: 403",
+        "CONNECT tunnel failed, response 403",
+        "repository 'https://host/x/' not found",
+    ],
+)
+def test_a_refusal_is_not_temporary(reason: str) -> None:
+    assert not is_temporary_failure(f"fatal: unable to access 'https://host/x/': {reason}")
