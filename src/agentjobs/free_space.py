@@ -26,6 +26,11 @@ class FreeSpace:
         """Takes microseconds."""
         return self._free_bytes() < self._floor_bytes
 
+    @property
+    def is_full(self) -> bool:
+        """Not even the reserve of the database is free: programs fail."""
+        return self._free_bytes() < self._reserve_bytes
+
     def check(self) -> None:
         """Raises `unavailable` below the floor."""
         if self.is_low:

@@ -56,7 +56,11 @@ class GitError(Exception):
 
     @property
     def is_lack_of_space(self) -> bool:
-        return "No space left on device" in self.stderr or "Disk quota exceeded" in self.stderr
+        return reports_lack_of_space(self.stderr)
+
+
+def reports_lack_of_space(message: str) -> bool:
+    return "No space left on device" in message or "Disk quota exceeded" in message
 
 
 class GitTimeout(GitError):

@@ -33,6 +33,14 @@ class Unreachable(msgspec.Struct, frozen=True):
     outage: Outage
 
 
+class DiskFull(msgspec.Struct, frozen=True):
+    """The worker has no space for the run: the job is requeued, and fails as the run did once its
+    agent was started `max_attempts` times."""
+
+    failure: Failed
+    max_attempts: int
+
+
 class Kept(msgspec.Struct, frozen=True):
     """The agent's work is done and could not be published: the job is requeued with it.
 
@@ -47,7 +55,10 @@ class Abandoned(msgspec.Struct, frozen=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
-Outcome = Completed | Failed | Cancelled | Released | Unreachable | Kept | Abandoned
+Interrupted = Released | Unreachable | DiskFull | Kept
+"""Runs that end without a result."""
+
+Outcome = Completed | Failed | Cancelled | Interrupted | Abandoned
 
 
 class JobFailed(Exception):
@@ -56,3 +67,7 @@ class JobFailed(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class LimitExceeded(JobFailed):
+    """The agent used more than it may, such as the space of the worker's disk."""

@@ -10,7 +10,7 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
-from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Released
+from agentjobs.jobs.outcomes import Cancelled, Completed, DiskFull, Failed, Released
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import Claimer, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
@@ -383,6 +383,26 @@ async def test_a_drained_job_is_requeued_without_spending_an_attempt(harness: Jo
     again = await harness.claim()
     await start_job(harness.db, again, BASE)
     assert (await harness.view(caller, job_id)).attempt == 1
+
+
+async def test_a_full_disk_requeues_a_job_until_its_agent_was_started_three_times(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    full = DiskFull(Failed("agent_failed", "No space left on device"), max_attempts=3)
+    # Before the agent starts, it costs nothing.
+    for _ in range(4):
+        assert await finish_job(harness.db, await harness.claim(), full)
+    assert await harness.events(caller, job_id) == ["job.queued"]
+    for status in ("queued", "queued", "failed"):
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        assert await finish_job(harness.db, claimed, full)
+        assert (await harness.view(caller, job_id)).status == status
+    error = (await harness.view(caller, job_id)).error
+    assert error is not None
+    assert (error.code, error.message) == ("agent_failed", "No space left on device")
 
 
 async def test_a_job_that_was_started_before_is_marked_so_after_a_drain(

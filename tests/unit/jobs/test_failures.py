@@ -1,8 +1,11 @@
 """How an exception ends a run."""
 
 import asyncio
+import errno
+import os
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +15,16 @@ from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
+from agentjobs.jobs.outcomes import (
+    Abandoned,
+    DiskFull,
+    Failed,
+    JobFailed,
+    LimitExceeded,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.pulls.finished_branches import record_finished_branch
@@ -52,13 +64,19 @@ def outcome(
     }
     run: Any = SimpleNamespace(
         job=SimpleNamespace(**{**fields, **job}),
-        settings=SimpleNamespace(data_dir="/var/agentjobs"),
+        settings=SimpleNamespace(
+            data_dir="/var/agentjobs",
+            data_path=Path("/"),
+            disk_floor_mib=8,
+            lost_worker_retries=2,
+        ),
         log=SimpleNamespace(
             redact=lambda text: text.replace("hunter2", "[redacted]"), note=lambda _: None
         ),
         db=SimpleNamespace(transact=transact),
         is_irrevocable=is_irrevocable,
         pushed_commit="2" * 40 if is_irrevocable else None,
+        finished_work=None,
     )
     return asyncio.run(outcome_of(error, run))
 
@@ -74,7 +92,7 @@ def outcome(
         (PushRejected("no"), "push_rejected"),
         (SandboxUnavailable("no bwrap"), "sandbox_error"),
         (IndexFailure("too large"), "sandbox_error"),
-        (OSError(28, "No space left on device"), "sandbox_error"),
+        (OSError(5, "Input/output error"), "sandbox_error"),
         (ForgeError("no"), "forge_error"),
         (ForgeError("not there", "gone"), "repo_unavailable"),
         (BaseBranchMissing("main"), "repo_unavailable"),
@@ -87,6 +105,33 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
     result = outcome(error)
     assert isinstance(result, Failed)
     assert result.code == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        GitError(("add",), 128, "fatal: unable to write file: No space left on device"),
+        RepoUnavailable("the checkout cannot be written: No space left on device"),
+    ],
+)
+def test_a_full_disk_is_not_the_jobs_fault(error: Exception) -> None:
+    result = outcome(error)
+    assert isinstance(result, DiskFull)
+    assert result.max_attempts == 3
+
+
+def test_an_agent_that_fails_while_the_disk_is_full_is_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = JobFailed("agent_failed", "cannot write")
+    assert outcome(failed) == Failed("agent_failed", "cannot write")
+    no_space = SimpleNamespace(f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda _: no_space)
+    assert outcome(failed) == DiskFull(Failed("agent_failed", "cannot write"), max_attempts=3)
+    fills_it = LimitExceeded("agent_failed", "The agent used more than the free disk space.")
+    assert isinstance(outcome(fills_it), Failed)
 
 
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:

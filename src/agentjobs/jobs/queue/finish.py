@@ -9,10 +9,9 @@ from agentjobs.jobs.outcomes import (
     Cancelled,
     Completed,
     Failed,
+    Interrupted,
     Kept,
     Outcome,
-    Released,
-    Unreachable,
 )
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
@@ -30,7 +29,7 @@ from agentjobs.store.grouping import transact_together
 
 class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
-    outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept
+    outcome: Completed | Failed | Cancelled | Interrupted
 
     @property
     def depends_on_row(self) -> bool:
@@ -89,7 +88,7 @@ async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim,
 async def _change(
     tx: Transaction,
     job: ClaimedJob,
-    outcome: Completed | Failed | Cancelled | Released | Unreachable | Kept,
+    outcome: Completed | Failed | Cancelled | Interrupted,
     row: Row | None,
     now: int,
 ) -> Change | None:

@@ -1,6 +1,6 @@
 """Runs that end without a result: the job returns to the queue, with its work if that is done."""
 
-from agentjobs.jobs.outcomes import Kept, Outcome, Released, Unreachable
+from agentjobs.jobs.outcomes import DiskFull, Interrupted, Kept, Outcome, Released, Unreachable
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
@@ -10,7 +10,7 @@ from agentjobs.store.database import Row, Transaction
 
 
 async def requeue(
-    tx: Transaction, job: ClaimedJob, row: Row, outcome: Released | Unreachable | Kept
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: Interrupted
 ) -> Change | None:
     """How the job continues; None if it stays queued, because its agent never started.
 
@@ -21,6 +21,8 @@ async def requeue(
             return await _keep(tx, job, row, outcome)
         case Unreachable():
             return await _postpone(tx, job, row, outcome.outage)
+        case DiskFull():
+            return await _retry_elsewhere(tx, job, row, outcome)
         case Released():
             return _release(job, row, await tx.clock_ms())
 
@@ -37,6 +39,18 @@ def _release(job: ClaimedJob, row: Row, now: int) -> Change | None:
     if row["status"] != RUNNING:
         return None
     return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1)
+
+
+async def _retry_elsewhere(
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: DiskFull
+) -> Change | None:
+    """A started agent spends an attempt: it may be what fills the disks."""
+    if row["status"] != RUNNING:
+        return None
+    now = await tx.clock_ms()
+    if row["attempt"] >= outcome.max_attempts:
+        return to_failed(job.id, now, outcome.failure.code, outcome.failure.message, job.fence)
+    return to_queued(job.id, now, job.fence)
 
 
 async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:

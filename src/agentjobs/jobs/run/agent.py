@@ -6,7 +6,7 @@ import dataclasses
 from agentjobs.agents.presets.all_presets import watcher_for
 from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.run_watcher import RunWatcher
-from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
@@ -84,7 +84,7 @@ def _check_report(
         raise JobFailed("timeout", message)
     if report.exceeded:
         run.log.note(f"the agent was stopped: it used more than {report.exceeded}")
-        raise JobFailed("agent_failed", f"The agent used more than {report.exceeded}.")
+        raise LimitExceeded("agent_failed", f"The agent used more than {report.exceeded}.")
     run.log.note(f"the agent ended with exit code {report.exit_code} after {seconds:.1f} s")
     reason = watch.failure_reason(report, task.run_dir)
     if reason is not None:

@@ -7,11 +7,22 @@ import signal
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.outcomes import Abandoned, Failed, JobFailed, Outcome, Released, Unreachable
+from agentjobs.jobs.outcomes import (
+    Abandoned,
+    DiskFull,
+    Failed,
+    JobFailed,
+    Kept,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.disk_space import is_lack_of_space
 from agentjobs.jobs.run.hosted_repo import outage_of
+from agentjobs.jobs.run.kept_work import keep_finished_work
 from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.sync_requests import request_sync
@@ -56,10 +67,19 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
         case ForgeError() if error.fault in _CONNECTION_FAULTS:
             await _sync_soon(run)
     failure = _failure_of(error, run)
-    await _leave_branch(run)
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
-    return Failed(failure.code, run.log.redact(message))
+    return await _charge(Failed(failure.code, run.log.redact(message)), error, run)
+
+
+async def _charge(failure: Failed, error: Exception, run: RunContext) -> Failed | Kept | DiskFull:
+    """A full disk is not the job's fault."""
+    if not is_lack_of_space(error, run):
+        await _leave_branch(run)
+        return failure
+    run.log.note(f"the disk of the worker is full: {failure.message}")
+    kept = await keep_finished_work(run)
+    return kept or DiskFull(failure, run.settings.lost_worker_retries + 1)
 
 
 async def _leave_branch(run: RunContext) -> None:

@@ -11,6 +11,7 @@ from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
+from agentjobs.jobs.run.disk_space import retry_for_space
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.jobs.run.hosted_repo import HostedRepo, fetch_base_commit, open_repo
@@ -72,7 +73,7 @@ async def _propose(
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
-        commit = await commit_changes(run, plan, checkout, text)
+        commit = await retry_for_space(lambda: commit_changes(run, plan, checkout, text), run)
         await fix.verify(commit)
         verification = await run_checks(run, plan, checkout)
     run.finished_work = FinishedWork(base, commit)

@@ -1,0 +1,54 @@
+"""Failures for lack of disk space, which are the worker's and not the job's."""
+
+import asyncio
+import errno
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from agentjobs.free_space import FreeSpace
+from agentjobs.git.process import reports_lack_of_space
+from agentjobs.jobs.outcomes import LimitExceeded
+from agentjobs.jobs.run.context import RunContext
+
+T = TypeVar("T")
+
+_NUMBERS = (errno.ENOSPC, errno.EDQUOT)
+_PAUSE_SECONDS = 5.0
+# How long an agent's change waits for the space that its commit needs.
+_MAX_WAIT_SECONDS = 600.0
+
+
+def is_lack_of_space(error: BaseException, run: RunContext) -> bool:
+    """Whether the error says so, or the disk is full: an agent may fail for it in any way."""
+    if isinstance(error, LimitExceeded):
+        return False
+    return _reports_lack_of_space(error) or _free_space(run).is_full
+
+
+async def retry_for_space(step: Callable[[], Awaitable[T]], run: RunContext) -> T:
+    """Repeat a step that fails for lack of space until there is some, so that the agent's work is
+    not done again."""
+    give_up_at = time.monotonic() + _MAX_WAIT_SECONDS
+    while True:
+        try:
+            return await step()
+        except Exception as error:
+            if not _reports_lack_of_space(error) or time.monotonic() > give_up_at:
+                raise
+            run.log.note("the disk of the worker is full: the change waits for space")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _reports_lack_of_space(error: BaseException | None) -> bool:
+    """The error, or the one that it was raised for."""
+    while error is not None:
+        is_number = isinstance(error, OSError) and error.errno in _NUMBERS
+        if is_number or reports_lack_of_space(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _free_space(run: RunContext) -> FreeSpace:
+    return FreeSpace(run.settings.data_path, run.settings.disk_floor_mib)
