@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 MINUTES ?= 10
 SEEDS   ?= 1-20
 ENGINE  ?= postgresql
+FAULTS_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -26,7 +27,7 @@ CHECK_LOG := $(VENV)/check.log
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-builds
+.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +47,8 @@ test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed #
 fuzz: $(DEV_STAMP) ## Run every parser of untrusted bytes with hostile documents (MINUTES=10)
 	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
 
-faults: system-test $(DEV_STAMP) ## Kill, stop and cut off the processes of a fleet at random (SEEDS=1-20 ENGINE=postgresql)
-	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --engine $(ENGINE)
+faults: system-test system-faults $(DEV_STAMP) ## Let everything around jobs fail at random (SEEDS=1-20 ENGINE=postgresql FAULTS_ARGS=--help)
+	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --engine $(ENGINE) $(FAULTS_ARGS)
 
 test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
 	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
@@ -117,6 +118,9 @@ system-run:
 
 system-test:
 	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium fonts-dejavu-core
+
+system-faults:
+	@scripts/system-packages libfaketime
 
 system-builds:
 	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless

@@ -2,45 +2,47 @@
 
 import asyncio
 import contextlib
+import http.client
+import json
 import secrets
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
 import httpx
 
-from agentjobs.store.opening import open_database
-from tests.faults.checker import AcceptedJob, Checker, is_settled
-from tests.faults.fleet import (
-    POSTGRESQL_PROCESSES,
-    REPO,
-    SQLITE_PROCESSES,
-    Fleet,
-    restart,
-    running_fleet,
-)
-from tests.faults.schedule import FAULT_SECONDS, PlannedJob, Schedule, plan
-from tests.support.postgres import PostgresCluster
-from tests.support.service import wait_until
+import agentjobs
+from tests.faults.checker import AcceptedJob, Checker, count_workers, is_settled
+from tests.faults.deployment import REPO, Deployment, Engine
+from tests.faults.fleet import Fleet, can_fill_disks, prepared_fleet
+from tests.faults.injection import Injector
+from tests.faults.phases import listening
+from tests.faults.platform import SHOP
+from tests.faults.schedule import FAULT_SECONDS, PlannedJob, Schedule, Topology, plan
 
-SETTLE_SECONDS = 120.0
+START_SECONDS = 120.0
+SETTLE_SECONDS = 240.0
+_POLL_SECONDS = 0.5
+# How much longer than faults at a time those at a phase may begin.
+_PHASE_FACTOR = 2.5
 _REQUEST_SECONDS = 3.0
 _PAUSE_SECONDS = 0.1
-_ACCEPTED, _CONFLICT = 202, 409
 
 
 @dataclass(frozen=True)
 class Result:
     seed: int
+    topology: str
     jobs: int
-    faults: int
-    requeued: int
+    faults: Counter[str]
+    takeovers: int
     kept: int
     seconds: float
     violations: list[str]
@@ -48,144 +50,192 @@ class Result:
     def line(self) -> str:
         outcome = "; ".join(self.violations) or "ok"
         return (
-            f"seed {self.seed}: {self.jobs} jobs, {self.faults} faults,"
-            f" {self.requeued} requeued, {self.kept} kept, {self.seconds:.1f} s: {outcome}"
+            f"seed {self.seed} ({self.topology}): {self.jobs} jobs, {self.faults.total()} faults,"
+            f" {self.takeovers} takeovers, {self.kept} kept, {self.seconds:.1f} s: {outcome}"
         )
 
 
-class Engine:
-    """Fresh, migrated databases of one engine."""
-
-    def __init__(self, name: str) -> None:
-        self.cluster = PostgresCluster() if name == "postgresql" else None
-        self._directory = Path(tempfile.mkdtemp(prefix="agentjobs-faults-"))
-        self._template = f"sqlite:///{self._directory / 'template.db'}"
-        if self.cluster is not None:
-            restart(self.cluster)
-            self._database = self.cluster.create_database()
-            self._template = self.cluster.url(self._database)
-        asyncio.run(_migrate(self._template))
-
-    @contextlib.contextmanager
-    def fresh(self, directory: Path) -> Iterator[str]:
-        if self.cluster is None:
-            shutil.copy(self._directory / "template.db", directory / "agentjobs.db")
-            yield f"sqlite:///{directory / 'agentjobs.db'}"
-            return
-        name = self.cluster.create_database(self._database)
-        yield self.cluster.url(name)
-        self.cluster.drop_database(name)
-
-    def close(self) -> None:
-        if self.cluster is not None:
-            self.cluster.remove()
-        shutil.rmtree(self._directory)
-
-
-def run_seed(engine: Engine, seed: int, fault_seconds: float = FAULT_SECONDS) -> Result:
+def run_seed(
+    engine: Engine,
+    seed: int,
+    fault_seconds: float = FAULT_SECONDS,
+    topology: Topology | None = None,
+) -> Result:
     """The files of a run with violations are kept, and the result names their directory."""
-    has_server = engine.cluster is not None
-    processes = POSTGRESQL_PROCESSES if has_server else SQLITE_PROCESSES
-    schedule = plan(seed, processes, fault_seconds, has_server=has_server)
+    schedule = plan(
+        seed, engine.name, fault_seconds, topology=topology, can_fill_disks=can_fill_disks()
+    )
+    directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-faults-{engine.name}-{seed}-"))
     started = time.monotonic()
-    directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-faults-{seed}-"))
-    with engine.fresh(directory) as url:
-        checker, violations = _run(engine, schedule, directory, url)
-    if violations:
-        violations.append(f"files in {directory}")
+    run = _Run(schedule, fault_seconds)
+    try:
+        with engine.deploy(schedule, directory) as deployment:
+            run.play(deployment)
+    except AssertionError as error:
+        run.violations.append(str(error))
+    if run.violations:
+        run.violations.append(f"files in {directory}")
+        (directory / "violations").write_text("\n".join(run.violations))
     else:
         shutil.rmtree(directory)
-    seconds = time.monotonic() - started
     return Result(
         seed,
+        schedule.topology,
         len(schedule.jobs),
-        len(schedule.faults),
-        checker.requeued,
-        checker.kept,
-        seconds,
-        violations,
+        Counter(each.fault for each in run.fleet.disturbances) if run.fleet else Counter(),
+        run.takeovers,
+        run.kept,
+        time.monotonic() - started,
+        run.violations,
     )
 
 
-def _run(
-    engine: Engine, schedule: Schedule, directory: Path, url: str
-) -> tuple[Checker, list[str]]:
-    mark = f"faults-{secrets.token_hex(8)}"
-    with running_fleet(directory, mark, url, engine.cluster) as fleet:
-        with ThreadPoolExecutor(len(schedule.jobs)) as clients:
-            began, is_over = time.monotonic(), threading.Event()
+class _Run:
+    def __init__(self, schedule: Schedule, fault_seconds: float) -> None:
+        self._schedule = schedule
+        self._fault_seconds = fault_seconds
+        self.fleet: Fleet | None = None
+        self.violations: list[str] = []
+        self.takeovers = 0
+        self.kept = 0
+
+    def play(self, deployment: Deployment) -> None:
+        mark = f"faults-{secrets.token_hex(8)}"
+        with prepared_fleet(deployment, self._schedule, mark) as fleet:
+            self.fleet = fleet
+            injector = Injector(fleet, self._schedule)
+            with listening(deployment.directory / "phases", injector.receive):
+                fleet.start()
+                _wait_until_ready(fleet, injector, self._schedule)
+                accepted = self._run_jobs(fleet, injector)
+                self.violations += fleet.stop()
+                checker = Checker(fleet, self._schedule, accepted, injector.reports)
+                self.violations += asyncio.run(checker.check(deployment.url))
+                self.violations += checker.leftovers()
+                self.takeovers, self.kept = checker.takeovers, checker.kept
+            if self.violations:
+                deployment.save_database()
+                _save(deployment.directory, fleet, self._schedule, injector)
+
+    def _run_jobs(self, fleet: Fleet, injector: Injector) -> list[AcceptedJob]:
+        is_over = threading.Event()
+        with (
+            ThreadPoolExecutor(len(self._schedule.jobs)) as clients,
+            httpx.Client(timeout=_REQUEST_SECONDS) as client,
+        ):
+            injector.open(self._fault_seconds * _PHASE_FACTOR)
+            began = time.monotonic()
             jobs = [
-                clients.submit(_create, fleet, job, began, is_over, Random(f"{schedule.seed}-{n}"))
-                for n, job in enumerate(schedule.jobs)
+                clients.submit(
+                    _create,
+                    client,
+                    fleet,
+                    job,
+                    began,
+                    is_over,
+                    Random(f"{self._schedule.seed}-{n}"),
+                )
+                for n, job in enumerate(self._schedule.jobs)
             ]
             try:
-                _inject(fleet, schedule, began)
-                _settle(fleet, jobs, url)
+                self._settle(fleet, injector, jobs)
             except AssertionError as error:
-                is_over.set()
-                accepted = [job.result() for job in jobs]
-                checker = Checker(fleet, schedule, [job for job in accepted if job])
-                return checker, [str(error), *asyncio.run(checker.check(url))]
-            accepted = [job.result() for job in jobs]
-        failures = fleet.stop()
-        checker = Checker(fleet, schedule, [job for job in accepted if job])
-        violations = [*failures, *asyncio.run(checker.check(url)), *checker.leftovers()]
-        return checker, violations
+                self.violations.append(str(error))
+            is_over.set()
+            return [accepted for job in jobs if (accepted := job.result()) is not None]
+
+    def _settle(
+        self, fleet: Fleet, injector: Injector, jobs: list[Future[AcceptedJob | None]]
+    ) -> None:
+        deadline = time.monotonic() + SETTLE_SECONDS
+        polled_at = 0.0
+        while time.monotonic() < deadline:
+            injector.step()
+            is_due = time.monotonic() > polled_at + _POLL_SECONDS
+            # While a fault lasts, the database may be away.
+            if is_due and not injector.is_active and all(job.done() for job in jobs):
+                if asyncio.run(is_settled(fleet.deployment.url)):
+                    return
+                polled_at = time.monotonic()
+        raise AssertionError(f"the fleet did not settle within {SETTLE_SECONDS} s")
 
 
-def _inject(fleet: Fleet, schedule: Schedule, began: float) -> None:
-    """Begin and end each fault when it is due; restart what ended meanwhile."""
-    actions = sorted(
-        [(each.at, fleet.begin, each) for each in schedule.faults]
-        + [(each.at + each.seconds, fleet.end, each) for each in schedule.faults],
-        key=lambda action: action[0],
-    )
-    for at, act, planned in actions:
-        while time.monotonic() - began < at:
-            fleet.restart_ended()
-            time.sleep(0.02)  # the schedule's clock; nothing is expected after it
-        act(planned)
+def _wait_until_ready(fleet: Fleet, injector: Injector, schedule: Schedule) -> None:
+    """Also checks that every process has loaded this version of the service."""
+    workers = sum(not name.startswith("serve") for name in schedule.processes)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        injector.step()
+        time.sleep(_PAUSE_SECONDS)  # between two polls
+        if _respond(fleet) and asyncio.run(count_workers(fleet.deployment.url)) >= workers:
+            packages = {report.package for report in injector.reports}
+            assert packages == {agentjobs.__file__}, f"the processes have loaded {packages}"
+            return
+    raise AssertionError("the fleet is not ready")
 
 
-def _settle(fleet: Fleet, jobs: list[Future[AcceptedJob | None]], url: str) -> None:
-    def has_settled() -> bool:
-        fleet.restart_ended()
-        return all(job.done() for job in jobs) and asyncio.run(is_settled(url))
-
-    wait_until(has_settled, "the fleet to settle", SETTLE_SECONDS)
+def _respond(fleet: Fleet) -> bool:
+    for url in fleet.urls():
+        address = url.removeprefix("http://").removesuffix("/v1")
+        connection = http.client.HTTPConnection(address, timeout=1)
+        try:
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status != HTTPStatus.OK:
+                return False
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+    return True
 
 
 def _create(
-    fleet: Fleet, planned: PlannedJob, began: float, is_over: threading.Event, random: Random
+    client: httpx.Client,
+    fleet: Fleet,
+    planned: PlannedJob,
+    began: float,
+    is_over: threading.Event,
+    random: Random,
 ) -> AcceptedJob | None:
     """Create a job as a careful client does: the same request again until it is answered."""
     is_over.wait(max(0.0, began + planned.at - time.monotonic()))
     headers = {
-        "Authorization": f"Bearer {fleet.key}",
+        "Authorization": f"Bearer {fleet.deployment.key}",
         "Idempotency-Key": f"{planned.at}-{random.random()}",
     }
-    body = {"repo": REPO, "agent": planned.agent}
-    with httpx.Client(headers=headers, timeout=_REQUEST_SECONDS) as client:
+    body = {"repo": SHOP if planned.is_on_platform else REPO, "agent": planned.agent}
 
-        def post(path: str, *expected: int) -> httpx.Response | None:
-            while not is_over.is_set():
-                with contextlib.suppress(httpx.TransportError):
-                    response = client.post(random.choice(fleet.urls()) + path, json=body)
-                    if response.status_code in expected:
-                        return response
-                is_over.wait(_PAUSE_SECONDS)
-            return None
+    def post(path: str, *expected: int) -> httpx.Response | None:
+        while not is_over.is_set():
+            with contextlib.suppress(httpx.TransportError):
+                url = random.choice(fleet.urls()) + path
+                response = client.post(url, json=body, headers=headers)
+                if response.status_code in expected:
+                    return response
+            is_over.wait(_PAUSE_SECONDS)
+        return None
 
-        response = post("/jobs", _ACCEPTED)
-        if response is None:
-            return None
-        job_id = response.json()["job_id"]
-        if planned.cancel_after is not None:
-            is_over.wait(planned.cancel_after)
-            post(f"/jobs/{job_id}/cancel", _ACCEPTED, _CONFLICT)
-        return AcceptedJob(job_id, planned.agent, is_cancelled=planned.cancel_after is not None)
+    response = post("/jobs", HTTPStatus.ACCEPTED)
+    if response is None:
+        return None
+    job_id = response.json()["job_id"]
+    if planned.cancel_after is not None:
+        is_over.wait(planned.cancel_after)
+        post(f"/jobs/{job_id}/cancel", HTTPStatus.ACCEPTED, HTTPStatus.CONFLICT)
+    return AcceptedJob(
+        job_id, planned.agent, planned.cancel_after is not None, planned.is_on_platform
+    )
 
 
-async def _migrate(url: str) -> None:
-    db = await open_database(url, migrate=True)
-    await db.close()
+def _save(directory: Path, fleet: Fleet, schedule: Schedule, injector: Injector) -> None:
+    """What happened, beside the database, the logs and the repositories."""
+    (directory / "schedule.json").write_text(json.dumps(asdict(schedule), indent=1))
+    lines = [json.dumps(asdict(each)) for each in injector.reports]
+    (directory / "reports.jsonl").write_text("\n".join(lines))
+    lines = [json.dumps(asdict(each)) for each in fleet.disturbances]
+    (directory / "faults.jsonl").write_text("\n".join(lines))
+    received = [
+        {"job": each.job_id, "sequence": each.sequence, "event": each.event}
+        for each in fleet.deployment.receiver.received
+    ]
+    (directory / "received.jsonl").write_text("\n".join(map(json.dumps, received)))

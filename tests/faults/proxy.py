@@ -1,16 +1,16 @@
-"""A TCP proxy in front of the database that can drop or stall its connections."""
+"""A TCP proxy in front of the database or the platform that can drop or stall its connections."""
 
 import asyncio
 import contextlib
 import threading
 
 
-class DatabaseProxy:
+class TcpProxy:
     """Runs on an event loop in a thread. While it stalls, it accepts and forwards nothing."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int = 0) -> None:
         self.port = 0
-        self._target_port = target_port
+        self.target_port = target_port
         self._loop = asyncio.new_event_loop()
         self._flows = asyncio.Event()
         self._drops = False
@@ -63,7 +63,7 @@ class DatabaseProxy:
         try:
             if self._drops:
                 return
-            source, upstream = await asyncio.open_connection("127.0.0.1", self._target_port)
+            source, upstream = await asyncio.open_connection("127.0.0.1", self.target_port)
             self._writers.add(upstream)
             tasks = [
                 asyncio.create_task(self._forward(reader, upstream)),
@@ -75,7 +75,7 @@ class DatabaseProxy:
                 for task in tasks:
                     task.cancel()
         except OSError:
-            pass  # the database is away
+            pass  # the server is away
         finally:
             for each in (writer, upstream):
                 if each is not None:

@@ -1,22 +1,38 @@
-"""Two short schedules of faults; `make faults` runs long ones."""
+"""A short schedule of faults on each engine; `make faults` runs long ones."""
 
 import pytest
 
-from tests.faults.campaign import Engine, run_seed
-from tests.faults.schedule import plan
+from tests.faults.campaign import run_seed
+from tests.faults.deployment import Engine
+from tests.faults.mutants import check_mutants
+from tests.faults.schedule import TOPOLOGIES, Fault, Topology, plan
 
 
-@pytest.mark.parametrize(("name", "seed"), [("sqlite", 3), ("postgresql", 1)])
-def test_every_accepted_job_ends_once_whatever_fails(name: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "seed", "topology"),
+    [("sqlite", 1, Topology.SINGLE), ("postgresql", 1, Topology.FLEET)],
+)
+def test_every_accepted_job_ends_once_whatever_fails(
+    name: str, seed: int, topology: Topology
+) -> None:
     engine = Engine(name)
     try:
-        result = run_seed(engine, seed, fault_seconds=2)
+        result = run_seed(engine, seed, fault_seconds=2, topology=topology)
     finally:
         engine.close()
     assert result.violations == []
 
 
 def test_a_seed_has_the_same_schedule_each_time() -> None:
-    first, second = (plan(7, ("up",), has_server=True) for _ in range(2))
-    assert first == second
-    assert plan(8, ("up",), has_server=True).faults != first.faults
+    assert plan(7, "postgresql") == plan(7, "postgresql")
+    assert plan(8, "postgresql").faults != plan(7, "postgresql").faults
+
+
+def test_every_fault_and_every_topology_is_planned() -> None:
+    schedules = [plan(seed, engine) for engine in TOPOLOGIES for seed in range(40)]
+    assert {fault.fault for schedule in schedules for fault in schedule.faults} == set(Fault)
+    assert {schedule.topology for schedule in schedules} == set(Topology)
+
+
+def test_the_mutants_fit_the_source() -> None:
+    check_mutants()

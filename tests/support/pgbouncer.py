@@ -31,13 +31,18 @@ class PgBouncer:
         self._home = owned_directory("agentjobs-pgbouncer-")
         config = self._home / "pgbouncer.ini"
         config.write_text(_CONFIG.format(postgres_port=cluster.port, port=self.port))
-        self._log = (self._home / "log").open("w+")
-        self._process = subprocess.Popen(
-            [*as_owner("--pdeathsig", "KILL"), program, str(config)],
-            stderr=self._log,
-            cwd="/",
-        )
+        self._command = [*as_owner("--pdeathsig", "KILL"), program, str(config)]
+        self.start()
+
+    def start(self) -> None:
+        """Also after a kill."""
+        with (self._home / "log").open("w") as log:
+            self._process = subprocess.Popen(self._command, stderr=log, cwd="/")
         self._wait_until_listening()
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
 
     def url(self, database_url: str) -> str:
         """The URL of the same database through the pooler."""
@@ -45,9 +50,7 @@ class PgBouncer:
         return f"postgresql://agentjobs@127.0.0.1:{self.port}/{database}"
 
     def remove(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        self._log.close()
+        self.kill()
         shutil.rmtree(self._home)
 
     def _wait_until_listening(self) -> None:

@@ -56,7 +56,8 @@ class PostgresCluster:
         """A standby, if it is given a `primary`, which must be running."""
         self.port = free_port()
         self._home = owned_directory("agentjobs-pg-")
-        self._databases = 0
+        # A standby has the databases of its primary.
+        self._databases: int = 0 if primary is None else primary._databases
         self._server: subprocess.Popen[str] | None = None
         if primary is not None:
             self._run("pg_basebackup", "-D", str(self._data), "-R", "-c", "fast", "--no-sync",
@@ -129,6 +130,9 @@ class PostgresCluster:
 
     def drop_database(self, name: str) -> None:
         self.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def dump(self, database: str) -> str:
+        return self._run("pg_dump", self.url(database))
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         return self._run("psql", *_PSQL_OPTIONS, "-c", statement, self.url(database))

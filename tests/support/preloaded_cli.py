@@ -104,14 +104,23 @@ def run(
 
 
 def start(
-    arguments: Sequence[str], environment: Mapping[str, str], stderr: IO[str]
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    stderr: IO[str],
+    *,
+    setup: str = "",
+    preload: tuple[tuple[str, str], ...] = (),
 ) -> ForkedProcess:
-    """Start a service as the leader of a process group, like a shell does."""
+    """Start a service as the leader of a process group, like a shell does.
+
+    `setup` is a function (`package.module:function`) that the process calls first. `preload` are
+    variables that must be set when a program is executed, such as LD_PRELOAD.
+    """
     readable, writable = os.pipe()
     with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a descriptor, not a path
-        server = _server()
+        server = _server(preload)
         streams = [stdin.fileno(), writable, stderr.fileno()]
-        pid = server.fork(arguments, environment, streams, leads_group=True)
+        pid = server.fork(arguments, environment, streams, leads_group=True, setup=setup)
     os.close(writable)
     return ForkedProcess(server, pid, os.fdopen(readable))
 
@@ -119,12 +128,13 @@ def start(
 class _Server:
     """The process that forks, at the other end of a socket; one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.preloaded_cli", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, **environment},
             )
         self._lock = threading.Lock()
         atexit.register(self._close)
@@ -136,11 +146,13 @@ class _Server:
         streams: Sequence[int],
         *,
         leads_group: bool = False,
+        setup: str = "",
     ) -> int:
         request = {
             "arguments": list(arguments),
             "environment": dict(environment),
             "leads_group": leads_group,
+            "setup": setup,
         }
         pid: int = self.call({"fork": request}, streams)["pid"]
         return pid
@@ -156,8 +168,8 @@ class _Server:
 
 
 @cache
-def _server() -> _Server:
-    return _Server()
+def _server(preload: tuple[tuple[str, str], ...] = ()) -> _Server:
+    return _Server(dict(preload))
 
 
 def _serve(connection: socket.socket) -> None:
@@ -222,6 +234,9 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        if request["setup"]:
+            module, _, function = request["setup"].partition(":")
+            getattr(importlib.import_module(module), function)()
         main()
     except Exception:  # noqa: BLE001 - the process ends here, whatever it was
         traceback.print_exc()

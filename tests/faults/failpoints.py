@@ -1,0 +1,122 @@
+"""Reports the phases of jobs from inside a process of the fleet, and waits there for a reply.
+
+A fault that is planned for a phase happens before the reply, so that it meets the process exactly
+there: a process that is stopped at `pushing` continues with the push when it is resumed.
+"""
+
+import functools
+import importlib
+import inspect
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import agentjobs
+
+SOCKET = "FAULTS_SOCKET"
+NAME = "FAULTS_PROCESS"
+SETUP = f"{__name__}:install"
+# The first report of a process.
+BEGUN = "begun"
+
+
+class Failpoint(NamedTuple):
+    """A function, and the phases that its call and its return mean."""
+
+    module: str
+    function: str
+    before: str = ""
+    after: str = ""
+
+
+_JOBS = (
+    Failpoint("agentjobs.loops.job_loop", "run_job", before="claimed"),
+    Failpoint("agentjobs.jobs.run.run", "prepare_task", before="preparing"),
+    # Right before the agent is spawned.
+    Failpoint("agentjobs.jobs.run.agent", "start_job", after="started"),
+    Failpoint("agentjobs.jobs.run.run", "commit_changes", before="agent-ended"),
+    Failpoint("agentjobs.jobs.run.run", "push_commit", before="pushing", after="pushed"),
+    Failpoint("agentjobs.jobs.run.run", "open_pull_request", after="pull-opened"),
+    Failpoint("agentjobs.jobs.run.run", "restore_kept_work", before="publishing-kept"),
+    Failpoint("agentjobs.jobs.run.kept_work", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs.loops.job_loop", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs.loops.job_loop", "finish_job", before="finishing", after="finished"),
+)
+_DELIVERIES = (Failpoint("agentjobs.webhooks.sender", "send", before="sending", after="sent"),)
+_API = (
+    Failpoint("agentjobs.web.api.jobs", "create_job", after="accepted"),
+    Failpoint("agentjobs.web.git.routes", "record_push", before="received"),
+)
+_OF_ROLE = {
+    "up": (*_JOBS, *_DELIVERIES, *_API),
+    "serve": (*_DELIVERIES, *_API),
+    "worker": (*_JOBS, *_DELIVERIES),
+}
+
+
+def install() -> None:
+    """Called in a new process, before it serves."""
+    name = os.environ[NAME]
+    report = functools.partial(_report, os.environ[SOCKET], name)
+    report(BEGUN, "", 0)
+    for point in _OF_ROLE[name.partition("-")[0]]:
+        module = importlib.import_module(point.module)
+        original = getattr(module, point.function)
+        setattr(module, point.function, _wrap(original, point, report))
+
+
+def _report(path: str, process: str, phase: str, job_id: str, fence: int) -> None:
+    report = {
+        "process": process,
+        "pid": os.getpid(),
+        "phase": phase,
+        "job_id": job_id,
+        "fence": fence,
+        "package": agentjobs.__file__,
+    }
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            connection.sendall(json.dumps(report).encode() + b"\n")
+            connection.recv(1)
+    except OSError:
+        pass  # the run is over
+
+
+def _wrap(
+    original: Callable[..., Any], point: Failpoint, report: Callable[[str, str, int], None]
+) -> Callable[..., Any]:
+    def reach(phase: str, arguments: tuple[Any, ...]) -> None:
+        if phase:
+            report(phase, *_claim(arguments))
+
+    if not inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        def call(*arguments: Any, **options: Any) -> Any:
+            reach(point.before, arguments)
+            result = original(*arguments, **options)
+            reach(point.after, arguments)
+            return result
+
+        return call
+
+    @functools.wraps(original)
+    async def call_async(*arguments: Any, **options: Any) -> Any:
+        reach(point.before, arguments)
+        result = await original(*arguments, **options)
+        reach(point.after, arguments)
+        return result
+
+    return call_async
+
+
+def _claim(arguments: tuple[Any, ...]) -> tuple[str, int]:
+    """The claim that a call is about, if it names one."""
+    for argument in arguments:
+        claim = getattr(getattr(argument, "job", argument), "claim", None)
+        if isinstance(claim, tuple):
+            return claim
+    return "", 0
