@@ -57,11 +57,9 @@ _SELECT = (
     " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
 )
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
-# On PostgreSQL, for requests that wait for the same round trip.
-_MANY = (
-    f"{_SELECT} JOIN unnest(CAST(:job_ids AS TEXT[]), CAST(:organization_ids AS TEXT[]))"
-    " AS v(job_id, organization_id) ON v.job_id = j.id AND v.organization_id = j.organization_id"
-)
+# On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
+# keys: with the organizations as a second condition, the planner may read all jobs of each.
+_MANY = f"{_SELECT} WHERE j.id = ANY(CAST(:job_ids AS TEXT[]))"
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
@@ -89,11 +87,7 @@ async def _read_job(db: Database, job_id: str, organization_id: str) -> Row | No
 
 
 async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[Row | None]:
-    rows = await db.fetch_all(
-        _MANY,
-        job_ids=[job_id for job_id, _ in keys],
-        organization_ids=[organization_id for _, organization_id in keys],
-    )
+    rows = await db.fetch_all(_MANY, job_ids=[job_id for job_id, _ in keys])
     by_key = {(row["id"], row["organization_id"]): row for row in rows}
     return [by_key.get(key) for key in keys]
 
