@@ -1,7 +1,7 @@
 """Identifiers: a type prefix and a body that sorts by time (ULID). Opaque to clients."""
 
+import os
 import re
-import secrets
 import threading
 from collections.abc import Callable
 
@@ -14,18 +14,33 @@ _RANDOM_BITS = 80
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _PAIR_SHIFTS = range(5 * (_BODY_LENGTH - 2), -1, -10)
 
+_RANDOM_BYTES = _RANDOM_BITS // 8
+_STOCK_SIZE = 64
+
 _lock = threading.Lock()
 _last = 0
+_stock: list[int] = []
+# A forked process must not repeat the identifiers of its parent.
+os.register_at_fork(after_in_child=_stock.clear)
 
 
 def new_id(prefix: str) -> str:
     """A new identifier such as `job_01jd…`. Those of one process sort by creation."""
     global _last  # noqa: PLW0603 - identifiers are ordered across the whole process
     with _lock:
-        fresh = (now_ms() << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS)
+        fresh = (now_ms() << _RANDOM_BITS) | _random_bits()
         _last = max(fresh, _last + 1)
         value = _last
     return f"{prefix}_{_encode(value)}"
+
+
+def _random_bits() -> int:
+    """From a stock, so that one system call serves many identifiers."""
+    if not _stock:
+        random = os.urandom(_RANDOM_BYTES * _STOCK_SIZE)
+        ends = range(_RANDOM_BYTES, len(random) + 1, _RANDOM_BYTES)
+        _stock.extend(int.from_bytes(random[end - _RANDOM_BYTES : end]) for end in ends)
+    return _stock.pop()
 
 
 def id_pattern(prefix: str) -> str:

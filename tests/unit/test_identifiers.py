@@ -1,3 +1,5 @@
+import os
+
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.identifiers import first_id_at, new_id, time_of
 
@@ -24,3 +26,18 @@ def test_the_time_of_an_identifier_can_be_read_from_it() -> None:
 def test_times_are_utc_with_milliseconds() -> None:
     assert iso_utc(0) == "1970-01-01T00:00:00.000Z"
     assert iso_utc(1_700_000_000_042) == "2023-11-14T22:13:20.042Z"
+
+
+def test_a_forked_process_does_not_repeat_the_identifiers_of_its_parent() -> None:
+    new_id("job")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, "\n".join(new_id("job")[-16:] for _ in range(50)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as made_by_child:
+        theirs = set(made_by_child.read().splitlines())
+    os.waitpid(child, 0)
+    assert len(theirs) == 50
+    assert theirs.isdisjoint(new_id("job")[-16:] for _ in range(50))

@@ -1,7 +1,7 @@
 """Idempotency keys: the same request again returns the receipt of the first."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import msgspec
 
@@ -17,14 +17,17 @@ class IdempotencyClaim(msgspec.Struct, frozen=True):
     body_hash: bytes
 
 
-@contextmanager
 def first_call(
     in_flight: set[tuple[str, str]], organization_id: str, claim: IdempotencyClaim | None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Refuses a second request with the same key while this process handles the first."""
-    if claim is None:
-        yield
-        return
+    return nullcontext() if claim is None else _in_flight(in_flight, organization_id, claim)
+
+
+@contextmanager
+def _in_flight(
+    in_flight: set[tuple[str, str]], organization_id: str, claim: IdempotencyClaim
+) -> Iterator[None]:
     entry = (organization_id, claim.key)
     if entry in in_flight:
         raise in_progress()

@@ -33,6 +33,7 @@ class BatchStatement:
         names = ", ".join(types)
         arrays = ", ".join(array(name, type_) for name, type_ in types.items())
         self._names = tuple(types)
+        self._texts = frozenset(name for name, type_ in types.items() if type_.lower() == "text")
         self._one = one
         self._many = many.format(rows=f"unnest({arrays}) AS v({names})")
 
@@ -50,4 +51,9 @@ class BatchStatement:
             await tx.execute(self._many, **self._columns(rows))
 
     def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str | None]]:
-        return {name: array_texts(row[name] for row in rows) for name in self._names}
+        return {
+            name: [row[name] for row in rows]
+            if name in self._texts
+            else array_texts(row[name] for row in rows)
+            for name in self._names
+        }

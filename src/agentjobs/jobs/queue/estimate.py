@@ -42,7 +42,7 @@ def estimate_start(
 
 def _paused_ms(pauses: Iterable[int | None], now: int) -> int | None:
     """For how long the service or the organization has been paused; None if it is not."""
-    return max((max(now - at, 0) for at in pauses if at is not None), default=None)
+    return max([max(now - at, 0) for at in pauses if at is not None], default=None)
 
 
 def estimated_start_ms(

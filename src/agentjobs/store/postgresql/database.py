@@ -103,14 +103,14 @@ class PostgresqlTransaction(OpenTransaction):
         self,
         call: Callable[..., Coroutine[Any, Any, Any]],
         sql: str,
-        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        parameters: dict[str, Any] | Sequence[Mapping[str, Any]],
     ) -> Any:
         if self.refusal is not None:
             self.check()
         self.busy = True
         try:
             statement = render("postgresql", sql)
-            if isinstance(parameters, Mapping):
+            if isinstance(parameters, dict):
                 return await call(statement.sql, *statement.by_position(parameters))
             return await call(statement.sql, [statement.by_position(row) for row in parameters])
         except BaseException as error:

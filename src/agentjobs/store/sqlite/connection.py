@@ -14,6 +14,9 @@ BUSY_SECONDS = 5.0
 _LOCK_RETRY_SECONDS = 0.002
 """Shorter than SQLite's own: a busy writer leaves only small gaps for another process."""
 _CACHED_STATEMENTS = 512
+_CHECKPOINT_PAGES = 4_000
+"""A journal of 16 MB. Commits change the same pages again and again, and the database file gets
+only their last version, so that fewer checkpoints write less."""
 
 FAULTS = (sqlite3.Error, ValueError, OverflowError, StoreError)
 """What running a statement may raise; `translate` maps each to a StoreError."""
@@ -52,6 +55,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         _execute_with_retry(connection, "PRAGMA journal_mode = WAL")
         # With FULL, commits survive a power failure, not only the end of the process.
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         connection.execute("PRAGMA foreign_keys = ON")
         # Otherwise savepoints keep their undo pages in a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
