@@ -52,7 +52,7 @@ async def test_unsubscribing_stops_callbacks_and_frees_the_topic() -> None:
         pass
     changes.publish("keys", "job:1", "*")
     assert heard == []
-    assert changes._callbacks == {}
+    assert changes._subscribers == {}
 
 
 async def test_the_same_callback_may_listen_twice_and_stop_once() -> None:

@@ -45,7 +45,7 @@ class Service:
         return {"Authorization": f"Bearer {created.key}"}
 
     def has_subscriber(self, topic: str) -> bool:
-        return topic in self.context.db.changes._callbacks
+        return topic in self.context.db.changes._subscribers
 
     async def wait_for_subscriber(self, topic: str) -> None:
         async with asyncio.timeout(5):
