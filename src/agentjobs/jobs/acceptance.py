@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.problems import Problem
@@ -39,8 +40,9 @@ _COLUMNS = {
     "job_budget_nanousd": "o.job_budget_nanousd",
     "paused_at": "o.paused_at",
     # Without the hint SQLite scans all jobs of the organization.
-    "queued_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id)",
+    "queued_jobs": "COALESCE({queued_jobs},"
+    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id))",
     "active_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
     " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
 }
@@ -51,12 +53,16 @@ _SELECT = (
     " WHERE o.id = {organization_id}"
 )
 _ADMISSIONS = BatchStatement(
-    {"organization_id": "text", "repo": "text"},
+    {"organization_id": "text", "repo": "text", "queued_jobs": "bigint"},
     one=_SELECT.format(
-        repo=":repo", organization_id=":organization_id", organizations="organizations o"
+        repo=":repo",
+        queued_jobs=":queued_jobs",
+        organization_id=":organization_id",
+        organizations="organizations o",
     ),
     many=_SELECT.format(
         repo="v.repo",
+        queued_jobs="v.queued_jobs",
         organization_id="v.organization_id",
         organizations="{rows} CROSS JOIN organizations o",
     ),
@@ -71,16 +77,32 @@ async def load_admission(tx: Transaction, organization_id: str, repo: str) -> Ad
     return require_admission(admissions, (organization_id, repo))
 
 
-async def load_admissions(tx: Transaction, repos: Set[RepoName]) -> dict[RepoName, Admission]:
-    """The repositories and their organizations' queues, in one round trip on PostgreSQL."""
+async def load_admissions(
+    tx: Transaction, repos: Set[RepoName], lengths: QueueLengths | None = None
+) -> dict[RepoName, Admission]:
+    """The repositories and their organizations' queues, in one round trip on PostgreSQL.
+
+    Jobs are counted unless `lengths` knows how many there are.
+    """
+    known = {} if lengths is None else {each: lengths.get(each) for each, _ in repos}
     rows = await _ADMISSIONS.fetch(
-        tx, [{"organization_id": organization_id, "repo": repo} for organization_id, repo in repos]
+        tx,
+        [
+            {
+                "organization_id": organization_id,
+                "repo": repo,
+                "queued_jobs": known.get(organization_id),
+            }
+            for organization_id, repo in repos
+        ],
     )
     admissions = {}
     for row in rows:
         values = named_values(_COLUMNS, row)
-        repo_name = values.pop("organization_id"), values.pop("repo")
-        admissions[repo_name] = Admission(**values)
+        organization_id, repo = values.pop("organization_id"), values.pop("repo")
+        admissions[organization_id, repo] = Admission(**values)
+        if lengths is not None and known[organization_id] is None:
+            lengths.set(organization_id, values["queued_jobs"])
     return admissions
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.queue.fleet import Fleet
+from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
@@ -16,9 +17,11 @@ class JobsContext:
     catalog: Catalog
     plans: Plans = field(init=False)
     fleet: Fleet = field(init=False)
+    queue_lengths: QueueLengths = field(init=False)
     # Idempotency keys whose first request this process is handling.
     keys_in_flight: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.plans = Plans(self.settings.plans)
         self.fleet = Fleet(self.db, self.settings, self.plans)
+        self.queue_lengths = QueueLengths(self.settings.queue_limit)

@@ -68,7 +68,8 @@ async def create_job(
 
 async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[CreatedJob | Problem]:
     """Requests of different callers: a refused one is a result, so that the others succeed."""
-    admissions = await load_admissions(tx, {request.repo for request in requests})
+    lengths = requests[0].context.queue_lengths
+    admissions = await load_admissions(tx, {request.repo for request in requests}, lengths)
     accepted: Counter[str] = Counter()
     jobs: list[NewJob] = []
     results: list[CreatedJob | Problem] = []
@@ -91,6 +92,8 @@ async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[Cre
         await store_receipt(tx, organization_id, request.idempotency, receipt)
         results.append(CreatedJob(receipt, replayed=False))
     await insert_jobs(tx, jobs)
+    for organization_id, count in accepted.items():
+        lengths.add(organization_id, count)
     return results
 
 

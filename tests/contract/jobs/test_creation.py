@@ -8,9 +8,12 @@ import pytest
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
 from agentjobs.jobs.views.queries import list_events, list_jobs
+from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
+from agentjobs.store.database import Transaction
 from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
 
 
@@ -211,3 +214,27 @@ async def test_jobs_are_listed_newest_first_with_pages_and_filters(harness: JobH
     assert none == []
     by_agent = await list_jobs(harness.context, caller.organization_id, agent="fixer")
     assert len(by_agent) == 5
+
+
+async def test_a_long_queue_is_counted_once_a_second(harness: JobHarness) -> None:
+    now = 0.0
+    lengths = harness.context.queue_lengths = QueueLengths(1_000, lambda: now)
+    caller = await harness.organization()
+    for _ in range(MIN_REMEMBERED + 2):
+        await harness.job(caller)
+    assert lengths.get(caller.organization_id) == MIN_REMEMBERED + 2
+
+    await harness.db.transact(_empty_queue)
+    before = await estimate(harness, caller)
+    now = 1.1
+    assert await estimate(harness, caller) < before
+    assert lengths.get(caller.organization_id) is None
+
+
+async def estimate(harness: JobHarness, caller: Caller) -> int:
+    body = CreateJobRequest("acme/shop", "fixer")
+    return (await create_job(harness.context, caller, body)).receipt.estimated_start_ms
+
+
+async def _empty_queue(tx: Transaction) -> None:
+    await tx.execute("UPDATE jobs SET status = 'cancelled', completed_at = 1")
