@@ -13,7 +13,7 @@ from agentjobs.webhooks.model import Attempt, DeliveryStatus, DisabledReason
 
 JITTER = 0.2
 # How far `Retry-After` can lengthen a wait.
-_MAX_RETRY_AFTER_FACTOR = 2
+MAX_RETRY_AFTER_FACTOR = 2
 _GONE = 410
 
 
@@ -37,7 +37,7 @@ def decide_outcome(
     spread = random.uniform(-1, 1) if jitter is None else jitter  # noqa: S311 - no secret
     wait = retry_seconds[failures] * (1 + JITTER * spread)
     ended_at = attempt.at + attempt.duration_ms
-    max_wait = retry_seconds[failures] * _MAX_RETRY_AFTER_FACTOR
+    max_wait = retry_seconds[failures] * MAX_RETRY_AFTER_FACTOR
     requested = min(_retry_after_seconds(attempt, ended_at), max_wait)
     return AttemptOutcome("pending", due_at=ended_at + round(max(wait, requested) * SECOND_MS))
 

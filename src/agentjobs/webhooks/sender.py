@@ -16,14 +16,17 @@ from agentjobs.webhooks.attempt import WebhookClient, send
 from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, SlotPool, Slots
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.failures import ResourcesExhausted
-from agentjobs.webhooks.maintenance import run_maintenance
+from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all, waiting_kinds
 from agentjobs.webhooks.record import FinishedAttempt, Recorder
-from agentjobs.webhooks.retries import RetrySchedule, decide_outcome
+from agentjobs.webhooks.retries import MAX_RETRY_AFTER_FACTOR, RetrySchedule, decide_outcome
 from agentjobs.webhooks.signing import SecretOpener
 
 _POLL_SECONDS = 1.0
+_CLOCK_CHECK_MS = 60_000
+# What is due later than this after its latest time is from before the clock was set back.
+_MAX_CLOCK_STEP_MS = 60_000
 _MAINTENANCE_SECONDS = 2.0
 _MAX_MAINTENANCE_SECONDS = 30.0
 # How long endpoints are left to other machines after their secret could not be opened here.
@@ -68,6 +71,9 @@ class Sender:
         self._is_idle = False
         self._retry_schedule = RetrySchedule()
         self._next_maintenance = 0
+        self._next_clock_check = 0
+        max_wait = MAX_RETRY_AFTER_FACTOR * max(settings.webhook_retry_seconds, default=0)
+        self._max_wait_ms = round(max_wait * SECOND_MS) + _MAX_CLOCK_STEP_MS
 
     async def run(self) -> None:
         """Runs forever; `recorder.run` must run beside it."""
@@ -217,6 +223,9 @@ class Sender:
         if elapsed_ms() < self._next_maintenance:
             return
         own = [*(each.id for each in self._in_progress.values()), *self.recorder.unrecorded_ids]
-        has_more = await run_maintenance(self._db, own)
+        has_more = await run_maintenance(self._db, own, self._lease_ms + _MAX_CLOCK_STEP_MS)
+        if elapsed_ms() >= self._next_clock_check:
+            has_more |= await bring_retries_forward(self._db, self._max_wait_ms)
+            self._next_clock_check = elapsed_ms() + _CLOCK_CHECK_MS
         wait_seconds = self._db.changes.poll_seconds(_MAINTENANCE_SECONDS, _MAX_MAINTENANCE_SECONDS)
         self._next_maintenance = 0 if has_more else elapsed_ms() + round(wait_seconds * SECOND_MS)

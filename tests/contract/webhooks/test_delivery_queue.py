@@ -10,7 +10,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import maintenance, queue
 from agentjobs.webhooks.concurrency import SlotPool, Slots
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED
-from agentjobs.webhooks.maintenance import run_maintenance
+from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
 from agentjobs.webhooks.queue import release
 from tests.support.clock_shift import ShiftClock
 from tests.support.deliveries import DeliveryHarness, attempt, record_event
@@ -450,6 +450,31 @@ async def test_maintenance_does_not_expire_leases_in_progress(harness: DeliveryH
     assert (await harness.row(lost.id))["lease_owner"] is None
     await harness.record((own, attempt(200)))
     assert (await harness.row(own.id))["status"] == "delivered"
+
+
+async def test_deliveries_wait_no_longer_because_the_clock_was_set_back(
+    harness: DeliveryHarness,
+) -> None:
+    await harness.endpoint("org_a")
+    await harness.event("org_a", "job_1")
+    await harness.event("org_a", "job_2")
+    failed, lost = await harness.claim()
+    await harness.record((failed, attempt(500)))
+    await harness.db.transact(_move_an_hour_ahead)
+    assert await harness.claim_retries() == []
+
+    await run_maintenance(harness.db, max_lease_ms=120_000)
+    assert not await bring_retries_forward(harness.db, max_wait_ms=120_000)
+
+    assert (await harness.row(lost.id))["lease_owner"] is None
+    assert [each.id for each in await harness.claim_retries()] == [failed.id]
+
+
+async def _move_an_hour_ahead(tx: Transaction) -> None:
+    await tx.execute(
+        "UPDATE deliveries SET due_at = due_at + 3600000,"
+        " lease_expires_at = lease_expires_at + 3600000"
+    )
 
 
 async def test_a_long_queue_of_a_closed_endpoint_is_failed_in_batches(
