@@ -63,3 +63,21 @@ async def default_branch(git_dir: Path) -> str | None:
     )
     name = result.stdout.decode("utf-8", "replace").strip()
     return name.removeprefix(HEADS) if name.startswith(HEADS) else None
+
+
+async def has_whole_commit(git_dir: Path, commit: str) -> bool:
+    """Whether no object of its tree and its history is missing, as after a fetch that was killed.
+
+    Takes milliseconds for a commit that a ref contains: the objects of refs are complete.
+    """
+    done = await git(
+        "rev-list",
+        "--objects",
+        "--quiet",
+        commit,
+        "--not",
+        "--all",
+        git_dir=git_dir,
+        allowed_exit_codes=(0, 128),
+    )
+    return done.exit_code == 0

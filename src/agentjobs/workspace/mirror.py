@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentjobs.git.process import GitError, git
-from agentjobs.git.refs import has_commit, resolve
+from agentjobs.git.refs import has_whole_commit, resolve
 from agentjobs.git.remote import (
     NETWORK_PROTOCOLS,
     Remote,
@@ -134,7 +134,7 @@ class Mirrors:
     async def _has_commit(self, repo_id: str, commit: str) -> bool:
         if self._last_commits.get(repo_id) == commit:
             return True
-        if not await has_commit(self.path(repo_id), commit):
+        if not await has_whole_commit(self.path(repo_id), commit):
             return False
         self._last_commits[repo_id] = commit
         return True

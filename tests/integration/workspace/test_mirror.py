@@ -65,6 +65,19 @@ async def test_a_mirror_whose_creation_was_killed_is_created_again(
     assert await harness.head() == harness.origin.head("main")
 
 
+async def test_a_commit_of_a_killed_fetch_is_fetched_again(harness: WorkspaceHarness) -> None:
+    head = await harness.head()
+    # The ref is written last. Objects come one after the other.
+    for ref in run_git(harness.mirror, "for-each-ref", "--format=%(refname)").split():
+        run_git(harness.mirror, "update-ref", "-d", ref)
+    (blob, *_) = run_git(harness.mirror, "ls-tree", "--object-only", "-r", head).split()
+    (harness.mirror / "objects" / blob[:2] / blob[2:]).unlink()
+    mirrors = Mirrors(harness.mirror.parent)
+    fetched = await mirrors.fetch_commit(REPO, harness.remote, branch="main", known_head=head)
+    assert fetched == head
+    run_git(harness.mirror, "cat-file", "-e", blob)
+
+
 async def test_rewritten_history_is_followed(harness: WorkspaceHarness) -> None:
     await harness.head()
     run_git(harness.origin.clone, "commit", "-q", "--amend", "-m", "rewritten")
