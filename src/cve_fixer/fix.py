@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from cve_fixer import report
+from cve_fixer.candidates import choose_candidate
 from cve_fixer.markdown import one_line
-from cve_fixer.model import Fix, Outcome, read_fixes
+from cve_fixer.model import CannotFix, Fix, Outcome, read_fixes
 
 # The service opens a draft if this file is beside the report.
 DRAFT_FILE = "draft.md"
@@ -57,7 +58,14 @@ def read_job() -> list[Fix]:
 
 def fix_all(fixes: Iterable[Fix], root: Path) -> Outcome:
     outcome = Outcome()
-    for (ecosystem, manifest), group in _by_manifest(fixes):
+    suited = []
+    for fix in fixes:
+        try:
+            suited.append(choose_candidate(fix, root))
+        except CannotFix as error:
+            print(f"not fixed: {fix.package}: {error}")
+            outcome.fail([fix], str(error))
+    for (ecosystem, manifest), group in _by_manifest(suited):
         print(f"{manifest}: {', '.join(f'{fix.package} {fix.old} → {fix.new}' for fix in group)}")
         result = _fix_manifest(ecosystem, manifest, group, root)
         for failure in result.failed:

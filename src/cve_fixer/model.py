@@ -25,6 +25,15 @@ class Advisory:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version that fixes the package, and the Python, Node.js or Rust versions it needs."""
+
+    version: str
+    requires: str = ""
+    hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """Update `package` from `old` to `new` in `manifest` (relative to the root).
 
@@ -43,6 +52,8 @@ class Fix:
     registry: str = ""
     advisories: tuple[Advisory, ...] = ()
     why: str = ""
+    # The best first; the first one is `new`.
+    candidates: tuple[Candidate, ...] = ()
     # Groups of files that are installed or resolved together, `manifest` among them. Files of a
     # group that have the package at a vulnerable version have fixes of their own.
     installed_together: tuple[tuple[str, ...], ...] = ()
@@ -99,7 +110,14 @@ def _fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
         registry=entry.get("registry", ""),
         advisories=tuple(_advisory(advisory) for advisory in entry.get("advisories", ())),
         why=entry.get("why", ""),
+        candidates=tuple(_candidate(candidate) for candidate in entry.get("candidates", ())),
         installed_together=tuple(group for group in groups if entry["manifest"] in group),
+    )
+
+
+def _candidate(entry: Mapping[str, Any]) -> Candidate:
+    return Candidate(
+        entry["version"], entry.get("requires") or "", tuple(entry.get("hashes") or ())
     )
 
 

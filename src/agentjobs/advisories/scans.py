@@ -32,7 +32,12 @@ _CHOICES_AT_ONCE = 8
 
 class VersionChooser(Protocol):
     async def choose(
-        self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
+        self,
+        ecosystem: str,
+        name: str,
+        version: str,
+        advisories: Sequence[Advisory],
+        candidates: int = 1,
     ) -> Choice: ...
 
 
@@ -125,7 +130,10 @@ async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> l
 
 
 async def choose_versions(
-    chooser: VersionChooser, findings: Sequence[Finding], advisories: Sequence[Advisory]
+    chooser: VersionChooser,
+    findings: Sequence[Finding],
+    advisories: Sequence[Advisory],
+    candidates: int = 1,
 ) -> dict[Package, Choice]:
     by_name = by_package(advisories, {finding.package[:2] for finding in findings})
     slots = asyncio.Semaphore(_CHOICES_AT_ONCE)
@@ -133,7 +141,9 @@ async def choose_versions(
     async def choose(package: Package) -> Choice:
         ecosystem, name, version = package
         async with slots:
-            return await chooser.choose(ecosystem, name, version, by_name[ecosystem, name])
+            return await chooser.choose(
+                ecosystem, name, version, by_name[ecosystem, name], candidates
+            )
 
     packages = list(dict.fromkeys(finding.package for finding in findings))
     async with asyncio.TaskGroup() as group:

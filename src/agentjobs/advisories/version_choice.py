@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 from typing import Any, Literal
 
@@ -34,10 +35,19 @@ _MAX_SKIPPED = 3
 _MAX_TIME_REQUESTS = 10
 
 
+class Candidate(msgspec.Struct, frozen=True):
+    """A safe version. `requires` is the range of Python, Node.js or Rust versions it needs."""
+
+    version: str
+    requires: str
+    hashes: tuple[str, ...]
+
+
 class Choice(msgspec.Struct, frozen=True):
     """`version` is None if there is no safe version. `source` is where the candidates come from.
 
-    `hashes` are those of the version's files, if the registry lists them.
+    `hashes` are those of the version's files, if the registry lists them. `candidates` are the
+    version and the next best ones, if they were asked for.
     """
 
     version: str | None
@@ -45,6 +55,7 @@ class Choice(msgspec.Struct, frozen=True):
     source: Source
     hashes: tuple[str, ...] = ()
     has_unknown_age: bool = False
+    candidates: tuple[Candidate, ...] = ()
 
 
 class RegistryVersionChooser:
@@ -58,7 +69,12 @@ class RegistryVersionChooser:
         self._min_age_days = min_age_days
 
     async def choose(
-        self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
+        self,
+        ecosystem: str,
+        name: str,
+        version: str,
+        advisories: Sequence[Advisory],
+        candidates: int = 1,
     ) -> Choice:
         """`advisories` are all known advisories of the package, not only those of this version."""
         try:
@@ -75,6 +91,7 @@ class RegistryVersionChooser:
                 *(ecosystem, name, version, advisories),
                 _with_times(published, skipped),
                 published_before,
+                candidates,
             )
             if choice.version is None or published is None or not choice.has_unknown_age:
                 return choice
@@ -94,6 +111,7 @@ def choose_version(
     advisories: Sequence[Advisory],
     published: Published | None,
     published_before: int | None = None,
+    max_candidates: int = 1,
 ) -> Choice:
     """The lowest version above `current` that none of the advisories affects, same major first.
 
@@ -111,10 +129,11 @@ def choose_version(
     newest_allowed = inf if is_urgent or published_before is None else published_before
     young = [item for item in candidates if (item.published_at or 0) > newest_allowed]
     candidates = [item for item in candidates if (item.published_at or 0) <= newest_allowed]
-    chosen = next(filter(package.is_safe, package.rank(candidates)), None)
-    if chosen is None:
+    safe = list(islice(filter(package.is_safe, package.rank(candidates)), max_candidates))
+    if not safe:
         reason = _explain_young(package, young) or _explain_none(package, candidates, published)
         return Choice(None, reason, source)
+    chosen = safe[0]
     reason = _explain(package, chosen, published)
     return Choice(
         package.as_written(chosen.version),
@@ -122,6 +141,9 @@ def choose_version(
         source,
         chosen.hashes,
         has_unknown_age=not is_urgent and chosen.published_at is None,
+        candidates=tuple(
+            Candidate(package.as_written(item.version), item.requires, item.hashes) for item in safe
+        ),
     )
 
 

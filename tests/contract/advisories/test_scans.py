@@ -37,7 +37,12 @@ class OfflineVersionChooser:
         self.requests: list[tuple[str, str, str]] = []
 
     async def choose(
-        self, ecosystem: str, name: str, version: str, advisories: Sequence[Advisory]
+        self,
+        ecosystem: str,
+        name: str,
+        version: str,
+        advisories: Sequence[Advisory],
+        candidates: int = 1,  # noqa: ARG002 - of the protocol
     ) -> Choice:
         self.requests.append((ecosystem, name, version))
         return choose_version(ecosystem, name, version, advisories, None)

@@ -26,6 +26,8 @@ from agentjobs.jobs.run.cve_fix.recheck import check_fixes
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.settings.registries import ECOSYSTEMS
 
+# The agent takes the first that suits the project.
+_CANDIDATES = 8
 # Its manifests are edited as text.
 _NEEDS_NO_NETWORK = ("Maven",)
 
@@ -78,7 +80,7 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
         return CveFix(run)
     before = await read_exposure(run, base)
     findings = findings_to_fix(run.job, before, run.settings.unrated_severity)
-    choices = await choose_versions(run.tools.chooser, findings, before.advisories)
+    choices = await choose_versions(run.tools.chooser, findings, before.advisories, _CANDIDATES)
     findings = findings_of_job(run.job, findings, choices)
     # Credentials in a registry's address belong to the service, not to the agent.
     registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}

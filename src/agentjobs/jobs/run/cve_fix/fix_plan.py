@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.severity import is_at_least
-from agentjobs.advisories.version_choice import Choice
+from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.jobs.outcomes import JobFailed
@@ -28,6 +28,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new
     direct: bool
     parents: tuple[str, ...]
     hashes: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
     registry: str
     advisories: tuple[AdvisorySummary, ...]
     why: str
@@ -166,6 +167,7 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
         direct=any(dependency.direct for dependency in dependencies),
         parents=next((each.parents for each in dependencies if each.parents), ()),
         hashes=choice.hashes,
+        candidates=choice.candidates,
         registry=registry,
         advisories=tuple(_advisory(finding) for finding in same),
         why=choice.reason,

@@ -1,0 +1,110 @@
+"""Chooses the version that suits a project: what it requires must be what the project supports."""
+
+import dataclasses
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cve_fixer import tree
+from cve_fixer.model import Candidate, CannotFix, Fix
+from cve_fixer.npm import ranges
+from cve_fixer.python import versions
+from cve_fixer.python.runtime import supported_pythons
+
+_MAX_NODE_MAJOR = 60
+
+
+def choose_candidate(fix: Fix, root: Path) -> Fix:
+    """The fix with the first candidate that suits the project. Raises CannotFix if none does."""
+    if fix.ecosystem not in _CHECKS or not fix.candidates:
+        return fix
+    check = _CHECKS[fix.ecosystem](fix, root)
+    reasons: list[str] = []
+    for candidate in fix.candidates:
+        reason = check(candidate)
+        if reason is None:
+            why = " ".join((fix.why, *reasons)).strip()
+            return dataclasses.replace(fix, new=candidate.version, hashes=candidate.hashes, why=why)
+        reasons.append(reason)
+    raise CannotFix(f"no version suits the project: {' '.join(reasons)}")
+
+
+# For a candidate, why the project cannot use it; None if it can.
+_Check = Callable[[Candidate], str | None]
+
+
+def _check_python(fix: Fix, root: Path) -> _Check:
+    pythons = supported_pythons(root, fix.manifest)
+
+    def check(candidate: Candidate) -> str | None:
+        for python in pythons:
+            # Any patch version counts: a project seldom names one.
+            if not versions.allows(candidate.requires, f"{python}.99"):
+                needs = f"{candidate.version} needs Python {candidate.requires}"
+                return f"{needs}, and the project supports {python}."
+        return None
+
+    return check
+
+
+def _check_node(fix: Fix, root: Path) -> _Check:
+    engines = _nearest(root, fix.manifest, "package.json", json.loads).get("engines")
+    supported = engines.get("node") if isinstance(engines, dict) else None
+    lowest = None
+    if isinstance(supported, str):
+        majors = (f"{major}.999.999" for major in range(_MAX_NODE_MAJOR))
+        lowest = next((each for each in majors if ranges.allows(supported, each)), None)
+
+    def check(candidate: Candidate) -> str | None:
+        if lowest is None or ranges.allows(candidate.requires, lowest) is not False:
+            return None
+        needs = f"{candidate.version} needs Node.js {candidate.requires}"
+        return f"{needs}, and the project supports {lowest.partition('.')[0]}."
+
+    return check
+
+
+def _check_rust(fix: Fix, root: Path) -> _Check:
+    manifest = _nearest(root, fix.manifest, "Cargo.toml", tomllib.loads)
+    workspace = manifest.get("workspace")
+    package = manifest.get("package") or (
+        workspace.get("package") if isinstance(workspace, dict) else None
+    )
+    supported = package.get("rust-version") if isinstance(package, dict) else None
+
+    def check(candidate: Candidate) -> str | None:
+        if not isinstance(supported, str) or _numbers(candidate.requires) <= _numbers(supported):
+            return None
+        needs = f"{candidate.version} needs Rust {candidate.requires}"
+        return f"{needs}, and the project supports {supported}."
+
+    return check
+
+
+_CHECKS: Mapping[str, Callable[[Fix, Path], _Check]] = {
+    "PyPI": _check_python,
+    "npm": _check_node,
+    "crates.io": _check_rust,
+}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+def _nearest(root: Path, manifest: str, name: str, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """The first file of this name next to the manifest or above it; empty if there is none."""
+    directory = (root / manifest).parent
+    while directory.is_relative_to(root):
+        path = directory / name
+        if path.is_file() and not path.is_symlink():
+            try:
+                document = parse(tree.read(path))
+            except (ValueError, RecursionError):
+                return {}
+            return document if isinstance(document, dict) else {}
+        directory = directory.parent
+    return {}

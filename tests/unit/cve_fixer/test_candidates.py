@@ -1,0 +1,97 @@
+"""The version of a fix suits the Python, Node.js or Rust versions that the project supports."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cve_fixer.candidates import choose_candidate
+from cve_fixer.model import Candidate, CannotFix, Fix
+from cve_fixer.python.runtime import supported_pythons
+
+MATRIX = "jobs:\n  test:\n    strategy:\n      matrix:\n        python-version: ['3.9', \"3.10\"]\n"
+
+
+def write(root: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ()),
+        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7"\n'}, ("3.7",)),
+        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7.2, <4"\n'}, ("3.7",)),
+        ({"pyproject.toml": '[tool.poetry.dependencies]\npython = "^3.8"\n'}, ("3.8",)),
+        ({"setup.cfg": "[options]\npython_requires = >=3.6\n"}, ("3.6",)),
+        ({"a/.python-version": "3.11.4\n", "pyproject.toml": "[project]\n"}, ("3.11",)),
+        ({"runtime.txt": "python-3.6.8\n"}, ("3.6",)),
+        ({"Pipfile": '[requires]\npython_version = "3.7"\n'}, ("3.7",)),
+        ({"a/Dockerfile": "FROM docker.io/library/python:3.8-slim AS base\n"}, ("3.8",)),
+        ({".github/workflows/ci.yml": MATRIX}, ("3.9", "3.10")),
+        ({"a/requirements.txt": "# by pip-compile with Python 3.5\n"}, ("3.5",)),
+        # What the project declares counts more than what builds it.
+        (
+            {
+                "pyproject.toml": '[project]\nrequires-python = ">=3.7"\n',
+                "a/Dockerfile": "FROM python:3.12\n",
+            },
+            ("3.7",),
+        ),
+        ({"pyproject.toml": "[project\n", "runtime.txt": "python-3.8"}, ("3.8",)),
+        ({"pyproject.toml": "project = 1\n"}, ()),
+    ],
+)
+def test_the_python_of_a_project(
+    files: dict[str, str], expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    write(tmp_path, {"a/requirements.txt": "", **files})
+    assert supported_pythons(tmp_path, "a/requirements.txt") == expected
+
+
+CASES = [
+    ("PyPI", "requirements.txt", "pyproject.toml", '[project]\nrequires-python = "{}"\n'),
+    ("npm", "package-lock.json", "package.json", '{{"engines": {{"node": "{}"}}}}'),
+    ("crates.io", "Cargo.lock", "Cargo.toml", '[package]\nrust-version = "{}"\n'),
+]
+
+
+@pytest.mark.parametrize(("ecosystem", "manifest", "file", "text"), CASES)
+@pytest.mark.parametrize(
+    ("supported", "expected"), [("old", "1.1"), ("new", "1.2"), ("unknown", "1.2")]
+)
+def test_the_first_version_that_suits_the_project_is_chosen(
+    *,
+    ecosystem: str,
+    manifest: str,
+    file: str,
+    text: str,
+    supported: str,
+    expected: str,
+    tmp_path: Path,
+) -> None:
+    ranges = {
+        "PyPI": {"old": ">=3.7", "new": ">=3.9"},
+        "npm": {"old": ">=16", "new": ">=20"},
+        "crates.io": {"old": "1.60", "new": "1.70"},
+    }[ecosystem]
+    if supported in ranges:
+        write(tmp_path, {file: text.format(ranges[supported])})
+    needs_new = {"PyPI": ">=3.8", "npm": ">= 18", "crates.io": "1.65"}[ecosystem]
+    candidates = (Candidate("1.2", needs_new, ("sha256:2",)), Candidate("1.1", "", ("sha256:1",)))
+    fix = Fix(ecosystem, manifest, "a", "1.0", "1.2", candidates=candidates)
+    chosen = choose_candidate(fix, tmp_path)
+    assert (chosen.new, chosen.hashes) == (expected, (f"sha256:{expected[-1]}",))
+    assert ("1.2 needs" in chosen.why) == (expected == "1.1")
+
+
+def test_a_fix_without_a_suitable_version_says_why(tmp_path: Path) -> None:
+    write(tmp_path, {".python-version": "3.7\n"})
+    candidates = (Candidate("24.3.0", ">=3.8"),)
+    fix = Fix("PyPI", "requirements.txt", "black", "22.0", "24.3.0", candidates=candidates)
+    with pytest.raises(
+        CannotFix, match=r"24\.3\.0 needs Python >=3\.8, and the project supports 3\.7"
+    ):
+        choose_candidate(fix, tmp_path)
