@@ -6,6 +6,7 @@ anything but the registry's packages.
 
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -33,40 +34,64 @@ _LAYOUT = ("--generate-hashes", "--no-annotate", "--annotation-style=line")
 class Resolution:
     text: str
     changes: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
 
 
-def resolve_pins(before: str, after: str, source: str | None, fix: Fix) -> Resolution:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a file is installed: with which Python, and together with the pins of which other files,
+    before the fix and after it."""
+
+    python: str = ""
+    others_before: str = ""
+    others_after: str = ""
+
+
+def resolve_pins(
+    before: str, after: str, source: str | None, fix: Fix, settings: Sequence[Setting]
+) -> Resolution:
     """The final text: `after` if its pins are consistent and complete, otherwise completed.
 
-    `source` is the edited text from which a compiled file is generated.
+    `source` is the edited text from which a compiled file is generated. The first setting counts
+    in which the old pins are consistent; without one, nothing can be proven.
     """
-    try:
-        missing = _find_missing(after, fix)
-    except CannotFix as conflict:
-        if not _is_resolvable(before, fix):
-            note = f"The pins of {code(fix.manifest)} could not be checked for conflicts."
-            return Resolution(after, (note,))
-        if not _is_compilable(before, source):
-            excluded = f"{fix.package} {fix.new}"
-            raise CannotFix(f"another pin excludes {excluded}: {conflict}") from None
-        return _recompile(before, source or "", fix)
-    if not missing or not _was_complete(before, fix):
-        return Resolution(after)
-    if _is_compilable(before, source):
-        return _recompile(before, source or "", fix)
-    return _add_pins(missing, after, fix)
+    for setting in settings:
+        try:
+            missing = _find_missing(after, setting.others_after, fix, setting.python)
+        except CannotFix as conflict:
+            if not _is_resolvable(before, setting.others_before, fix, setting.python):
+                continue
+            if setting.others_after or not _is_compilable(before, source):
+                excluded = f"{fix.package} {fix.new}"
+                raise CannotFix(f"another pin excludes {excluded}: {conflict}") from None
+            return _recompile(before, source or "", fix)
+        if not missing or not _was_complete(before, setting, fix):
+            return Resolution(after)
+        if _is_compilable(before, source):
+            return _recompile(before, source or "", fix)
+        return _add_pins(missing, after, fix, setting)
+    reason = (
+        f"The pins of {fix.manifest} could not be checked for conflicts, because those before the "
+        "fix cannot be installed together either."
+    )
+    return Resolution(after, unproven=(reason,))
 
 
-def _is_resolvable(text: str, fix: Fix) -> bool:
+def _is_resolvable(text: str, others: str, fix: Fix, python: str) -> bool:
     try:
-        _resolve(text, fix)
+        _resolve(text, others, fix, python)
     except CannotFix:
         return False
     return True
 
 
-def _was_complete(text: str, fix: Fix) -> bool:
-    return _lists_everything(text) and _is_resolvable(text, fix) and not _find_missing(text, fix)
+def _was_complete(text: str, setting: Setting, fix: Fix) -> bool:
+    others, python = setting.others_before, setting.python
+    return (
+        _lists_everything(text)
+        and _is_resolvable(text, others, fix, python)
+        and not _find_missing(text, others, fix, python)
+    )
 
 
 def _is_compilable(text: str, source: str | None) -> bool:
@@ -82,27 +107,30 @@ def pins(text: str) -> dict[str, str]:
     return {normalize(match["name"]): match["version"] for match in _PIN.finditer(text)}
 
 
-def _find_missing(text: str, fix: Fix) -> list[str]:
+def _find_missing(text: str, others: str, fix: Fix, python: str) -> list[str]:
     """Packages that the pins require but do not include."""
-    return sorted(pins(_resolve(text, fix)).keys() - pins(text).keys())
+    resolved = pins(_resolve(text, others, fix, python))
+    return sorted(resolved.keys() - pins(text).keys() - pins(others).keys())
 
 
-def _resolve(text: str, fix: Fix, *options: str) -> str:
+def _resolve(text: str, others: str, fix: Fix, python: str, *options: str) -> str:
     """The pins and their requirements, as uv writes them. Raises CannotFix on a conflict."""
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         directory = Path(name)
         lines = (
             f"{match['name']}{match['extras'] or ''}=={match['version']} {match['marker'] or ''}\n"
-            for match in _PIN.finditer(text)
+            for each in (text, others)
+            for match in _PIN.finditer(each)
         )
         (directory / "pins.in").write_text("".join(lines), encoding="utf-8")
-        return _compile(directory, "pins.in", fix, *_python(text), "--no-header", *options)
+        version = ("--python-version", python) if python else ()
+        return _compile(directory, "pins.in", fix, *version, "--no-header", *options)
 
 
-def _add_pins(missing: list[str], text: str, fix: Fix) -> Resolution:
+def _add_pins(missing: list[str], text: str, fix: Fix, setting: Setting) -> Resolution:
     """Insert the missing pins in alphabetical order, as in compiled files."""
     options = [name for name in _options_of(text) if name in _LAYOUT]
-    resolved = _resolve(text, fix, *options)
+    resolved = _resolve(text, setting.others_after, fix, setting.python, *options)
     blocks = _blocks(resolved)
     for name in missing:
         following = (pin for pin in _PIN.finditer(text) if normalize(pin["name"]) > name)

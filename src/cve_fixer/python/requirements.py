@@ -12,6 +12,8 @@ from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile
+from cve_fixer.python.pip_compile import Setting
+from cve_fixer.python.runtime import supported_pythons
 from cve_fixer.python.versions import allows, is_same, normalize, raise_specifier
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
@@ -34,14 +36,42 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     text = tree.read(path)
     edited = update_pin(text, fix)
     source, source_text = _source(path, fix)
-    resolution = pip_compile.resolve_pins(text, edited, source_text, fix)
+    settings = _settings(fix, root)
+    resolution = pip_compile.resolve_pins(text, edited, source_text, fix, settings)
     tree.write(path, resolution.text)
     changes = list(resolution.changes)
     if source is not None and source_text is not None and source_text != tree.read(source):
         tree.write(source, source_text)
         name = code(source.relative_to(root).as_posix())
         changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
-    return Outcome(fixed=[fix], changes=changes)
+    return Outcome(fixed=[fix], changes=changes, unproven=list(resolution.unproven))
+
+
+def _settings(fix: Fix, root: Path) -> list[Setting]:
+    """From how the project says that the file is installed to how it may be installed alone."""
+    before, after = [], []
+    others = {name for group in fix.installed_together for name in group} - {fix.manifest}
+    for name in sorted(others):
+        try:
+            text = tree.read(tree.resolve_file(root, name))
+        except CannotFix:
+            continue
+        before.append(text)
+        # Other files that have the package at a vulnerable version have fixes of their own.
+        after.append(_without_pin(text, fix.package))
+    pythons = supported_pythons(root, fix.manifest)
+    # A range is consistent if its ends are; the highest version of an open one is not known.
+    ends = dict.fromkeys((*pythons[:1], *pythons[-1:], ""))
+    together = [Setting(python, "\n".join(before), "\n".join(after)) for python in ends]
+    return [*(together if before else ()), *(Setting(python) for python in ends)]
+
+
+def _without_pin(text: str, package: str) -> str:
+    def keep(line: str) -> str:
+        pin = _PIN.match(line)
+        return "" if pin and normalize(pin["name"]) == normalize(package) else line
+
+    return _map_logical_lines(text, keep)
 
 
 def _source(path: Path, fix: Fix) -> tuple[Path | None, str | None]:

@@ -94,10 +94,11 @@ class Project:
         source = r"\n\[package\.source\]\n(?:.+\n){3}"
         lock.write_text(re.sub(source, "", lock.read_text()))
 
-    def fix(self, manifest: str, **changes: Any) -> None:
+    def fix(self, manifest: str, together: Iterable[str] = (), **changes: Any) -> None:
         self.before = {path.name: path.read_text() for path in self.tree.iterdir()}
         job = self.report.with_name("job.json")
-        job.write_text(json.dumps({"fixes": [{**REQUESTS, "manifest": manifest, **changes}]}))
+        fixes = [{**REQUESTS, "manifest": manifest, **changes}]
+        job.write_text(json.dumps({"fixes": fixes, "installed_together": [list(together)]}))
         self.output = self.run(
             *(sys.executable, "-I", "-u", str(ENTRY)),
             AGENTJOBS_JOB=str(job),
@@ -282,10 +283,9 @@ async def test_every_installed_tool_starts_inside_the_sandbox(
 ) -> None:
     harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
     assert {"uv", "poetry"} <= tools.commands.keys()
-    for command in tools.commands.values():
-        report = await harness.run(
-            *command, "--version", read_only=(*python_files(), *tools.read_only)
-        )
+    for name, command in tools.commands.items():
+        option = "version" if name == "go" else "--version"
+        report = await harness.run(*command, option, read_only=(*python_files(), *tools.read_only))
         assert report.exit_code == 0, report.last_lines
 
 
@@ -347,3 +347,24 @@ def addresses_of(hosts: Iterable[str]) -> list[str]:
 def certificates() -> dict[str, str]:
     names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def test_a_pin_of_another_file_that_is_installed_together_excludes_a_version(
+    project: Project,
+) -> None:
+    project.write(a__txt="requests==2.25.0\n", b__txt="charset-normalizer==2.0.0\n")
+    project.fix("a.txt", ["a.txt", "b.txt"])
+    assert (project.tree / "a.txt").read_text() == "requests==2.31.0\n"
+    # requests 2.25.0 does not require it at all, and 2.31.0 a newer one.
+    project.write(a__txt="requests==2.25.0\n", b__txt="charset-normalizer==1.4.0\n")
+    with pytest.raises(AssertionError, match="another pin excludes requests"):
+        project.fix("a.txt", ["a.txt", "b.txt"])
+    assert (project.tree / "a.txt").read_text() == "requests==2.25.0\n"
+
+
+def test_pins_that_could_never_be_installed_together_make_a_draft(project: Project) -> None:
+    project.write(a__txt="requests==2.25.0\nurllib3==1.0\n")
+    project.fix("a.txt")
+    assert (project.tree / "a.txt").read_text() == "requests==2.31.0\nurllib3==1.0\n"
+    reasons = project.report.with_name("draft.md").read_text()
+    assert "could not be checked for conflicts" in reasons
