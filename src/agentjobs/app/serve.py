@@ -18,6 +18,7 @@ from agentjobs.fleet.processes import ProcessInfo, Role, this_process
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.disk_loop import reserve_loop
@@ -165,13 +166,14 @@ def _serving_loops(
 ) -> list[Loop]:
     """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
+    open_pulls = OpenPullReader(db, settings, context.platforms)
     return [
         IndexLoop(db, settings, is_able=lambda: context.repositories.is_usable),
         AdvisoryLoop(db, settings, session),
         ScanLoop(
             db,
             RegistryVersionChooser(registry, settings.minimum_release_age_days),
-            lambda repo_id: reconcile(context.jobs, repo_id),
+            lambda repo_id: reconcile(context.jobs, repo_id, open_pulls),
         ),
         RescanLoop(db, process.id),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),

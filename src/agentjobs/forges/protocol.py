@@ -20,6 +20,9 @@ PullState = Literal["open", "merged", "closed"]
 CommentKind = Literal["comment", "line", "review"]
 
 
+MAX_OPEN_PULLS = 50
+
+
 class ForgeError(Exception):
     """The platform refused a request or is unavailable; the message is for a person."""
 
@@ -181,6 +184,9 @@ class Platform(Forge, Protocol):
         """The current state; looked up by ID if there is one, so that renames are followed."""
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull: ...
+
+    async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
+        """The newest open ones to a branch, whoever opened them; at most MAX_OPEN_PULLS."""
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor

@@ -11,7 +11,13 @@ import msgspec
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.repos.configuration import FILE_NAME, ConfigurationError, parse_configuration
+from agentjobs.repos.configuration import (
+    DEFAULT_GROUPING,
+    FILE_NAME,
+    Configuration,
+    ConfigurationError,
+    parse_configuration,
+)
 from agentjobs.repos.rows import correct_head, request_scan
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
@@ -53,7 +59,8 @@ class IndexRows(msgspec.Struct, frozen=True):
 
 
 def prepare(repo_id: str, result: Result) -> IndexRows:
-    trigger, warning = _configured_trigger(result.configuration)
+    configuration, warning = _configuration(result.configuration)
+    grouping = configuration.fixes.group
     warnings = result.warnings if warning is None else (warning, *result.warnings)
     repo = {
         "line_count": result.line_count,
@@ -62,7 +69,8 @@ def prepare(repo_id: str, result: Result) -> IndexRows:
         "index_warnings": msgspec.json.encode(warnings).decode(),
         "index_fingerprint": fingerprint(),
         "dependencies_digest": result.dependencies_digest,
-        "configured_trigger": trigger,
+        "configured_trigger": configuration.auto_trigger_on_cve_severity,
+        "configured_grouping": None if grouping == DEFAULT_GROUPING else grouping,
     }
     if result.dependencies is None:
         return IndexRows(repo, None, result.graph)
@@ -96,7 +104,7 @@ async def store_result(
         "UPDATE repos SET index_status = 'ready', line_count = :line_count,"
         " languages = :languages, index_warnings = :index_warnings,"
         " index_fingerprint = :index_fingerprint, dependencies_digest = :dependencies_digest,"
-        " configured_trigger = :configured_trigger,"
+        " configured_trigger = :configured_trigger, configured_grouping = :configured_grouping,"
         " indexed_commit = :commit, index_error = NULL, index_failures = 0,"
         " index_done = :files, index_total = :files,"
         " index_due_at = CASE WHEN head_commit = :head THEN NULL ELSE CAST(:now AS BIGINT) END"
@@ -186,11 +194,10 @@ def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[st
     }
 
 
-def _configured_trigger(content: bytes | None) -> tuple[str | None, IndexWarning | None]:
-    """The severity set in `.agentjobs.toml`, or a warning if the file is invalid."""
-    if content is None:
-        return None, None
+def _configuration(content: bytes | None) -> tuple[Configuration, IndexWarning | None]:
+    """The contents of `.agentjobs.toml`, or the defaults and a warning if the file is invalid."""
     try:
-        return parse_configuration(content).auto_trigger_on_cve_severity, None
+        return parse_configuration(content or b""), None
     except ConfigurationError as error:
-        return None, IndexWarning(FILE_NAME, str(error).removeprefix(f"{FILE_NAME}: "))
+        reason = str(error).removeprefix(f"{FILE_NAME}: ")
+        return Configuration(), IndexWarning(FILE_NAME, reason)

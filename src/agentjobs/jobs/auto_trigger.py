@@ -4,8 +4,10 @@ for all files of the repository that have the package.
 Idempotent: running it again, at once or after a crash, creates nothing new.
 """
 
+import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator
+import posixpath
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,7 +17,10 @@ from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import schedule_rescan
 from agentjobs.advisories.severity import is_at_least, rank_of
 from agentjobs.agents.cve_fixer_support import CVE_FIXER, can_fix
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.process import GitError
 from agentjobs.identifiers import new_id
+from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
 from agentjobs.jobs.context import JobsContext
@@ -26,9 +31,12 @@ from agentjobs.jobs.model import (
     ConfigOverride,
     CreateJobRequest,
 )
+from agentjobs.jobs.open_pulls import OpenPullReader, ScannedRepo, WantedFix
+from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 
@@ -36,6 +44,7 @@ _log = logging.getLogger(__name__)
 # Of one job; the next scan creates a job for the others.
 _MAX_FIXES = 200
 _MAX_ADVISORIES = 100
+_PROPOSED_SECONDS = 120
 
 
 class TriggeredFix(msgspec.Struct, frozen=True):
@@ -87,10 +96,22 @@ class Trigger(msgspec.Struct, frozen=True):
         return Trigger(fixes[:_MAX_FIXES]) if fixes else None
 
 
-async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
-    """Return the identifiers of the created jobs."""
+_GROUP_KEYS: Mapping[FixGrouping, Callable[[TriggeredFix], tuple[str, ...]]] = {
+    "package": lambda fix: (fix.ecosystem, fix.package),
+    "directory": lambda fix: (posixpath.dirname(fix.manifest),),
+    "ecosystem": lambda fix: (fix.ecosystem,),
+    "severity": lambda _: (),
+}
+
+
+async def reconcile(
+    context: JobsContext, repo_id: str, open_pulls: OpenPullReader | None = None
+) -> list[str]:
+    """Return the identifiers of the created jobs. With `open_pulls`, fixes that open pull requests
+    have are recorded, and get no job."""
     repo = await context.db.fetch_one(
         "SELECT r.id, r.full_name, r.index_status, r.disconnected_at, r.configured_trigger,"
+        " r.configured_grouping, r.default_branch, r.head_commit, r.connection_id, r.external_id,"
         " r.auto_trigger, o.auto_trigger AS organization_trigger, o.id AS organization_id,"
         " o.name AS organization, o.plan FROM repos r"
         " JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
@@ -98,32 +119,80 @@ async def reconcile(context: JobsContext, repo_id: str) -> list[str]:
     )
     if repo is None or repo["disconnected_at"] is not None:
         return []
+    fixes = list(_fixes_for(await findings_of_repo(context.db, repo_id)))
+    known = await _triggered_before(context.db, repo_id)
+    if open_pulls is not None:
+        unknown = [fix for fix in fixes if fix.key not in known]
+        known |= await _proposed(context.db, repo, unknown, open_pulls)
     threshold = thresholds_from_row(repo).effective
     if threshold.is_off:
         return []
-    findings = await findings_of_repo(context.db, repo_id)
-    known = await _triggered_before(context.db, repo_id)
-    triggers = triggers_for(findings, threshold.level, context.settings.unrated_severity)
+    is_severe = _severity_check(threshold.level, context.settings.unrated_severity)
+    triggers = group_fixes(fixes, is_severe, repo["configured_grouping"] or DEFAULT_GROUPING)
     new = (trigger.without(known) for trigger in triggers)
     return await _trigger_all(context, repo, [each for each in new if each], threshold)
 
 
-def triggers_for(findings: Iterable[FindingView], threshold: str, unrated: str) -> list[Trigger]:
-    """One per package, the most severe first, with all its fixes; at least one finding reaches
-    the threshold. `unrated` is the level that counts for an unknown severity."""
-    by_package: dict[tuple[str, str], list[TriggeredFix]] = {}
-    for fix in _fixes_for(findings):
-        by_package.setdefault((fix.ecosystem, fix.package), []).append(fix)
-    triggers = [
-        Trigger(tuple(sorted(fixes, key=lambda fix: fix.rank)))
-        for fixes in by_package.values()
-        if any(
-            is_at_least(finding.severity, threshold, unrated)
-            for fix in fixes
-            for finding in fix.findings
-        )
-    ]
+def triggers_for(
+    findings: Iterable[FindingView],
+    threshold: str,
+    unrated: str,
+    grouping: FixGrouping = DEFAULT_GROUPING,
+) -> list[Trigger]:
+    """`unrated` is the level that counts for an unknown severity."""
+    return group_fixes(_fixes_for(findings), _severity_check(threshold, unrated), grouping)
+
+
+def group_fixes(
+    fixes: Iterable[TriggeredFix],
+    is_severe: Callable[[TriggeredFix], bool],
+    grouping: FixGrouping,
+) -> list[Trigger]:
+    """One trigger per group, the most severe first.
+
+    A group has all fixes of each package that has a severe one in the group.
+    """
+    by_package: dict[tuple[str, ...], list[TriggeredFix]] = {}
+    for fix in fixes:
+        key = (*_GROUP_KEYS[grouping](fix), fix.ecosystem, fix.package)
+        by_package.setdefault(key, []).append(fix)
+    groups: dict[tuple[str, ...], list[TriggeredFix]] = {}
+    for same in by_package.values():
+        if any(is_severe(fix) for fix in same):
+            groups.setdefault(_GROUP_KEYS[grouping](same[0]), []).extend(same)
+    triggers = (Trigger(tuple(sorted(group, key=_rank))) for group in groups.values())
     return sorted(triggers, key=lambda trigger: trigger.fixes[0].rank)
+
+
+def _severity_check(threshold: str, unrated: str) -> Callable[[TriggeredFix], bool]:
+    def is_severe(fix: TriggeredFix) -> bool:
+        return any(is_at_least(each.severity, threshold, unrated) for each in fix.findings)
+
+    return is_severe
+
+
+def _rank(fix: TriggeredFix) -> tuple[Any, ...]:
+    return fix.rank
+
+
+async def _proposed(
+    db: Database, repo: Row, fixes: Sequence[TriggeredFix], open_pulls: OpenPullReader
+) -> set[FixKey]:
+    """The fixes that an open pull request has. If the platform cannot be asked, those of the last
+    time."""
+    scanned = ScannedRepo(**{name: repo[name] or "" for name in ScannedRepo.__struct_fields__})
+    wanted = [
+        WantedFix(fix.key, frozenset(finding.version for finding in fix.findings)) for fix in fixes
+    ]
+    try:
+        async with asyncio.timeout(_PROPOSED_SECONDS):
+            proposed = await open_pulls.find_proposed(scanned, wanted)
+    except (ForgeError, GitError, IndexFailure, OSError) as error:
+        _log.warning("open pull requests were not read: %s", error, extra=_log_fields(repo))
+        return set(await load_proposed_fixes(db, repo["id"]))
+    if proposed != await load_proposed_fixes(db, repo["id"]):
+        await db.transact(replace_proposed_fixes, repo["id"], proposed)
+    return set(proposed)
 
 
 def _fixes_for(findings: Iterable[FindingView]) -> Iterator[TriggeredFix]:

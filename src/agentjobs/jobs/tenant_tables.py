@@ -31,6 +31,12 @@ TENANT_TABLES = (
         parent="repos",
         column="repo_id",
     ),
+    TenantTable(
+        name="proposed_fixes",
+        key=("repo_id", "manifest", "ecosystem", "name", "fix_version"),
+        parent="repos",
+        column="repo_id",
+    ),
     TenantTable(name="jobs", unexported=("credential_hash",)),
 )
 SHARED_TABLES = ("workers",)

@@ -29,11 +29,16 @@ _TABLE_HEADER = re.compile(r"\s*+\[(?P<name>[^\[\]]++)\]\s*+(#.*)?$")
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
+# What one pull request with fixes of vulnerable packages has: a package in all files, all packages
+# of a directory or an ecosystem, or everything that reaches the threshold.
+FixGrouping = Literal["package", "directory", "ecosystem", "severity"]
+DEFAULT_GROUPING: FixGrouping = "package"
 
 
 _CHOICES = {
     "on_verify_failure": get_args(OnVerifyFailure),
     "auto_trigger_on_cve_severity": get_args(Severity),
+    "group": get_args(FixGrouping),
 }
 SEVERITY_ALIASES = {"moderate": "medium"}
 
@@ -59,6 +64,12 @@ class RunConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[str, ...] | None = None
 
 
+class FixConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """The table `[fixes]`, for fixes of vulnerable packages."""
+
+    group: FixGrouping = DEFAULT_GROUPING
+
+
 class Configuration(RunConfiguration, frozen=True, kw_only=True):
     """The whole file; `warnings` go to the job's log."""
 
@@ -68,6 +79,7 @@ class Configuration(RunConfiguration, frozen=True, kw_only=True):
     draft: bool | None = None
     auto_trigger_on_cve_severity: Severity | None = None
     agents: Mapping[str, RunConfiguration] = {}
+    fixes: FixConfiguration = FixConfiguration()
     warnings: tuple[str, ...] = ()
 
     def for_agent(self, agent_id: str) -> RunConfiguration:
@@ -92,14 +104,22 @@ def parse_configuration(content: bytes) -> Configuration:
         raise ConfigurationError("agents: must be tables [agents.<id>]", _find_line(text, "agents"))
     if len(tables) > MAX_ENTRIES:
         raise ConfigurationError(f"agents: must be at most {MAX_ENTRIES} tables")
+    fixes = values.pop("fixes", {})
+    if not isinstance(fixes, dict):
+        raise ConfigurationError("fixes: must be a table [fixes]", _find_line(text, "fixes"))
     top_level = _convert_table(text, values, Configuration, "", warnings)
     agents = {
         agent_id: RunConfiguration(
-            **_convert_table(text, table, RunConfiguration, agent_id, warnings)
+            **_convert_table(text, table, RunConfiguration, f"agents.{agent_id}", warnings)
         )
         for agent_id, table in tables.items()
     }
-    return Configuration(**top_level, agents=agents, warnings=tuple(warnings))
+    return Configuration(
+        **top_level,
+        agents=agents,
+        fixes=FixConfiguration(**_convert_table(text, fixes, FixConfiguration, "fixes", warnings)),
+        warnings=tuple(warnings),
+    )
 
 
 def _load(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -131,11 +151,11 @@ def _reject_deep_keys(text: str) -> None:
 def _convert_table(
     text: str,
     values: Mapping[str, Any],
-    schema: type[RunConfiguration],
-    agent_id: str,
+    schema: type[RunConfiguration | FixConfiguration],
+    table: str,
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Convert key by key, so that an error can name its line."""
+    """Convert key by key, so that an error can name its line; `table` is empty for the top."""
     types = {field.name: field.type for field in msgspec.structs.fields(schema)}
     types.pop("warnings", None)
     converted = {}
@@ -143,14 +163,14 @@ def _convert_table(
         # Look up the line only for messages: a hostile file may have many keys and lines.
         if key not in types:
             if len(warnings) < MAX_WARNINGS:
-                line = _find_line(text, key, agent_id)
+                line = _find_line(text, key, table)
                 warnings.append(f"{FILE_NAME}, line {line}: {_unknown_key_message(key, types)}")
             continue
         try:
             converted[key] = _convert_value(key, value, types[key])
         except ValueError as error:
             reason = str(error).replace(" | null`", "`")
-            raise ConfigurationError(f"{key}: {reason}", _find_line(text, key, agent_id)) from None
+            raise ConfigurationError(f"{key}: {reason}", _find_line(text, key, table)) from None
     return converted
 
 
@@ -198,19 +218,19 @@ def _check_number(key: str, number: float) -> None:
         raise ValueError(f"must be above 0 and at most {maximum}")
 
 
-def _find_line(text: str, key: str, agent_id: str = "") -> int:
+def _find_line(text: str, key: str, of_table: str = "") -> int:
     """The 1-based line that sets the key, which tomllib does not report.
 
     For an unusual spelling, the line of the key's table, or 1.
     """
     table, table_line = "", 1
-    setting = re.compile(rf"\s*(?:{_agent_prefix(agent_id)})?[\"']?{re.escape(key)}[\"']?\s*[=.]")
+    setting = re.compile(rf"\s*(?:{_prefix(of_table)})?[\"']?{re.escape(key)}[\"']?\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TABLE_HEADER.match(line):
             table = _table_name(header["name"])
-            if table in {f"agents.{agent_id}", key} or table.startswith(f"{key}."):
+            if table in {of_table, key} or table.startswith(f"{key}."):
                 table_line = number if table_line == 1 else table_line
-        elif table in {"", f"agents.{agent_id}"} and setting.match(line):
+        elif table in {"", of_table} and setting.match(line):
             return number
     return table_line
 
@@ -219,5 +239,8 @@ def _table_name(header: str) -> str:
     return ".".join(part.strip().strip("\"'") for part in header.split("."))
 
 
-def _agent_prefix(agent_id: str) -> str:
-    return rf"agents\s*\.\s*[\"']?{re.escape(agent_id)}[\"']?\s*\.\s*" if agent_id else ""
+def _prefix(table: str) -> str:
+    """The dotted keys before a key of this table, such as `agents.claude-code.`."""
+    name, _, agent_id = table.partition(".")
+    prefix = rf"{name}\s*\.\s*" if name else ""
+    return prefix + rf"[\"']?{re.escape(agent_id)}[\"']?\s*\.\s*" if agent_id else prefix

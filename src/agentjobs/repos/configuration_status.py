@@ -23,6 +23,7 @@ from agentjobs.repos.configuration import (
     MAX_BYTES,
     Configuration,
     ConfigurationError,
+    FixConfiguration,
     RunConfiguration,
     parse_configuration,
 )
@@ -36,7 +37,7 @@ _MESSAGE = re.compile(rf"(?s){re.escape(FILE_NAME)}(?:, line (\d+))?: (.*)")
 # tomllib puts the line number into its message.
 _TOML_LINE = re.compile(r"at line (\d+)")
 _SHELL = ("sh", "-c")
-_NOT_VALUES = ("agents", "warnings")
+_NOT_VALUES = ("agents", "fixes", "warnings")
 
 
 class ConfigurationIssue(msgspec.Struct, frozen=True):
@@ -126,11 +127,15 @@ def _parse_issue(severity: Literal["error", "warning"], text: str) -> Configurat
 
 def _values(configuration: Configuration) -> Iterator[ConfiguredValue]:
     yield from _values_of("", configuration)
+    for value in _values_of("", configuration.fixes):
+        yield msgspec.structs.replace(value, key=f"fixes.{value.key}")
     for agent_id, own in configuration.agents.items():
         yield from _values_of(_truncate(agent_id), own)
 
 
-def _values_of(agent: str, configuration: RunConfiguration) -> Iterator[ConfiguredValue]:
+def _values_of(
+    agent: str, configuration: RunConfiguration | FixConfiguration
+) -> Iterator[ConfiguredValue]:
     """Only the keys that the file sets."""
     for field in msgspec.structs.fields(configuration):
         value = getattr(configuration, field.name)

@@ -233,10 +233,14 @@ async def test_a_bad_configuration_is_a_warning_and_sets_no_threshold(
     db: Database, setup: IndexSetup, settings: Settings
 ) -> None:
     await index(db, setup, settings)
+    setup.commit({".agentjobs.toml": b"[fixes]\ngroup = 'directory'\n"})
+    await index(db, setup, settings)
+    assert (await row_of(db))["configured_grouping"] == "directory"
     setup.commit({".agentjobs.toml": b"auto_trigger_on_cve_severity = 'loud'\n"})
     await index(db, setup, settings)
     (warning,) = (await load_summary(db, REPO)).warnings
     assert (await row_of(db))["configured_trigger"] is None
+    assert (await row_of(db))["configured_grouping"] is None
     assert warning.path == ".agentjobs.toml"
     assert "must be one of low" in warning.reason
 

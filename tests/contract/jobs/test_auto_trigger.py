@@ -1,19 +1,15 @@
 """Vulnerabilities create jobs, one per fix, on both databases."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from agentjobs.advisories.exposure import match_dependencies
-from agentjobs.advisories.findings import findings_of_repo, replace_findings
-from agentjobs.advisories.version_choice import Choice
+from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
-from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.auto_trigger import reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
 from agentjobs.jobs.cancel import cancel_job
@@ -21,7 +17,6 @@ from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
-from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import (
@@ -32,7 +27,14 @@ from agentjobs.repos.thresholds import (
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
-from tests.support.recorded_advisories import every_advisory
+from tests.support.stored_findings import (
+    FIXES,
+    PYYAML,
+    REQUESTS,
+    add_findings,
+    dependency,
+    repo_of,
+)
 
 
 @pytest.fixture
@@ -40,40 +42,6 @@ def harness(database: Database, tmp_path: Path) -> JobHarness:
     harness = job_harness(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
     harness.context.catalog = Catalog([an_agent("fixer"), an_agent("cve-fixer")])
     return harness
-
-
-FIXES = {"requests": "2.31.0", "pyyaml": "5.4", "activerecord": "6.1.6.1"}
-
-
-def dependency(ecosystem: str, name: str, version: str, manifest: str) -> Dependency:
-    return Dependency(ecosystem, name, version, "", True, "runtime", manifest)
-
-
-REQUESTS = dependency("PyPI", "requests", "2.25.0", "requirements.txt")
-PYYAML = dependency("PyPI", "pyyaml", "5.3", "requirements.txt")
-
-
-async def repo_of(harness: JobHarness, caller: Caller) -> str:
-    row = await harness.db.fetch_one(
-        "SELECT id FROM repos WHERE organization_id = :id", id=caller.organization_id
-    )
-    assert row is not None
-    return str(row["id"])
-
-
-async def add_findings(
-    harness: JobHarness,
-    caller: Caller,
-    *dependencies: Dependency,
-    fixes: Mapping[str, str | None] = FIXES,
-) -> str:
-    """Insert findings as a scan does; returns the repository's identifier."""
-    repo_id = await repo_of(harness, caller)
-    findings = match_dependencies(dependencies, list(every_advisory()))
-    choices = {each.package: Choice(fixes[each.name], "Because.", "registry") for each in findings}
-    owner = caller.organization_id
-    await harness.db.transact(replace_findings, owner, repo_id, findings, choices)
-    return repo_id
 
 
 async def configure(tx: Transaction, repo_id: str, level: str | None) -> None:
@@ -163,6 +131,52 @@ async def test_a_package_is_one_job_for_all_files_and_each_has_its_own_version(
     ]
     assert len({advisory.id for advisory in cause.advisories}) == len(cause.advisories)
     assert cause.summary == "requests to 2.31.0"
+
+
+@pytest.mark.parametrize(
+    ("grouping", "expected"),
+    [
+        (None, [{"pyyaml@a", "pyyaml@b"}, {"lodash@c"}, {"requests@a"}]),
+        ("directory", [{"pyyaml@a", "requests@a"}, {"pyyaml@b"}, {"lodash@c"}]),
+        ("ecosystem", [{"pyyaml@a", "pyyaml@b", "requests@a"}, {"lodash@c"}]),
+        ("severity", [{"pyyaml@a", "pyyaml@b", "requests@a", "lodash@c"}]),
+    ],
+)
+async def test_a_repository_chooses_what_one_job_fixes(
+    harness: JobHarness, grouping: str | None, expected: list[set[str]]
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "medium")
+    repo_id = await add_findings(
+        harness,
+        acme,
+        dependency("PyPI", "requests", "2.25.0", "a/requirements.txt"),
+        dependency("PyPI", "pyyaml", "5.3", "a/requirements.txt"),
+        dependency("PyPI", "pyyaml", "5.3", "b/requirements.txt"),
+        dependency("npm", "lodash", "4.17.19", "c/package.json"),
+        fixes={**FIXES, "lodash": "4.17.21"},
+    )
+    await harness.db.transact(_set_grouping, repo_id, grouping)
+    causes = [
+        (await harness.view(acme, job_id)).cause
+        for job_id in await reconcile(harness.context, repo_id)
+    ]
+    groups = [
+        {f"{fix.package}@{fix.manifest[0]}" for fix in cause.fixes} for cause in causes if cause
+    ]
+    assert groups == expected
+    assert await reconcile(harness.context, repo_id) == []
+    if grouping == "severity":
+        assert causes[0] is not None
+        assert causes[0].summary == "pyyaml and 2 more"
+
+
+async def test_a_group_has_only_packages_that_reach_the_threshold(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
+    findings = await findings_of_repo(harness.db, repo_id)
+    (trigger,) = triggers_for(findings, "high", "none", "severity")
+    assert [fix.package for fix in trigger.fixes] == ["pyyaml"]
 
 
 async def test_files_that_already_have_a_job_are_left_out(harness: JobHarness) -> None:
@@ -330,6 +344,14 @@ async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(harness: 
 
 async def _disconnect(tx: Transaction, repo_id: str) -> None:
     await tx.execute("UPDATE repos SET disconnected_at = 1 WHERE id = :id", id=repo_id)
+
+
+async def _set_grouping(tx: Transaction, repo_id: str, grouping: str | None) -> None:
+    await tx.execute(
+        "UPDATE repos SET configured_grouping = :grouping WHERE id = :id",
+        id=repo_id,
+        grouping=grouping,
+    )
 
 
 async def _close_pulls(tx: Transaction) -> None:

@@ -1,13 +1,29 @@
 """Conformance suite for platforms beyond opening pull requests, against their API descriptions."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import Comment, CommentCursor, RemoteRepository, RepoAddress
+from agentjobs.forges.protocol import (
+    Comment,
+    CommentCursor,
+    Platform,
+    RemoteRepository,
+    RepoAddress,
+)
 from agentjobs.git.process import GitError, GitResult, git
+from agentjobs.git.refs import has_commit
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
+from agentjobs.jobs.open_pulls import OpenPullReader, ScannedRepo, WantedFix
+from agentjobs.jobs.proposed_fixes import ProposingPull
+from agentjobs.local_git import repositories
+from agentjobs.local_git.copies import refresh_copy
+from agentjobs.local_git.pull_heads import fetch_heads
+from agentjobs.settings import Settings
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.publish import branch_head, delete_branch
 from tests.support.forge_adapters import (
@@ -17,6 +33,7 @@ from tests.support.forge_adapters import (
     make_template,
     platform_harness,
 )
+from tests.support.local_repository import git_output
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +73,86 @@ async def test_a_branch_is_deleted_only_where_it_is_expected(
         assert await branch_head(remote, kept) == harness.commits[kept]
         with pytest.raises(PushRejected):
             await delete_branch(own, deleted, remote, expected=harness.commits[deleted])
+
+
+async def test_the_newest_open_pull_requests_to_a_branch_are_listed(
+    harness: PlatformHarness,
+) -> None:
+    first, second = await harness.open(), await harness.open(BRANCHES[1])
+    closed = harness.row.pulls[first.number]
+    pulls = await harness.platform.open_pulls(harness.repo, "main")
+    assert [pull.number for pull in pulls] == [second.number, first.number]
+    assert [pull.head_commit for pull in pulls] == [harness.commits[b] for b in reversed(BRANCHES)]
+    assert {pull.url for pull in pulls} == {first.url, second.url}
+    closed.state = "closed"
+    harness.row.pulls[second.number].base = "other"
+    assert await harness.platform.open_pulls(harness.repo, "main") == []
+
+
+async def test_heads_of_pull_requests_are_fetched_beside_the_copy(
+    harness: PlatformHarness, tmp_path: Path
+) -> None:
+    copy, scratch = tmp_path / "copy.git", tmp_path / "scratch"
+    scratch.mkdir()
+    heads = [harness.commits[branch] for branch in BRANCHES]
+    async with harness.platform.open_remote(harness.repo, "") as remote:
+        await refresh_copy(remote, copy, "main")
+        async with fetch_heads(remote, copy, [*heads, "1" * 40], scratch=scratch) as git_dir:
+            for commit in (*heads, harness.base):
+                assert await has_commit(git_dir, commit)
+            assert not await has_commit(git_dir, "1" * 40)
+    assert not any([await has_commit(copy, commit) for commit in heads])
+    assert list(scratch.iterdir()) == []
+
+
+async def test_fixes_of_open_pull_requests_are_found(
+    harness: PlatformHarness, tmp_path: Path
+) -> None:
+    settings = Settings(data_dir=str(tmp_path / "data"))
+    copy = repositories.path(settings.repositories_path, harness.repo.repo_id)
+    async with harness.platform.open_remote(harness.repo, "") as remote:
+        await refresh_copy(remote, copy, "main")
+    _commit_file(harness, BRANCHES[0], "requirements.txt", b"requests==2.31.0\n")
+    pull = await harness.open()
+    await harness.open(BRANCHES[1])
+    platforms: Any = SimpleNamespace(adapter_for=lambda *_: _return(harness.platform))
+    reader = OpenPullReader(None, settings, platforms)  # type: ignore[arg-type]  # for `local` only
+    repo = ScannedRepo(
+        id=harness.repo.repo_id,
+        organization="acme",
+        full_name="acme/shop",
+        default_branch="main",
+        head_commit=harness.base,
+        connection_id="con_1",
+        external_id=harness.repo.external_id,
+    )
+    vulnerable = frozenset({"2.25.0"})
+    fix = WantedFix(("requirements.txt", "PyPI", "requests", "2.31.0"), vulnerable)
+    later = WantedFix(("requirements.txt", "PyPI", "requests", "2.32.0"), vulnerable)
+    other = WantedFix(("b.txt", "PyPI", "requests", "2.31.0"), vulnerable)
+    for _ in range(2):
+        proposed = await reader.find_proposed(repo, [fix, later, other])
+        assert proposed == {fix.key: ProposingPull(pull.number, pull.url)}
+
+
+async def _return(platform: Platform) -> Platform:
+    return platform
+
+
+def _commit_file(harness: PlatformHarness, branch: str, path: str, content: bytes) -> None:
+    stream = b"commit refs/heads/%s\ncommitter A <a@b.c> 1700000000 +0000\ndata 1\nx\n" % (
+        branch.encode()
+    )
+    stream += b"from %s\nM 100644 inline %s\ndata %d\n%s\n" % (
+        harness.commits[branch].encode(),
+        path.encode(),
+        len(content),
+        content,
+    )
+    subprocess.run(
+        ["git", "fast-import", "--quiet", "--force"], cwd=harness.git_dir, input=stream, check=True
+    )
+    harness.commits[branch] = git_output("rev-parse", branch, cwd=harness.git_dir).strip()
 
 
 async def test_a_connection_knows_its_account(harness: PlatformHarness) -> None:

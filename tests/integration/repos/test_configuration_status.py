@@ -47,6 +47,8 @@ protected_paths = ["ci/**"]
 [agents.fixer]
 verify = ["make", "all tests"]
 timeout_seconds = 60
+[fixes]
+group = "directory"
 """
     status = await status_of(tmp_path, {FILE: text})
     assert status.is_present
@@ -60,6 +62,7 @@ timeout_seconds = 60
         ConfiguredValue("", "protected_paths", ("ci/**",)),
         ConfiguredValue("fixer", "verify", ("make 'all tests'",)),
         ConfiguredValue("fixer", "timeout_seconds", ("60",)),
+        ConfiguredValue("", "fixes.group", ("directory",)),
     }
 
 

@@ -82,12 +82,12 @@ class GitLabServer(GitLabBase):
     @handles(f"GET {_REQUESTS}")
     async def requests(self, call: Call) -> Response:
         repository = self.project(call)
-        branch = call.query.get("source_branch")
+        branch, base = call.query.get("source_branch"), call.query.get("target_branch")
         state = call.query.get("state", "all")
         rows = [
             self.request_json(repository, row)
             for row in repository.pulls.values()
-            if branch in (None, row.head)
+            if branch in (None, row.head) and base in (None, row.base)
         ]
         matching = [row for row in rows if state in ("all", row["state"])]
         is_rising = call.query.get("sort", "desc") == "asc"

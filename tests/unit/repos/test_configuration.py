@@ -83,6 +83,16 @@ def test_a_byte_order_mark_is_accepted() -> None:
     assert parse_configuration(b"\xef\xbb\xbfdraft = true\n").draft is True
 
 
+def test_fixes_are_grouped_by_package_unless_the_file_says_otherwise() -> None:
+    assert parse_configuration(b"").fixes.group == "package"
+    text = b'[fixes]\ngroup = "directory"\ngruop = 1\n'
+    configuration = parse_configuration(text)
+    assert configuration.fixes.group == "directory"
+    (warning,) = configuration.warnings
+    assert warning.startswith(".agentjobs.toml, line 3: gruop is not a key")
+    assert warning.endswith("did you mean group?")
+
+
 def test_warnings_for_unknown_keys_name_the_line_and_a_suggestion() -> None:
     text = b"\nverfy = 1\n[agents.x]\ndraft = true\n[tool]\na = 1\n"
     unknown = "is not a key of this file and has no effect"
@@ -123,6 +133,9 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ('auto_trigger_on_cve_severity = "big"', "must be one of low, medium, high"),
         ("[agents.x]\n\n\ntimeout_seconds = 'x'", "line 4: timeout_seconds: Expected `int`"),
         ("draft = true\nagents.x.timeout_seconds = 'x'", "line 2: timeout_seconds"),
+        ("[fixes]\n\ngroup = 'all'", "line 3: group: must be one of package, directory, ecosystem"),
+        ("draft = true\nfixes.group = 1", "line 2: group: must be one of"),
+        ("\nfixes = 1", "line 2: fixes: must be a table [fixes]"),
         ("agents = 1", "must be tables [agents.<id>]"),
         ("[agents]\nx = 1", "must be tables [agents.<id>]"),
         ("verify = ", "is not valid TOML: Invalid value (at line 1, the end"),

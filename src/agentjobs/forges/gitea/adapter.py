@@ -155,6 +155,14 @@ class Gitea:
         head = await pulls.head_of(pull)
         return validate(_NAME, pull.remote_pull(head, self._page(full_name, number)))
 
+    async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
+        full_name = await self._full_name(repo)
+        pulls = Pulls(self._api, self._retry_budget, _api_path(full_name))
+        return [
+            validate(_NAME, pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
+            for pull in await pulls.newest_open(base_branch)
+        ]
+
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor
     ) -> list[Comment]:

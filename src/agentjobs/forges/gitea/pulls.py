@@ -57,6 +57,13 @@ class Pulls:
         opened = await self._listed(branch, "open", _OPEN_PAGES)
         return opened or await self._listed(branch, "closed", _CLOSED_PAGES) or exact
 
+    async def newest_open(self, base: str) -> list[Pull]:
+        """Of the most recently updated ones: Gitea does not sort by creation."""
+        async for page in self._pages("open", 1):
+            pulls = [pull for pull in page if pull.base.label == base]
+            return sorted(pulls, key=lambda pull: pull.number, reverse=True)
+        return []
+
     async def head_of(self, pull: Pull) -> str:
         """The commit that was merged, even if the branch has moved since."""
         if not pull.merged:

@@ -36,6 +36,7 @@ from agentjobs.forges.http.client import (
 )
 from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.protocol import (
+    MAX_OPEN_PULLS,
     Account,
     BranchPull,
     Comment,
@@ -150,6 +151,19 @@ class GitHub:
         api = self._access.api(_scope(repo))
         pull = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
         return validate(_NAME, pull.remote_pull)
+
+    async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
+        pulls = await self._access.api(_scope(repo)).get_as(
+            list[Pull],
+            f"{_path(repo.full_name)}/pulls",
+            needs=PULLS,
+            state="open",
+            base=base_branch,
+            sort="created",
+            direction="desc",
+            per_page=MAX_OPEN_PULLS,
+        )
+        return [validate(_NAME, pull.remote_pull) for pull in pulls]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor

@@ -33,6 +33,7 @@ from agentjobs.forges.http.client import (
 )
 from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.protocol import (
+    MAX_OPEN_PULLS,
     Account,
     BranchPull,
     Comment,
@@ -137,6 +138,19 @@ class GitLab:
         path = _merge_request(repo, number)
         merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
         return validate(_NAME, merge_request.remote_pull)
+
+    async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
+        merge_requests = await self._api.get_as(
+            list[MergeRequest],
+            f"{_project(repo)}/merge_requests",
+            needs=NEEDS,
+            state="opened",
+            target_branch=base_branch,
+            order_by="created_at",
+            sort="desc",
+            per_page=MAX_OPEN_PULLS,
+        )
+        return [validate(_NAME, each.remote_pull) for each in merge_requests]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor

@@ -368,6 +368,9 @@ unknown = 1
 [agents.claude-code]
 verify = ["pytest", "-q"]
 on_verify_failure = "draft"
+
+[fixes]
+group = "ecosystem"
 """
 
 TARGETS = (

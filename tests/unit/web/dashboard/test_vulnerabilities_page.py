@@ -28,6 +28,22 @@ async def test_the_list_shows_the_most_severe_first_with_fix_and_job(sample_dash
     )
 
 
+async def test_a_fix_of_an_open_pull_request_is_linked(sample_dashboard):
+    await write(sample_dashboard.db, "DELETE FROM auto_triggers")
+    await write(
+        sample_dashboard.db,
+        "INSERT INTO proposed_fixes SELECT repo_id, manifest, ecosystem, name, fix_version, 7,"
+        " 'https://github.test/acme/shop/pull/7' FROM findings WHERE fix_version IS NOT NULL"
+        " GROUP BY repo_id, manifest, ecosystem, name, fix_version",
+    )
+    for path in (HERE, f"{HERE}/{ADVISORY}"):
+        page = await sample_dashboard.viewer.open(path)
+        assert "proposed in #7" in page.text
+        assert "https://github.test/acme/shop/pull/7" in page.links
+    page = await sample_dashboard.viewer.open(f"{HERE}?repo=acme/shop")
+    assert "Start a fix job" not in page.text
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -11,6 +11,7 @@ from agentjobs.advisories.findings import FindingView, count_by_severity, list_f
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.severity import LEVELS, label_of
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
+from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
@@ -41,13 +42,16 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True):
+    """`pull` is an open pull request that has the fix, but is not known to be a job's."""
+
     finding: FindingView
     job: TriggeredJob | None
+    pull: ProposingPull | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """A fix exists and no job was started for it."""
-        return self.finding.fix_version is not None and self.job is None
+        """A fix exists that no job and no pull request proposes."""
+        return self.finding.fix_version is not None and self.job is None and self.pull is None
 
 
 async def show(request: PageRequest) -> Response:
@@ -82,7 +86,8 @@ async def show(request: PageRequest) -> Response:
 
 async def load_lines(request: PageRequest, findings: list[FindingView]) -> list[Line]:
     jobs = await jobs_for_findings(request.db, findings)
-    return [Line(finding, jobs.get(finding.id)) for finding in findings]
+    pulls = await pulls_for_findings(request.db, findings)
+    return [Line(each, jobs.get(each.id), pulls.get(each.id)) for each in findings]
 
 
 async def _findings(request: PageRequest, query: _Query, repo_id: str | None) -> list[FindingView]:
