@@ -1,7 +1,7 @@
 """A fleet of 50 workers with 8 slots each over one PostgreSQL, idle and at 100 jobs per second.
 
 The workers are the service's own (`bench/fleet_worker.py`), only the runs of jobs do nothing. Each
-organization has an endpoint that gets all events of its jobs.
+organization has an endpoint that gets the ends of its jobs.
 """
 
 import asyncio
@@ -35,11 +35,10 @@ GOAL_CONNECTIONS = 200
 GOAL_START_P99_MS = 250
 GOAL_IDLE_CORE = 0.05
 _PROCESSES = 2
-# Queued, started, completed, review requested.
-_EVENTS_OF_A_JOB = 4
-# Connections that were needed at the start are closed after 10 seconds.
-_SETTLE_SECONDS = 15
-_WARM_UP_SECONDS = 3
+# Connections that were needed at the start are closed after 10 seconds. PostgreSQL keeps the plan
+# of a statement when a connection has run it five times.
+_SETTLE_SECONDS = 40
+_WARM_UP_SECONDS = 5
 _SAMPLE_SECONDS = 0.2
 _MAX_WAIT_SECONDS = 60
 _CONNECTIONS = (
@@ -87,26 +86,25 @@ def _load(
     _offer(serve, hosts, received, _WARM_UP_SECONDS)
     began, used = time.monotonic(), cpu_seconds(cluster.pid)
     with _counted_connections(url) as counts:
-        starts = _offer(serve, hosts, received, LOAD_SECONDS)
+        starts, missing = _offer(serve, hosts, received, LOAD_SECONDS)
     cores = (cpu_seconds(cluster.pid) - used) / (time.monotonic() - began)
     quantiles = statistics.quantiles(starts, n=100)
     load = f"{JOBS_PER_SECOND} jobs/s"
     yield _figure(f"{load}: connections", max(counts), GOAL_CONNECTIONS)
     yield _figure(f"{load}: start p50 ms", quantiles[49])
     yield _figure(f"{load}: start p99 ms", quantiles[98], GOAL_START_P99_MS)
+    yield _figure(f"{load}: deliveries that are late by a minute", missing, 0)
     yield _figure(f"{load}: % of a core in PostgreSQL", cores * 100)
 
 
-def _offer(serve: Ask, hosts: list[Ask], received: Ask, seconds: float) -> list[int]:
-    """How long each job took to start, once all have started and all events were received."""
+def _offer(serve: Ask, hosts: list[Ask], received: Ask, seconds: float) -> tuple[list[int], int]:
+    """How long each job took to start, and how many deliveries of their ends did not arrive."""
     received("take")
     jobs = serve("offer", JOBS_PER_SECOND, seconds)
     give_up_at = time.monotonic() + _MAX_WAIT_SECONDS
-    while (answered := received("answered")) < jobs * _EVENTS_OF_A_JOB:
-        if time.monotonic() > give_up_at:
-            raise RuntimeError(f"only {answered} deliveries of {jobs} jobs arrived")
+    while (missing := jobs - received("answered")) > 0 and time.monotonic() < give_up_at:
         time.sleep(_SAMPLE_SECONDS)
-    return [start for host in hosts for start in host("take_starts_ms")]
+    return [start for host in hosts for start in host("take_starts_ms")], max(missing, 0)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import Settings, load
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
+from agentjobs.webhooks.events import JOB_COMPLETED, JOB_FAILED
 from agentjobs.webhooks.registration import add_endpoint
 from tests.support.jobs import JobHarness, an_agent, job_harness
 
@@ -123,13 +124,20 @@ class Submitter:
     callers: list[Caller] = field(default_factory=list)
 
     async def add_organizations(self, count: int, receiver_url: str) -> None:
-        """Each has an endpoint at the receiver that gets all events."""
+        """Each has an endpoint at the receiver that gets the ends of its jobs."""
         settings = self.harness.context.settings
         keys, allowed = SealingKeys.load(settings), configured_allow_list(settings)
         for number in range(count):
             caller = await self.harness.organization(f"org{number}")
             url = f"{receiver_url}/{number}"
-            await add_endpoint(self.harness.db, keys, caller.organization, url, allowed=allowed)
+            await add_endpoint(
+                self.harness.db,
+                keys,
+                caller.organization,
+                url,
+                events=(JOB_COMPLETED, JOB_FAILED),
+                allowed=allowed,
+            )
             self.callers.append(caller)
 
     async def offer(self, per_second: float, seconds: float) -> int:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 EVERYTHING = "*"
 
+# So many processes poll at the full rate; in a larger fleet each one polls less often.
+_FULL_RATE_PROCESSES = 8
 _MAX_POLL_SECONDS = 5.0
 _JITTER = 0.25
 # How far the processes of a fleet react to an announcement one after the other.
@@ -123,12 +125,8 @@ class Changes:
         return any(subscriber.takes_work for subscriber in self._subscribers.get(topic, ()))
 
     def poll_seconds(self, seconds: float, max_seconds: float = _MAX_POLL_SECONDS) -> float:
-        """How long to wait until the next look for work that no announcement told about.
-
-        In a fleet, each process looks less often, so that the fleet as a whole looks as often as
-        a single process.
-        """
-        if self.processes == 1 or not self.live:
+        """How long to wait until the next look for work that no announcement told about."""
+        if self.processes <= _FULL_RATE_PROCESSES or not self.live:
             return seconds
         jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret
-        return min(seconds * self.processes, max_seconds) * jitter
+        return min(seconds * self.processes / _FULL_RATE_PROCESSES, max_seconds) * jitter
