@@ -23,11 +23,10 @@ AGENTS_DIR   := .agents
 # description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
-CHECK_LOG := $(VENV)/check.log
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds
+.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,10 +35,11 @@ demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request,
 	@$(BIN)/agentjobs demo
 
 test: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run every test, and the checks beside them
-	@$(MAKE) --no-print-directory check > $(CHECK_LOG) 2>&1 & check=$$!; \
-	$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS); tests=$$?; \
-	wait $$check || { cat $(CHECK_LOG); echo "make: the checks failed" >&2; exit 1; }; \
-	tail -n 1 $(CHECK_LOG); exit $$tests
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going check run-tests \
+		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
+
+run-tests:
+	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)

@@ -40,8 +40,9 @@ BEGIN
   PERFORM pg_terminate_backend(pid, 10000) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid();
   SET LOCAL session_replication_role = replica;
-  FOR name IN SELECT tablename FROM pg_tables
-    WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+  FOR name IN SELECT relname FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+      AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0
   LOOP
     EXECUTE format('DELETE FROM %I', name);
   END LOOP;
