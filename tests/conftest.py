@@ -3,10 +3,12 @@
 import asyncio
 import functools
 import gc
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import httpx._transports.default as httpx_transports
@@ -17,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.event_loop import TidyLoops
+from tests.support.merged_cases import merge_cases
 from tests.support.postgres import FreshDatabases, PostgresCluster
 
 # How long an example takes says more about the machine than about the code.
@@ -57,6 +60,20 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """On one process, which a developer starts, each case stays a test of its own."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not isinstance(obj, FunctionType):
+        return None
+    merged = merge_cases(obj) if collector.istestfunction(obj, name) else None
+    if merged is None:
+        return None
+    setattr(collector.obj, name, merged)
+    return list(collector._genfunctions(name, merged))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
