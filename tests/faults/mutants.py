@@ -1,8 +1,9 @@
 """Defects that a campaign must detect, as edits of a copy of the source.
 
-`python -m tests.faults --mutant finish-without-fence --seeds 1-20` runs seeds with the copy until
-a violation is found. Every process reports from where it loaded the service, so that a run with
-another copy fails.
+`python -m tests.faults --mutant finish-without-fence --topology fleet --seeds 34-40` runs seeds
+with the copy until a violation is found. Every process reports from where it loaded the service, so
+that a run with another copy fails. The defences overlap: a push that is not refused, for example,
+is mostly replaced by that of the next claim, and needs more seeds.
 """
 
 import os

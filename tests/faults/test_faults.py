@@ -10,7 +10,7 @@ from tests.faults.schedule import TOPOLOGIES, Fault, Topology, plan
 
 @pytest.mark.parametrize(
     ("name", "seed", "topology"),
-    [("sqlite", 1, Topology.SINGLE), ("postgresql", 1, Topology.FLEET)],
+    [("sqlite", 3, Topology.SINGLE), ("postgresql", 7, Topology.POOLED)],
 )
 def test_every_accepted_job_ends_once_whatever_fails(
     name: str, seed: int, topology: Topology
