@@ -44,7 +44,8 @@ async def delete_organization(
     await _require_repositories(db, settings, organization)
     await _stop_jobs(db, organization, force=force)
     # Before anything is deleted, so that a record remains whatever interrupts the deletion.
-    await _record(db, "organization.deletion_started", organization)
+    about = {"organization_id": organization.id}
+    await _record(db, audit.entry("organization.deletion_started", name, **about))
     await close_organization(db, organization.id)
     await _stop_deliveries(db, organization)
     for _ in range(_MAX_ROUNDS):
@@ -54,16 +55,16 @@ async def delete_organization(
         except IntegrityError:
             # A request that began before the organization was closed has added a row.
             continue
-        await _record(db, "organization.deleted", organization, rows=sum(deleted.values()))
+        rows = sum(deleted.values())
+        await _record(db, audit.entry("organization.deleted", name, rows=rows, **about))
         return deleted
     raise Problem("organization_in_use", f"{name!r} is still being changed; try again.")
 
 
-async def _record(db: Database, action: str, organization: Organization, **details: int) -> None:
+async def _record(db: Database, entry: audit.Entry) -> None:
     """In the log of the service, because the organization's own is deleted."""
-    entry = audit.entry(action, organization.name, organization_id=organization.id, **details)
     await db.transact(write_service_entry, entry)
-    _log.info(action, extra={"fields": {"organization": organization.name, **details}})
+    _log.info(entry.action, extra={"fields": {"organization": entry.target, **entry.details}})
 
 
 async def _require_repositories(

@@ -47,8 +47,15 @@ class SpareChild:
         self._finishing: tuple[GitChild, asyncio.Task[None]] | None = None
 
     async def prepare(self) -> None:
-        if self._waiting is None:
-            self._waiting = await _start()
+        if self._waiting is not None:
+            return
+        starting = asyncio.create_task(_start())
+        try:
+            self._waiting = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # `close` stops it.
+            self._waiting = await starting
+            raise
 
     async def take(self) -> GitChild:
         await self._wait_for_finishing()

@@ -82,7 +82,7 @@ async def test_the_repository_page_shows_languages_warnings_and_counts(sample_da
     page = await sample_dashboard.viewer.open(REPO)
     for text in (
         *("Python 90 90 %", "1 index warning", "poetry.lock : is no TOML"),
-        *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unknown 1"),
+        *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unrated 1"),
         "Vulnerabilities do not start jobs. Not configured.",
     ):
         assert text in page.text, text

@@ -25,6 +25,8 @@ ACTIONS: Mapping[str, str] = {
     "member.signed_out": "signed a member out",
     "organization.auto_trigger_set": "set the severity threshold for automatic jobs",
     "organization.created": "created the organization",
+    "organization.deleted": "deleted an organization",
+    "organization.deletion_started": "started to delete an organization",
     "organization.paused": "paused the organization",
     "organization.resumed": "resumed the organization",
     "password.changed": "changed a password",
