@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 _MAX_FIXES = 200
 _MAX_ADVISORIES = 100
 _PROPOSED_SECONDS = 120
+# The statuses of a job that proposes its fixes or is going to.
+_PROPOSING = frozenset({"queued", "running", "completed"})
 
 
 class TriggeredFix(msgspec.Struct, frozen=True):
@@ -120,10 +122,12 @@ async def reconcile(
     if repo is None or repo["disconnected_at"] is not None:
         return []
     fixes = list(_fixes_for(await findings_of_repo(context.db, repo_id)))
-    known = await _triggered_before(context.db, repo_id)
+    jobs = await _triggered_before(context.db, repo_id)
+    known = set(jobs)
     if open_pulls is not None:
-        unknown = [fix for fix in fixes if fix.key not in known]
-        known |= await _proposed(context.db, repo, unknown, open_pulls)
+        # Somebody else may propose what a job failed to propose.
+        without_job = [fix for fix in fixes if jobs.get(fix.key) not in _PROPOSING]
+        known |= await _proposed(context.db, repo, without_job, open_pulls)
     threshold = thresholds_from_row(repo).effective
     if threshold.is_off:
         return []
@@ -225,13 +229,20 @@ async def _trigger_all(
     return created
 
 
-async def _triggered_before(db: Database, repo_id: str) -> set[FixKey]:
-    """Read in advance, to avoid a transaction for each known fix after every scan."""
+async def _triggered_before(db: Database, repo_id: str) -> dict[FixKey, str | None]:
+    """The status of each fix's job; None if the job was pruned.
+
+    Read in advance, to avoid a transaction for each known fix after every scan.
+    """
     rows = await db.fetch_all(
-        "SELECT manifest, ecosystem, name, fix_version FROM auto_triggers WHERE repo_id = :repo_id",
+        "SELECT t.manifest, t.ecosystem, t.name, t.fix_version, j.status FROM auto_triggers t"
+        " LEFT JOIN jobs j ON j.id = t.job_id WHERE t.repo_id = :repo_id",
         repo_id=repo_id,
     )
-    return {(row["manifest"], row["ecosystem"], row["name"], row["fix_version"]) for row in rows}
+    return {
+        (row["manifest"], row["ecosystem"], row["name"], row["fix_version"]): row["status"]
+        for row in rows
+    }
 
 
 async def _trigger(

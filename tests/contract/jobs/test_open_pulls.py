@@ -9,6 +9,7 @@ from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.local_git import repositories
@@ -98,6 +99,12 @@ async def test_a_fix_of_an_open_pull_request_gets_no_job_and_is_linked(
     assert cause is not None
     assert cause.package == "requests"
     assert await pulls_for_findings(harness.db, findings) == {}
+    # Somebody proposes what the job did not.
+    await cancel_job(harness.context, acme.organization_id, job_id)
+    await repository.open_pull(3, "requests==2.31.0\npyyaml==5.3\n")
+    assert await reconcile(harness.context, repo_id, reader) == []
+    pulls = await pulls_for_findings(harness.db, findings)
+    assert {pull.number for pull in pulls.values()} == {3}
 
 
 async def test_what_was_known_counts_while_pull_requests_cannot_be_read(

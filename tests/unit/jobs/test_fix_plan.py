@@ -140,6 +140,20 @@ def test_a_job_fixes_all_files_of_its_cause_and_what_is_installed_together_with_
         findings_to_fix(a_job(cause), fixed, UNRATED)
 
 
+def test_a_requested_job_fixes_files_installed_together_below_the_threshold_too() -> None:
+    files = ("a.txt", "b.txt", "c.txt")
+    before = exposed(
+        *(dependency("pyyaml", "5.3", name) for name in files), together=(("a.txt", "b.txt"),)
+    )
+    findings = tuple(
+        each if each.manifest == "a.txt" else msgspec.structs.replace(each, severity="low")
+        for each in before.findings
+    )
+    before = msgspec.structs.replace(before, findings=findings)
+    fixes = planned(before, {"pyyaml": "5.4"}, a_job(auto_trigger_on_cve_severity="high")).fixes
+    assert [fix.manifest for fix in fixes] == ["a.txt", "b.txt"]
+
+
 def test_a_commit_may_leave_out_a_file_unless_it_is_installed_together_with_a_fixed_one() -> None:
     files = ("a.txt", "b.txt", "c.txt")
 

@@ -50,24 +50,25 @@ class FixPlan(msgspec.Struct, frozen=True):
 
 
 def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[Finding]:
-    """All findings of each package that has one at or above the threshold.
+    """All findings of the packages in the job's files, and in those installed together with them:
+    the same package at two versions could not be installed.
 
-    A job with a cause fixes its packages in its files, and in those installed together with them:
-    the same package at two versions could not be installed. `unrated` is the level that counts for
-    an unknown severity. Raises JobFailed when there is none.
+    The job's cause names them, or they have a finding at or above the threshold. `unrated` is the
+    level that counts for an unknown severity. Raises JobFailed when there is none.
     """
     if job.cause is not None:
-        locations = {
-            (manifest, fix.ecosystem, fix.package)
-            for fix in job.cause.all_fixes
-            for manifest in exposure.installed_with(fix.manifest)
-        }
+        locations = {(fix.manifest, fix.ecosystem, fix.package) for fix in job.cause.all_fixes}
     else:
         threshold = threshold_of(job)
         severe = (
             finding for finding in exposure.findings if _is_severe(finding, threshold, unrated)
         )
         locations = {location_of(finding) for finding in severe}
+    locations = {
+        (together, ecosystem, package)
+        for manifest, ecosystem, package in locations
+        for together in exposure.installed_with(manifest)
+    }
     findings = [finding for finding in exposure.findings if location_of(finding) in locations]
     if not findings:
         raise JobFailed("no_changes", _nothing_to_fix(job))

@@ -42,7 +42,7 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """`pull` is an open pull request that has the fix, but is not known to be a job's."""
+    """`pull` is an open pull request that has the fix although no job proposed it."""
 
     finding: FindingView
     job: TriggeredJob | None
