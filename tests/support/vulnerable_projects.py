@@ -69,8 +69,11 @@ def pnpm_project(directory: Path) -> None:
 
 
 def go_module(directory: Path) -> None:
+    """It imports the module, which `go mod tidy` would remove otherwise."""
     requirement = "require golang.org/x/text v0.3.7 // kept\n"
-    write(directory, {"go.mod": f"module shop\n\ngo 1.19\n\n{requirement}"})
+    source = 'package main\n\nimport _ "golang.org/x/text/language"\n\nfunc main() {}\n'
+    files = {"go.mod": f"module shop\n\ngo 1.19\n\n{requirement}", "main.go": source}
+    write(directory, files)
 
 
 def maven_project(directory: Path) -> None:
