@@ -86,3 +86,12 @@ def test_a_version_that_needs_a_newer_go_is_not_proposed(project: FixerProject) 
     report = project.fix("go.mod", ("golang.org/x/text", "0.3.7", "0.30.0"))
     assert "golang.org/x/text 0.30.0" in report.replace("\\", "")
     assert (project.read("go.mod"), project.read("go.sum")) == (GO_MOD, before)
+
+
+def test_an_untidy_project_keeps_its_other_requirements(project: FixerProject) -> None:
+    untidy = GO_MOD + "require gopkg.in/yaml.v3 v3.0.1\n"
+    (project.tree / "go.mod").write_text(untidy)
+    project.fix("go.mod", TEXT)
+    assert "golang.org/x/text v0.3.8" in project.read("go.mod")
+    assert "gopkg.in/yaml.v3 v3.0.1" in project.read("go.mod")
+    go(project, "build", "-o", os.devnull, "./...")

@@ -1,7 +1,7 @@
 """Updates a module with the go command. Changes nothing if it fails."""
 
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,18 +25,47 @@ def update(fix: Fix, directory: Path) -> Outcome:
     manifest = directory / "go.mod"
     before = tree.read(manifest)
     environment = _environment(fix.registry)
+    outcome = Outcome(fixed=[fix])
+
+    def go(*arguments: str) -> None:
+        run_tool("go", *arguments, directory=directory, environment=environment)
+
     with _restored_on_failure(manifest, directory / "go.sum"):
-        version = f"{fix.package}@{add_v(fix.new)}"
-        run_tool("go", "get", version, directory=directory, environment=environment)
-        run_tool("go", "mod", "tidy", directory=directory, environment=environment)
+        is_tidy = _is_tidy(manifest, go)
+        go("get", f"{fix.package}@{add_v(fix.new)}")
+        if is_tidy:
+            go("mod", "tidy")
+        else:
+            # Otherwise unrelated requirements would change, or even this one go.
+            outcome.unproven += _find_gaps(fix, go)
         after = tree.read(manifest)
         _check_go_version(before, after, fix)
         if (directory / "vendor" / "modules.txt").is_file():
-            run_tool("go", "mod", "vendor", directory=directory, environment=environment)
-    changes = collateral_changes(
+            go("mod", "vendor")
+    outcome.changes += collateral_changes(
         read_requirements(before).items(), read_requirements(after).items(), fix.package
     )
-    return Outcome(fixed=[fix], changes=changes)
+    return outcome
+
+
+def _is_tidy(manifest: Path, go: Callable[..., None]) -> bool:
+    go_sum = manifest.with_name("go.sum")
+    before = (_content(manifest), _content(go_sum))
+    go("mod", "tidy")
+    if (_content(manifest), _content(go_sum)) == before:
+        return True
+    _restore(dict(zip((manifest, go_sum), before, strict=True)))
+    return False
+
+
+def _find_gaps(fix: Fix, go: Callable[..., None]) -> list[str]:
+    """What keeps the packages of the project from being loaded with go.mod as it is."""
+    try:
+        go("list", "-mod=readonly", "-deps", "./...")
+    except CannotFix as error:
+        last = str(error).splitlines()[-1]
+        return [f"{fix.manifest} was not tidy, and its packages cannot be loaded: {last}"]
+    return []
 
 
 def _check_go_version(before: str, after: str, fix: Fix) -> None:
@@ -54,16 +83,24 @@ def _text(version: tuple[int, ...]) -> str:
 
 @contextmanager
 def _restored_on_failure(*paths: Path) -> Iterator[None]:
-    contents = {path: path.read_bytes() if path.is_file() else None for path in paths}
+    contents = {path: _content(path) for path in paths}
     try:
         yield
     except CannotFix:
-        for path, content in contents.items():
-            if content is not None:
-                path.write_bytes(content)
-            else:
-                path.unlink(missing_ok=True)
+        _restore(contents)
         raise
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _restore(contents: Mapping[Path, bytes | None]) -> None:
+    for path, content in contents.items():
+        if content is not None:
+            path.write_bytes(content)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _environment(registry: str) -> dict[str, str]:
