@@ -11,6 +11,7 @@ import pytest
 from agentjobs.store.database import StoreError, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs.store.sqlite import connection as sqlite_connection
+from agentjobs.store.sqlite import writer
 from tests.support.stores import INSERT, add, names, opened, process, read_line
 
 
@@ -238,3 +239,39 @@ async def test_a_database_that_was_deleted_is_not_ready(sqlite_url: str, path: P
         path.unlink()
         with pytest.raises(StoreUnavailable, match="deleted"):
             await db.ping()
+
+
+async def test_an_unexpected_error_fails_one_batch_and_not_those_after_it(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(sqlite_url) as database:
+
+        class BrokenClock:
+            @staticmethod
+            def monotonic() -> float:
+                raise OSError("no clock")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(writer, "time", BrokenClock)
+            with pytest.raises(StoreError, match="no clock"):
+                await database.transact(add, "first")
+        await database.transact(add, "second")
+        assert await names(database) == ["second"]
+
+
+async def test_a_subscriber_that_fails_does_not_stop_the_writer(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def announce(tx: Transaction, name: str) -> None:
+        await add(tx, name)
+        tx.announce("jobs")
+
+    def fail(*_topics: str) -> None:
+        raise RuntimeError("a defect")
+
+    async with opened(sqlite_url) as database:
+        with monkeypatch.context() as broken:
+            broken.setattr(database.changes, "publish", fail)
+            await database.transact(announce, "first")
+        await database.transact(add, "second")
+        assert await names(database) == ["first", "second"]

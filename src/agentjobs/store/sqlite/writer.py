@@ -8,6 +8,7 @@ in the thread.
 
 import asyncio
 import contextlib
+import logging
 import queue
 import sqlite3
 import threading
@@ -28,6 +29,8 @@ WATCH_SECONDS = 0.1
 _BATCH_SECONDS = 0.005
 """How long one batch may block the event loop."""
 _UNKNOWN_VERSION = -1
+
+_log = logging.getLogger(__name__)
 
 Work = Callable[[SqliteTransaction], Coroutine[Any, Any, Any]]
 Outcome = Callable[[Exception | None], None]
@@ -107,8 +110,8 @@ class SqliteWriter:
         batch: list[_Request] = []
         try:
             self._run_batch(batch)
-        except sqlite3.Error as lost:
-            self._end(batch, lost)
+        except Exception as lost:  # noqa: BLE001 - later transactions must run whatever it was
+            self._end(batch or [self._queue.popleft()], lost)
             return
         if all(request.error for request in batch):
             self._end_immediately(batch, "ROLLBACK")
@@ -185,8 +188,11 @@ class SqliteWriter:
     def _settle(self, batch: list[_Request]) -> None:
         """Publish changes first, so that caches are cleared before a caller continues."""
         topics = {topic for request in batch for topic in request.topics}
-        if topics:
-            self._changes.publish(*topics)
+        try:
+            if topics:
+                self._changes.publish(*topics)
+        except Exception:  # noqa: BLE001 - the callers must learn their outcomes
+            _log.exception("a subscriber failed")
         for request in batch:
             if request.future.done():
                 continue
