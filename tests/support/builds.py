@@ -9,7 +9,7 @@ from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import SandboxReport
 from agentjobs.sandbox.seccomp import filter_program
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 C_PROGRAM = """
 #include <pthread.h>
@@ -145,7 +145,7 @@ class Builds:
     """Runs builds in the sandbox, with the filter for a sandbox with or without a cgroup."""
 
     def __init__(self, base: Path, *, all_memory_is_counted: bool) -> None:
-        sandbox = BubblewrapSandbox(900_000)
+        sandbox = BubblewrapSandbox(unused_uid_base())
         architecture = ARCHITECTURES[platform.machine()]
         sandbox._seccomp = filter_program(architecture, all_memory_is_counted=all_memory_is_counted)
         self._harness = SandboxHarness(sandbox, base)

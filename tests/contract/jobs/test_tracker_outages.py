@@ -42,7 +42,7 @@ class TicketRuns:
             db=self.harness.db,
             tools=SimpleNamespace(tickets=self.tickets),
             log=SimpleNamespace(note=self.notes.append, redact=str),
-            settings=SimpleNamespace(data_dir="/var/agentjobs"),
+            settings=self.harness.context.settings,
             pushed_commit=None,
         )
         repo: Any = SimpleNamespace(address=SimpleNamespace(full_name="acme/shop"))

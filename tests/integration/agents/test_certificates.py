@@ -14,7 +14,7 @@ from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import SandboxPort, SandboxReport
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.web_server import web_server
 
 HOST = "files.test"
@@ -63,7 +63,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             lambda _: None,
             lookup=lookup,
         )
-        harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+        harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
         authority = server.write_authority(harness.private / "authority.pem")
         url = f"https://{HOST}:{server.https_port}/hello"
         yield World(harness, egress, url, create_bundle(authority, harness.private))

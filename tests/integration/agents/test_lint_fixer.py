@@ -12,12 +12,12 @@ from agentjobs.agents.report import Report, read_report
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import SandboxReport
 from agentjobs.settings import Settings
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 
 class Fixing:
     def __init__(self, base: Path) -> None:
-        self.harness = SandboxHarness(BubblewrapSandbox(900_000), base)
+        self.harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), base)
         self.tree = self.harness.workspace
         self.run_dir = self.harness.private / "fixing"
 

@@ -23,7 +23,7 @@ from agentjobs.sandbox.protocol import SandboxPort
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 REGISTRY = public_registry("pypi")
 AGENTS_BIN = PROJECT / ".venv-agents" / "bin"
@@ -281,7 +281,7 @@ def test_poetry_updates_a_transitive_package_and_nothing_else(project: Project) 
 async def test_every_installed_tool_starts_inside_the_sandbox(
     tmp_path: Path, tools: FixerTools
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
     assert {"uv", "poetry"} <= tools.commands.keys()
     for name, command in tools.commands.items():
         option = "version" if name == "go" else "--version"
@@ -296,7 +296,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_proxy(
     project.write(pyproject__toml=pinned)
     project.uv("lock")
     project.poetry("lock")
-    harness = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
     for path in project.tree.iterdir():
         (harness.workspace / path.name).write_bytes(path.read_bytes())
     hand_over(harness)

@@ -16,7 +16,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import SandboxPort, SandboxReport
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.web_server import WebServer, web_server
 
 HOST = "files.test"
@@ -86,7 +86,7 @@ async def egress_harness(tmp_path: Path, *patterns: str) -> AsyncIterator[Egress
         egress = Egress(
             [*hosts, *patterns], AllowList.parse(["127.0.0.1/32"]), refused.append, lookup=lookup
         )
-        sandbox = SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+        sandbox = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
         server.write_authority(sandbox.workspace / "authority.pem")
         yield EgressHarness(server, sandbox, egress, refused)
         await egress.close()

@@ -304,10 +304,10 @@ _SERVICE = """
 import asyncio, sys
 from pathlib import Path
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 async def main():
-    harness = SandboxHarness(BubblewrapSandbox(900_000), Path(sys.argv[1]))
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), Path(sys.argv[1]))
     running = harness.start(sys.argv[2])
     await asyncio.sleep(0)
     print("started", flush=True)

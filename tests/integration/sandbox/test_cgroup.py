@@ -25,7 +25,7 @@ from agentjobs.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError
 from tests.support.memory_programs import IS_REFUSED, PREFIX, SEMAPHORES
-from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
 # These limits work without the controllers that many test machines lack.
 UNCONTROLLED = {"memory_bytes": 0, "processes": 0}
@@ -79,7 +79,7 @@ async def test_probing_a_machine_changes_nothing() -> None:
 async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_afterwards(
     cgroups: CgroupsV2 | None, tmp_path: Path
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups), tmp_path)
     marker = ProcessMarker()
     running = harness.start(
         f"{marker.sleeper()} & echo up; {marker.sleeper()}", limits=Limits(**UNCONTROLLED)
@@ -96,7 +96,7 @@ async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_aft
 
 
 async def test_cpu_time_of_a_cgroup_is_limited(cgroups: CgroupsV2 | None, tmp_path: Path) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups), tmp_path)
     limits = Limits(cpu_seconds=1, **UNCONTROLLED)
     report = await harness.shell("while :; do :; done", limits=limits, timeout_seconds=300)
     assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
@@ -105,7 +105,9 @@ async def test_cpu_time_of_a_cgroup_is_limited(cgroups: CgroupsV2 | None, tmp_pa
 async def test_the_agent_does_not_start_if_its_cgroup_cannot_be_created(
     tmp_path: Path,
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, CgroupsV2(tmp_path / "missing")), tmp_path)
+    harness = SandboxHarness(
+        BubblewrapSandbox(unused_uid_base(), CgroupsV2(tmp_path / "missing")), tmp_path
+    )
     with pytest.raises(SandboxError, match="limits cannot be enforced"):
         await harness.shell("echo ran")
     assert harness.output == b""
@@ -158,7 +160,7 @@ def leftovers(cgroups: CgroupsV1 | None) -> list[Path]:
 async def test_a_v1_cgroup_holds_all_processes_and_is_removed_afterwards(
     cgroups_v1: CgroupsV1 | None, tmp_path: Path
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups_v1), tmp_path)
     marker = ProcessMarker()
     running = harness.start(f"{marker.sleeper()} & echo up; {marker.sleeper()}")
     await harness.wait_for_output(b"up")
@@ -173,7 +175,7 @@ async def test_a_v1_cgroup_holds_all_processes_and_is_removed_afterwards(
 async def test_memory_that_no_process_owns_is_limited_by_v1(
     cgroups_v1: CgroupsV1 | None, tmp_path: Path
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups_v1), tmp_path)
     report = await harness.shell(
         "head -c 100000000 /dev/zero > /tmp/x; sleep 1000", limits=Limits(memory_bytes=64 * 1024**2)
     )
@@ -184,7 +186,7 @@ async def test_memory_that_no_process_owns_is_limited_by_v1(
 async def test_memory_of_the_kernel_is_limited_by_v1(
     cgroups_v1: CgroupsV1 | None, tmp_path: Path
 ) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups_v1), tmp_path)
     report = await harness.run(
         *(sys.executable, "-c", PREFIX + SEMAPHORES),
         read_only=python_files(),
@@ -197,7 +199,7 @@ async def test_memory_of_the_kernel_is_limited_by_v1(
 
 
 async def test_cpu_time_is_limited_by_v1(cgroups_v1: CgroupsV1 | None, tmp_path: Path) -> None:
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups_v1), tmp_path)
     limits = Limits(cpu_seconds=1)
     report = await harness.shell("while :; do :; done", limits=limits, timeout_seconds=300)
     assert (report.exit_code, report.exceeded) == (None, "1 second of CPU time")
@@ -210,7 +212,7 @@ async def test_a_sandbox_gets_at_most_its_number_of_cpus(
         with pytest.raises(NotDelegated):
             find_delegated_cgroups()
         return
-    harness = SandboxHarness(BubblewrapSandbox(900_000, cgroups_v1), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), cgroups_v1), tmp_path)
     running = harness.start("echo up; while :; do :; done", limits=Limits(cpus=0.01))
     await harness.wait_for_output(b"up")
     (directory,) = cgroups_v1.directories["cpu"].glob(f"agentjobs-{os.getpid()}-*")

@@ -14,14 +14,16 @@ from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxError, SandboxPort
-from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
 MIB = 1024 * 1024
 
 
 @pytest.fixture(params=["bubblewrap", "none"])
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return BubblewrapSandbox(900_000) if request.param == "bubblewrap" else ProcessSandbox()
+    return (
+        BubblewrapSandbox(unused_uid_base()) if request.param == "bubblewrap" else ProcessSandbox()
+    )
 
 
 @pytest.fixture

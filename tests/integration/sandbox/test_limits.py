@@ -17,7 +17,7 @@ from agentjobs.sandbox.priority import (
     lowered_priority,
 )
 from agentjobs.sandbox.protocol import SandboxReport
-from tests.support.sandbox import ProcessMarker, SandboxHarness
+from tests.support.sandbox import ProcessMarker, SandboxHarness, unused_uid_base
 
 MIB = 1024 * 1024
 CAP_SYS_RESOURCE = 1 << 24
@@ -26,7 +26,7 @@ FOREVER = "\nimport time\nprint('holding', flush=True)\ntime.sleep(1000)\n"
 
 @pytest.fixture
 def harness(tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    return SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
 
 
 async def python(harness: SandboxHarness, script: str, **limits: int) -> SandboxReport:
@@ -247,7 +247,7 @@ async def test_an_agent_that_uses_little_continues_on_a_nearly_full_disk(tmp_pat
     status = os.statvfs(tmp_path)
     # As if the disk were nearly full already.
     floor = 4 * status.f_bavail * status.f_frsize
-    harness = SandboxHarness(BubblewrapSandbox(900_000, disk_floor_bytes=floor), tmp_path)
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base(), disk_floor_bytes=floor), tmp_path)
     limits = Limits(workspace_bytes=0)
     report = await harness.shell("echo x > small; sleep 0.5", limits=limits)
     assert (report.exit_code, report.exceeded) == (0, None)
@@ -309,7 +309,7 @@ async def test_an_rlimit_ends_a_process_that_the_watchdog_misses(harness: Sandbo
 
 
 async def test_many_greedy_agents_at_once_are_all_ended(tmp_path: Path) -> None:
-    sandbox = BubblewrapSandbox(900_000)
+    sandbox = BubblewrapSandbox(unused_uid_base())
     harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(4)]
     limits = Limits(memory_bytes=32 * MIB)
     script = "head -c 50000000 /dev/zero > /tmp/x; sleep 1000"

@@ -10,12 +10,12 @@ from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.allowed_calls import REFUSED
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    return SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
 
 
 async def python(harness: SandboxHarness, script: str) -> str:

@@ -23,14 +23,14 @@ from tests.support.memory_programs import (
     TCP_SOCKETS,
     UDP_SOCKETS,
 )
-from tests.support.sandbox import SandboxHarness
+from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 MIB = 1024 * 1024
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(BubblewrapSandbox(900_000), tmp_path)
+    return SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
 
 
 async def run(harness: SandboxHarness, script: str, limit: int = 100 * MIB) -> SandboxReport:

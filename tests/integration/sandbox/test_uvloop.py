@@ -10,7 +10,7 @@ import uvloop
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Sandbox
-from tests.support.sandbox import ProcessMarker, SandboxHarness
+from tests.support.sandbox import ProcessMarker, SandboxHarness, unused_uid_base
 
 OnLoop = Callable[[Callable[[SandboxHarness], Awaitable[None]]], None]
 
@@ -20,7 +20,7 @@ def on_uvloop(request: pytest.FixtureRequest, tmp_path: Path) -> OnLoop:
     def run(test: Callable[[SandboxHarness], Awaitable[None]]) -> None:
         sandbox: Sandbox = ProcessSandbox()
         if request.param == "bubblewrap":
-            sandbox = BubblewrapSandbox(900_000)
+            sandbox = BubblewrapSandbox(unused_uid_base())
 
         async def main() -> None:
             await test(SandboxHarness(sandbox, tmp_path))
