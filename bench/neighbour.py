@@ -2,7 +2,6 @@
 agent starts, against the same tenant alone. Alone and beside an attack alternate in one run.
 """
 
-import os
 import statistics
 import tempfile
 import threading
@@ -77,8 +76,6 @@ def _repeating(attack: Attack, shared: SharedService, clone: Path) -> Iterator[N
     stopped = threading.Event()
 
     def repeat() -> None:
-        # The attacker's own git usually runs on another machine.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         while not stopped.is_set():
             attack(shared, clone)
 
