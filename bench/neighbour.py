@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from bench.report import verdict
-from tests.hostile.test_neighbour import BUSY_PROCESSES, LONG_PATHS, OUTPUT
+from tests.hostile.test_neighbour import OUTPUT, busy_processes, long_paths
 from tests.support.git_bombs import commit_tree_bomb, delta_bomb_pack
 from tests.support.neighbour import MAX_MEMORY_MIB, Neighbour, SharedService, shared_service
 from tests.support.workspace import run_git
@@ -113,8 +113,8 @@ def _fill_queue(shared: SharedService, _clone: Path) -> None:
 
 
 ATTACKS: dict[str, Attack] = {
-    "long paths": lambda shared, _: shared.attack(python=LONG_PATHS),
-    "200 busy processes": lambda shared, _: shared.attack(python=BUSY_PROCESSES),
+    "long paths": lambda shared, _: shared.attack(python=long_paths(files=60_000)),
+    "200 busy processes": lambda shared, _: shared.attack(python=busy_processes(seconds=10)),
     "output": lambda shared, _: shared.attack(shell=OUTPUT),
     "delta bombs": _push_delta_bombs,
     "commit of a billion files": _commit_bomb,

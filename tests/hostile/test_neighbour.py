@@ -15,18 +15,18 @@ from tests.support.neighbour import SharedService, shared_service
 from tests.support.service import wait_until
 from tests.support.workspace import ENVIRONMENT, run_git
 
-LONG_PATHS = """
+_LONG_PATHS = """
 descriptor = os.open(".", os.O_RDONLY)
 for _ in range(14):
     os.mkdir("d" * 240, dir_fd=descriptor)
     descriptor = os.open("d" * 240, os.O_RDONLY, dir_fd=descriptor)
-for number in range(8_000):
-    os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+for number in range({files}):
+    os.close(os.open(f"f{{number}}", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
 """
-BUSY_PROCESSES = """
+_BUSY_PROCESSES = """
 for _ in range(200):
     if os.fork() == 0:
-        deadline = time.monotonic() + 1.5
+        deadline = time.monotonic() + {seconds}
         while time.monotonic() < deadline:
             pass
         os._exit(0)
@@ -34,6 +34,16 @@ change()
 """
 OUTPUT = "head -c 20000000 /dev/zero | tr '\\0' 'x'; yes line | head -c 20000000; exit 1"
 CONFIGURATION = "x = " + "[" * 100_000
+
+
+def long_paths(files: int) -> str:
+    """The attack as a program: empty files below 14 directories with names of 240 characters."""
+    return _LONG_PATHS.format(files=files)
+
+
+def busy_processes(seconds: float) -> str:
+    """The attack as a program: 200 processes that compute."""
+    return _BUSY_PROCESSES.format(seconds=seconds)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +67,13 @@ def clone(shared: SharedService, tmp_path: Path) -> Path:
 
 def test_a_tree_of_long_paths(shared: SharedService) -> None:
     with shared.neighbour():
-        job = shared.attack(python=LONG_PATHS)
+        job = shared.attack(python=long_paths(files=8_000))
     assert job["error"]["code"] == "unsafe_change"
 
 
 def test_busy_processes(shared: SharedService) -> None:
     with shared.neighbour():
-        job = shared.attack(python=BUSY_PROCESSES)
+        job = shared.attack(python=busy_processes(seconds=1.5))
     assert job["status"] == "completed", job["error"]
 
 
