@@ -134,6 +134,12 @@ def test_an_agent_that_fails_while_the_disk_is_full_is_run_again(
     assert isinstance(outcome(fills_it), Failed)
 
 
+def test_an_agent_that_reports_a_full_disk_is_not_run_again() -> None:
+    # Its temporary directory is in memory, and it may print anything.
+    failed = JobFailed("agent_failed", "cp: error writing '/tmp/x': No space left on device")
+    assert isinstance(outcome(failed), Failed)
+
+
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
     result = outcome(ForgeError("not there", "gone"), is_irrevocable=True)
     assert result == Failed("forge_error", "not there")

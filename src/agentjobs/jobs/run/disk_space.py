@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from agentjobs.free_space import FreeSpace
 from agentjobs.git.process import reports_lack_of_space
-from agentjobs.jobs.outcomes import LimitExceeded
+from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.run.context import RunContext
 
 T = TypeVar("T")
@@ -44,7 +44,9 @@ def _reports_lack_of_space(error: BaseException | None) -> bool:
     """The error, or the one that it was raised for."""
     while error is not None:
         is_number = isinstance(error, OSError) and error.errno in _NUMBERS
-        if is_number or reports_lack_of_space(str(error)):
+        # A job's failure may quote the agent, whose own directories in memory may be full.
+        is_own_text = not isinstance(error, JobFailed)
+        if is_number or (is_own_text and reports_lack_of_space(str(error))):
             return True
         error = error.__cause__ or error.__context__
     return False
