@@ -19,6 +19,10 @@ REGULAR_MODES = frozenset({b"100644", b"100755", b"100664"})
 _BATCH = "--batch=%(objecttype) %(objectsize)"
 _PIPE_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
+# Room for about five million files; a small repository can list billions.
+_MAX_LISTING_BYTES = 512 * 1024**2
+# Room for about a million changes: git collects all of them before it prints the first one.
+_DIFF_MEMORY_BYTES = 256 * 1024**2
 # A pack that is mapped as a whole would count towards our memory limit.
 _CONFIGURATION = {
     "core.packedGitWindowSize": "4m",
@@ -81,6 +85,7 @@ def start_diff(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]":
         git_dir,
         *("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"),
         *("--no-ext-diff", "--no-textconv", f"{old}^{{tree}}", f"{new}^{{tree}}"),
+        prefix=("prlimit", f"--data={_DIFF_MEMORY_BYTES}:"),
     )
 
 
@@ -166,18 +171,29 @@ class _Batch:
 
 def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
     """Wait for its end and return its output."""
-    listing, stderr = process.communicate()
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    while piece := process.stdout.read(_PIECE_BYTES):
+        pieces.append(piece)
+        if len(pieces) * _PIECE_BYTES > _MAX_LISTING_BYTES:
+            process.kill()
+            process.communicate()
+            raise GitReadError(f"its list of files exceeds {_MAX_LISTING_BYTES // 1024**2} MiB")
+    _, stderr = process.communicate()
     if process.returncode != 0:
         raise GitReadError(_reason(stderr))
-    return listing
+    return b"".join(pieces)
 
 
 def _start(
-    git_dir: Path, *arguments: str, stdin: int = subprocess.DEVNULL
+    git_dir: Path,
+    *arguments: str,
+    stdin: int = subprocess.DEVNULL,
+    prefix: tuple[str, ...] = (),
 ) -> subprocess.Popen[bytes]:
     try:
         process = subprocess.Popen(
-            ("git", *arguments),
+            (*prefix, "git", *arguments),
             cwd="/",
             env=git_environment(git_dir=git_dir, configuration=_CONFIGURATION),
             stdin=stdin,
