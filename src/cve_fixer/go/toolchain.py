@@ -108,7 +108,8 @@ def _environment(registry: str) -> dict[str, str]:
     return {
         "GOPROXY": registry,
         "GOSUMDB": _CHECKSUM_DATABASE if _serves_checksums(registry) else "off",
-        "GOFLAGS": "-mod=mod -modcacherw",
+        # Without -mod, which the go command refuses in a workspace and does not need here.
+        "GOFLAGS": "-modcacherw",
         "GOTOOLCHAIN": "local",
         "GOVCS": "*:off",
         "GOTELEMETRY": "off",
