@@ -26,7 +26,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds
+.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ faults: system-test system-faults $(DEV_STAMP) ## Let everything around jobs fai
 test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
 	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
 
-test-fixes: system-test system-builds $(DEV_STAMP) ## Prove fixes with the package managers that resolve, install and build them
+test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Prove fixes with the package managers that resolve, install and build them
 	@$(BIN)/python -m pytest tests/fixes $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
@@ -124,3 +124,6 @@ system-faults:
 
 system-builds:
 	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless
+
+system-fixes:
+	@scripts/system-packages maven

@@ -1,0 +1,85 @@
+"""The service's part of a fix, without its processes: index, match, choose, group, claim."""
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from agentjobs.advisories import rows
+from agentjobs.advisories.model import Advisory
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.scans import DueScan, scan_repository
+from agentjobs.advisories.version_choice import RegistryVersionChooser
+from agentjobs.agents.catalog import Catalog
+from agentjobs.agents.cve_fixer_support import CVE_FIXER
+from agentjobs.inventory.indexing import claim_due, index_repository
+from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.repos.thresholds import set_organization_threshold
+from agentjobs.settings import load
+from agentjobs.store.database import Transaction
+from agentjobs.store.opening import open_database
+from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
+
+# Registries may have private addresses on the machine of the tests.
+_ANY_ADDRESS = ("0.0.0.0/0", "::/0")
+
+
+@asynccontextmanager
+async def fix_runs(
+    database_url: str, directory: Path, git_dir: Path, base: str, advisories: Sequence[Advisory]
+) -> AsyncIterator[list[RunContext]]:
+    """The claimed jobs that the advisories cause in the repository, the most severe first."""
+    settings = load({"AGENTJOBS_DATA_DIR": str(directory / "data")})
+    certificates = os.environ.get("SSL_CERT_FILE", "")
+    db = await open_database(database_url, migrate=False)
+    try:
+        async with new_session(AllowList.parse(_ANY_ADDRESS), certificates) as session:
+            registry = Registry(settings, session)
+            chooser = RegistryVersionChooser(registry, settings.minimum_release_age_days)
+            harness = job_harness(db, settings)
+            harness.context.catalog = Catalog([an_agent(CVE_FIXER)])
+            await db.transact(
+                rows.put, "test", rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT, advisories
+            )
+            await _trigger_jobs(harness, chooser, git_dir, base)
+            tools: Any = SimpleNamespace(
+                context=harness.context,
+                chooser=chooser,
+                mirrors=SimpleNamespace(path=lambda _repo_id: git_dir),
+            )
+            yield await _claim_all(harness, tools)
+            await registry.close()
+    finally:
+        await db.close()
+
+
+async def _trigger_jobs(
+    harness: JobHarness, chooser: RegistryVersionChooser, git_dir: Path, base: str
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, acme.organization, "low")
+    await harness.db.transact(_make_due, base)
+    repo = await claim_due(harness.db)
+    assert repo is not None
+    await index_repository(harness.db, repo, git_dir, harness.context.settings)
+    scan = DueScan(repo.id, acme.organization_id, 0)
+    count = await scan_repository(harness.db, scan, chooser)
+    assert count, "no dependency in the index has an advisory"
+    await reconcile(harness.context, repo.id)
+
+
+async def _make_due(tx: Transaction, head_commit: str) -> None:
+    await tx.execute("UPDATE repos SET index_due_at = 1, head_commit = :head", head=head_commit)
+
+
+async def _claim_all(harness: JobHarness, tools: Any) -> list[RunContext]:
+    log: Any = SimpleNamespace(note=print)
+    runs = []
+    while job := await claim_job(harness.context, "wrk_a", [CVE_FIXER]):
+        runs.append(RunContext(job, tools, slot=0, log=log))
+    return runs
