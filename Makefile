@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+COLLECTED_STAMP := $(VENV)/.collected
 # Agents that tests run have their own environment, separate from the service's.
 AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
@@ -34,7 +35,8 @@ help: ## Show this list
 demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
-test: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Run every test, and the checks beside them
+test: system-test ## Run every test, and the checks beside them
+	@$(MAKE) --no-print-directory --jobs=3 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(COLLECTED_STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check run-tests \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
 
@@ -90,6 +92,11 @@ $(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
 	@touch $@
 
+# In a fresh clone, every test process would compile all tests.
+$(COLLECTED_STAMP): $(DEV_STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true  # the run reports errors
+	@touch $@
+
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
 	@UV_COMPILE_BYTECODE=1 $(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
@@ -117,7 +124,7 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium fonts-dejavu-core
+	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core
 
 system-faults:
 	@scripts/system-packages libfaketime

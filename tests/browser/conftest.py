@@ -63,8 +63,8 @@ def samples(service: BrowserTestService) -> Iterator[SampleData]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     expect.set_options(timeout=_TIMEOUT_MS)
-    program = shutil.which("chromium")
-    assert program, "the browser is missing: scripts/system-packages chromium"
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    assert program, "the browser is missing: scripts/system-packages chromium-headless-shell"
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
         yield chromium
