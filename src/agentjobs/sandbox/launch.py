@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from subprocess import Popen
 
 from agentjobs.sandbox.bwrap_command import BwrapCommand
 from agentjobs.sandbox.child import Child, wait_despite_cancellation
@@ -45,17 +46,23 @@ class Launch:
         self._is_supervised = False
         self._may_start = False
         self._is_killed = False
+        self._is_spawned = False
         self._init: Child | None = None
         self._loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as cleanup:
-            self._start(command, cleanup)
+            read_end, write_end = os.pipe()
+            cleanup.callback(os.close, read_end)
+            # Closed after the pidfds, so that no agent starts unwatched.
+            self._start_pipe = cleanup.enter_context(os.fdopen(write_end, "wb", buffering=0))
+            self._output = OutputPipe(self._receive, self.kill)
+            cleanup.callback(self._output.finish)
             self._cleanup = cleanup.pop_all()
-        self.ended = self._loop.create_task(self._end())
+        self.ended = self._loop.create_task(self._run(command, read_end))
 
     @property
     def exit_code(self) -> int | None:
         """Negative if a signal killed bwrap."""
-        return self._process.returncode
+        return self._process.returncode if self._is_spawned else None
 
     @property
     def exited_normally(self) -> bool:
@@ -86,35 +93,40 @@ class Launch:
         self._start_pipe.close()
         if self._is_ready:
             self._kill_now()
-        else:
-            timer = self._loop.call_later(ABORT_GRACE_SECONDS, self._kill_now)
-            self._cleanup.callback(timer.cancel)
+        elif self._is_spawned:
+            self._kill_later()
 
     def close(self) -> None:
         self._cleanup.close()
 
-    def _start(self, command: BwrapCommand, cleanup: contextlib.ExitStack) -> None:
-        read_end, write_end = os.pipe()
-        # Closed after the pidfds, so that no agent starts unwatched.
-        self._start_pipe = cleanup.enter_context(os.fdopen(write_end, "wb", buffering=0))
-        with os.fdopen(read_end, "rb", buffering=0) as stdin:
-            self._output = OutputPipe(self._receive, self.kill)
-            cleanup.callback(self._output.finish)
-            self._process = self._supervision.spawn(
-                lambda: command.start(stdin=stdin.fileno(), output=self._output.write_end)
-            )
-        cleanup.callback(self._process.wait)
-        cleanup.callback(self._process.kill)
+    async def _run(self, command: BwrapCommand, stdin: int) -> None:
+        try:
+            await self._spawn(command, stdin)
+        except SandboxError as error:
+            self._error = error
+        except (OSError, ValueError) as error:
+            self._error = SandboxError(f"the sandbox did not start: {error}")
+        else:
+            try:
+                await self._wait_until_dead()
+            finally:
+                await self._supervision.end()
+
+    async def _spawn(self, command: BwrapCommand, stdin: int) -> None:
+        spawning = self._supervision.spawn(
+            lambda: command.start(stdin=stdin, output=self._output.write_end)
+        )
+        await wait_despite_cancellation(spawning)
+        self._process: Popen[bytes] = spawning.result()
+        self._cleanup.callback(self._process.wait)
+        self._cleanup.callback(self._process.kill)
         self._monitor = Child(self._process.pid)
-        cleanup.callback(self._monitor.close)
+        self._cleanup.callback(self._monitor.close)
+        self._is_spawned = True
         self._output.start()
         self._supervision.prepare(self._process.pid)
-
-    async def _end(self) -> None:
-        try:
-            await self._wait_until_dead()
-        finally:
-            await self._supervision.end()
+        if self._is_killed:
+            self._kill_later()
 
     async def _wait_until_dead(self) -> None:
         await self._monitor.ended
@@ -176,6 +188,10 @@ class Launch:
     def _fail(self, error: SandboxError) -> None:
         self._error = error
         self.kill()
+
+    def _kill_later(self) -> None:
+        timer = self._loop.call_later(ABORT_GRACE_SECONDS, self._kill_now)
+        self._cleanup.callback(timer.cancel)
 
     def _kill_now(self) -> None:
         self._find_init()

@@ -62,11 +62,10 @@ class Supervision:
         """Whether `finish_setup` has anything to do."""
         return self._ports is not None or self._is_outside_cgroup
 
-    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
-        """Start bwrap. Raises OSError and SandboxError."""
-        if self._shared.cgroups is None:
-            return start()
-        return self._shared.spawn_executor.submit(self._spawn, start, self._shared.cgroups).result()
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> asyncio.Future[Popen[bytes]]:
+        """Start bwrap in a thread, which takes milliseconds. Raises OSError and SandboxError."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._shared.spawn_executor, self._spawn, start)
 
     def prepare(self, pid: int) -> None:
         """Runs while bwrap creates the sandbox, so it must not fail.
@@ -134,9 +133,11 @@ class Supervision:
         self.exceeded = self.exceeded or exceeded
         self._kill()
 
-    def _spawn(self, start: Callable[[], Popen[bytes]], cgroups: Cgroups) -> Popen[bytes]:
+    def _spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        if self._shared.cgroups is None:
+            return start()
         try:
-            self._cgroup = cgroups.create(self._task.limits)
+            self._cgroup = self._shared.cgroups.create(self._task.limits)
         except OSError as error:
             raise _unenforceable(error) from error
         try:
