@@ -233,6 +233,25 @@ def test_only_the_files_of_the_commit_prove_a_fix(
         assert stopped.value.code == "still_vulnerable"
 
 
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (("3.11", "5.4"), []),
+        (("5.4",), []),
+        (("3.11",), ["pyyaml went from 5.3 to 3.11 in requirements.txt."]),
+        (("2.0", "5.4"), ["pyyaml went from 5.3 to 2.0 in requirements.txt."]),
+    ],
+)
+def test_each_of_several_versions_may_have_its_own_fix(
+    fixes: tuple[Fix, ...], after: tuple[str, ...], expected: list[str]
+) -> None:
+    both = (*fixes, msgspec.structs.replace(fixes[0], old="3.10", new="3.11"))
+    before = exposed(dependency("pyyaml", "5.3"), dependency("pyyaml", "3.10"))
+    commit = exposed(*(dependency("pyyaml", version) for version in after))
+    faults = [fault for fault in faults_in(both, before, commit) if "went from" in fault]
+    assert faults == expected
+
+
 def test_a_manifest_that_can_no_longer_be_read_proves_nothing(fixes: tuple[Fix, ...]) -> None:
     warning = IndexWarning("requirements.txt", "it is cut off")
     before = exposed(dependency("pyyaml", "5.3"))

@@ -50,17 +50,20 @@ def _raise_faults(found: Iterable[str]) -> None:
 
 
 def faults_in(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> Iterator[str]:
-    fixed: dict[Location, set[str]] = {}
+    fixed: dict[Location, list[Fix]] = {}
     for fix in fixes:
-        fixed.setdefault(fix.location, set()).add(fix.old)
+        fixed.setdefault(fix.location, []).append(fix)
         yield from _unreadable(fix, before, after)
-        yield from _downgrades(fix, before, after)
     findings: dict[Location, list[Finding]] = {}
     for finding in after.findings:
         findings.setdefault(location_of(finding), []).append(finding)
-    for location, versions in fixed.items():
+    for location, same in fixed.items():
+        yield from _downgrades(same, before.at(location), after.at(location))
         yield from _still_vulnerable(
-            findings.get(location, []), versions, before.at(location), after.at(location)
+            findings.get(location, []),
+            {fix.old for fix in same},
+            before.at(location),
+            after.at(location),
         )
     yield from _introduced(fixed.keys(), before, after)
 
@@ -93,16 +96,29 @@ def _without_numbers(reason: str) -> str:
     return _NUMBER.sub("", reason)
 
 
-def _downgrades(fix: Fix, before: Exposure, after: Exposure) -> Iterator[str]:
-    known = {dependency.version for dependency in before.at(fix.location)}
-    versions = {dependency.version for dependency in after.at(fix.location)}
-    old = version_key(fix.ecosystem, fix.old)
-    for version in sorted({each or "" for each in versions} - {"", *known}):
-        new = version_key(fix.ecosystem, version)
-        if new is None or old is None or new < old:
-            yield f"{fix.package} went from {fix.old} to {version} in {fix.manifest}."
-    if None not in known and None in versions:
-        yield f"{fix.package} went from {fix.old} to no fixed version in {fix.manifest}."
+def _downgrades(
+    fixes: list[Fix], before: list[Dependency], after: list[Dependency]
+) -> Iterator[str]:
+    """A file may have several versions of the package, and a fix for each."""
+    known = {dependency.version for dependency in before}
+    versions = {dependency.version for dependency in after if dependency.version}
+    for version in sorted(versions - known):
+        if not any(_is_at_least(version, fix) for fix in fixes):
+            yield _describe_downgrade(fixes[0], version)
+    for fix in fixes:
+        if versions and not any(_is_at_least(version, fix) for version in versions):
+            yield _describe_downgrade(fix, max(versions))
+    if None not in known and any(dependency.version is None for dependency in after):
+        yield _describe_downgrade(fixes[0], "no fixed version")
+
+
+def _is_at_least(version: str, fix: Fix) -> bool:
+    new, old = version_key(fix.ecosystem, version), version_key(fix.ecosystem, fix.old)
+    return new is not None and old is not None and bool(new >= old)
+
+
+def _describe_downgrade(fix: Fix, version: str) -> str:
+    return f"{fix.package} went from {fix.old} to {version} in {fix.manifest}."
 
 
 def _introduced(fixed: Collection[Location], before: Exposure, after: Exposure) -> Iterator[str]:
