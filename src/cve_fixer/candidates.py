@@ -92,7 +92,8 @@ _CHECKS: Mapping[str, Callable[[Fix, Path], _Check]] = {
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+    """`1.88` is the same version as `1.88.0`."""
+    return tuple(map(int, [*re.findall(r"\d+", version), 0, 0, 0][:3]))
 
 
 def _nearest(root: Path, manifest: str, name: str, parse: Callable[[str], Any]) -> dict[str, Any]:

@@ -75,11 +75,11 @@ def test_the_first_version_that_suits_the_project_is_chosen(
     ranges = {
         "PyPI": {"old": ">=3.7", "new": ">=3.9"},
         "npm": {"old": ">=16", "new": ">=20"},
-        "crates.io": {"old": "1.60", "new": "1.70"},
+        "crates.io": {"old": "1.60", "new": "1.65"},
     }[ecosystem]
     if supported in ranges:
         write(tmp_path, {file: text.format(ranges[supported])})
-    needs_new = {"PyPI": ">=3.8", "npm": ">= 18", "crates.io": "1.65"}[ecosystem]
+    needs_new = {"PyPI": ">=3.8", "npm": ">= 18", "crates.io": "1.65.0"}[ecosystem]
     candidates = (Candidate("1.2", needs_new, ("sha256:2",)), Candidate("1.1", "", ("sha256:1",)))
     fix = Fix(ecosystem, manifest, "a", "1.0", "1.2", candidates=candidates)
     chosen = choose_candidate(fix, tmp_path)
