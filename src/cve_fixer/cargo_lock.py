@@ -1,6 +1,7 @@
 """Updates crates in Cargo.lock with cargo, one by one. Changes nothing for a fix that fails."""
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 from cve_fixer import tree
@@ -27,18 +28,41 @@ def _apply(fix: Fix, root: Path) -> Outcome:
             return Outcome(fixed=[fix])
         raise CannotFix(f"{fix.manifest} does not list {fix.package} {fix.old}")
     try:
-        run_tool(
-            "cargo",
-            *("update", "--package", f"{fix.package}@{fix.old}", "--precise", fix.new),
-            *_registry_options(fix.registry),
-            directory=path.parent,
-            environment=_environment(),
-        )
-    except CannotFix:
+        _update_to(fix, path)
+    except CannotFix as error:
         path.write_bytes(before)
-        raise
+        _update_parents(fix, path, before, error)
     after = _packages(path.read_bytes(), fix.manifest)
     return Outcome(fixed=[fix], changes=collateral_changes(packages, after, fix.package))
+
+
+def _update_to(fix: Fix, path: Path) -> None:
+    _cargo_update(fix, path, f"{fix.package}@{fix.old}", "--precise", fix.new)
+
+
+def _update_parents(fix: Fix, path: Path, before: bytes, error: CannotFix) -> None:
+    """Update what requires the old version, the nearest first, until nothing does.
+
+    Raises the error of the first attempt, because later ones are only a consequence of it.
+    """
+    for parent in reversed(fix.parents):
+        with suppress(CannotFix):
+            _cargo_update(fix, path, parent)
+            if (fix.package, fix.old) in _packages(path.read_bytes(), fix.manifest):
+                _update_to(fix, path)
+            return
+    path.write_bytes(before)
+    raise error
+
+
+def _cargo_update(fix: Fix, path: Path, package: str, *options: str) -> None:
+    run_tool(
+        "cargo",
+        *("update", "--package", package, *options),
+        *_registry_options(fix.registry),
+        directory=path.parent,
+        environment=_environment(),
+    )
 
 
 def _packages(content: bytes, name: str) -> list[tuple[str, str]]:
@@ -68,4 +92,6 @@ def _environment() -> dict[str, str]:
         "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
         "CARGO_NET_GIT_FETCH_WITH_CLI": "false",
         "CARGO_TERM_COLOR": "never",
+        # Versions that suit the project's `rust-version` come first.
+        "CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS": "fallback",
     }

@@ -1,79 +1,163 @@
-"""Fixes of Cargo.lock with the real cargo, which then reads the lock file as it is."""
+"""Fixes of Cargo.lock, which cargo then uses as it is."""
 
-import json
-import os
-import subprocess
-from pathlib import Path
+from collections.abc import Mapping
 
-import pytest
+from tests.support.fix_corpus import Corpus, Project, advisory
+from tests.support.fix_proofs import cargo
 
-from agentjobs.agents.cve_fixer_support import find_fixer_tools
-from tests.support.fixer_project import FixerProject
-
-MANIFEST = """\
-[package]
-name = "app"
-version = "0.1.0"
-edition = "2021"
-
-[dependencies]
-smallvec = "{requirement}"
-"""
-SMALLVEC = ("smallvec", "1.6.0", "1.6.1")
+# Versions that are vulnerable by real advisories.
+SMALLVEC = advisory("crates.io", "smallvec", "1.6.1", introduced="1.0.0")
+OLD_SMALLVEC = advisory("crates.io", "smallvec", "0.6.14", introduced="0.6.3")
+TIME = advisory("crates.io", "time", "0.3.47", introduced="0.3.6")
 
 
-def cargo(project: FixerProject, *arguments: str) -> str:
-    (program,) = find_fixer_tools().commands["cargo"]
-    environment = {
-        **os.environ,
-        "RUSTC": str(Path(program).with_name("rustc")),
-        "RUSTC_WRAPPER": "",
-    }
-    result = subprocess.run(
-        [program, *arguments],
-        cwd=project.tree,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return result.stdout
+def manifest(dependencies: str, name: str = "app", package: str = "") -> str:
+    fields = f'name = "{name}"\nversion = "0.1.0"\nedition = "2021"\n{package}'
+    return f"[package]\n{fields}\n[dependencies]\n{dependencies}"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> FixerProject:
-    """A lock file with an old version that the manifest does not require."""
-    files = {
-        "Cargo.toml": MANIFEST.format(requirement="=1.6.0"),
-        "src/main.rs": "fn main() {}\n",
-        # A build would run this.
-        ".cargo/config.toml": '[build]\nrustc-wrapper = "./trap"\n',
-        "trap": "#!/bin/sh\ntouch ran\n",
-    }
-    project = FixerProject(tmp_path, "crates.io", files)
-    (project.tree / "trap").chmod(0o755)
-    cargo(project, "generate-lockfile")
-    (project.tree / "Cargo.toml").write_text(MANIFEST.format(requirement="1"))
+def locked_project(corpus: Corpus, files: Mapping[str, str], **versions: str) -> Project:
+    """The lock file has the old `versions`, which the manifests do not require."""
+    project = corpus.project(files)
+    cargo(project.tree, "generate-lockfile")
+    for package, version in versions.items():
+        cargo(project.tree, "update", "--package", package, "--precise", version)
     return project
 
 
-def locked(project: FixerProject) -> dict[str, str]:
-    metadata = json.loads(cargo(project, "metadata", "--locked", "--format-version", "1"))
-    return {package["name"]: package["version"] for package in metadata["packages"]}
-
-
-def test_cargo_accepts_the_updated_lock_file(project: FixerProject) -> None:
+def test_a_direct_dependency_is_updated(corpus: Corpus) -> None:
+    """A build would run the program that the project configures; a fix does not."""
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('smallvec = "1"\n'),
+            "src/main.rs": "fn main() {}\n",
+        },
+        smallvec="1.6.0",
+    )
+    project.write(
+        {
+            ".cargo/config.toml": '[build]\nrustc-wrapper = "./trap"\n',
+            "trap": "#!/bin/sh\ntouch ran\n",
+        }
+    )
+    (project.tree / "trap").chmod(0o755)
     before = project.read("Cargo.lock")
-    assert "Update smallvec to 1.6.1" in project.fix("Cargo.lock", SMALLVEC)
-    assert locked(project)["smallvec"] == "1.6.1"
-    assert len(project.read("Cargo.lock").splitlines()) == len(before.splitlines())
-    assert not (project.tree / "ran").exists()
+    job = project.fix(SMALLVEC)
+    assert job.changed == {"Cargo.lock"}
+    assert len(job.read("Cargo.lock").splitlines()) == len(before.splitlines())
 
 
-def test_a_version_that_the_manifest_does_not_allow_is_not_proposed(project: FixerProject) -> None:
-    (project.tree / "Cargo.toml").write_text(MANIFEST.format(requirement="=1.6.0"))
-    before = project.read("Cargo.lock")
-    report = project.fix("Cargo.lock", SMALLVEC)
-    assert "No vulnerable package could be updated" in report
-    assert "required by package" in report
-    assert project.read("Cargo.lock") == before
+def test_a_transitive_dependency_is_updated(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('unicode-normalization = "=0.1.22"\n'),
+            "src/lib.rs": "",
+        },
+        tinyvec="1.5.0",
+    )
+    job = project.fix(advisory("crates.io", "tinyvec", "1.6.0"))
+    assert 'name = "tinyvec"\nversion = "1.6.0"' in job.read("Cargo.lock")
+
+
+def test_a_crate_that_requires_the_old_version_is_updated_too(corpus: Corpus) -> None:
+    """url 2.5.0 requires idna 0.5; later versions of url 2 require idna 1."""
+    project = locked_project(
+        corpus,
+        {"Cargo.toml": manifest('url = "2"\n'), "src/lib.rs": ""},
+        url="2.5.0",
+    )
+    job = project.fix(advisory("crates.io", "idna", "1.0.0"))
+    assert 'name = "idna"\nversion = "0.5.0"' not in job.read("Cargo.lock")
+
+
+def test_the_lock_file_of_a_workspace_is_updated_once(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n',
+            "a/Cargo.toml": manifest('smallvec = "1"\n', "a"),
+            "a/src/lib.rs": "",
+            "b/Cargo.toml": manifest('a = { path = "../a" }\nsmallvec = "1.4"\n', "b"),
+            "b/src/main.rs": "fn main() {}\n",
+        },
+        smallvec="1.6.0",
+    )
+    assert project.fix(SMALLVEC).changed == {"Cargo.lock"}
+
+
+def test_several_versions_of_a_crate_are_updated_by_one_job(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest(
+                'smallvec = "1"\nold = { package = "smallvec", version = "0.6" }\n'
+            ),
+            "src/lib.rs": "",
+        },
+        **{"smallvec@1": "1.6.0", "smallvec@0.6": "0.6.13"},
+    )
+    job = project.fix(SMALLVEC, OLD_SMALLVEC)
+    lock = job.read("Cargo.lock")
+    assert 'name = "smallvec"\nversion = "0.6.14"' in lock
+    assert 'name = "smallvec"\nversion = "1.6.1"' in lock
+
+
+def test_only_the_vulnerable_version_of_a_crate_is_updated(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('itoa = "1"\nold = { package = "itoa", version = "0.4" }\n'),
+            "src/lib.rs": "",
+        },
+        **{"itoa@1": "1.0.1"},
+    )
+    job = project.fix(advisory("crates.io", "itoa", "1.0.2", introduced="1.0.0"))
+    assert 'name = "itoa"\nversion = "0.4.8"' in job.read("Cargo.lock")
+
+
+def test_two_workspaces_are_updated_by_one_job(corpus: Corpus) -> None:
+    project = corpus.project(
+        {
+            "server/Cargo.toml": manifest('smallvec = "1"\n'),
+            "server/src/lib.rs": "",
+            "fuzz/Cargo.toml": manifest('smallvec = "1"\n', package="[workspace]\n"),
+            "fuzz/src/lib.rs": "",
+        }
+    )
+    for name, version in (("server", "1.6.0"), ("fuzz", "1.4.2")):
+        cargo(project.tree / name, "generate-lockfile")
+        cargo(project.tree / name, "update", "--package", "smallvec", "--precise", version)
+    assert project.fix(SMALLVEC).changed == {"server/Cargo.lock", "fuzz/Cargo.lock"}
+
+
+def test_a_version_that_the_project_can_compile_is_chosen(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('time = "0.3"\n', package='rust-version = "1.88"\n'),
+            "src/lib.rs": "",
+        },
+        time="0.3.20",
+    )
+    assert 'name = "time"\nversion = "0.3.47"' in project.fix(TIME).read("Cargo.lock")
+
+
+def test_a_version_that_needs_a_newer_rust_is_not_proposed(corpus: Corpus) -> None:
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('time = "0.3"\n', package='rust-version = "1.65"\n'),
+            "src/lib.rs": "",
+        },
+        time="0.3.20",
+    )
+    job = project.fix(TIME, expect="failed")
+    assert "the project supports 1.65" in job.reason
+
+
+def test_a_version_that_the_manifest_does_not_allow_is_not_proposed(corpus: Corpus) -> None:
+    files = {"Cargo.toml": manifest('smallvec = "=1.6.0"\n'), "src/lib.rs": ""}
+    job = locked_project(corpus, files).fix(SMALLVEC, expect="failed")
+    assert "required by package" in job.report

@@ -150,7 +150,8 @@ class Project:
                 self.tree, plan.job_file_entries, self._corpus.directory / run.job.id
             )
             if result.exit_code:
-                return dataclasses.replace(job, report=result.report, reason=result.last_line)
+                reason = result.last_line.replace(str(self.tree), ".")
+                return dataclasses.replace(job, report=result.report, reason=reason)
             commit = self._commit()
             await plan.verify(commit)
         except JobFailed as error:

@@ -23,7 +23,7 @@ class Row:
 
 
 def row_of(job: FixJob) -> Row:
-    reason = " ".join(job.reason.split())[:300]
+    reason = " ".join(job.reason.split())[:160]
     return Row(job.project, job.ecosystem, ", ".join(job.files), job.outcome, job.proven, reason)
 
 
