@@ -24,6 +24,7 @@ def package(
     direct: bool | None = None,
     manifest: str = "",
     scope: str = "runtime",
+    fixture: bool = False,
 ) -> Dependency:
     """Direct unless it has parents; the manifest is named after the ecosystem."""
     is_direct = not parents if direct is None else direct
@@ -36,6 +37,7 @@ def package(
         scope=scope,  # type: ignore[arg-type]
         manifest=manifest or f"{ecosystem}.lock",
         parents=parents,
+        fixture=fixture,
     )
 
 

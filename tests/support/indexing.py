@@ -79,9 +79,11 @@ class IndexSetup:
             request, timeout_seconds, lambda *at: self.progress.append(at), spare
         )
 
-    def index_in_process(self, commit: str, *, after: str = "") -> Result:
+    def index_in_process(self, commit: str, *, after: str = "", stored_digest: str = "") -> Result:
         """The same index without a new process, whose start takes most of the time."""
-        responses = list(child._respond(self._request(commit, after, MEMORY_MIB)))
+        request = self._request(commit, after, MEMORY_MIB)
+        request = msgspec.structs.replace(request, stored_digest=stored_digest)
+        responses = list(child._respond(request))
         (result,) = msgspec.convert(responses, type=list[Result])
         return result
 

@@ -52,6 +52,7 @@ class DependencyDocument(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         doc("The path from a direct dependency to this one; empty for a direct one."),
     ]
+    fixture: Annotated[bool, doc("Whether the manifest belongs to tests or examples.")]
     advisories: Annotated[
         Sequence[DependencyAdvisory], doc("Its known advisories, most severe first.")
     ]
@@ -70,6 +71,7 @@ def dependency_document(
         scope=dependency.scope,
         manifest=dependency.manifest,
         parents=dependency.parents,
+        fixture=dependency.fixture,
         advisories=advisories,
     )
 

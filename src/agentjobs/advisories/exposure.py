@@ -42,6 +42,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     score: float | None
     severity_source: str
     summary: str
+    fixture: bool = False
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -110,6 +111,7 @@ def _finding(dependency: Dependency, version: str, match: _Match) -> Finding:
         score=group.severity.score,
         severity_source=group.severity.source,
         summary=group.summary,
+        fixture=dependency.fixture,
     )
 
 

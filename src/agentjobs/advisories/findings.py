@@ -29,6 +29,7 @@ _SELECT = (
 _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
 _CHANGEABLE = {
     "direct": "boolean",
+    "fixture": "boolean",
     "advisory_ids": "text",
     "severity": "text",
     "score": "double precision",
@@ -59,7 +60,8 @@ _UPDATE = BatchStatement(
 
 class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """`fix_version` resolves all findings of the package in this version; if it is None,
-    `fix_reason` says why. `advisories` are the records of the vulnerability about the package."""
+    `fix_reason` says why. `advisories` are the records of the vulnerability about the package.
+    `fixture` is true if the manifest belongs to tests or examples."""
 
     id: str
     repo_id: str
@@ -69,6 +71,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     direct: bool
+    fixture: bool
     advisory_id: str
     advisories: tuple[AdvisorySummary, ...]
     severity: str
@@ -91,6 +94,17 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{sort_key:04d}{self.id}"
 
 
+class FindingCounts(msgspec.Struct, frozen=True):
+    """`by_severity` has every severity, worst first, without findings in fixtures."""
+
+    by_severity: dict[str, int]
+    fixtures: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_severity.values())
+
+
 async def list_findings(
     db: Database,
     organization_id: str,
@@ -98,6 +112,7 @@ async def list_findings(
     repo_id: str | None = None,
     severity: str | None = None,
     search: str | None = None,
+    fixture: bool | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> list[FindingView]:
@@ -110,6 +125,7 @@ async def list_findings(
             (" AND f.repo_id = :repo_id", repo_id),
             (" AND f.severity = :severity", severity),
             (_SEARCH, search),
+            (" AND f.fixture = :fixture", None if fixture is None else "yes"),
         )
         if value
     )
@@ -120,6 +136,7 @@ async def list_findings(
         organization_id=organization_id,
         repo_id=repo_id,
         severity=severity,
+        fixture=fixture,
         pattern=contains_pattern((search or "").strip().lower()),
         sort_key=int(sort_key) if sort_key.isdecimal() else 0,
         last=last,
@@ -136,20 +153,22 @@ async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
     return [_view(row) for row in rows]
 
 
-async def count_by_severity(
+async def count_findings(
     db: Database, organization_id: str, *, repo_id: str | None = None
-) -> dict[str, int]:
-    """Counts for every severity, worst first."""
+) -> FindingCounts:
     only = " AND f.repo_id = :repo_id" if repo_id else ""
     rows = await db.fetch_all(
-        "SELECT f.severity, COUNT(*) AS number FROM findings f"
+        "SELECT f.severity, f.fixture, COUNT(*) AS number FROM findings f"
         " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
-        f" WHERE f.organization_id = :organization_id{only} GROUP BY f.severity",
+        f" WHERE f.organization_id = :organization_id{only} GROUP BY f.severity, f.fixture",
         organization_id=organization_id,
         repo_id=repo_id,
     )
-    counts = {row["severity"]: int(row["number"]) for row in rows}
-    return {level: counts.get(level, 0) for level in _RANKS}
+    counts = {row["severity"]: int(row["number"]) for row in rows if not row["fixture"]}
+    return FindingCounts(
+        by_severity={level: counts.get(level, 0) for level in _RANKS},
+        fixtures=sum(int(row["number"]) for row in rows if row["fixture"]),
+    )
 
 
 async def replace_findings(
@@ -184,6 +203,7 @@ async def replace_findings(
 def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
     return {
         "direct": finding.direct,
+        "fixture": finding.fixture,
         "advisory_ids": msgspec.json.encode(finding.advisories).decode(),
         "severity": finding.severity,
         "score": finding.score,
@@ -201,9 +221,10 @@ _SEARCH = (
 
 
 def _view(row: Row) -> FindingView:
-    names = set(FindingView.__struct_fields__) - {"advisories", "direct"}
+    names = set(FindingView.__struct_fields__) - {"advisories", "direct", "fixture"}
     return FindingView(
         **{name: row[name] for name in names},
         advisories=_decode_advisories(row["advisory_ids"]),
         direct=bool(row["direct"]),
+        fixture=bool(row["fixture"]),
     )

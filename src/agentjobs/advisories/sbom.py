@@ -55,13 +55,16 @@ def sbom_pieces(
 
 
 class _Component(msgspec.Struct):
-    """One version of a package, for all manifests that depend on it."""
+    """One version of a package, for all manifests that depend on it.
+
+    `is_fixture` is true if only tests or examples do."""
 
     ref: str
     first: DependencyView
     scope: str
     positions: list[int]
     manifests: dict[str, None]
+    is_fixture: bool = True
 
 
 def _head(subject: Subject) -> dict[str, Any]:
@@ -94,11 +97,14 @@ def _components(dependencies: Iterable[DependencyView]) -> dict[_Key, _Component
             is_unique = row.purl and row.purl not in refs
             ref = row.purl if is_unique else f"package-{row.position}"
             refs.add(ref)
-            components[key] = _Component(ref, row, row.scope, [], {})
+            components[key] = _Component(ref, row, "dev", [], {})
         component = components[key]
-        component.scope = min(component.scope, row.scope, key=list(_SCOPES).index)
+        # The project does not contain what only tests or examples use.
+        scope = "dev" if row.fixture else row.scope
+        component.scope = min(component.scope, scope, key=list(_SCOPES).index)
         component.positions.append(row.position)
         component.manifests[row.manifest] = None
+        component.is_fixture = component.is_fixture and row.fixture
     return components
 
 
@@ -114,6 +120,8 @@ def _component(component: _Component) -> dict[str, Any]:
         document["version"] = package.version
     if package.purl:
         document["purl"] = package.purl
+    if component.is_fixture:
+        document["properties"] = [{"name": "agentjobs:fixture", "value": "true"}]
     document["evidence"] = {"occurrences": [{"location": path} for path in component.manifests]}
     return document
 

@@ -32,11 +32,13 @@ class DependencyView(Dependency, frozen=True, kw_only=True):
 
 
 class DependencyCounts(msgspec.Struct, frozen=True):
-    """`by_ecosystem` is sorted by count, largest first."""
+    """Without the dependencies of fixtures, which `fixtures` counts. `by_ecosystem` is sorted by
+    count, largest first."""
 
     total: int
     direct: int
     by_ecosystem: dict[str, int]
+    fixtures: int = 0
 
 
 async def find_indexed_repo(db: Database, organization_id: str, repo_id: str) -> RepoView:
@@ -79,6 +81,7 @@ async def list_dependencies(
     direct: bool | None = None,
     manifest: str | None = None,
     vulnerable: bool = False,
+    fixture: bool | None = None,
     limit: int | None = None,
     after: int | None = None,
 ) -> list[DependencyView]:
@@ -87,7 +90,12 @@ async def list_dependencies(
     `search` matches a part of the name, ignoring case. `vulnerable` selects those with findings.
     """
     text = search.strip().encode(errors="replace").lower().decode()
-    filters: dict[str, Any] = {"ecosystem": ecosystem, "direct": direct, "manifest": manifest}
+    filters: dict[str, Any] = {
+        "ecosystem": ecosystem,
+        "direct": direct,
+        "manifest": manifest,
+        "fixture": fixture,
+    }
     if any("\0" in value for value in (text, ecosystem or "", manifest or "")):
         # No name contains NUL, and PostgreSQL would reject the query.
         return []
@@ -111,15 +119,18 @@ async def list_dependencies(
 
 async def count_dependencies(db: Database, repo_id: str) -> DependencyCounts:
     rows = await db.fetch_all(
-        "SELECT ecosystem, COUNT(*) AS total, COUNT(CASE WHEN direct THEN 1 END) AS direct"
-        " FROM dependencies WHERE repo_id = :repo_id GROUP BY ecosystem"
+        "SELECT ecosystem, fixture, COUNT(*) AS total,"
+        " COUNT(CASE WHEN direct THEN 1 END) AS direct"
+        " FROM dependencies WHERE repo_id = :repo_id GROUP BY ecosystem, fixture"
         " ORDER BY COUNT(*) DESC, ecosystem",
         repo_id=repo_id,
     )
+    own = [row for row in rows if not row["fixture"]]
     return DependencyCounts(
-        total=sum(row["total"] for row in rows),
-        direct=sum(row["direct"] for row in rows),
-        by_ecosystem={row["ecosystem"]: row["total"] for row in rows},
+        total=sum(row["total"] for row in own),
+        direct=sum(row["direct"] for row in own),
+        by_ecosystem={row["ecosystem"]: row["total"] for row in own},
+        fixtures=sum(row["total"] for row in rows if row["fixture"]),
     )
 
 
@@ -159,4 +170,5 @@ def dependency_view(row: Row) -> DependencyView:
         manifest=row["manifest"],
         parents=_decode_parents(row["parents"]),
         purl=row["purl"],
+        fixture=bool(row["fixture"]),
     )

@@ -71,6 +71,7 @@ class Dependency(msgspec.Struct, frozen=True):
     `manifest` is the file that pins the version: the lock file, if there is one. `requirement` is
     the project's own requirement, empty for a transitive dependency. `parents` is the path from a
     direct dependency to the one that requires this package; empty for a direct dependency.
+    `fixture` is true if the manifest belongs to tests or examples.
     """
 
     ecosystem: str
@@ -81,6 +82,7 @@ class Dependency(msgspec.Struct, frozen=True):
     scope: Scope
     manifest: str
     parents: tuple[str, ...] = ()
+    fixture: bool = False
 
 
 class ParsedModule(msgspec.Struct, frozen=True, array_like=True):

@@ -37,6 +37,7 @@ _COLUMNS = {
     "manifest": "TEXT",
     "parents": "TEXT",
     "purl": "TEXT",
+    "fixture": "BOOLEAN",
 }
 _KEY = ("repo_id", "position")
 _INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
@@ -191,6 +192,7 @@ def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[st
         "manifest": package.manifest,
         "parents": msgspec.json.encode(package.parents).decode(),
         "purl": purl,
+        "fixture": package.fixture,
     }
 
 

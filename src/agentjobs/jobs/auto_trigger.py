@@ -63,6 +63,11 @@ class TriggeredFix(msgspec.Struct, frozen=True):
         return self.manifest, self.ecosystem, self.package, self.fix_version
 
     @property
+    def is_fixture(self) -> bool:
+        """Whether the file belongs to tests or examples, which start no job by themselves."""
+        return self.findings[0].fixture
+
+    @property
     def rank(self) -> tuple[Any, ...]:
         """The most severe first."""
         return (*_severity_rank(self.findings[0]), self.manifest)
@@ -152,12 +157,12 @@ def group_fixes(
     is_severe: Callable[[TriggeredFix], bool],
     grouping: FixGrouping,
 ) -> list[Trigger]:
-    """One trigger per group, the most severe first.
+    """One trigger per group, the most severe first, without those of fixtures.
 
     A group has all fixes of each package that has a severe one in the group.
     """
     by_package: dict[tuple[str, ...], list[TriggeredFix]] = {}
-    for fix in fixes:
+    for fix in (each for each in fixes if not each.is_fixture):
         key = (*_GROUP_KEYS[grouping](fix), fix.ecosystem, fix.package)
         by_package.setdefault(key, []).append(fix)
     groups: dict[tuple[str, ...], list[TriggeredFix]] = {}

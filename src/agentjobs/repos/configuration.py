@@ -33,6 +33,8 @@ Severity = Literal["low", "medium", "high", "critical", "none"]
 # of a directory or an ecosystem, or everything that reaches the threshold.
 FixGrouping = Literal["package", "directory", "ecosystem", "severity"]
 DEFAULT_GROUPING: FixGrouping = "package"
+# Manifests there belong to tests and examples. Below a directory of the repository, too.
+DEFAULT_FIXTURES = ("**/tests/fixtures", "testdata", "examples")
 
 
 _CHOICES = {
@@ -70,6 +72,12 @@ class FixConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     group: FixGrouping = DEFAULT_GROUPING
 
 
+class InventoryConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """The table `[inventory]`. `fixtures` are patterns that replace the default."""
+
+    fixtures: tuple[str, ...] = DEFAULT_FIXTURES
+
+
 class Configuration(RunConfiguration, frozen=True, kw_only=True):
     """The whole file; `warnings` go to the job's log."""
 
@@ -80,6 +88,7 @@ class Configuration(RunConfiguration, frozen=True, kw_only=True):
     auto_trigger_on_cve_severity: Severity | None = None
     agents: Mapping[str, RunConfiguration] = {}
     fixes: FixConfiguration = FixConfiguration()
+    inventory: InventoryConfiguration = InventoryConfiguration()
     warnings: tuple[str, ...] = ()
 
     def for_agent(self, agent_id: str) -> RunConfiguration:
@@ -104,9 +113,8 @@ def parse_configuration(content: bytes) -> Configuration:
         raise ConfigurationError("agents: must be tables [agents.<id>]", _find_line(text, "agents"))
     if len(tables) > MAX_ENTRIES:
         raise ConfigurationError(f"agents: must be at most {MAX_ENTRIES} tables")
-    fixes = values.pop("fixes", {})
-    if not isinstance(fixes, dict):
-        raise ConfigurationError("fixes: must be a table [fixes]", _find_line(text, "fixes"))
+    fixes = _pop_table(text, values, "fixes")
+    inventory = _pop_table(text, values, "inventory")
     top_level = _convert_table(text, values, Configuration, "", warnings)
     agents = {
         agent_id: RunConfiguration(
@@ -118,8 +126,18 @@ def parse_configuration(content: bytes) -> Configuration:
         **top_level,
         agents=agents,
         fixes=FixConfiguration(**_convert_table(text, fixes, FixConfiguration, "fixes", warnings)),
+        inventory=InventoryConfiguration(
+            **_convert_table(text, inventory, InventoryConfiguration, "inventory", warnings)
+        ),
         warnings=tuple(warnings),
     )
+
+
+def _pop_table(text: str, values: dict[str, Any], name: str) -> dict[str, Any]:
+    table = values.pop(name, {})
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{name}: must be a table [{name}]", _find_line(text, name))
+    return table
 
 
 def _load(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -151,7 +169,7 @@ def _reject_deep_keys(text: str) -> None:
 def _convert_table(
     text: str,
     values: Mapping[str, Any],
-    schema: type[RunConfiguration | FixConfiguration],
+    schema: type[RunConfiguration | FixConfiguration | InventoryConfiguration],
     table: str,
     warnings: list[str],
 ) -> dict[str, Any]:
@@ -201,7 +219,7 @@ def _check_entries(key: str, entries: tuple[str, ...]) -> None:
     for entry in entries:
         if "\0" in entry or not entry.strip():
             raise ValueError("must not contain an empty string or a NUL")
-    if key == "protected_paths":
+    if key in {"protected_paths", "fixtures"}:
         parse_patterns(entries)
     if key == "network":
         for entry in entries:

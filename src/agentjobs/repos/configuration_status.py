@@ -24,6 +24,7 @@ from agentjobs.repos.configuration import (
     Configuration,
     ConfigurationError,
     FixConfiguration,
+    InventoryConfiguration,
     RunConfiguration,
     parse_configuration,
 )
@@ -37,7 +38,8 @@ _MESSAGE = re.compile(rf"(?s){re.escape(FILE_NAME)}(?:, line (\d+))?: (.*)")
 # tomllib puts the line number into its message.
 _TOML_LINE = re.compile(r"at line (\d+)")
 _SHELL = ("sh", "-c")
-_NOT_VALUES = ("agents", "fixes", "warnings")
+_TABLES = ("fixes", "inventory")
+_NOT_VALUES = ("agents", "warnings", *_TABLES)
 
 
 class ConfigurationIssue(msgspec.Struct, frozen=True):
@@ -127,14 +129,15 @@ def _parse_issue(severity: Literal["error", "warning"], text: str) -> Configurat
 
 def _values(configuration: Configuration) -> Iterator[ConfiguredValue]:
     yield from _values_of("", configuration)
-    for value in _values_of("", configuration.fixes):
-        yield msgspec.structs.replace(value, key=f"fixes.{value.key}")
+    for table in _TABLES:
+        for value in _values_of("", getattr(configuration, table)):
+            yield msgspec.structs.replace(value, key=f"{table}.{value.key}")
     for agent_id, own in configuration.agents.items():
         yield from _values_of(_truncate(agent_id), own)
 
 
 def _values_of(
-    agent: str, configuration: RunConfiguration | FixConfiguration
+    agent: str, configuration: RunConfiguration | FixConfiguration | InventoryConfiguration
 ) -> Iterator[ConfiguredValue]:
     """Only the keys that the file sets."""
     for field in msgspec.structs.fields(configuration):

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.advisories import rows
 from agentjobs.advisories.findings import (
     FindingView,
-    count_by_severity,
+    count_findings,
     findings_of_repo,
     list_findings,
 )
@@ -198,9 +198,31 @@ async def test_findings_of_an_organization_are_listed_worst_first(harness: ScanH
     assert await list_ids(search="cve-1") == [high, high]
     assert await list_ids(search="acme/site") == [high, low]
     assert await list_ids(search="100%") == []
-    counts = await count_by_severity(harness.db, ORGANIZATION)
-    assert counts == {"critical": 0, "high": 2, "medium": 0, "low": 2, "unknown": 1}
-    assert (await count_by_severity(harness.db, ORGANIZATION, repo_id=site))["high"] == 1
+    counts = await count_findings(harness.db, ORGANIZATION)
+    assert counts.by_severity == {"critical": 0, "high": 2, "medium": 0, "low": 2, "unknown": 1}
+    assert (counts.total, counts.fixtures) == (5, 0)
+    counts = await count_findings(harness.db, ORGANIZATION, repo_id=site)
+    assert counts.by_severity["high"] == 1
+
+
+async def test_findings_in_fixtures_are_counted_and_listed_apart(harness: ScanHarness) -> None:
+    shop = await add_repo(harness.db, "acme/shop", VULNERABLE)
+    await harness.scan(shop)
+    before = await list_findings(harness.db, ORGANIZATION)
+    await harness.db.transact(_make_fixtures, shop)
+    await harness.scan(shop)
+    after = await list_findings(harness.db, ORGANIZATION)
+    assert [finding.id for finding in after] == [finding.id for finding in before]
+    assert {finding.fixture for finding in before} == {False}
+    assert {finding.fixture for finding in after} == {True}
+    assert await list_findings(harness.db, ORGANIZATION, fixture=True) == after
+    assert await list_findings(harness.db, ORGANIZATION, fixture=False) == []
+    counts = await count_findings(harness.db, ORGANIZATION)
+    assert (counts.total, counts.fixtures) == (0, len(after))
+
+
+async def _make_fixtures(tx: Transaction, repo_id: str) -> None:
+    await tx.execute("UPDATE dependencies SET fixture = TRUE WHERE repo_id = :id", id=repo_id)
 
 
 async def test_pages_of_findings_follow_each_other(harness: ScanHarness) -> None:

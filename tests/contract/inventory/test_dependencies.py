@@ -20,6 +20,7 @@ URLLIB3 = package("PyPI", "urllib3", "1.26.0", "requests")
 HOSTILE = package("npm", "100%_\\Name", "1.0.0")
 RANGE = package("npm", "Übung", None)
 DEPENDENCIES = [REQUESTS, URLLIB3, HOSTILE, RANGE]
+FIXTURE = package("Go", "example.com/m", "1.0.0", manifest="testdata/go.mod", fixture=True)
 
 
 @pytest.fixture
@@ -74,6 +75,19 @@ async def test_dependencies_are_read_back_as_stored(database: Database, repo_id:
     assert (counts.total, counts.direct) == (4, 3)
     assert list(counts.by_ecosystem.items()) == [("PyPI", 2), ("npm", 2)]
     assert (await count_dependencies(database, "repo_none")).total == 0
+
+
+async def test_dependencies_of_fixtures_are_counted_and_listed_apart(
+    database: Database, repo_id: str
+) -> None:
+    await store_index(database, repo_id, [*DEPENDENCIES, FIXTURE])
+    counts = await count_dependencies(database, repo_id)
+    assert (counts.total, counts.direct, counts.fixtures) == (4, 3, 1)
+    assert "Go" not in counts.by_ecosystem
+    everything = await list_dependencies(database, repo_id)
+    assert everything == views([*DEPENDENCIES, FIXTURE])
+    assert await list_dependencies(database, repo_id, fixture=True) == everything[4:]
+    assert await list_dependencies(database, repo_id, fixture=False) == everything[:4]
 
 
 async def test_each_row_has_its_advisories_worst_first(database: Database, repo_id: str) -> None:

@@ -179,6 +179,22 @@ async def test_a_group_has_only_packages_that_reach_the_threshold(harness: JobHa
     assert [fix.package for fix in trigger.fixes] == ["pyyaml"]
 
 
+async def test_files_of_tests_and_examples_start_no_job(harness: JobHarness) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    fixture = msgspec.structs.replace(
+        dependency("PyPI", "requests", "2.25.0", "examples/requirements.txt"), fixture=True
+    )
+    repo_id = await add_findings(harness, acme, fixture)
+    assert len(await findings_of_repo(harness.db, repo_id)) == 1
+    assert await reconcile(harness.context, repo_id) == []
+    await add_findings(harness, acme, fixture, REQUESTS)
+    (job_id,) = await reconcile(harness.context, repo_id)
+    cause = (await harness.view(acme, job_id)).cause
+    assert cause is not None
+    assert [fix.manifest for fix in cause.fixes] == ["requirements.txt"]
+
+
 async def test_files_that_already_have_a_job_are_left_out(harness: JobHarness) -> None:
     acme = await harness.organization()
     repo_id = await add_findings(harness, acme, REQUESTS)

@@ -85,6 +85,9 @@ PUSHES: dict[str, Callable[[IndexSetup], None]] = {
     "a broken manifest": edit(package_dot_json=b'{"name": '),
     "a configuration of paths": edit(tsconfig_dot_json=b'{"compilerOptions": {}}'),
     "the repository's own settings": lambda setup: setup.write({".agentjobs.toml": b"draft = no"}),
+    "which files are fixtures": lambda setup: setup.write(
+        {".agentjobs.toml": b"[inventory]\nfixtures = ['requirements.txt']\n"}
+    ),
     "binary now": edit(shop__price_dot_py=b"\0"),
     "text now": lambda setup: setup.write({"image.png": b"text\n"}),
     "a new file": edit(shop__new_dot_py=b"from shop import cart\n"),
@@ -145,6 +148,19 @@ def test_an_updated_index_equals_a_new_one(setup: IndexSetup, tmp_path: Path) ->
         reverted = comparable(setup.index_in_process(before, after=pushed), updated[1])
         assert reverted == first, f"{name}, reverted"
         graph = reverted[1]
+
+
+def test_a_change_of_the_fixtures_is_sent_although_no_manifest_changed(setup: IndexSetup) -> None:
+    before = setup.commit({"requirements.txt": b"a==1\n", "examples/requirements.txt": b"b==1\n"})
+    first = setup.index_in_process(before)
+    assert [(d.name, d.fixture) for d in first.dependencies or ()] == [("b", True), ("a", False)]
+    digest = first.dependencies_digest
+    same = setup.commit({".agentjobs.toml": b"draft = true\n"})
+    result = setup.index_in_process(same, after=before, stored_digest=digest)
+    assert (result.dependencies, result.dependencies_digest) == (None, digest)
+    changed = setup.commit({".agentjobs.toml": b"inventory.fixtures = ['/requirements.txt']\n"})
+    result = setup.index_in_process(changed, after=same, stored_digest=digest)
+    assert [(d.name, d.fixture) for d in result.dependencies or ()] == [("b", False), ("a", True)]
 
 
 _DIRECTORIES = ("", "shop/", "shop/plain/", "lib/", "web/", "store/", "src/inner/", "b/")

@@ -33,6 +33,7 @@ DEPENDENCIES = [
     package("crates.io", "time", "0.2.0"),
     package("RubyGems", "rails", "6.1.0"),
     package("Packagist", "symfony/http-kernel", "v5.0.0", "missing"),
+    package("npm", "sample", "1", manifest="examples/package.json", fixture=True),
     package("npm", "", ""),
     package("Elsewhere", "///", ""),
 ]
@@ -109,6 +110,21 @@ def test_a_package_of_several_manifests_is_one_component(
     assert "version" not in by_name["left-pad"]
     assert by_name[HOSTILE]["version"] == HOSTILE
     assert by_name["@babel/core"]["purl"] == "pkg:npm/%40babel/core@7.0.0"
+
+
+def test_a_package_that_only_fixtures_use_is_excluded_and_marked() -> None:
+    example = package("PyPI", "flask", "1.0", manifest="examples/a.txt", fixture=True)
+    copy = package("PyPI", "requests", "2.30.0", manifest="examples/a.txt", fixture=True)
+    pytest_ = package("PyPI", "pytest", "8.0", scope="dev")
+    tested = package("PyPI", "pytest", "8.0", manifest="examples/a.txt", fixture=True)
+    components = json.loads(text_of([example, REQUESTS, copy, pytest_, tested], []))["components"]
+    scopes = {each["name"]: (each["scope"], "properties" in each) for each in components}
+    assert scopes == {
+        "flask": ("excluded", True),
+        "requests": ("required", False),
+        "pytest": ("excluded", False),
+    }
+    assert components[0]["properties"] == [{"name": "agentjobs:fixture", "value": "true"}]
 
 
 def test_dependencies_start_at_the_repository(

@@ -107,6 +107,16 @@ def test_findings_below_the_threshold_are_ignored_and_none_fixes_nothing() -> No
             findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before, UNRATED)
 
 
+def test_fixtures_are_fixed_only_on_request() -> None:
+    fixture = dependency("requests", "2.25.0", "examples/requirements.txt", fixture=True)
+    before = exposed(fixture, dependency("pyyaml", "5.3"))
+    assert {f.name for f in findings_to_fix(a_job(), before, UNRATED)} == {"pyyaml"}
+    with pytest.raises(JobFailed, match=r"config_override\.fixtures"):
+        findings_to_fix(a_job(), exposed(fixture), UNRATED)
+    requested = findings_to_fix(a_job(fixtures=True), before, UNRATED)
+    assert {f.name for f in requested} == {"pyyaml", "requests"}
+
+
 def test_a_job_with_a_cause_fixes_nothing_else_and_fails_when_it_is_fixed() -> None:
     cause = Cause("PyPI", "requests", ("2.25.0",), "requirements.txt", "2.31.0", ())
     before = exposed(

@@ -93,6 +93,14 @@ def test_fixes_are_grouped_by_package_unless_the_file_says_otherwise() -> None:
     assert warning.endswith("did you mean group?")
 
 
+def test_the_file_replaces_which_files_are_fixtures() -> None:
+    default = parse_configuration(b"").inventory.fixtures
+    assert default == ("**/tests/fixtures", "testdata", "examples")
+    assert parse_configuration(b"inventory.fixtures = []").inventory.fixtures == ()
+    text = b'[inventory]\nfixtures = ["demo", "/samples/**"]\n'
+    assert parse_configuration(text).inventory.fixtures == ("demo", "/samples/**")
+
+
 def test_warnings_for_unknown_keys_name_the_line_and_a_suggestion() -> None:
     text = b"\nverfy = 1\n[agents.x]\ndraft = true\n[tool]\na = 1\n"
     unknown = "is not a key of this file and has no effect"
@@ -135,6 +143,8 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ("draft = true\nagents.x.timeout_seconds = 'x'", "line 2: timeout_seconds"),
         ("[fixes]\n\ngroup = 'all'", "line 3: group: must be one of package, directory, ecosystem"),
         ("draft = true\nfixes.group = 1", "line 2: group: must be one of"),
+        ("inventory = 1", "line 1: inventory: must be a table [inventory]"),
+        ("[inventory]\nfixtures = ['!a']", "line 2: fixtures: '!a' is not a pattern"),
         ("\nfixes = 1", "line 2: fixes: must be a table [fixes]"),
         ("agents = 1", "must be tables [agents.<id>]"),
         ("[agents]\nx = 1", "must be tables [agents.<id>]"),

@@ -23,6 +23,8 @@ MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_CONFIGURATION_BYTES = 64 * 1024
 # Incremented when analyses change for another reason than a reader's version.
 VERSION = 2
+# Incremented when the same analyses result in another index.
+RESULT_VERSION = 1
 CONFIGURATION_PATH = ".agentjobs.toml"
 # Depends on the memory limit and not only on the bytes, so it is not cached.
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
@@ -94,6 +96,7 @@ def fingerprint() -> str:
     """Changes whenever the same commit could produce a different index."""
     versions = [
         VERSION,
+        RESULT_VERSION,
         manifests.VERSION,
         *(f"{name}{imports.VERSION[name]}" for name in sorted(imports.LANGUAGES)),
     ]

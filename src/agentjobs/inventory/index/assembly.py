@@ -7,6 +7,7 @@ import msgspec
 
 from agentjobs.inventory import manifests
 from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
+from agentjobs.inventory.index.fixtures import mark_fixtures
 from agentjobs.inventory.index.partial_index import PartialIndex
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
 
@@ -30,7 +31,7 @@ def dependencies_of(index: PartialIndex) -> manifests.Combined:
     warnings = list(combined.warnings)
     if invalid := len(combined.dependencies) - len(storable):
         warnings.append(IndexWarning("", f"{invalid} packages with invalid names are left out"))
-    return manifests.Combined(tuple(storable), tuple(warnings))
+    return manifests.Combined(mark_fixtures(storable, configuration_of(index)), tuple(warnings))
 
 
 def digest_of(dependencies: Sequence[Dependency]) -> str:

@@ -19,7 +19,7 @@ from agentjobs.git.blocking import (
 from agentjobs.inventory import imports
 from agentjobs.inventory.graph.encoding import FlatGraph, pack_flat, unpack_flat
 from agentjobs.inventory.graph.merge import join_graphs, patch_graph, update_sorted
-from agentjobs.inventory.index.analysis import BlobAnalysis
+from agentjobs.inventory.index.analysis import CONFIGURATION_PATH, BlobAnalysis
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.partial_index import WHOLE_REPOSITORY
 from agentjobs.inventory.index.scan import (
@@ -203,8 +203,13 @@ def _resolve(
     return True
 
 
+def _affects_dependencies(version: _FileVersion) -> bool:
+    is_manifest = version.analysis.manifest is not None
+    return is_manifest or version.file.path == CONFIGURATION_PATH
+
+
 def _apply_edit(state: IndexState, edit: _Edit) -> None:
-    if any(version is not None and version.analysis.manifest is not None for version in edit):
+    if any(version is not None and _affects_dependencies(version) for version in edit):
         state.digest = ""
     if edit.before is not None:
         file, analysis = edit.before

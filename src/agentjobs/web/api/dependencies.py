@@ -30,6 +30,10 @@ class DependencyQuery(msgspec.Struct, frozen=True):
         bool | None, doc("With `true` only direct dependencies, with `false` only transitive ones.")
     ] = None
     vulnerable: Annotated[bool, doc("With `true` only packages with advisories.")] = False
+    fixture: Annotated[
+        bool | None,
+        doc("With `true` only packages of tests and examples, with `false` only the others."),
+    ] = None
     search: Annotated[
         FilterText | None, doc("Only packages whose name contains this text; case-insensitive.")
     ] = None
@@ -58,6 +62,7 @@ async def list_all(call: Call) -> Response:
         ecosystem=query.ecosystem,
         direct=query.direct,
         vulnerable=query.vulnerable,
+        fixture=query.fixture,
         # One more than requested shows whether there is a next page.
         limit=query.limit + 1,
         after=None if after is None else int(after),

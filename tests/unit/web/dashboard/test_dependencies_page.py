@@ -48,12 +48,39 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
         assert HERE in page.links
 
 
+async def test_fixtures_are_listed_apart(sample_dashboard):
+    await write(
+        sample_dashboard.db,
+        "UPDATE dependencies SET fixture = TRUE, manifest = 'examples/requirements.txt'"
+        " WHERE name = 'requests'",
+    )
+    repo_page = await sample_dashboard.viewer.open(REPO)
+    assert "2 dependencies · 1 direct" in repo_page.text
+    assert "1 of fixtures" in repo_page.text
+    graph = f"{REPO}/graph?ecosystem=PyPI&package=requests"
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "1 dependency of fixtures" in page.text
+    assert graph not in page.links
+    assert f"{HERE}?files=fixtures" in page.links
+    for query, is_listed in (
+        ("files=fixtures", True),
+        ("files=all", True),
+        ("files=odd", False),
+        ("manifest=examples/requirements.txt", True),
+    ):
+        page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
+        assert (graph in page.links) == is_listed, query
+    assert "examples/requirements.txt fixture" in page.text
+
+
 async def test_long_lists_are_paginated(sample_dashboard):
     await write(
         sample_dashboard.db,
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 140)"
-        " INSERT INTO dependencies SELECT d.repo_id, 2000 + i, d.ecosystem, d.name || i, d.version,"
-        " d.requirement, d.direct, d.scope, d.manifest, d.parents, d.purl FROM dependencies d, n"
+        " INSERT INTO dependencies (repo_id, position, ecosystem, name, version, requirement,"
+        " direct, scope, manifest, parents, purl) SELECT d.repo_id, 2000 + i, d.ecosystem,"
+        " d.name || i, d.version, d.requirement, d.direct, d.scope, d.manifest,"
+        " d.parents, d.purl FROM dependencies d, n"
         " WHERE d.position = :first AND d.repo_id = :repo_id",
         first=FIRST,
         repo_id=sample_dashboard.samples["acme"].repo_id,

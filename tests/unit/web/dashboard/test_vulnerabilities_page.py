@@ -66,13 +66,37 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
         assert "No vulnerabilities match these filters" in page.text
 
 
+async def test_vulnerabilities_in_fixtures_are_listed_apart(sample_dashboard):
+    await write(
+        sample_dashboard.db,
+        "UPDATE findings SET fixture = TRUE, manifest = 'examples/requirements.txt'"
+        " WHERE name = 'requests'",
+    )
+    advisory = f"{HERE}/{ADVISORY}"
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "1 vulnerability in fixtures" in page.text
+    assert "Critical 0" in page.text
+    assert advisory not in page.links
+    for query, is_listed in (("files=fixtures", True), ("files=all", True), ("files=odd", False)):
+        page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
+        assert (advisory in page.links) == is_listed, query
+    repo_page = await sample_dashboard.viewer.open("/repos/acme/shop")
+    assert "1 in fixtures" in repo_page.text
+    page = await sample_dashboard.viewer.open(advisory)
+    assert "examples/requirements.txt fixture" in page.text
+    assert "/repos/acme/shop/dependencies?q=requests&files=fixtures" in page.links
+
+
 async def test_long_lists_are_paginated(sample_dashboard):
     for number in range(60):
         await write(
             sample_dashboard.db,
-            "INSERT INTO findings SELECT :id, organization_id, repo_id, manifest, ecosystem,"
-            " name || :number, version, direct, advisory_id, advisory_ids, severity, score,"
-            " severity_source, summary, fix_version, fix_reason, first_seen_at FROM findings"
+            "INSERT INTO findings (id, organization_id, repo_id, manifest, ecosystem, name,"
+            " version, direct, advisory_id, advisory_ids, severity, score, severity_source,"
+            " summary, fix_version, fix_reason, first_seen_at) SELECT :id, organization_id,"
+            " repo_id, manifest, ecosystem, name || :number, version, direct, advisory_id,"
+            " advisory_ids, severity, score, severity_source, summary, fix_version, fix_reason,"
+            " first_seen_at FROM findings"
             " WHERE severity = 'unknown' AND name = 'urllib3' AND organization_id = :org",
             id=new_id("fnd"),
             number=number,

@@ -53,17 +53,23 @@ def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[F
     """All findings of the packages in the job's files, and in those installed together with them:
     the same package at two versions could not be installed.
 
-    The job's cause names them, or they have a finding at or above the threshold. `unrated` is the
-    level that counts for an unknown severity. Raises JobFailed when there is none.
+    The job's cause names them, or they have a finding at or above the threshold; those of fixtures
+    count only on request. `unrated` is the level that counts for an unknown severity. Raises
+    JobFailed when there is none.
     """
     if job.cause is not None:
         locations = {(fix.manifest, fix.ecosystem, fix.package) for fix in job.cause.all_fixes}
     else:
         threshold = threshold_of(job)
-        severe = (
+        severe = [
             finding for finding in exposure.findings if _is_severe(finding, threshold, unrated)
-        )
-        locations = {location_of(finding) for finding in severe}
+        ]
+        has_fixtures = job.config_override.get("fixtures") is True
+        locations = {
+            location_of(finding) for finding in severe if has_fixtures or not finding.fixture
+        }
+        if severe and not locations:
+            raise JobFailed("no_changes", _only_fixtures(severe))
     locations = {
         (together, ecosystem, package)
         for manifest, ecosystem, package in locations
@@ -185,6 +191,13 @@ def _advisory(finding: Finding) -> AdvisorySummary:
         severity=finding.severity,
         score=finding.score,
         summary=finding.summary or first.summary,
+    )
+
+
+def _only_fixtures(findings: list[Finding]) -> str:
+    return (
+        f"Only files of tests and examples have vulnerable packages ({findings[0].manifest});"
+        " set config_override.fixtures to true to fix them."
     )
 
 

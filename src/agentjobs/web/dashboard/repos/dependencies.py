@@ -14,6 +14,7 @@ from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
+from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, FILES_OPTIONS
 
 _PER_PAGE = 100
 _KINDS = {"direct": True, "transitive": False}
@@ -27,11 +28,12 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     manifest: str = ""
     vulnerable: str = ""
+    files: str = ""
     after: str = ""
 
     @property
     def is_narrowed(self) -> bool:
-        return any((self.q, self.ecosystem, self.kind, self.manifest, self.vulnerable))
+        return any((self.q, self.ecosystem, self.kind, self.manifest, self.vulnerable, self.files))
 
     def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
@@ -71,6 +73,8 @@ async def show(request: PageRequest) -> Response:
             for dependency in page_rows
         ],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
+        files_options=FILES_OPTIONS,
+        fixtures=query.address(page_url, files="fixtures", after=""),
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "transitive")],
         next=query.address(page_url, after=str(page_rows[-1].position)) if has_more else "",
         first=query.address(page_url, after="") if query.after else "",
@@ -81,6 +85,7 @@ async def show(request: PageRequest) -> Response:
 def _query(request: PageRequest) -> _Query:
     values = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
     values["kind"] = values["kind"] if values["kind"] in _KINDS else ""
+    values["files"] = values["files"] if values["files"] in FILES else ""
     values["vulnerable"] = "yes" if values["vulnerable"] else ""
     after = values["after"]
     values["after"] = after if after.isascii() and after.isdecimal() and len(after) < 16 else ""
@@ -94,6 +99,8 @@ def _filter(query: _Query) -> dict[str, Any]:
         "direct": _KINDS.get(query.kind),
         "manifest": query.manifest or None,
         "vulnerable": bool(query.vulnerable),
+        # A link to one manifest shows it, whatever it belongs to.
+        "fixture": None if query.manifest else FILES[query.files],
         "after": int(query.after) if query.after else None,
     }
 

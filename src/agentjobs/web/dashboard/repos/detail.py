@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from agentjobs.advisories.findings import count_by_severity
+from agentjobs.advisories.findings import count_findings
 from agentjobs.inventory.dependencies import count_dependencies
 from agentjobs.inventory.graph.stored import load_summary
 from agentjobs.jobs.disconnect import disconnect_repository
@@ -106,7 +106,7 @@ async def _index_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
         "warnings": summary.warnings,
         "dependencies": await count_dependencies(request.db, repo.id),
         "is_scanned": await has_advisories(request),
-        "severities": await count_by_severity(request.db, request.organization_id, repo_id=repo.id),
+        "findings": await count_findings(request.db, request.organization_id, repo_id=repo.id),
     }
 
 

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.advisories.feeds import list_feeds
-from agentjobs.advisories.findings import FindingView, count_by_severity, list_findings
+from agentjobs.advisories.findings import FindingView, count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.severity import LEVELS, label_of
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
@@ -17,6 +17,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
+from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, FILES_OPTIONS
 
 PATH = "/vulnerabilities"
 _PER_PAGE = 50
@@ -29,11 +30,12 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     q: str = ""
     severity: str = ""
     repo: str = ""
+    files: str = ""
     after: str = ""
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.q or self.severity or self.repo)
+        return bool(self.q or self.severity or self.repo or self.files)
 
     def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
@@ -50,8 +52,10 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """A fix exists that no job and no pull request proposes."""
-        return self.finding.fix_version is not None and self.job is None and self.pull is None
+        """A fix exists that no job and no pull request proposes. Fixtures wait for nothing."""
+        is_proposed = self.job is not None or self.pull is not None
+        finding = self.finding
+        return finding.fix_version is not None and not is_proposed and not finding.fixture
 
 
 async def show(request: PageRequest) -> Response:
@@ -59,7 +63,7 @@ async def show(request: PageRequest) -> Response:
     repos = await list_repos(request.db, request.organization_id)
     query = _query(request)
     repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
-    counts = await count_by_severity(request.db, request.organization_id, repo_id=repo_id)
+    counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
     findings = [] if query.repo and not repo_id else await _findings(request, query, repo_id)
     shown = findings[:_PER_PAGE]
     lines = await load_lines(request, shown)
@@ -69,15 +73,18 @@ async def show(request: PageRequest) -> Response:
         lines=lines,
         known_advisory="" if shown or query.after else await _known_advisory(request, query.q),
         counts=[
-            (level, count, query.address(page_url, severity=level, q="", after=""))
-            for level, count in counts.items()
+            (level, count, query.address(page_url, severity=level, q="", files="", after=""))
+            for level, count in counts.by_severity.items()
         ],
-        total=sum(counts.values()),
+        total=counts.total,
+        fixture_total=counts.fixtures,
+        fixtures=query.address(page_url, files="fixtures", q="", severity="", after=""),
+        files_options=FILES_OPTIONS,
         feeds=feed_state(request.settings, await list_feeds(request.db)),
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
         is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
-        severity_options=[("", "any"), *((level, label_of(level)) for level in counts)],
+        severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
         next=query.address(page_url, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
         first=query.address(page_url, after="") if query.after else "",
@@ -97,6 +104,7 @@ async def _findings(request: PageRequest, query: _Query, repo_id: str | None) ->
         repo_id=repo_id,
         severity=query.severity or None,
         search=query.q or None,
+        fixture=FILES[query.files],
         limit=_PER_PAGE + 1,
         after=query.after or None,
     )
@@ -113,10 +121,12 @@ async def _known_advisory(request: PageRequest, text: str) -> str:
 
 def _query(request: PageRequest) -> _Query:
     severity, after = request.query_param("severity"), request.query_param("after")
+    files = request.query_param("files")
     return _Query(
         q=request.query_param("q")[:300],
         severity=severity if severity in LEVELS else "",
         repo=request.query_param("repo")[:300],
+        files=files if files in FILES else "",
         after=after if _is_cursor(after) else "",
     )
 

@@ -1,0 +1,38 @@
+"""Determines which manifests are fixtures: files of tests and examples, listed apart."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agentjobs.inventory.model import Dependency
+from agentjobs.repos.configuration import (
+    DEFAULT_FIXTURES,
+    ConfigurationError,
+    parse_configuration,
+)
+from agentjobs.workspace.patterns import fold_path, parse_patterns
+
+
+def mark_fixtures(
+    dependencies: Iterable[Dependency], configuration: bytes | None
+) -> tuple[Dependency, ...]:
+    """`configuration` is the content of `.agentjobs.toml`; the defaults apply if it is invalid."""
+    patterns = parse_patterns(_fixture_patterns(configuration))
+    is_fixture: dict[str, bool] = {}
+    marked = []
+    for package in dependencies:
+        path = package.manifest
+        if path not in is_fixture:
+            names = fold_path(path.encode())
+            is_fixture[path] = any(pattern.matches(names) for pattern in patterns)
+        marked.append(
+            msgspec.structs.replace(package, fixture=True) if is_fixture[path] else package
+        )
+    return tuple(marked)
+
+
+def _fixture_patterns(configuration: bytes | None) -> tuple[str, ...]:
+    try:
+        return parse_configuration(configuration or b"").inventory.fixtures
+    except ConfigurationError:
+        return DEFAULT_FIXTURES
