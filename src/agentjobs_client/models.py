@@ -46,7 +46,10 @@ class DependencyAdvisory(msgspec.Struct, frozen=True):
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """A package in a manifest; `parents` is the path from a direct dependency to it."""
+    """A package in a manifest; `parents` is the path from a direct dependency to it.
+
+    `fixture` is true for manifests of tests and examples; `imported` is `yes`, `no` or `unknown`.
+    """
 
     ecosystem: str
     name: str
@@ -57,6 +60,8 @@ class Dependency(msgspec.Struct, frozen=True):
     requirement: str = ""
     scope: str = "runtime"
     parents: list[str] = []
+    fixture: bool = False
+    imported: str = "unknown"
     advisories: list[DependencyAdvisory] = []
 
 

@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.advisories.exposure import AdvisorySummary
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.model import Scope
+from agentjobs.inventory.model import Imported, Scope
 from agentjobs.json_fields import doc, known_values
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.store.database import Database, Row
@@ -53,6 +53,13 @@ class DependencyDocument(msgspec.Struct, frozen=True, kw_only=True):
         doc("The path from a direct dependency to this one; empty for a direct one."),
     ]
     fixture: Annotated[bool, doc("Whether the manifest belongs to tests or examples.")]
+    imported: Annotated[
+        Imported,
+        doc(
+            "Whether source files of the repository import it, or a package that requires it. `no`"
+            " does not rule out that it is loaded by name or run as a program."
+        ),
+    ]
     advisories: Annotated[
         Sequence[DependencyAdvisory], doc("Its known advisories, most severe first.")
     ]
@@ -72,6 +79,7 @@ def dependency_document(
         manifest=dependency.manifest,
         parents=dependency.parents,
         fixture=dependency.fixture,
+        imported=dependency.imported,
         advisories=advisories,
     )
 

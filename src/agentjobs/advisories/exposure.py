@@ -8,7 +8,7 @@ from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.severity import Severity
-from agentjobs.inventory.model import Dependency
+from agentjobs.inventory.model import Dependency, Imported
 
 _MAX_RANGES_LENGTH = 300
 
@@ -43,6 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     severity_source: str
     summary: str
     fixture: bool = False
+    imported: Imported = "unknown"
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -112,6 +113,7 @@ def _finding(dependency: Dependency, version: str, match: _Match) -> Finding:
         severity_source=group.severity.source,
         summary=group.summary,
         fixture=dependency.fixture,
+        imported=dependency.imported,
     )
 
 

@@ -9,6 +9,7 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.identifiers import new_id
+from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.like_pattern import contains_pattern
@@ -30,6 +31,7 @@ _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
 _CHANGEABLE = {
     "direct": "boolean",
     "fixture": "boolean",
+    "imported": "text",
     "advisory_ids": "text",
     "severity": "text",
     "score": "double precision",
@@ -61,7 +63,8 @@ _UPDATE = BatchStatement(
 class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """`fix_version` resolves all findings of the package in this version; if it is None,
     `fix_reason` says why. `advisories` are the records of the vulnerability about the package.
-    `fixture` is true if the manifest belongs to tests or examples."""
+    `fixture` is true if the manifest belongs to tests or examples. `imported` says whether source
+    files import the package or one that requires it."""
 
     id: str
     repo_id: str
@@ -72,6 +75,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     direct: bool
     fixture: bool
+    imported: Imported
     advisory_id: str
     advisories: tuple[AdvisorySummary, ...]
     severity: str
@@ -113,6 +117,7 @@ async def list_findings(
     severity: str | None = None,
     search: str | None = None,
     fixture: bool | None = None,
+    imported: Imported | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> list[FindingView]:
@@ -126,6 +131,7 @@ async def list_findings(
             (" AND f.severity = :severity", severity),
             (_SEARCH, search),
             (" AND f.fixture = :fixture", None if fixture is None else "yes"),
+            (" AND f.imported = :imported", imported),
         )
         if value
     )
@@ -137,6 +143,7 @@ async def list_findings(
         repo_id=repo_id,
         severity=severity,
         fixture=fixture,
+        imported=imported,
         pattern=contains_pattern((search or "").strip().lower()),
         sort_key=int(sort_key) if sort_key.isdecimal() else 0,
         last=last,
@@ -204,6 +211,7 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
     return {
         "direct": finding.direct,
         "fixture": finding.fixture,
+        "imported": finding.imported,
         "advisory_ids": msgspec.json.encode(finding.advisories).decode(),
         "severity": finding.severity,
         "score": finding.score,

@@ -13,11 +13,14 @@ import msgspec
 from agentjobs.advisories.findings import FindingView
 from agentjobs.inventory.dependencies import DependencyView, find_parents
 from agentjobs.inventory.graph.text import json_list, json_text
+from agentjobs.inventory.model import Imported
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")
 # Strongest first: a package in several scopes gets the strongest.
 _SCOPES = {"runtime": "required", "optional": "optional", "dev": "excluded"}
+# Strongest first.
+_IMPORTED: tuple[Imported, ...] = ("yes", "unknown", "no")
 _METHODS = {
     "CVSS 4.0": "CVSSv4",
     "CVSS 3.1": "CVSSv31",
@@ -57,7 +60,7 @@ def sbom_pieces(
 class _Component(msgspec.Struct):
     """One version of a package, for all manifests that depend on it.
 
-    `is_fixture` is true if only tests or examples do."""
+    `is_fixture` is true if only tests or examples do. `imported` is the strongest of all."""
 
     ref: str
     first: DependencyView
@@ -65,6 +68,7 @@ class _Component(msgspec.Struct):
     positions: list[int]
     manifests: dict[str, None]
     is_fixture: bool = True
+    imported: Imported = "no"
 
 
 def _head(subject: Subject) -> dict[str, Any]:
@@ -105,6 +109,7 @@ def _components(dependencies: Iterable[DependencyView]) -> dict[_Key, _Component
         component.positions.append(row.position)
         component.manifests[row.manifest] = None
         component.is_fixture = component.is_fixture and row.fixture
+        component.imported = min(component.imported, row.imported, key=_IMPORTED.index)
     return components
 
 
@@ -120,8 +125,10 @@ def _component(component: _Component) -> dict[str, Any]:
         document["version"] = package.version
     if package.purl:
         document["purl"] = package.purl
+    properties: dict[str, str] = {"agentjobs:imported": component.imported}
     if component.is_fixture:
-        document["properties"] = [{"name": "agentjobs:fixture", "value": "true"}]
+        properties["agentjobs:fixture"] = "true"
+    document["properties"] = [{"name": name, "value": text} for name, text in properties.items()]
     document["evidence"] = {"occurrences": [{"location": path} for path in component.manifests]}
     return document
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory.model import Dependency
+from agentjobs.inventory.model import Dependency, Imported
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView, repo_view
 from agentjobs.store.database import Database, Row
@@ -82,6 +82,7 @@ async def list_dependencies(
     manifest: str | None = None,
     vulnerable: bool = False,
     fixture: bool | None = None,
+    imported: Imported | None = None,
     limit: int | None = None,
     after: int | None = None,
 ) -> list[DependencyView]:
@@ -95,6 +96,7 @@ async def list_dependencies(
         "direct": direct,
         "manifest": manifest,
         "fixture": fixture,
+        "imported": imported,
     }
     if any("\0" in value for value in (text, ecosystem or "", manifest or "")):
         # No name contains NUL, and PostgreSQL would reject the query.
@@ -171,4 +173,5 @@ def dependency_view(row: Row) -> DependencyView:
         parents=_decode_parents(row["parents"]),
         purl=row["purl"],
         fixture=bool(row["fixture"]),
+        imported=row["imported"],
     )

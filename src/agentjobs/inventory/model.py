@@ -11,6 +11,7 @@ import msgspec
 MAX_IMPORTS = 20_000
 
 Scope = Literal["runtime", "dev", "optional"]
+Imported = Literal["yes", "no", "unknown"]
 
 
 class IndexWarning(msgspec.Struct, frozen=True):
@@ -71,7 +72,8 @@ class Dependency(msgspec.Struct, frozen=True):
     `manifest` is the file that pins the version: the lock file, if there is one. `requirement` is
     the project's own requirement, empty for a transitive dependency. `parents` is the path from a
     direct dependency to the one that requires this package; empty for a direct dependency.
-    `fixture` is true if the manifest belongs to tests or examples.
+    `fixture` is true if the manifest belongs to tests or examples. `imported` says whether a source
+    file imports the package or one that requires it.
     """
 
     ecosystem: str
@@ -83,6 +85,7 @@ class Dependency(msgspec.Struct, frozen=True):
     manifest: str
     parents: tuple[str, ...] = ()
     fixture: bool = False
+    imported: Imported = "unknown"
 
 
 class ParsedModule(msgspec.Struct, frozen=True, array_like=True):

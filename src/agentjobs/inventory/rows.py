@@ -38,6 +38,7 @@ _COLUMNS = {
     "parents": "TEXT",
     "purl": "TEXT",
     "fixture": "BOOLEAN",
+    "imported": "TEXT",
 }
 _KEY = ("repo_id", "position")
 _INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
@@ -193,6 +194,7 @@ def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[st
         "parents": msgspec.json.encode(package.parents).decode(),
         "purl": purl,
         "fixture": package.fixture,
+        "imported": package.imported,
     }
 
 

@@ -213,16 +213,20 @@ async def test_findings_in_fixtures_are_counted_and_listed_apart(harness: ScanHa
     await harness.scan(shop)
     after = await list_findings(harness.db, ORGANIZATION)
     assert [finding.id for finding in after] == [finding.id for finding in before]
-    assert {finding.fixture for finding in before} == {False}
-    assert {finding.fixture for finding in after} == {True}
+    assert {(finding.fixture, finding.imported) for finding in before} == {(False, "unknown")}
+    assert {(finding.fixture, finding.imported) for finding in after} == {(True, "no")}
     assert await list_findings(harness.db, ORGANIZATION, fixture=True) == after
     assert await list_findings(harness.db, ORGANIZATION, fixture=False) == []
+    assert await list_findings(harness.db, ORGANIZATION, imported="no") == after
+    assert await list_findings(harness.db, ORGANIZATION, imported="unknown") == []
     counts = await count_findings(harness.db, ORGANIZATION)
     assert (counts.total, counts.fixtures) == (0, len(after))
 
 
 async def _make_fixtures(tx: Transaction, repo_id: str) -> None:
-    await tx.execute("UPDATE dependencies SET fixture = TRUE WHERE repo_id = :id", id=repo_id)
+    await tx.execute(
+        "UPDATE dependencies SET fixture = TRUE, imported = 'no' WHERE repo_id = :id", id=repo_id
+    )
 
 
 async def test_pages_of_findings_follow_each_other(harness: ScanHarness) -> None:

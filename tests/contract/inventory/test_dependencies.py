@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs.advisories.dependency_advisories import advisories_of
@@ -88,6 +89,17 @@ async def test_dependencies_of_fixtures_are_counted_and_listed_apart(
     assert everything == views([*DEPENDENCIES, FIXTURE])
     assert await list_dependencies(database, repo_id, fixture=True) == everything[4:]
     assert await list_dependencies(database, repo_id, fixture=False) == everything[:4]
+
+
+async def test_dependencies_are_filtered_by_imports(database: Database, repo_id: str) -> None:
+    used = msgspec.structs.replace(REQUESTS, imported="yes")
+    unused = msgspec.structs.replace(URLLIB3, imported="no")
+    await store_index(database, repo_id, [used, unused, HOSTILE])
+    everything = await list_dependencies(database, repo_id)
+    assert everything == views([used, unused, HOSTILE])
+    for at, imported in enumerate(("yes", "no", "unknown")):
+        rows = await list_dependencies(database, repo_id, imported=imported)
+        assert rows == everything[at : at + 1]
 
 
 async def test_each_row_has_its_advisories_worst_first(database: Database, repo_id: str) -> None:

@@ -157,7 +157,7 @@ async def test_unchanged_dependencies_are_not_written_again(
         await tx.execute("UPDATE dependencies SET purl = 'mark'")
 
     await db.transact(mark)
-    setup.commit({"shop.py": b"import os\n", "new.md": b"x\n"})
+    setup.commit({"shop.py": b"import os, requests\n", "new.md": b"x\n"})
     await index(db, setup, settings)
     assert {purl for *_, purl in await dependencies(db)} == {"mark"}
     setup.commit({"requirements.txt": b"requests==2.31.0\n"})

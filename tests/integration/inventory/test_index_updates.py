@@ -163,6 +163,23 @@ def test_a_change_of_the_fixtures_is_sent_although_no_manifest_changed(setup: In
     assert [(d.name, d.fixture) for d in result.dependencies or ()] == [("b", False), ("a", True)]
 
 
+def test_a_change_of_imports_is_sent_although_no_manifest_changed(setup: IndexSetup) -> None:
+    lock = b'[[package]]\nname = "pyyaml"\nversion = "6.0"\nsource = { registry = "x" }\n'
+    before = setup.commit({"uv.lock": lock, "a.py": b"import os\n"})
+    first = setup.index_in_process(before)
+    assert [each.imported for each in first.dependencies or ()] == ["no"]
+    digest = first.dependencies_digest
+    same = setup.commit({"b.py": b"import os, a\n"})
+    result = setup.index_in_process(same, after=before, stored_digest=digest)
+    assert (result.dependencies, result.dependencies_digest) == (None, digest)
+    changed = setup.commit({"a.py": b"import yaml\n"})
+    result = setup.index_in_process(changed, after=same, stored_digest=digest)
+    assert [each.imported for each in result.dependencies or ()] == ["yes"]
+    notebook = setup.commit({"a.py": b"import os\n", "b.ipynb": b"{}\n"})
+    result = setup.index_in_process(notebook, after=changed, stored_digest=digest)
+    assert [each.imported for each in result.dependencies or ()] == ["unknown"]
+
+
 _DIRECTORIES = ("", "shop/", "shop/plain/", "lib/", "web/", "store/", "src/inner/", "b/")
 _SOURCES = {
     "cart.py": (b"import tool, requests\n", b"from . import plain, new\nfrom shop import price\n"),

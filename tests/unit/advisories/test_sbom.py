@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs.advisories.exposure import Finding
@@ -118,13 +119,22 @@ def test_a_package_that_only_fixtures_use_is_excluded_and_marked() -> None:
     pytest_ = package("PyPI", "pytest", "8.0", scope="dev")
     tested = package("PyPI", "pytest", "8.0", manifest="examples/a.txt", fixture=True)
     components = json.loads(text_of([example, REQUESTS, copy, pytest_, tested], []))["components"]
-    scopes = {each["name"]: (each["scope"], "properties" in each) for each in components}
+    fixture = {"name": "agentjobs:fixture", "value": "true"}
+    scopes = {each["name"]: (each["scope"], fixture in each["properties"]) for each in components}
     assert scopes == {
         "flask": ("excluded", True),
         "requests": ("required", False),
         "pytest": ("excluded", False),
     }
-    assert components[0]["properties"] == [{"name": "agentjobs:fixture", "value": "true"}]
+
+
+def test_a_package_is_imported_if_it_is_for_any_manifest() -> None:
+    unused = msgspec.structs.replace(REQUESTS, imported="no")
+    used = package("PyPI", "requests", "2.30.0", manifest="docs/requirements.txt")
+    used = msgspec.structs.replace(used, imported="yes")
+    for dependencies, state in (([unused], "no"), ([unused, used], "yes"), ([REQUESTS], "unknown")):
+        (component,) = json.loads(text_of(dependencies, []))["components"]
+        assert component["properties"] == [{"name": "agentjobs:imported", "value": state}]
 
 
 def test_dependencies_start_at_the_repository(

@@ -1,5 +1,6 @@
 """`GET /repos/{repo_id}/dependencies`: pages, filters, advisories and access."""
 
+import msgspec
 import pytest
 
 from agentjobs.repos.queries import list_repos
@@ -8,7 +9,11 @@ from tests.support.jobs import insert_repo
 from tests.unit.web.service import Service, refusal
 
 URLLIB3 = package("PyPI", "urllib3", "1.26.15", "requests")
-DEPENDENCIES = [package("PyPI", "requests", "2.30.0"), URLLIB3, package("npm", "left-pad", None)]
+DEPENDENCIES = [
+    msgspec.structs.replace(package("PyPI", "requests", "2.30.0"), imported="yes"),
+    URLLIB3,
+    package("npm", "left-pad", None, fixture=True),
+]
 UNKNOWN_REPO = "repo_" + "0" * 26
 
 
@@ -50,6 +55,8 @@ async def test_a_dependency_is_listed_with_its_advisories(service: Service, path
         "scope": "runtime",
         "manifest": "PyPI.lock",
         "parents": ["requests"],
+        "fixture": False,
+        "imported": "unknown",
         "advisories": [
             {
                 "id": "GHSA-1",
@@ -73,6 +80,11 @@ async def test_dependencies_are_filtered(service: Service, path: str) -> None:
         "direct=false": ["urllib3"],
         "vulnerable=true": ["urllib3"],
         "vulnerable=false": ["requests", "urllib3", "left-pad"],
+        "fixture=false": ["requests", "urllib3"],
+        "fixture=true": ["left-pad"],
+        "imported=yes": ["requests"],
+        "imported=no": [],
+        "imported=unknown": ["urllib3", "left-pad"],
         "search=LIB": ["urllib3"],
         "search=%25": [],
         "direct=true&ecosystem=PyPI&search=e": ["requests"],
@@ -98,6 +110,8 @@ async def test_an_invalid_query_is_refused(service: Service, path: str) -> None:
         "limit=1001",
         "ecosystem=CPAN",
         "direct=yes",
+        "imported=maybe",
+        "fixture=1",
         "vulnerable=1",
         "search=",
         f"search={'x' * 256}",

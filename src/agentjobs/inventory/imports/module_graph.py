@@ -18,7 +18,7 @@ from agentjobs.inventory.imports.resolver import Resolver, Target
 from agentjobs.inventory.imports.rust.resolver import RustResolver
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
 
-__all__ = ["CONFIG_MARK", "extensions_of", "is_config", "is_full", "resolve"]
+__all__ = ["CONFIG_MARK", "extensions_of", "family_of", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -56,13 +56,18 @@ def resolve(
     resolvers: dict[str, Resolver] = {}
     for path in sorted(files):
         names = files[path].imports
-        family = _FAMILIES.get(path.rpartition(".")[2].lower())
+        family = family_of(path)
         if names and family is not None:
             resolver = resolvers.get(family)
             if resolver is None:
                 resolver = resolvers[family] = factories[family]()
             graph.add(paths[path], names, resolver, resolver.scopes_of(path))
     return graph.build(sorted([paths[path] for path in files]))
+
+
+def family_of(path: str) -> str | None:
+    """The languages that share a resolver; None for other files."""
+    return _FAMILIES.get(path.rpartition(".")[2].lower())
 
 
 def extensions_of(family: str) -> list[str]:

@@ -6,6 +6,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agentjobs.inventory import manifests
+from agentjobs.inventory.graph.encoding import FlatGraph
+from agentjobs.inventory.imports.external_names import (
+    ExternalNames,
+    find_complete_families,
+    find_external_names,
+)
 from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
 from agentjobs.inventory.index.fixtures import mark_fixtures
 from agentjobs.inventory.index.partial_index import PartialIndex
@@ -32,6 +38,13 @@ def dependencies_of(index: PartialIndex) -> manifests.Combined:
     if invalid := len(combined.dependencies) - len(storable):
         warnings.append(IndexWarning("", f"{invalid} packages with invalid names are left out"))
     return manifests.Combined(mark_fixtures(storable, configuration_of(index)), tuple(warnings))
+
+
+def external_names_of(index: PartialIndex, graph: FlatGraph) -> ExternalNames:
+    languages = [name for name, (files, _) in index.languages.items() if files]
+    return ExternalNames(
+        find_external_names(graph), find_complete_families(languages, index.warnings)
+    )
 
 
 def digest_of(dependencies: Sequence[Dependency]) -> str:

@@ -21,9 +21,11 @@ import msgspec
 from agentjobs.git.blocking import GitReadError, list_files
 from agentjobs.git.limits import NICE
 from agentjobs.inventory import manifests
-from agentjobs.inventory.graph.encoding import pack_flat
+from agentjobs.inventory.graph.encoding import pack_flat, unpack_flat
+from agentjobs.inventory.imports.external_names import ExternalNames
 from agentjobs.inventory.index import assembly
 from agentjobs.inventory.index.cache import AnalysisCache
+from agentjobs.inventory.index.imported import mark_imported
 from agentjobs.inventory.index.install_files import read_installed_together
 from agentjobs.inventory.index.parallel import end_with_parent
 from agentjobs.inventory.index.partial_index import PartialIndex
@@ -50,6 +52,7 @@ _MAX_AT_ONCE = 2_000
 class _DependencyResult(NamedTuple):
     """`dependencies` is None and `purls` empty if the stored dependencies are unchanged."""
 
+    externals_digest: str
     digest: str
     dependencies: tuple[Dependency, ...] | None
     purls: tuple[str, ...]
@@ -107,7 +110,9 @@ def _read_dependencies(request: Request) -> Iterator[Result]:
     git_dir = Path(request.git_dir)
     records = list_files(git_dir, request.commit)
     index = scan_manifests(git_dir, records, Path(request.cache_path))
-    result = _result(index, len(index.paths), None, _dependencies(request, index))
+    combined = assembly.dependencies_of(index)
+    dependencies = _dependencies(request, index, combined, ExternalNames({}, frozenset()))
+    result = _result(index, len(index.paths), None, dependencies)
     groups = read_installed_together(git_dir, records, index.manifests)
     yield msgspec.structs.replace(result, installed_together=groups)
 
@@ -128,31 +133,37 @@ def _update_index(request: Request) -> Generator[Result, None, bool]:
         if not update_state(git_dir, request.indexed_commit, request.commit, state, cache):
             return False
         new_graph = None if state.graph is graph else state.graph
-        dependencies = _stored_dependencies(request, state) or _dependencies(request, state.index)
+        externals = assembly.external_names_of(state.index, unpack_flat(state.graph))
+        dependencies = _stored_dependencies(request, state, externals) or _dependencies(
+            request, state.index, assembly.dependencies_of(state.index), externals
+        )
         yield _result(state.index, state.file_count, new_graph, dependencies)
         _save(cache, request, state, dependencies)
     return True
 
 
 def _scan_all(request: Request) -> Iterator[Result]:
-    path, dependencies = Path(request.cache_path), list[_DependencyResult]()
+    path, combined = Path(request.cache_path), list[manifests.Combined]()
 
     def combine(manifests_index: PartialIndex) -> None:
-        dependencies.append(_dependencies(request, manifests_index))
+        combined.append(assembly.dependencies_of(manifests_index))
 
     scan = scan_commit(Path(request.git_dir), request.commit, path, _Progress(), combine)
     with scan as (index, flat):
         graph = pack_flat(flat)
-        yield _result(index, len(index.paths), graph, *dependencies)
+        externals = assembly.external_names_of(index, flat)
+        dependencies = _dependencies(request, index, combined[0], externals)
+        yield _result(index, len(index.paths), graph, dependencies)
     if request.repo_id:
         with closing(AnalysisCache(path)) as cache:
-            _save(cache, request, new_state(index, graph), *dependencies)
+            _save(cache, request, new_state(index, graph), dependencies)
 
 
 def _save(
     cache: AnalysisCache, request: Request, state: IndexState, dependencies: _DependencyResult
 ) -> None:
     state.digest, state.dependency_warnings = dependencies.digest, dependencies.warnings
+    state.externals_digest = dependencies.externals_digest
     save_state(cache, request.repo_id, request.commit, state)
 
 
@@ -172,20 +183,29 @@ def _result(
     )
 
 
-def _stored_dependencies(request: Request, state: IndexState) -> _DependencyResult | None:
-    """None unless no manifest has changed and the stored dependencies are current."""
-    if not state.digest or state.digest != request.stored_digest:
+def _stored_dependencies(
+    request: Request, state: IndexState, externals: ExternalNames
+) -> _DependencyResult | None:
+    """None unless no manifest and no external name has changed, and the stored dependencies are
+    current."""
+    digest = externals.digest
+    if not state.digest or (state.digest, state.externals_digest) != (
+        request.stored_digest,
+        digest,
+    ):
         return None
-    return _DependencyResult(state.digest, None, (), state.dependency_warnings)
+    return _DependencyResult(digest, state.digest, None, (), state.dependency_warnings)
 
 
-def _dependencies(request: Request, index: PartialIndex) -> _DependencyResult:
-    combined = assembly.dependencies_of(index)
-    digest = assembly.digest_of(combined.dependencies)
+def _dependencies(
+    request: Request, index: PartialIndex, combined: manifests.Combined, externals: ExternalNames
+) -> _DependencyResult:
+    dependencies = mark_imported(combined.dependencies, index.manifests, externals)
+    digest = assembly.digest_of(dependencies)
     if digest == request.stored_digest:
-        return _DependencyResult(digest, None, (), combined.warnings)
-    purls = _purls(combined.dependencies) if request.task == "index" else ()
-    return _DependencyResult(digest, combined.dependencies, purls, combined.warnings)
+        return _DependencyResult(externals.digest, digest, None, (), combined.warnings)
+    purls = _purls(dependencies) if request.task == "index" else ()
+    return _DependencyResult(externals.digest, digest, dependencies, purls, combined.warnings)
 
 
 def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:

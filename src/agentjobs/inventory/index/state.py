@@ -27,7 +27,8 @@ class IndexState(msgspec.Struct):
     """`index` has no paths and no graph; they are here, packed.
 
     `new_paths` replaces `packed_paths` if the paths have changed. `digest` is the digest of the
-    dependencies, empty once they may have changed.
+    dependencies, empty once they may have changed; `externals_digest` is that of the external names
+    that they were marked with.
     """
 
     index: PartialIndex
@@ -37,6 +38,7 @@ class IndexState(msgspec.Struct):
     new_paths: list[str] | None = None
     digest: str = ""
     dependency_warnings: tuple[IndexWarning, ...] = ()
+    externals_digest: str = ""
 
     @property
     def paths(self) -> list[str]:
@@ -51,6 +53,7 @@ class _StoredState(msgspec.Struct, frozen=True, array_like=True):
     file_count: int
     digest: str
     dependency_warnings: tuple[IndexWarning, ...]
+    externals_digest: str
 
 
 def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | None:
@@ -74,6 +77,7 @@ def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | 
         graph=row[2],
         digest=stored.digest,
         dependency_warnings=stored.dependency_warnings,
+        externals_digest=stored.externals_digest,
     )
 
 
@@ -89,7 +93,9 @@ def save_state(cache: AnalysisCache, repo_id: str, commit: str, state: IndexStat
 
 def _summary(state: IndexState, commit: str) -> bytes:
     index = _without_files(state.index)
-    stored = _StoredState(index, state.file_count, state.digest, state.dependency_warnings)
+    stored = _StoredState(
+        index, state.file_count, state.digest, state.dependency_warnings, state.externals_digest
+    )
     packed = msgspec.msgpack.encode(stored)
     checksum = _checksum(state.packed_paths, state.graph)
     return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, packed))

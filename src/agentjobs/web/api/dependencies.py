@@ -14,6 +14,7 @@ from agentjobs.advisories.dependency_advisories import (
 )
 from agentjobs.identifiers import id_matcher
 from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies, repo_not_found
+from agentjobs.inventory.model import Imported
 from agentjobs.json_fields import doc
 from agentjobs.settings.registries import Ecosystem
 from agentjobs.web.api.endpoint import Call, Reply
@@ -33,6 +34,10 @@ class DependencyQuery(msgspec.Struct, frozen=True):
     fixture: Annotated[
         bool | None,
         doc("With `true` only packages of tests and examples, with `false` only the others."),
+    ] = None
+    imported: Annotated[
+        Imported | None,
+        doc("Only packages that the repository imports, does not import, or may import."),
     ] = None
     search: Annotated[
         FilterText | None, doc("Only packages whose name contains this text; case-insensitive.")
@@ -63,6 +68,7 @@ async def list_all(call: Call) -> Response:
         direct=query.direct,
         vulnerable=query.vulnerable,
         fixture=query.fixture,
+        imported=query.imported,
         # One more than requested shows whether there is a next page.
         limit=query.limit + 1,
         after=None if after is None else int(after),

@@ -135,6 +135,8 @@ DEPENDENCIES: Mapping[str, Any] = {
             "scope": "runtime",
             "manifest": "uv.lock",
             "parents": ["requests"],
+            "fixture": False,
+            "imported": "yes",
             "advisories": [
                 {
                     "id": "GHSA-v845-jxx5-vc9f",

@@ -48,6 +48,21 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
         assert HERE in page.links
 
 
+async def test_dependencies_show_whether_they_are_imported(sample_dashboard):
+    await write(
+        sample_dashboard.db,
+        "UPDATE dependencies SET imported = CASE name WHEN 'requests' THEN 'yes' ELSE 'no' END",
+    )
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "requests PyPI · imported 2.30.0" in page.text
+    assert "urllib3 PyPI · not imported 1.26.16" in page.text
+    graph = f"{REPO}/graph?ecosystem=PyPI&package="
+    for state, listed in (("yes", {"requests"}), ("no", {"urllib3", "unpinned"}), ("unknown", {})):
+        page = await sample_dashboard.viewer.open(f"{HERE}?imported={state}")
+        names = ("requests", "urllib3", "unpinned")
+        assert {name for name in names if f"{graph}{name}" in page.links} == set(listed)
+
+
 async def test_fixtures_are_listed_apart(sample_dashboard):
     await write(
         sample_dashboard.db,

@@ -66,6 +66,17 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
         assert "No vulnerabilities match these filters" in page.text
 
 
+async def test_a_vulnerability_shows_whether_its_package_is_imported(sample_dashboard):
+    await write(sample_dashboard.db, "UPDATE findings SET imported = 'no' WHERE name = 'requests'")
+    advisory = f"{HERE}/{ADVISORY}"
+    for path in (HERE, advisory):
+        page = await sample_dashboard.viewer.open(path)
+        assert "direct · not imported" in page.text
+    for state, is_listed in (("no", True), ("yes", False), ("odd", True)):
+        page = await sample_dashboard.viewer.open(f"{HERE}?imported={state}")
+        assert (advisory in page.links) == is_listed, state
+
+
 async def test_vulnerabilities_in_fixtures_are_listed_apart(sample_dashboard):
     await write(
         sample_dashboard.db,
@@ -181,7 +192,7 @@ async def test_an_advisory_opens_under_each_of_its_names(sample_dashboard, name)
 
 async def test_an_advisory_shows_only_repositories_of_the_organization(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
-    assert "requests 2.30.0 requirements.txt 2.31.0" in page.text
+    assert "requests 2.30.0 direct requirements.txt 2.31.0" in page.text
     assert "other/shop" not in page.html
     await write(sample_dashboard.db, "DELETE FROM findings")
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")

@@ -14,7 +14,12 @@ from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
-from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, FILES_OPTIONS
+from agentjobs.web.dashboard.vulnerabilities.package_filters import (
+    FILES,
+    FILES_OPTIONS,
+    IMPORTED_OPTIONS,
+    read_imported,
+)
 
 _PER_PAGE = 100
 _KINDS = {"direct": True, "transitive": False}
@@ -29,11 +34,13 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     manifest: str = ""
     vulnerable: str = ""
     files: str = ""
+    imported: str = ""
     after: str = ""
 
     @property
     def is_narrowed(self) -> bool:
-        return any((self.q, self.ecosystem, self.kind, self.manifest, self.vulnerable, self.files))
+        fields = msgspec.structs.asdict(self)
+        return any(text for name, text in fields.items() if name != "after")
 
     def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
@@ -74,6 +81,7 @@ async def show(request: PageRequest) -> Response:
         ],
         ecosystem_options=[("", "any"), *_options(counts.by_ecosystem, query.ecosystem)],
         files_options=FILES_OPTIONS,
+        imported_options=IMPORTED_OPTIONS,
         fixtures=query.address(page_url, files="fixtures", after=""),
         kind_options=[("", "any"), ("direct", "direct"), ("transitive", "transitive")],
         next=query.address(page_url, after=str(page_rows[-1].position)) if has_more else "",
@@ -86,6 +94,7 @@ def _query(request: PageRequest) -> _Query:
     values = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
     values["kind"] = values["kind"] if values["kind"] in _KINDS else ""
     values["files"] = values["files"] if values["files"] in FILES else ""
+    values["imported"] = read_imported(values["imported"]) or ""
     values["vulnerable"] = "yes" if values["vulnerable"] else ""
     after = values["after"]
     values["after"] = after if after.isascii() and after.isdecimal() and len(after) < 16 else ""
@@ -99,6 +108,7 @@ def _filter(query: _Query) -> dict[str, Any]:
         "direct": _KINDS.get(query.kind),
         "manifest": query.manifest or None,
         "vulnerable": bool(query.vulnerable),
+        "imported": read_imported(query.imported),
         # A link to one manifest shows it, whatever it belongs to.
         "fixture": None if query.manifest else FILES[query.files],
         "after": int(query.after) if query.after else None,

@@ -17,7 +17,12 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
-from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, FILES_OPTIONS
+from agentjobs.web.dashboard.vulnerabilities.package_filters import (
+    FILES,
+    FILES_OPTIONS,
+    IMPORTED_OPTIONS,
+    read_imported,
+)
 
 PATH = "/vulnerabilities"
 _PER_PAGE = 50
@@ -31,11 +36,13 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     severity: str = ""
     repo: str = ""
     files: str = ""
+    imported: str = ""
     after: str = ""
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.q or self.severity or self.repo or self.files)
+        fields = msgspec.structs.asdict(self)
+        return any(text for name, text in fields.items() if name != "after")
 
     def address(self, page_url: str, **changes: str) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
@@ -73,13 +80,18 @@ async def show(request: PageRequest) -> Response:
         lines=lines,
         known_advisory="" if shown or query.after else await _known_advisory(request, query.q),
         counts=[
-            (level, count, query.address(page_url, severity=level, q="", files="", after=""))
+            (
+                level,
+                count,
+                query.address(page_url, severity=level, q="", files="", imported="", after=""),
+            )
             for level, count in counts.by_severity.items()
         ],
         total=counts.total,
         fixture_total=counts.fixtures,
         fixtures=query.address(page_url, files="fixtures", q="", severity="", after=""),
         files_options=FILES_OPTIONS,
+        imported_options=IMPORTED_OPTIONS,
         feeds=feed_state(request.settings, await list_feeds(request.db)),
         has_repos=bool(repos),
         is_of_repo=repo_id is not None,
@@ -105,6 +117,7 @@ async def _findings(request: PageRequest, query: _Query, repo_id: str | None) ->
         severity=query.severity or None,
         search=query.q or None,
         fixture=FILES[query.files],
+        imported=read_imported(query.imported),
         limit=_PER_PAGE + 1,
         after=query.after or None,
     )
@@ -127,6 +140,7 @@ def _query(request: PageRequest) -> _Query:
         severity=severity if severity in LEVELS else "",
         repo=request.query_param("repo")[:300],
         files=files if files in FILES else "",
+        imported=read_imported(request.query_param("imported")) or "",
         after=after if _is_cursor(after) else "",
     )
 
