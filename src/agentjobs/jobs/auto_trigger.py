@@ -31,7 +31,7 @@ from agentjobs.jobs.model import (
     ConfigOverride,
     CreateJobRequest,
 )
-from agentjobs.jobs.open_pulls import OpenPullReader, ScannedRepo, WantedFix
+from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import Caller
@@ -44,9 +44,8 @@ _log = logging.getLogger(__name__)
 # Of one job; the next scan creates a job for the others.
 _MAX_FIXES = 200
 _MAX_ADVISORIES = 100
-_PROPOSED_SECONDS = 120
-# The statuses of a job that proposes its fixes or is going to.
-_PROPOSING = frozenset({"queued", "running", "completed"})
+# The statuses of a job that proposes its fixes itself. While it is queued, somebody else may.
+_PROPOSING = frozenset({"running", "completed"})
 
 
 class TriggeredFix(msgspec.Struct, frozen=True):
@@ -187,19 +186,22 @@ def _rank(fix: TriggeredFix) -> tuple[Any, ...]:
 async def _proposed(
     db: Database, repo: Row, fixes: Sequence[TriggeredFix], open_pulls: OpenPullReader
 ) -> set[FixKey]:
-    """The fixes that an open pull request has. If the platform cannot be asked, those of the last
-    time."""
+    """The fixes that an open pull request has. If the platform or a pull request cannot be read,
+    those of the last time."""
     scanned = ScannedRepo(**{name: repo[name] or "" for name in ScannedRepo.__struct_fields__})
     wanted = [
         WantedFix(fix.key, frozenset(finding.version for finding in fix.findings)) for fix in fixes
     ]
+    before = await load_proposed_fixes(db, repo["id"])
     try:
-        async with asyncio.timeout(_PROPOSED_SECONDS):
-            proposed = await open_pulls.find_proposed(scanned, wanted)
+        async with asyncio.timeout(PROPOSED_SECONDS):
+            found = await open_pulls.find_proposed(scanned, wanted)
     except (ForgeError, GitError, IndexFailure, OSError) as error:
         _log.warning("open pull requests were not read: %s", error, extra=_log_fields(repo))
-        return set(await load_proposed_fixes(db, repo["id"]))
-    if proposed != await load_proposed_fixes(db, repo["id"]):
+        return set(before)
+    kept = {key: pull for key, pull in before.items() if pull.number in found.unread}
+    proposed = {**kept, **found.by_fix}
+    if proposed != before:
         await db.transact(replace_proposed_fixes, repo["id"], proposed)
     return set(proposed)
 

@@ -6,8 +6,8 @@ Reads the manifests at their heads; titles and branch names prove nothing.
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,8 @@ from agentjobs.store.database import Database
 from agentjobs.weighted_cache import WeightedCache
 
 MAX_PULLS = 20
+# For one reading of all open pull requests.
+PROPOSED_SECONDS = 120
 _RETRY_SECONDS = 5.0
 # With more manifests, whole trees are compared: a command line is limited.
 _MAX_COMPARED = 200
@@ -38,6 +40,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # A manifest, an ecosystem, a package.
 Location = tuple[str, str, str]
 Versions = Mapping[Location, frozenset[str]]
+# Opens a repository that has these commits, as far as they exist.
+CommitsOpener = Callable[[Collection[str]], AbstractAsyncContextManager[Path]]
 
 
 class ScannedRepo(msgspec.Struct, frozen=True):
@@ -75,6 +79,13 @@ class WantedFix(msgspec.Struct, frozen=True):
         return is_upgraded and present.isdisjoint(self.versions)
 
 
+class Proposals(msgspec.Struct, frozen=True):
+    """`unread` are pull requests whose commits could not be read: what they propose is unknown."""
+
+    by_fix: dict[FixKey, ProposingPull] = {}
+    unread: frozenset[int] = frozenset()
+
+
 class _OpenPull(msgspec.Struct, frozen=True):
     number: int
     url: str
@@ -94,24 +105,51 @@ class OpenPullReader:
         )
 
     async def find_proposed(
-        self, repo: ScannedRepo, fixes: Sequence[WantedFix]
-    ) -> dict[FixKey, ProposingPull]:
-        """Raises ForgeError, GitError, IndexFailure or OSError."""
+        self,
+        repo: ScannedRepo,
+        fixes: Sequence[WantedFix],
+        open_commits: CommitsOpener | None = None,
+    ) -> Proposals:
+        """`open_commits` is needed where the service's own repositories cannot be reached. Raises
+        ForgeError, GitError, IndexFailure or OSError."""
         if not fixes:
-            return {}
+            return Proposals()
         pulls = _most_likely(await self._open_pulls(repo), {fix.key[2] for fix in fixes})
-        locations = frozenset(fix.location for fix in fixes)
-        unread = [p for p in pulls if self._known.get((repo.id, p.head_commit, locations)) is None]
-        if unread:
-            async with self._commits_of(repo, unread) as git_dir:
-                await self._read(repo, git_dir, unread, locations)
+        versions = await self._versions_of(
+            repo, pulls, frozenset(fix.location for fix in fixes), open_commits
+        )
         proposed: dict[FixKey, ProposingPull] = {}
         for pull in pulls:
-            versions = self._known.get((repo.id, pull.head_commit, locations)) or {}
             for fix in fixes:
-                if fix.key not in proposed and fix.is_in(versions):
+                if fix.key not in proposed and fix.is_in(versions.get(pull.head_commit, {})):
                     proposed[fix.key] = ProposingPull(pull.number, pull.url)
-        return proposed
+        unread = frozenset(pull.number for pull in pulls if pull.head_commit not in versions)
+        return Proposals(proposed, unread)
+
+    async def _versions_of(
+        self,
+        repo: ScannedRepo,
+        pulls: Collection[_OpenPull],
+        locations: frozenset[Location],
+        open_commits: CommitsOpener | None,
+    ) -> dict[str, Versions]:
+        """By head commit, without commits that do not exist."""
+        by_commit: dict[str, Versions] = {}
+        unread = []
+        for commit in dict.fromkeys(pull.head_commit for pull in pulls):
+            known = self._known.get((repo.id, commit, locations))
+            if known is None:
+                unread.append(commit)
+            else:
+                by_commit[commit] = known
+        if unread:
+            opening = open_commits(unread) if open_commits else self._open_commits(repo, unread)
+            async with opening as git_dir:
+                fresh = await self._read(repo, git_dir, unread, locations)
+            for commit, versions in fresh.items():
+                self._known.put((repo.id, commit, locations), versions, 1 + len(locations))
+            by_commit |= fresh
+        return by_commit
 
     async def _open_pulls(self, repo: ScannedRepo) -> list[_OpenPull]:
         if not repo.connection_id:
@@ -145,8 +183,8 @@ class OpenPullReader:
         ]
 
     @asynccontextmanager
-    async def _commits_of(
-        self, repo: ScannedRepo, pulls: Collection[_OpenPull]
+    async def _open_commits(
+        self, repo: ScannedRepo, commits: Collection[str]
     ) -> AsyncIterator[Path]:
         path = repositories.path(self._settings.repositories_path, repo.id)
         if not repo.connection_id or self._platforms is None:
@@ -156,7 +194,6 @@ class OpenPullReader:
             yield path
             return
         platform = await self._platforms.adapter_for(repo.connection_id)
-        commits = [pull.head_commit for pull in pulls]
         scratch = self._settings.data_path
         async with (
             platform.open_remote(repo.address, "") as remote,
@@ -168,22 +205,22 @@ class OpenPullReader:
         self,
         repo: ScannedRepo,
         git_dir: Path,
-        pulls: Collection[_OpenPull],
+        commits: Collection[str],
         locations: frozenset[Location],
-    ) -> None:
+    ) -> dict[str, Versions]:
         manifests = sorted({manifest for manifest, _, _ in locations})
         if len(manifests) > _MAX_COMPARED:
             manifests = []
         base = await _blobs_of(git_dir, repo.head_commit, manifests)
-        for pull in pulls:
-            blobs = await _blobs_of(git_dir, pull.head_commit, manifests)
-            if blobs is None:
-                continue
-            versions: Versions = {}
-            if blobs != base:
-                versions = await self._versions_at(git_dir, pull.head_commit, locations)
-            key = (repo.id, pull.head_commit, locations)
-            self._known.put(key, versions, 1 + len(locations))
+        versions: dict[str, Versions] = {}
+        for commit in commits:
+            blobs = await _blobs_of(git_dir, commit, manifests)
+            if blobs is not None:
+                is_changed = blobs != base
+                versions[commit] = (
+                    await self._versions_at(git_dir, commit, locations) if is_changed else {}
+                )
+        return versions
 
     async def _versions_at(
         self, git_dir: Path, commit: str, locations: frozenset[Location]

@@ -18,6 +18,12 @@ async def replace_proposed_fixes(
     tx: Transaction, repo_id: str, proposed: Mapping[FixKey, ProposingPull]
 ) -> None:
     await tx.execute("DELETE FROM proposed_fixes WHERE repo_id = :repo_id", repo_id=repo_id)
+    await add_proposed_fixes(tx, repo_id, proposed)
+
+
+async def add_proposed_fixes(
+    tx: Transaction, repo_id: str, proposed: Mapping[FixKey, ProposingPull]
+) -> None:
     for (manifest, ecosystem, name, fix_version), pull in proposed.items():
         await tx.execute(
             "INSERT INTO proposed_fixes (repo_id, manifest, ecosystem, name, fix_version,"

@@ -1,23 +1,35 @@
 """Fixes that an open pull request has get no second one, on both databases."""
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
-from agentjobs.forges.protocol import PullRequest, PullRequestRequest
+from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.open_pulls import OpenPullReader
+from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
+from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.jobs.run.cve_fix.exposure import Exposure
+from agentjobs.jobs.run.cve_fix.fix_plan import Fix
+from agentjobs.jobs.run.cve_fix.proposed import leave_out_proposed, remaining_fixes
 from agentjobs.local_git import repositories
+from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
-from tests.support.jobs import JobHarness, an_agent, job_harness
+from tests.support.git_server import serving
+from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings
 from tests.support.workspace import run_git
 
@@ -31,15 +43,17 @@ class Repository:
         self._db, self._repo_id = harness.db, repo_id
         root = harness.context.settings.repositories_path
         self._bare = repositories.path(root, repo_id)
-        self._tree = directory / "tree"
-        run_git(directory, "init", "-q", "-b", "main", str(self._tree))
+        self.tree = directory / "tree"
+        run_git(directory, "init", "-q", "-b", "main", str(self.tree))
         self.head = self._commit(BASE)
         root.mkdir(parents=True)
-        run_git(directory, "clone", "-q", "--bare", str(self._tree), str(self._bare))
+        run_git(directory, "clone", "-q", "--bare", str(self.tree), str(self._bare))
+        self.mirror = directory / "mirror.git"
+        run_git(directory, "clone", "-q", "--bare", str(self.tree), str(self.mirror))
 
     async def open_pull(self, number: int, requirements: str) -> None:
         commit = self._commit(requirements)
-        run_git(self._tree, "push", "-q", str(self._bare), f"{commit}:refs/heads/b{number}")
+        run_git(self.tree, "push", "-q", str(self._bare), f"{commit}:refs/heads/b{number}")
         request = PullRequestRequest(
             head_branch=f"b{number}",
             base_branch="main",
@@ -54,11 +68,16 @@ class Repository:
     def remove(self) -> None:
         shutil.rmtree(self._bare)
 
+    def remove_pull(self, number: int) -> None:
+        """Its commit is gone, but it is still listed as open."""
+        run_git(self._bare, "update-ref", "-d", f"refs/heads/b{number}")
+        run_git(self._bare, "gc", "-q", "--prune=now")
+
     def _commit(self, requirements: str) -> str:
-        (self._tree / "requirements.txt").write_text(requirements)
-        run_git(self._tree, "add", "-A")
-        run_git(self._tree, "commit", "-q", "--allow-empty", "-m", "x")
-        return run_git(self._tree, "rev-parse", "HEAD")
+        (self.tree / "requirements.txt").write_text(requirements)
+        run_git(self.tree, "add", "-A")
+        run_git(self.tree, "commit", "-q", "--allow-empty", "-m", "x")
+        return run_git(self.tree, "rev-parse", "HEAD")
 
 
 @pytest.fixture
@@ -125,6 +144,151 @@ async def test_what_was_known_counts_while_pull_requests_cannot_be_read(
     cause = (await harness.view(acme, job_id)).cause
     assert cause is not None
     assert cause.package == "pyyaml"
+
+
+async def test_what_an_unreadable_pull_request_proposed_still_counts(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
+    repository = Repository(harness, repo_id, tmp_path)
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    await repository.open_pull(2, "requests==2.25.0\npyyaml==5.4\n")
+    reader = OpenPullReader(harness.db, harness.context.settings, None)
+    assert await reconcile(harness.context, repo_id, reader) == []
+
+    repository.remove_pull(1)
+    reader = OpenPullReader(harness.db, harness.context.settings, None)
+    assert await reconcile(harness.context, repo_id, reader) == []
+    findings = await findings_of_repo(harness.db, repo_id)
+    pulls = await pulls_for_findings(harness.db, findings)
+    assert {finding.name: pulls[finding.id].number for finding in findings} == {
+        "requests": 1,
+        "pyyaml": 2,
+    }
+    await harness.db.transact(_close_pulls)
+    assert len(await reconcile(harness.context, repo_id, reader)) == 2
+
+
+async def test_a_pull_request_for_the_fix_of_a_queued_job_is_linked(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    repository = Repository(harness, repo_id, tmp_path)
+    reader = OpenPullReader(harness.db, harness.context.settings, None)
+    assert len(await reconcile(harness.context, repo_id, reader)) == 1
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    assert await reconcile(harness.context, repo_id, reader) == []
+    findings = await findings_of_repo(harness.db, repo_id)
+    pulls = await pulls_for_findings(harness.db, findings)
+    assert {pull.number for pull in pulls.values()} == {1}
+
+
+@asynccontextmanager
+async def starting_job(
+    harness: JobHarness, repository: Repository
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The next job as its worker starts it, on a machine without the service's repositories."""
+    job = await claim_job(harness.context, "wrk_a", ["cve-fixer"])
+    assert job is not None
+    settings = msgspec.structs.replace(
+        harness.context.settings, repositories_dir=str(repository.tree.parent / "elsewhere")
+    )
+    notes: list[str] = []
+    run = SimpleNamespace(
+        db=harness.db,
+        job=job,
+        settings=settings,
+        mirror=repository.mirror,
+        log=SimpleNamespace(note=notes.append),
+        tools=SimpleNamespace(platforms=None),
+    )
+    platform: Any = SimpleNamespace(db=harness.db, settings=harness.context.settings)
+    async with serving(platform, repository.tree) as server:
+        forge = LocalForge(harness.db, server.url, "https://agentjobs.test", may_write_branch)
+        address = RepoAddress("acme", "acme/shop", job.repo_id)
+        yield run, SimpleNamespace(forge=forge, address=address)
+
+
+def planned_fix(name: str, old: str, new: str, manifest: str = "requirements.txt") -> Fix:
+    return Fix(
+        ecosystem="PyPI",
+        manifest=manifest,
+        package=name,
+        old=old,
+        new=new,
+        direct=True,
+        parents=(),
+        hashes=(),
+        candidates=(),
+        registry="",
+        advisories=(),
+        why="",
+    )
+
+
+FIX_REQUESTS = planned_fix("requests", "2.25.0", "2.31.0")
+FIX_PYYAML = planned_fix("pyyaml", "5.3", "5.4")
+
+
+async def test_a_queued_job_proposes_nothing_that_was_proposed_meanwhile(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    repository = Repository(harness, repo_id, tmp_path)
+    assert len(await reconcile(harness.context, repo_id)) == 1
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    before = Exposure((), (), ())
+    async with starting_job(harness, repository) as (run, repo):
+        with pytest.raises(JobFailed, match=r"/acme/acme/shop/pulls/1 already proposes to upgrade"):
+            await leave_out_proposed(
+                run, repo, repository.head, (FIX_REQUESTS,), Exposure((), (), ())
+            )
+        findings = await findings_of_repo(harness.db, repo_id)
+        assert {p.number for p in (await pulls_for_findings(harness.db, findings)).values()} == {1}
+
+        # Other fixes of the job are proposed without it.
+        fixes = (FIX_REQUESTS, FIX_PYYAML)
+        left = await leave_out_proposed(run, repo, repository.head, fixes, before)
+        assert left == (FIX_PYYAML,)
+
+        # A closed pull request proposes nothing.
+        await harness.db.transact(_close_pulls)
+        left = await leave_out_proposed(run, repo, repository.head, fixes, before)
+        assert left == fixes
+
+
+async def test_a_job_starts_although_pull_requests_cannot_be_read(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    repository = Repository(harness, repo_id, tmp_path)
+    await reconcile(harness.context, repo_id)
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    repository.remove()
+    async with starting_job(harness, repository) as (run, repo):
+        before = Exposure((), (), ())
+        left = await leave_out_proposed(run, repo, repository.head, (FIX_REQUESTS,), before)
+    assert left == (FIX_REQUESTS,)
+
+
+async def test_a_file_installed_together_with_an_unfixed_one_is_fixed_too() -> None:
+    main, tests, docs = (
+        planned_fix("requests", "2.25.0", "2.31.0", name)
+        for name in ("main.txt", "tests.txt", "docs.txt")
+    )
+    before = Exposure((), (), (), installed_together=(("main.txt", "tests.txt"),))
+    fixes = (main, tests, docs)
+    assert remaining_fixes(fixes, [main.key, docs.key], before) == (main, tests)
+    assert remaining_fixes(fixes, [main.key, tests.key], before) == (docs,)
+    assert remaining_fixes(fixes, [fix.key for fix in fixes], before) == ()
 
 
 async def _set_head(tx: Transaction, repo_id: str, commit: str) -> None:

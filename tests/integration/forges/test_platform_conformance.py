@@ -18,7 +18,7 @@ from agentjobs.forges.protocol import (
 from agentjobs.git.process import GitError, GitResult, git
 from agentjobs.git.refs import has_commit
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
-from agentjobs.jobs.open_pulls import OpenPullReader, ScannedRepo, WantedFix
+from agentjobs.jobs.open_pulls import OpenPullReader, Proposals, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import ProposingPull
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import refresh_copy
@@ -132,7 +132,7 @@ async def test_fixes_of_open_pull_requests_are_found(
     other = WantedFix(("b.txt", "PyPI", "requests", "2.31.0"), vulnerable)
     for _ in range(2):
         proposed = await reader.find_proposed(repo, [fix, later, other])
-        assert proposed == {fix.key: ProposingPull(pull.number, pull.url)}
+        assert proposed == Proposals({fix.key: ProposingPull(pull.number, pull.url)})
 
 
 async def _return(platform: Platform) -> Platform:

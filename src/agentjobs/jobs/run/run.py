@@ -60,7 +60,7 @@ async def _propose(
     run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, summary: CommitSummary
 ) -> Completed | Kept:
     ticket = await find_ticket(run, repo)
-    fix = await plan_cve_fix(run, base)
+    fix = await plan_cve_fix(run, repo, base)
     plan = fix.narrow(plan)
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
     await repo.end_outage()

@@ -13,7 +13,6 @@ from agentjobs.advisories.scans import choose_versions
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.git.remote import strip_credentials
 from agentjobs.jobs.auto_trigger_rows import take_over_fixes
-from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, read_exposure
 from agentjobs.jobs.run.cve_fix.fix_plan import (
@@ -22,7 +21,9 @@ from agentjobs.jobs.run.cve_fix.fix_plan import (
     findings_to_fix,
     plan_fixes,
 )
+from agentjobs.jobs.run.cve_fix.proposed import leave_out_proposed
 from agentjobs.jobs.run.cve_fix.recheck import check_fixes
+from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.settings.registries import ECOSYSTEMS
 
@@ -74,8 +75,9 @@ class CveFix:
         self.run.log.note("no known vulnerability affects the proposed versions")
 
 
-async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
-    """Raises JobFailed when nothing is vulnerable, or nothing can be fixed."""
+async def plan_cve_fix(run: RunContext, repo: HostedRepo, base: str) -> CveFix:
+    """Raises JobFailed when nothing is vulnerable, nothing can be fixed, or all of it is already
+    proposed."""
     if run.job.agent != CVE_FIXER:
         return CveFix(run)
     before = await read_exposure(run, base)
@@ -85,33 +87,11 @@ async def plan_cve_fix(run: RunContext, base: str) -> CveFix:
     # Credentials in a registry's address belong to the service, not to the agent.
     registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
     plan = plan_fixes(before, findings, choices, registries)
-    await _take_over(run, plan.fixes)
+    fixes = await leave_out_proposed(run, repo, base, plan.fixes, before)
     for reason in plan.not_fixed:
         run.log.note(reason)
-    for fix in plan.fixes:
+    for fix in fixes:
         run.log.note(
             f"{fix.package} {fix.old} in {fix.manifest} is upgraded to {fix.new}: {fix.why}"
         )
-    return CveFix(run, plan.fixes, before)
-
-
-async def _take_over(run: RunContext, fixes: tuple[Fix, ...]) -> None:
-    """Claim the fixes, so that no second job proposes them.
-
-    Versions may have changed since the job was created, and another job may propose all of them.
-    """
-    job = run.job
-    if job.cause is None:
-        return
-    created_for = {
-        (fix.manifest, fix.ecosystem, fix.package, fix.fix_version) for fix in job.cause.all_fixes
-    }
-    keys = {fix.key for fix in fixes}
-    others = await take_over_fixes(run.db, job.repo_id, job.id, keys, created_for)
-    if keys == others.keys():
-        fix = fixes[0]
-        raise JobFailed(
-            "no_changes",
-            f"The job {others[fix.key]} already proposes to upgrade {fix.package} in"
-            f" {fix.manifest} to {fix.new}.",
-        )
+    return CveFix(run, fixes, before)
