@@ -36,7 +36,7 @@ from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
 from tests.support.fix_proofs import Proof, file_kind, prove_each, run_command
-from tests.support.fix_service import fix_runs
+from tests.support.fix_service import fix_runs, repo_of
 from tests.support.fixer_project import run_fixer
 from tests.support.osv_records import CVSS_HIGH, record
 from tests.support.workspace import run_git
@@ -145,7 +145,7 @@ class Project:
         run_git(self.tree, "checkout", "--quiet", "--force", base)
         run_git(self.tree, "clean", "--quiet", "-dfx")
         try:
-            plan = await plan_cve_fix(run, base)
+            plan = await plan_cve_fix(run, repo_of(run), base)
             result = run_fixer(
                 self.tree, plan.job_file_entries, self._corpus.directory / run.job.id
             )

@@ -40,14 +40,16 @@ def run_command(directory: Path, *command: str, **environment: str) -> str:
 
 
 def prove_each(tree: Path, fixes: Sequence[Fix]) -> None:
-    """Prove every manifest that has fixes by itself."""
-    by_manifest: dict[tuple[str, str], list[Fix]] = {}
+    """Prove every project that has fixes by itself."""
+    projects: dict[tuple[str, Path], list[Fix]] = {}
     for fix in fixes:
-        by_manifest.setdefault((fix.ecosystem, fix.manifest), []).append(fix)
-    for (ecosystem, manifest), same in by_manifest.items():
-        kind = file_kind(ecosystem, manifest)
+        kind = file_kind(fix.ecosystem, fix.manifest)
+        directory = (tree / fix.manifest).parent
+        project = maven_root(directory) if kind == "*pom.xml" else directory
+        projects.setdefault((kind, project), []).append(fix)
+    for (kind, project), same in projects.items():
         assert kind in PROOFS, f"PROOFS has no proof for {kind}"
-        PROOFS[kind]((tree / manifest).parent, same)
+        PROOFS[kind](project, same)
 
 
 def prove_go(module: Path, fixes: Sequence[Fix]) -> None:
@@ -79,13 +81,16 @@ def cargo(directory: Path, *arguments: str) -> str:
 
 def prove_maven(project: Path, fixes: Sequence[Fix]) -> None:
     """Maven resolves and compiles all modules of the project, without the old versions."""
-    root = project
-    while (root.parent / "pom.xml").is_file():
-        root = root.parent
-    output = run_command(root, "mvn", "--batch-mode", "-ntp", "test-compile", "dependency:tree")
+    output = run_command(project, "mvn", "--batch-mode", "-ntp", "test-compile", "dependency:tree")
     for fix in fixes:
         assert f"{fix.package}:jar:{fix.new}" in output, output
         assert f"{fix.package}:jar:{fix.old}:" not in output, output
+
+
+def maven_root(module: Path) -> Path:
+    while (module.parent / "pom.xml").is_file():
+        module = module.parent
+    return module
 
 
 def prove_npm(package: Path, _fixes: Sequence[Fix]) -> None:

@@ -14,9 +14,11 @@ from agentjobs.advisories.scans import DueScan, scan_repository
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
+from agentjobs.forges.protocol import RepoAddress
 from agentjobs.inventory.indexing import claim_due, index_repository
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.repos.thresholds import set_organization_threshold
@@ -50,12 +52,20 @@ async def fix_runs(
             tools: Any = SimpleNamespace(
                 context=harness.context,
                 chooser=chooser,
+                platforms=None,
                 mirrors=SimpleNamespace(path=lambda _repo_id: git_dir),
             )
             yield await _claim_all(harness, tools)
             await registry.close()
     finally:
         await db.close()
+
+
+def repo_of(run: RunContext) -> HostedRepo:
+    """On the platform `local`, where it has no pull requests."""
+    forge: Any = None
+    address = RepoAddress(run.job.organization, run.job.repo, run.job.repo_id)
+    return HostedRepo(run, forge, address)
 
 
 async def _trigger_jobs(

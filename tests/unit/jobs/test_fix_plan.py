@@ -28,6 +28,7 @@ REGISTRIES = {
     "PyPI": "https://packages.test/simple",
     "npm": "https://npm.test",
     "Go": "https://go.test",
+    "Maven": "https://maven.test",
 }
 
 
@@ -267,6 +268,23 @@ def test_a_manifest_that_can_no_longer_be_read_proves_nothing(fixes: tuple[Fix, 
     before = exposed(dependency("pyyaml", "5.3"))
     with pytest.raises(JobFailed, match="can no longer be read: it is cut off"):
         check_fixes(fixes, before, exposed(warnings=(warning,)))
+
+
+def test_a_module_may_get_the_version_of_its_parent() -> None:
+    """The index lists it in the file that sets it."""
+    name = "org.apache.logging.log4j:log4j-core"
+    old = [
+        Dependency("Maven", name, version, "", True, "runtime", manifest)
+        for version, manifest in (("2.14.1", "pom.xml"), ("2.13.0", "web/pom.xml"))
+    ]
+    new = Dependency("Maven", name, "2.17.1", "", True, "runtime", "pom.xml")
+    together = (("pom.xml", "web/pom.xml"),)
+    before = exposed(*old, together=together)
+    fixes = planned(before, {name: "2.17.1"}, a_job()).fixes
+    assert len(fixes) == 2
+    assert check_fixes(fixes, before, exposed(new, together=together)) == []
+    with pytest.raises(JobFailed, match="no longer names a version"):
+        check_fixes(fixes, before, exposed(new))
 
 
 def test_earlier_warnings_are_not_blamed_on_the_change(fixes: tuple[Fix, ...]) -> None:

@@ -87,7 +87,10 @@ def _unreadable(fix: Fix, before: Exposure, after: Exposure) -> Iterator[str]:
         if warning.path == fix.manifest and _without_numbers(warning.reason) not in known:
             yield f"{fix.manifest} can no longer be read: {warning.reason}"
             return
-    if not any(dependency.version for dependency in after.at(fix.location)):
+    # A module whose version is now that of its parent gets it from there.
+    places = after.installed_with(fix.manifest) if fix.ecosystem == "Maven" else {fix.manifest}
+    named = (after.at((place, fix.ecosystem, fix.package)) for place in places)
+    if not any(dependency.version for same in named for dependency in same):
         yield f"{fix.manifest} no longer names a version of {fix.package}."
 
 
