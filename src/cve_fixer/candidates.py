@@ -12,7 +12,7 @@ from cve_fixer import tree
 from cve_fixer.model import Candidate, CannotFix, Fix
 from cve_fixer.npm import ranges
 from cve_fixer.python import versions
-from cve_fixer.python.runtime import supported_pythons
+from cve_fixer.python.runtime import MINORS, supported_pythons
 
 _MAX_NODE_MAJOR = 60
 
@@ -41,13 +41,20 @@ def _check_python(fix: Fix, root: Path) -> _Check:
 
     def check(candidate: Candidate) -> str | None:
         for python in pythons:
-            # Any patch version counts: a project seldom names one.
-            if not versions.allows(candidate.requires, f"{python}.99"):
+            if _is_too_old(python, candidate.requires):
                 needs = f"{candidate.version} needs Python {candidate.requires}"
                 return f"{needs}, and the project supports {python}."
         return None
 
     return check
+
+
+def _is_too_old(python: str, requires: str) -> bool:
+    """The resolver decides about Pythons that are too new."""
+    # Any patch version counts: a project seldom names one.
+    allowed = [each for each in MINORS if versions.allows(requires, f"{each}.99")]
+    is_allowed = versions.allows(requires, f"{python}.99")
+    return not is_allowed and any(_numbers(python) < _numbers(each) for each in allowed)
 
 
 def _check_node(fix: Fix, root: Path) -> _Check:

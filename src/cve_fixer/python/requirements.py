@@ -36,7 +36,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     text = tree.read(path)
     edited = update_pin(text, fix)
     source, source_text = _source(path, fix)
-    settings = _settings(fix, root)
+    settings = install_settings(fix, root)
     resolution = pip_compile.resolve_pins(text, edited, source_text, fix, settings)
     tree.write(path, resolution.text)
     changes = list(resolution.changes)
@@ -47,7 +47,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     return Outcome(fixed=[fix], changes=changes, unproven=list(resolution.unproven))
 
 
-def _settings(fix: Fix, root: Path) -> list[Setting]:
+def install_settings(fix: Fix, root: Path) -> list[Setting]:
     """From how the project says that the file is installed to how it may be installed alone."""
     before, after = [], []
     others = {name for group in fix.installed_together for name in group} - {fix.manifest}
@@ -59,11 +59,10 @@ def _settings(fix: Fix, root: Path) -> list[Setting]:
         before.append(text)
         # Other files that have the package at a vulnerable version have fixes of their own.
         after.append(_without_pin(text, fix.package))
-    pythons = supported_pythons(root, fix.manifest)
-    # A range is consistent if its ends are; the highest version of an open one is not known.
-    ends = dict.fromkeys((*pythons[:1], *pythons[-1:], ""))
-    together = [Setting(python, "\n".join(before), "\n".join(after)) for python in ends]
-    return [*(together if before else ()), *(Setting(python) for python in ends)]
+    # The last resort is the Python of the worker: the project's may be too old for the resolver.
+    pythons = [each for each in (supported_pythons(root, fix.manifest), ("",)) if each]
+    together = [Setting(each, "\n".join(before), "\n".join(after)) for each in pythons]
+    return [*(together if before else ()), *map(Setting, pythons)]
 
 
 def _without_pin(text: str, package: str) -> str:

@@ -1,46 +1,57 @@
-"""Finds the Python versions that a project supports, from what its files say. Runs nothing."""
+"""Finds the Python versions that a project supports, from what its files say. Runs nothing.
+
+`ci_pythons` reads the versions that CI, tox and nox name.
+"""
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.python import ci_pythons
 from cve_fixer.python.versions import allows
 
 _MAX_BYTES = 1024 * 1024
-_MAX_WORKFLOWS = 50
-_MINORS = ("2.7", *(f"3.{minor}" for minor in range(4, 30)))
+_MAX_FILES = 50
+# The released versions that a package of today may still support.
+MINORS = ("2.7", *(f"3.{minor}" for minor in range(4, 16)))
 _VERSION = re.compile(r"\b([23]\.\d+)")
-_COMPILED_WITH = re.compile(r"^#.*(?:with Python |--python-version[ =])(\d+\.\d+)", re.MULTILINE)
-_PYTHON_REQUIRES = re.compile(r"^\s*python_requires\s*=\s*([^\n]+)", re.MULTILINE)
+_COMPILED_WITH = re.compile(r"^#.*(?:with [Pp]ython |--python-version[ =])(\d+\.\d+)", re.MULTILINE)
+_PYTHON_REQUIRES = re.compile(r"^\s*python_requires\s*=\s*([\"']?)([^\"'\n]+)\1", re.MULTILINE)
 _FROM_PYTHON = re.compile(r"^\s*FROM\s+(?:\S*/)?python:(\d\.\d+)", re.MULTILINE | re.IGNORECASE)
-_MATRIX = re.compile(r"python-version:\s*(\[[^\]]*\]|['\"]?[23]\.\d+)")
 
 
 def supported_pythons(root: Path, manifest: str) -> tuple[str, ...]:
-    """Versions such as `3.8`: the lowest of a range, or all that are named; empty if unknown."""
+    """Versions such as `3.8`, the lowest first: all of a range, or all that are named.
+
+    What the project declares counts more than what builds or tests it. Empty if unknown.
+    """
     compiled = _COMPILED_WITH.search(_read(root / manifest))
     if compiled:
         return (compiled[1],)
-    for find in (_from_ranges, _from_version_files, _from_dockerfiles):
-        directory = (root / manifest).parent
-        while directory.is_relative_to(root):
-            if found := find(directory):
-                return found
-            directory = directory.parent
-    return _from_workflows(root)
+    directories = [
+        directory for directory in (root / manifest).parents if directory.is_relative_to(root)
+    ]
+    ranges = (_from_ranges(directory) for directory in directories)
+    if versions := next(filter(None, ranges), ()):
+        return versions
+    named = (_named(directory, root) for directory in directories)
+    return next(filter(None, named), ())
 
 
 def _from_ranges(directory: Path) -> tuple[str, ...]:
     specifiers = [
         _specifier_of_pyproject(_read(directory / "pyproject.toml")),
-        *_PYTHON_REQUIRES.findall(_read(directory / "setup.cfg")),
+        *(
+            specifier
+            for name in ("setup.cfg", "setup.py")
+            for _, specifier in _PYTHON_REQUIRES.findall(_read(directory / name))
+        ),
     ]
     for specifier in filter(None, specifiers):
-        lowest = next((each for each in _MINORS if allows(specifier, f"{each}.99")), None)
-        if lowest is not None:
-            return (lowest,)
+        if versions := tuple(each for each in MINORS if allows(specifier, f"{each}.99")):
+            return versions
     return ()
 
 
@@ -55,40 +66,39 @@ def _specifier_of_pyproject(text: str) -> str:
     return specifier if isinstance(specifier, str) else ""
 
 
-def _from_version_files(directory: Path) -> tuple[str, ...]:
+def _named(directory: Path, root: Path) -> tuple[str, ...]:
+    """Versions that files of this directory name; CI belongs to the root."""
+    versions = set(_from_version_files(directory))
+    for path in _entries(directory)[:_MAX_FILES]:
+        if path.name.startswith("Dockerfile"):
+            versions.update(_FROM_PYTHON.findall(_read(path)))
+    versions.update(ci_pythons.from_tox(_texts(directory, ci_pythons.TOX_FILES)))
+    versions.update(ci_pythons.from_nox(_read(directory / "noxfile.py")))
+    if directory == root:
+        workflows = [
+            path
+            for path in _entries(root / ".github" / "workflows")
+            if path.suffix in {".yml", ".yaml"}
+        ]
+        texts = [_read(path) for path in workflows[:_MAX_FILES]]
+        versions.update(ci_pythons.from_yaml([*texts, *_texts(root, ci_pythons.CI_FILES)]))
+    return tuple(version for version in MINORS if version in versions)
+
+
+def _from_version_files(directory: Path) -> Iterable[str]:
     for name in (".python-version", "runtime.txt"):
-        if found := _VERSION.search(_read(directory / name)):
-            return (found[1],)
+        yield from _VERSION.findall(_read(directory / name))
     try:
         requires = tomllib.loads(_read(directory / "Pipfile")).get("requires", {})
         version = requires.get("python_version") or requires.get("python_full_version")
     except (ValueError, RecursionError, AttributeError):
-        return ()
-    found = _VERSION.match(version) if isinstance(version, str) else None
-    return (found[1],) if found else ()
+        return
+    if isinstance(version, str):
+        yield from _VERSION.findall(version)
 
 
-def _from_dockerfiles(directory: Path) -> tuple[str, ...]:
-    files = [path for path in _entries(directory) if path.name.startswith("Dockerfile")]
-    return _distinct(_FROM_PYTHON.findall, files)
-
-
-def _from_workflows(root: Path) -> tuple[str, ...]:
-    directory = root / ".github" / "workflows"
-    files = [path for path in _entries(directory) if path.suffix in {".yml", ".yaml"}]
-
-    def find(text: str) -> Iterator[str]:
-        for match in _MATRIX.finditer(text):
-            yield from _VERSION.findall(match[1])
-
-    return _distinct(find, files)
-
-
-def _distinct(
-    find: Callable[[str], "list[str] | Iterator[str]"], files: list[Path]
-) -> tuple[str, ...]:
-    found = {version for path in files[:_MAX_WORKFLOWS] for version in find(_read(path))}
-    return tuple(sorted(found, key=lambda version: [int(part) for part in version.split(".")]))
+def _texts(directory: Path, names: Iterable[str]) -> list[str]:
+    return [_read(directory / name) for name in names]
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -368,3 +368,17 @@ def test_pins_that_could_never_be_installed_together_make_a_draft(project: Proje
     assert (project.tree / "a.txt").read_text() == "requests==2.31.0\nurllib3==1.0\n"
     reasons = project.report.with_name("draft.md").read_text()
     assert "could not be checked for conflicts" in reasons
+
+
+def test_every_python_of_the_project_is_checked(project: Project) -> None:
+    # flake8 4.0.1 requires importlib-metadata<4.3 on Python 3.7 only.
+    pins = "flake8==4.0.1\nimportlib-metadata==4.2.0\nzipp==3.5.0\n"
+    fix = {"package": "importlib-metadata", "from": "4.2.0", "to": "4.8.0"}
+    project.write(requirements__txt=pins, tox__ini="[tox]\nenvlist = py37, py311\n")
+    with pytest.raises(
+        AssertionError, match=r"excludes importlib-metadata 4\.8\.0 with Python 3\.7"
+    ):
+        project.fix("requirements.txt", **fix)
+    project.write(tox__ini="[tox]\nenvlist = py311\n")
+    project.fix("requirements.txt", **fix)
+    assert "importlib-metadata==4.8.0" in (project.tree / "requirements.txt").read_text()

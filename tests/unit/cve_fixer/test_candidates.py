@@ -9,6 +9,8 @@ from cve_fixer.candidates import choose_candidate
 from cve_fixer.model import Candidate, CannotFix, Fix
 from cve_fixer.python.runtime import supported_pythons
 
+FROM_3_7 = tuple(f"3.{minor}" for minor in range(7, 16))
+LIST = 'python-version:\n  - "3.8"\n  - 3.12\nos:\n  - ubuntu-3.6\n'
 MATRIX = "jobs:\n  test:\n    strategy:\n      matrix:\n        python-version: ['3.9', \"3.10\"]\n"
 
 
@@ -22,15 +24,36 @@ def write(root: Path, files: Mapping[str, str]) -> None:
     ("files", "expected"),
     [
         ({}, ()),
-        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7"\n'}, ("3.7",)),
-        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7.2, <4"\n'}, ("3.7",)),
-        ({"pyproject.toml": '[tool.poetry.dependencies]\npython = "^3.8"\n'}, ("3.8",)),
-        ({"setup.cfg": "[options]\npython_requires = >=3.6\n"}, ("3.6",)),
+        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7, <3.9"\n'}, ("3.7", "3.8")),
+        ({"pyproject.toml": '[project]\nrequires-python = ">=3.7.2, <4"\n'}, FROM_3_7),
+        ({"pyproject.toml": '[tool.poetry.dependencies]\npython = "~3.8"\n'}, ("3.8",)),
+        ({"setup.cfg": "[options]\npython_requires = >=3.6, !=3.7.*, <3.9\n"}, ("3.6", "3.8")),
+        ({"setup.py": 'setup(\n    python_requires=">=3.6,<3.8",\n)\n'}, ("3.6", "3.7")),
         ({"a/.python-version": "3.11.4\n", "pyproject.toml": "[project]\n"}, ("3.11",)),
         ({"runtime.txt": "python-3.6.8\n"}, ("3.6",)),
         ({"Pipfile": '[requires]\npython_version = "3.7"\n'}, ("3.7",)),
         ({"a/Dockerfile": "FROM docker.io/library/python:3.8-slim AS base\n"}, ("3.8",)),
         ({".github/workflows/ci.yml": MATRIX}, ("3.9", "3.10")),
+        ({".github/workflows/ci.yml": LIST}, ("3.8", "3.12")),
+        (
+            {".gitlab-ci.yml": 'a:\n  image: "python:3.7-slim"\n  V:\n    - PYTHON: ["3.8"]\n'},
+            ("3.7", "3.8"),
+        ),
+        ({".circleci/config.yml": "    docker:\n      - image: cimg/python:3.11.4\n"}, ("3.11",)),
+        (
+            {"azure-pipelines.yml": "  Py38:\n    python.version: '3.8'\n  versionSpec: 3.9\n"},
+            ("3.8", "3.9"),
+        ),
+        (
+            {"tox.ini": "[tox]\nenvlist =\n  py3{8,9}-x{1,2}, py{310,3.11}\n[testenv]\n"},
+            ("3.8", "3.9", "3.10", "3.11"),
+        ),
+        (
+            {"noxfile.py": '@nox.session(python=["3.8",\n "3.9"])\n', "runtime.txt": "3.7"},
+            ("3.7", "3.8", "3.9"),
+        ),
+        # The Python of a directory counts, not that of the other projects in the repository.
+        ({"a/Dockerfile": "FROM python:3.12\n", ".gitlab-ci.yml": "image: python:3.7"}, ("3.12",)),
         ({"a/requirements.txt": "# by pip-compile with Python 3.5\n"}, ("3.5",)),
         # What the project declares counts more than what builds it.
         (
@@ -38,7 +61,7 @@ def write(root: Path, files: Mapping[str, str]) -> None:
                 "pyproject.toml": '[project]\nrequires-python = ">=3.7"\n',
                 "a/Dockerfile": "FROM python:3.12\n",
             },
-            ("3.7",),
+            FROM_3_7,
         ),
         ({"pyproject.toml": "[project\n", "runtime.txt": "python-3.8"}, ("3.8",)),
         ({"pyproject.toml": "project = 1\n"}, ()),
@@ -95,3 +118,10 @@ def test_a_fix_without_a_suitable_version_says_why(tmp_path: Path) -> None:
         CannotFix, match=r"24\.3\.0 needs Python >=3\.8, and the project supports 3\.7"
     ):
         choose_candidate(fix, tmp_path)
+
+
+def test_a_version_that_needs_an_older_python_is_left_to_the_resolver(tmp_path: Path) -> None:
+    write(tmp_path, {"pyproject.toml": '[project]\nrequires-python = ">=3.9"\n'})
+    candidates = (Candidate("1.11.0", ">=3.9,<3.13"),)
+    fix = Fix("PyPI", "requirements.txt", "scipy", "1.10.0", "1.11.0", candidates=candidates)
+    assert choose_candidate(fix, tmp_path).new == "1.11.0"
