@@ -12,6 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix
+from cve_fixer.python.fake_python import create_python
+from cve_fixer.python.sdist_metadata import fetch_requirements
+from cve_fixer.python.static_metadata import dependency_metadata
 from cve_fixer.python.versions import is_same, normalize
 from cve_fixer.run_tool import run_tool
 from cve_fixer.tree import with_line_endings_of
@@ -29,6 +32,7 @@ _PYTHON = re.compile(
 _SOURCE = re.compile(r"-r ((?!-)[^\s,)]+\.in)\b")
 _UNSUPPORTED_LINE = re.compile(r"^[ \t]*(?:-|\.|/|[^\s#;]*://|[^\s#;]*@)", re.MULTILINE)
 _INLINE_VIA = re.compile(r"^[^#\s][^#\n]*# via ", re.MULTILINE)
+_BUILT = re.compile(r"build `([A-Za-z0-9._-]+)==([^`\s]+)`")
 _LAYOUT = ("--generate-hashes", "--no-annotate", "--annotation-style=line")
 
 
@@ -209,12 +213,24 @@ def _recompile(before: str, source: str, fix: Fix, setting: Setting) -> Resoluti
 
 
 def _compile(directory: Path, source: str, fix: Fix, *options: str) -> str:
-    return run_tool(
-        *("uv", "pip", "compile", source, "--no-config", "--no-build"),
-        *("--default-index", fix.registry, *options),
-        directory=directory,
-        environment={"UV_PYTHON_DOWNLOADS": "never"},
-    )
+    """Runs uv without builds, with the metadata of packages that have no wheel."""
+    known: dict[tuple[str, str], tuple[str, ...]] = {}
+    python = create_python("", directory)
+    while True:
+        (directory / "uv.toml").write_text(dependency_metadata(known), encoding="utf-8")
+        try:
+            return run_tool(
+                *("uv", "pip", "compile", source, "--config-file", "uv.toml", "--python", python),
+                *("--default-index", fix.registry, *options),
+                directory=directory,
+                environment={"UV_PYTHON_DOWNLOADS": "never"},
+            )
+        except CannotFix as error:
+            package = _BUILT.search(str(error))
+            if not package or package.groups() in known:
+                raise
+            name, version = package.groups()
+            known[name, version] = fetch_requirements(fix.registry, name, version)
 
 
 def _options_of(text: str) -> list[str]:

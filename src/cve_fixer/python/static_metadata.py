@@ -6,7 +6,7 @@ Removes it from the lock file that uv writes.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cve_fixer import lock_blocks, tree
@@ -55,19 +55,33 @@ def add_known_metadata(path: Path, lock: str) -> bool:
         for entry in lock_blocks.read_lock(lock).get("package", [])
         if "registry" in entry.get("source", {}) and not entry.get("wheels")
     ]
-    # JSON strings and lists are valid TOML.
-    tables = (
-        "\n[[tool.uv.dependency-metadata]]\n"
-        f"name = {json.dumps(entry['name'])}\n"
-        f"version = {json.dumps(entry['version'])}\n"
-        f"requires-dist = {json.dumps(list(_requirements(entry)))}\n"
-        f"provides-extra = {json.dumps(list(entry.get('optional-dependencies', {})))}\n"
-        for entry in known
-    )
     if not known or "dependency-metadata" in uv_settings:
         return False
-    tree.write(path, text + "\n" + "".join(tables))
+    tables = "".join(
+        "\n[[tool.uv.dependency-metadata]]\n"
+        + _metadata(entry["name"], entry["version"], _requirements(entry))
+        + f"provides-extra = {json.dumps(list(entry.get('optional-dependencies', {})))}\n"
+        for entry in known
+    )
+    tree.write(path, text + "\n" + tables)
     return True
+
+
+def dependency_metadata(known: Mapping[tuple[str, str], Iterable[str]]) -> str:
+    """A uv.toml with the requirements of packages, by name and version."""
+    return "".join(
+        f"[[dependency-metadata]]\n{_metadata(name, version, requirements)}"
+        for (name, version), requirements in known.items()
+    )
+
+
+def _metadata(name: str, version: str, requirements: Iterable[str]) -> str:
+    """JSON strings and lists are valid TOML."""
+    return (
+        f"name = {json.dumps(name)}\n"
+        f"version = {json.dumps(version)}\n"
+        f"requires-dist = {json.dumps(list(requirements))}\n"
+    )
 
 
 def remove_known_metadata(lock: str) -> tuple[str, str]:

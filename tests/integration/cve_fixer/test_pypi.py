@@ -382,3 +382,9 @@ def test_every_python_of_the_project_is_checked(project: Project) -> None:
     project.write(tox__ini="[tox]\nenvlist = py311\n")
     project.fix("requirements.txt", **fix)
     assert "importlib-metadata==4.8.0" in (project.tree / "requirements.txt").read_text()
+
+
+def test_a_package_without_a_wheel_does_not_prevent_the_check(project: Project) -> None:
+    project.write(requirements__txt="requests==2.25.0\ndocopt==0.6.2\n", setup__py=TRAP)
+    project.fix("requirements.txt")
+    assert not project.report.with_name("draft.md").exists()
