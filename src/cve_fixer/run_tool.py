@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -38,14 +38,13 @@ def run_tool(
     directory: Path,
     environment: Mapping[str, str] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    script: str = "",
+    program: Sequence[str] = (),
 ) -> str:
     """Return its standard output. Raises CannotFix with its last lines if it fails.
 
-    `script` replaces the tool and is run by the tool's own Python.
+    `program` is the argv that replaces the tool's own.
     """
-    argv = find_tool(tool)
-    command = [*_interpreter(argv), "-I", script, *arguments] if script else [*argv, *arguments]
+    command = [*(program or find_tool(tool)), *arguments]
     print(f"{tool} {_strip_passwords(' '.join(arguments))}")
     try:
         result = subprocess.run(
@@ -91,8 +90,9 @@ def find_tool(tool: str) -> list[str]:
     return [path]
 
 
-def _interpreter(argv: list[str]) -> list[str]:
+def find_interpreter(tool: str) -> list[str]:
     """The interpreter of a tool that is a script: from its argv, or its shebang line."""
+    argv = find_tool(tool)
     if len(argv) > 1:
         return argv[:-1]
     with suppress(OSError), Path(argv[0]).open("rb") as file:
@@ -113,6 +113,30 @@ def _home() -> str:
     home = tempfile.mkdtemp(prefix="cve-fixer-home-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
+
+
+@cache
+def install_python_tool(tool: str, version: str, registry: str, *constraints: str) -> Path:
+    """The Python of a new environment with the tool from the registry, installed without builds.
+
+    Raises CannotFix if it cannot be installed.
+    """
+    directory = Path(_home()) / f"{tool}-{version}"
+    environment = {"UV_PYTHON_DOWNLOADS": "never"}
+    common = ("--no-config", "--python")
+    run_tool(
+        *("uv", "venv", "--quiet", *common, sys.executable, str(directory)),
+        directory=Path(_home()),
+        environment=environment,
+    )
+    python = directory / "bin" / "python"
+    run_tool(
+        *("uv", "pip", "install", "--quiet", *common, str(python), "--no-build"),
+        *("--default-index", registry, f"{tool}=={version}", *constraints),
+        directory=Path(_home()),
+        environment=environment,
+    )
+    return python
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

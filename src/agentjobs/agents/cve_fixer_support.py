@@ -23,7 +23,7 @@ TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 # What cannot be fixed without each tool, and how to install it.
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "uv": ("uv.lock files and compiled requirements", "pip install uv"),
-    "poetry": ("poetry.lock files", "pipx install poetry"),
+    "poetry": ("poetry.lock files whose registry does not have Poetry", "pipx install poetry"),
     "node": ("files of npm and pnpm", "apt install nodejs"),
     "npm": ("package-lock.json files", "apt install npm"),
     "pnpm": ("pnpm-lock.yaml files", "npm install --global pnpm"),

@@ -1,8 +1,9 @@
-"""Runs Poetry in its own Python with one registry, one version of one package, and no builds.
+"""Runs any Poetry since 1.1 with one registry, one version of one package, and no builds.
 
-`poetry_lock` starts this script. Poetry has no option for any of the three: it builds source
-distributions to read their metadata, reads other indexes only from pyproject.toml, which is part of
-the lock file's hash, and takes the newest version that the constraints allow.
+`poetry_lock` starts this script with Poetry's own Python. Poetry has no option for any of the
+three: it builds source distributions to read their metadata, reads other indexes only from
+pyproject.toml, which is part of the lock file's hash, and takes the newest version that the
+constraints allow.
 """
 
 import os
@@ -14,37 +15,36 @@ from typing import Any
 REGISTRY, PACKAGE, VERSION = (
     f"AGENTJOBS_FIXER_{name}" for name in ("REGISTRY", "PACKAGE", "VERSION")
 )
-SOURCE = "agentjobs-registry"
-# By name, because the service's own environment does not have Poetry.
-_MODULES = (
-    "poetry.console.application",
-    "poetry.factory",
-    "poetry.inspection.info",
-    "poetry.repositories",
-    "poetry.utils.env",
-    "poetry.repositories.legacy_repository",
-    "poetry.repositories.pypi_repository",
-)
+# The name in the lock file of the source that replaces PyPI.
+SOURCE = "PyPI"
 
 
 def main() -> Any:
-    application, factory, info, pool, env, legacy, pypi = map(import_module, _MODULES)
+    # By name, because the service's own environment does not have Poetry.
+    pypi = import_module("poetry.repositories.pypi_repository")
+    legacy = import_module("poetry.repositories.legacy_repository")
+    info = import_module("poetry.inspection.info")
     _prevent_builds(info)
     for repository in (legacy.LegacyRepository, pypi.PyPiRepository):
-        repository._get_release_info = with_lock_fallback(
-            repository._get_release_info, factory, info
-        )
+        repository._get_release_info = with_lock_fallback(repository._get_release_info, info)
+    if os.environ.get(REGISTRY):
+        vars(pypi)["PyPiRepository"] = registry_class(legacy.LegacyRepository)
+    # Poetry 1.1 imports the repository's class when these modules are loaded.
+    repositories, env = map(import_module, ("poetry.repositories", "poetry.utils.env"))
+    pool = getattr(repositories, "RepositoryPool", None) or repositories.Pool
+    pool.find_packages = pin_version(pool.find_packages)
     # A lock file applies to every Python that the project allows, whichever this one is.
     env.EnvManager.create_venv = lambda manager, *_, **__: manager.get_system_env()
-    factory.Factory.create_pool = use_registry(factory.Factory.create_pool)
-    pool.RepositoryPool.find_packages = pin_version(pool.RepositoryPool.find_packages)
-    return application.main()
+    return import_module("poetry.console.application").Application().run()
 
 
 def _prevent_builds(info: Any) -> None:
-    if not hasattr(info, "isolated_builder"):
+    if hasattr(info, "get_pep517_metadata"):
+        info.get_pep517_metadata = refuse_to_build
+    elif hasattr(info.PackageInfo, "_pep517_metadata"):
+        info.PackageInfo._pep517_metadata = refuse_to_build
+    else:
         sys.exit("this version of Poetry cannot be kept from building packages")
-    info.isolated_builder = refuse_to_build
 
 
 class BuildRefused(Exception):
@@ -55,16 +55,15 @@ def refuse_to_build(*_: object, **__: object) -> None:
     raise BuildRefused(BuildRefused.__doc__)
 
 
-def with_lock_fallback(get_release_info: Any, factory: Any, info: Any) -> Any:
+def with_lock_fallback(get_release_info: Any, info: Any) -> Any:
     """Read metadata from the lock file if only a build could provide it."""
 
     def get(repository: Any, name: Any, version: Any) -> Any:
         try:
             return get_release_info(repository, name, version)
         except BuildRefused:
-            locker = factory.Factory().create_poetry(Path.cwd()).locker
-            for package in locker.locked_repository().packages:
-                if (package.name, package.version) == (name, version):
+            for package in locked_packages():
+                if (package.name, str(package.version)) == (name, str(version)):
                     metadata = info.PackageInfo.from_package(package).asdict()
                     return {**metadata, "_cache_version": str(repository.CACHE_VERSION)}
             raise
@@ -72,15 +71,23 @@ def with_lock_fallback(get_release_info: Any, factory: Any, info: Any) -> Any:
     return get
 
 
-def use_registry(create_pool: Any) -> Any:
-    def create(config: Any, sources: Any = (), *rest: Any, **options: Any) -> Any:
-        registry = os.environ.get(REGISTRY)
-        has_primary = any(source.get("priority", "primary") == "primary" for source in sources)
-        if registry and not has_primary:
-            sources = [*sources, {"name": SOURCE, "url": registry, "priority": "primary"}]
-        return create_pool(config, sources, *rest, **options)
+def locked_packages() -> Any:
+    locker = import_module("poetry.factory").Factory().create_poetry(Path.cwd()).locker
+    try:
+        # Poetry 1.1 leaves out development requirements by default.
+        return locker.locked_repository(True).packages
+    except TypeError:
+        return locker.locked_repository().packages
 
-    return staticmethod(create)
+
+def registry_class(legacy_repository: Any) -> Any:
+    class Registry(legacy_repository):  # type: ignore[misc]  # a class of the installed Poetry
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__("registry", os.environ[REGISTRY])
+            # The constructor reserves this name.
+            self._name = SOURCE
+
+    return Registry
 
 
 def pin_version(find_packages: Any) -> Any:
