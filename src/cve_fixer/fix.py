@@ -20,6 +20,7 @@ DRAFT_FILE = "draft.md"
 FIXERS: tuple[tuple[str, str, str], ...] = (
     ("PyPI", "uv.lock", "python.uv_lock"),
     ("PyPI", "poetry.lock", "python.poetry_lock"),
+    ("PyPI", "Pipfile.lock", "python.pipfile_lock"),
     ("PyPI", "pyproject.toml", "python.pyproject"),
     ("PyPI", "*.txt", "python.requirements"),
     ("PyPI", "*.in", "python.requirements"),

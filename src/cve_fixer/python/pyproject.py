@@ -1,6 +1,6 @@
 """Raises requirements in pyproject.toml that exclude a version, and changes no other byte.
 
-Knows the tables of PEP 621, dependency groups, uv and Poetry.
+Knows the tables of PEP 621, dependency groups, uv, Poetry, and those of a Pipfile.
 """
 
 import re
@@ -16,8 +16,9 @@ from cve_fixer.python.versions import allows, normalize, raise_specifier
 
 _TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?", re.MULTILINE)
 _STRINGS = ("project", "project.optional-dependencies", "dependency-groups", "tool.uv")
-_POETRY = re.compile(
-    r"tool\.poetry(?:\.group\.[^.]+)?\.(?:dev-)?dependencies(?:\.(?P<name>[^.]+))?"
+_ENTRIES = re.compile(
+    r"(?:tool\.poetry(?:\.group\.[^.]+)?\.(?:dev-)?dependencies|(?:dev-)?packages)"
+    r"(?:\.(?P<name>[^.]+))?"
 )
 _STRING = re.compile(
     # Skips comments and other strings, which may contain text that looks like a requirement.
@@ -60,7 +61,7 @@ def allow_version(text: str, package: str, version: str) -> str:
             return match[0]
         new = raise_specifier(specifier, version)
         if new is None:
-            raise CannotFix(f"`{package} {specifier}` in pyproject.toml excludes {version}")
+            raise CannotFix(f"the requirement `{package} {specifier}` excludes {version}")
         start, end = (position - match.start() for position in match.span("specifier"))
         return match[0][:start] + new + match[0][end:]
 
@@ -94,13 +95,13 @@ def _update_tables(text: str, update: Callable[..., str]) -> str:
     pieces = [text[: tables[0][0]] if tables else text]
     for start, end, table in tables:
         content = text[start:end]
-        poetry = _POETRY.fullmatch(table)
+        entries = _ENTRIES.fullmatch(table)
         if table in _STRINGS:
             content = _STRING.sub(update, content)
-        elif poetry and poetry["name"]:
-            name = poetry["name"].strip("\"'")
+        elif entries and entries["name"]:
+            name = entries["name"].strip("\"'")
             content = _VERSION_ENTRY.sub(partial(update, name=name), content)
-        elif poetry:
+        elif entries:
             content = _ENTRY.sub(update, content)
         pieces.append(content)
         following = _TABLE.match(text, end)
