@@ -62,6 +62,7 @@ class Dependency(msgspec.Struct, frozen=True):
     parents: list[str] = []
     fixture: bool = False
     imported: str = "unknown"
+    managed_by: str = ""
     advisories: list[DependencyAdvisory] = []
 
 

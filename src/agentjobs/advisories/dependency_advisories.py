@@ -60,6 +60,10 @@ class DependencyDocument(msgspec.Struct, frozen=True, kw_only=True):
             " does not rule out that it is loaded by name or run as a program."
         ),
     ]
+    managed_by: Annotated[
+        str,
+        doc("The published parent or BOM of Maven that sets the version; empty if none does."),
+    ]
     advisories: Annotated[
         Sequence[DependencyAdvisory], doc("Its known advisories, most severe first.")
     ]
@@ -80,6 +84,7 @@ def dependency_document(
         parents=dependency.parents,
         fixture=dependency.fixture,
         imported=dependency.imported,
+        managed_by=dependency.managed_by,
         advisories=advisories,
     )
 

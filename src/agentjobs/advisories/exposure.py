@@ -44,6 +44,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     summary: str
     fixture: bool = False
     imported: Imported = "unknown"
+    managed_by: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
@@ -114,6 +115,7 @@ def _finding(dependency: Dependency, version: str, match: _Match) -> Finding:
         summary=group.summary,
         fixture=dependency.fixture,
         imported=dependency.imported,
+        managed_by=dependency.managed_by,
     )
 
 

@@ -32,6 +32,7 @@ _CHANGEABLE = {
     "direct": "boolean",
     "fixture": "boolean",
     "imported": "text",
+    "managed_by": "text",
     "advisory_ids": "text",
     "severity": "text",
     "score": "double precision",
@@ -64,7 +65,8 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """`fix_version` resolves all findings of the package in this version; if it is None,
     `fix_reason` says why. `advisories` are the records of the vulnerability about the package.
     `fixture` is true if the manifest belongs to tests or examples. `imported` says whether source
-    files import the package or one that requires it."""
+    files import the package or one that requires it, `managed_by` which published package sets the
+    version, if the repository does not."""
 
     id: str
     repo_id: str
@@ -76,6 +78,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     direct: bool
     fixture: bool
     imported: Imported
+    managed_by: str
     advisory_id: str
     advisories: tuple[AdvisorySummary, ...]
     severity: str
@@ -212,6 +215,7 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
         "direct": finding.direct,
         "fixture": finding.fixture,
         "imported": finding.imported,
+        "managed_by": finding.managed_by,
         "advisory_ids": msgspec.json.encode(finding.advisories).decode(),
         "severity": finding.severity,
         "score": finding.score,

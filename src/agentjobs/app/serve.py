@@ -16,6 +16,7 @@ from agentjobs.app.signals import Stop
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, this_process
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
+from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.open_pulls import OpenPullReader
@@ -168,7 +169,12 @@ def _serving_loops(
     db, settings = context.db, context.settings
     open_pulls = OpenPullReader(db, settings, context.platforms)
     return [
-        IndexLoop(db, settings, is_able=lambda: context.repositories.is_usable),
+        IndexLoop(
+            db,
+            settings,
+            is_able=lambda: context.repositories.is_usable,
+            poms=pom_fetcher(settings, registry),
+        ),
         AdvisoryLoop(db, settings, session),
         ScanLoop(
             db,

@@ -8,6 +8,7 @@ from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
+from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.run.context import JobTools
@@ -58,6 +59,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             allowed=allowed_of(settings),
             session=session,
             chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
+            poms=pom_fetcher(settings, registry),
             certificates=certificates,
         )
         worker = Worker(tools, settings.effective_slots)

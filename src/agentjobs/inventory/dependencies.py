@@ -174,4 +174,5 @@ def dependency_view(row: Row) -> DependencyView:
         purl=row["purl"],
         fixture=bool(row["fixture"]),
         imported=row["imported"],
+        managed_by=row["managed_by"],
     )

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +13,13 @@ import msgspec
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.git.refs import resolve
+from agentjobs.git.remote import strip_credentials
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
 from agentjobs.inventory.index.wire import Request, Result
 from agentjobs.inventory.model import Dependency, IndexWarning
+from agentjobs.inventory.published_poms import PomFetcher, PomRegistry
 from agentjobs.inventory.rows import (
     IndexRows,
     prepare,
@@ -36,6 +38,7 @@ __all__ = [
     "forget_repository",
     "index_repository",
     "make_outdated_due",
+    "pom_fetcher",
     "read_dependencies",
     "store_failure",
 ]
@@ -44,6 +47,8 @@ _DUE = DueColumn("repos", "id", "index_due_at", 15 * SECOND_MS, lease_column="in
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MAX_BACKOFF_MS = 3_600 * SECOND_MS
 _PROGRESS_SECONDS = 0.5
+# Properties of the repository may change which poms a fetched one names.
+_MAX_POM_ROUNDS = 4
 
 
 class DueRepo(msgspec.Struct, frozen=True):
@@ -90,6 +95,7 @@ async def index_repository(
     git_dir: Path,
     settings: Settings,
     spare: SpareChild | None = None,
+    poms: PomFetcher | None = None,
 ) -> IndexedCommit:
     """Raises IndexFailure, whose message is shown to the repository's owner, or ClaimLost."""
     commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
@@ -99,7 +105,7 @@ async def index_repository(
         await db.transact(_store_unchanged, repo, commit)
         return IndexedCommit(commit, None)
     request = _request("index", git_dir, commit, settings, repo)
-    running = run_child(request, settings.index_timeout_seconds, progress := _Progress(), spare)
+    running = _run(request, settings, progress := _Progress(), spare, poms)
     lease = _IndexLease(db, repo, progress)
     result, rows = await run_renewing(_build(db, repo, running), lease.renew, _PROGRESS_SECONDS)
     await db.transact(_store_result, repo, lease.until, commit, rows)
@@ -115,11 +121,40 @@ async def _build(
     return result, await store_in_batches(db, repo.id, rows)
 
 
-async def read_dependencies(git_dir: Path, commit: str, settings: Settings) -> CommitDependencies:
+async def read_dependencies(
+    git_dir: Path, commit: str, settings: Settings, poms: PomFetcher | None = None
+) -> CommitDependencies:
     """The dependencies of any commit, read from its manifests only; stores nothing."""
     request = _request("dependencies", git_dir, commit, settings)
-    result = await run_child(request, settings.index_timeout_seconds, lambda *_: None)
+    result = await _run(request, settings, lambda *_: None, None, poms)
     return CommitDependencies(result.dependencies or (), result.warnings, result.installed_together)
+
+
+def pom_fetcher(settings: Settings, registry: PomRegistry) -> PomFetcher:
+    return PomFetcher(registry, _maven_registry(settings), _cache_path(settings))
+
+
+async def _run(
+    request: Request,
+    settings: Settings,
+    progress: Callable[[int, int], None],
+    spare: SpareChild | None,
+    poms: PomFetcher | None,
+) -> Result:
+    """Runs the process again as long as poms that it lacks can be fetched."""
+    timeout_seconds = settings.index_timeout_seconds
+    result = await run_child(request, timeout_seconds, progress, spare)
+    for _ in range(_MAX_POM_ROUNDS):
+        missing = result.missing_poms
+        if not missing or poms is None or not await poms.fetch_missing(missing):
+            break
+        # The process has saved its state, so only the dependencies are read again.
+        state_commit = request.commit if request.repo_id else ""
+        again = msgspec.structs.replace(request, indexed_commit=state_commit)
+        graph = result.graph
+        result = await run_child(again, timeout_seconds, progress, spare)
+        result = msgspec.structs.replace(result, graph=result.graph or graph)
+    return result
 
 
 async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
@@ -133,6 +168,10 @@ def forget_repository(settings: Settings, repo_id: str) -> None:
     if path.exists():
         with closing(AnalysisCache(path)) as cache:
             cache.delete_state(repo_id)
+
+
+def _maven_registry(settings: Settings) -> str:
+    return strip_credentials(settings.registry_url("Maven"))
 
 
 def _cache_path(settings: Settings) -> Path:
@@ -153,6 +192,7 @@ def _request(
         cache_path=str(_cache_path(settings).absolute()),
         memory_mib=settings.index_memory_mib,
         repo_id="" if repo is None else repo.id,
+        maven_registry=_maven_registry(settings),
     )
     # Results of other analyzer versions cannot be reused.
     if repo is None or repo.fingerprint != fingerprint():

@@ -22,12 +22,17 @@ class IndexWarning(msgspec.Struct, frozen=True):
 
 
 class Requirement(msgspec.Struct, frozen=True, array_like=True):
-    """A requirement of a manifest. `version` is set if exactly one version satisfies it."""
+    """A requirement of a manifest. `version` is set if exactly one version satisfies it.
+
+    `managed_by` is the published package whose metadata sets the version, if the repository does
+    not.
+    """
 
     name: str
     specifier: str
     version: str | None = None
     scope: Scope = "runtime"
+    managed_by: str = ""
 
 
 class Locked(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +78,8 @@ class Dependency(msgspec.Struct, frozen=True):
     the project's own requirement, empty for a transitive dependency. `parents` is the path from a
     direct dependency to the one that requires this package; empty for a direct dependency.
     `fixture` is true if the manifest belongs to tests or examples. `imported` says whether a source
-    file imports the package or one that requires it.
+    file imports the package or one that requires it. `managed_by` is the published package that
+    sets the version, if the repository does not: a parent or BOM of Maven.
     """
 
     ecosystem: str
@@ -86,6 +92,7 @@ class Dependency(msgspec.Struct, frozen=True):
     parents: tuple[str, ...] = ()
     fixture: bool = False
     imported: Imported = "unknown"
+    managed_by: str = ""
 
 
 class ParsedModule(msgspec.Struct, frozen=True, array_like=True):

@@ -39,6 +39,7 @@ _COLUMNS = {
     "purl": "TEXT",
     "fixture": "BOOLEAN",
     "imported": "TEXT",
+    "managed_by": "TEXT",
 }
 _KEY = ("repo_id", "position")
 _INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
@@ -195,6 +196,7 @@ def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[st
         "purl": purl,
         "fixture": package.fixture,
         "imported": package.imported,
+        "managed_by": package.managed_by,
     }
 
 

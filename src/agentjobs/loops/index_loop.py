@@ -12,6 +12,7 @@ from agentjobs.inventory.indexing import (
     make_outdated_due,
     store_failure,
 )
+from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.local_git import repositories
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
@@ -27,13 +28,20 @@ class IndexLoop:
     name = "index"
 
     def __init__(
-        self, db: Database, settings: Settings, *, is_able: Callable[[], bool] = lambda: True
+        self,
+        db: Database,
+        settings: Settings,
+        *,
+        is_able: Callable[[], bool] = lambda: True,
+        poms: PomFetcher | None = None,
     ) -> None:
-        """While `is_able` returns False, the repositories are left to other processes."""
+        """While `is_able` returns False, the repositories are left to other processes. Without
+        `poms`, versions that published poms set stay unknown."""
         self._is_able = is_able
         self._db = db
         self._settings = settings
         self._spare = SpareChild()
+        self._poms = poms
 
     async def run(self) -> None:
         with self._db.changes.listen("index") as signal:
@@ -55,7 +63,9 @@ class IndexLoop:
             return False
         git_dir = repositories.path(self._settings.repositories_path, repo.id)
         try:
-            result = await index_repository(self._db, repo, git_dir, self._settings, self._spare)
+            result = await index_repository(
+                self._db, repo, git_dir, self._settings, self._spare, self._poms
+            )
             _log.info(
                 "repository indexed",
                 extra={"fields": {"repo_id": repo.id, "files": result.file_count}},

@@ -281,6 +281,31 @@ async def test_a_public_registry_lists_versions(
         assert await asked.published(ecosystem, "no-such-package-was-published") == Published()
 
 
+async def test_a_published_pom_is_fetched_by_its_coordinates(clock: Clock) -> None:
+    responses = {"/maven/org/boot/starter/2.1/starter-2.1.pom": b"<project/>"}
+
+    async def send(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("large-1.pom"):
+            return web.Response(body=b"x" * (3 << 20))
+        if request.path not in responses:
+            raise web.HTTPNotFound
+        return web.Response(body=responses[request.path])
+
+    async with registry_server(send) as server, asking_of(server.settings(), clock) as registry:
+        assert await registry.fetch_pom("org.boot:starter:2.1") == b"<project/>"
+        for absent in ("org.boot:starter:2.2", "org.boot:large:1", "org.boot", "a:../b:1", "a:b:"):
+            assert await registry.fetch_pom(absent) is None
+        assert len(server.requests) == 3
+
+
+async def test_an_unreachable_registry_has_no_poms(clock: Clock) -> None:
+    async with registry_server() as server:
+        settings = server.settings()
+    async with asking_of(settings, clock) as registry:
+        for _ in range(5):
+            assert await registry.fetch_pom("org.boot:starter:2.1") is None
+
+
 async def test_the_time_of_a_go_version_is_requested(clock: Clock) -> None:
     events = [{"introduced": "0"}, {"fixed": "0.3.8"}]
     affected = {"package": {"ecosystem": "Go", "name": "golang.org/x/text"}}

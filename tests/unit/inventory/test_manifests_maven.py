@@ -3,7 +3,9 @@
 import pytest
 
 from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests.maven.inheritance import find_missing_poms
 from agentjobs.inventory.manifests.maven.pom import complete, read_pom
+from agentjobs.inventory.manifests.maven.published import MAX_POMS, PublishedPoms
 from agentjobs.inventory.model import ParsedManifest
 
 
@@ -54,6 +56,143 @@ def completed(**poms: bytes) -> dict[str, dict[str, tuple[str | None, str]]]:
     done = complete(facts)
     assert len(combine(facts).dependencies) == sum(len(each.requirements) for each in done.values())
     return {path.removesuffix("/pom.xml"): asked(each) for path, each in done.items()}
+
+
+def published(**poms: bytes) -> tuple[PublishedPoms, list[str]]:
+    """Poms of the group `com.example` in version 1.0, by artifact; and what was looked up."""
+    asked_for: list[str] = []
+
+    def load(coordinate: str) -> ParsedManifest | None:
+        asked_for.append(coordinate)
+        group, artifact, version = coordinate.split(":")
+        content = poms.get(artifact) if (group, version) == ("com.example", "1.0") else None
+        return None if content is None else read_pom(content)
+
+    return PublishedPoms(load), asked_for
+
+
+def managed_requirements(
+    facts: dict[str, ParsedManifest], poms: PublishedPoms
+) -> dict[str, tuple[str | None, str]]:
+    """The version of each dependency, and what sets it."""
+    return {d.name: (d.version, d.managed_by) for d in combine(facts, poms).dependencies}
+
+
+BOM_IMPORT = "<type>pom</type><scope>import</scope>"
+
+
+def test_published_parents_and_boms_set_versions():
+    bom = pom(
+        "<properties><core>2.1</core></properties>"
+        + managed(
+            dependency("org.a:core", "${core}"), dependency("org.a:own", "${project.version}")
+        ),
+        "bom",
+    )
+    grandparent = pom(
+        "<properties><bom.version>1.0</bom.version><log>1.2</log></properties>"
+        + managed(dependency("com.example:bom", "${bom.version}", BOM_IMPORT)),
+        "grandparent",
+    )
+    base = pom(dependencies(dependency("org.a:everywhere", "3")), "base", parent("grandparent"))
+    poms, _ = published(bom=bom, grandparent=grandparent, base=base)
+    facts = {
+        "pom.xml": read_pom(
+            pom(
+                dependencies(
+                    dependency("org.a:core"),
+                    dependency("org.a:own"),
+                    dependency("org.a:log", "${log}"),
+                    dependency("org.a:pinned", "5"),
+                    dependency("org.a:nowhere"),
+                ),
+                "app",
+                parent("base", "<relativePath/>"),
+            )
+        )
+    }
+    assert managed_requirements(facts, poms) == {
+        "org.a:core": ("2.1", "com.example:bom:1.0"),
+        "org.a:own": ("1.0", "com.example:bom:1.0"),
+        "org.a:log": ("1.2", "com.example:grandparent:1.0"),
+        "org.a:pinned": ("5", ""),
+        "org.a:everywhere": ("3", "com.example:base:1.0"),
+        "org.a:nowhere": (None, ""),
+    }
+    assert poms.missing == []
+    assert {d.manifest for d in combine(facts, poms).dependencies} == {"pom.xml"}
+
+
+def test_a_property_of_the_repository_replaces_that_of_a_published_parent():
+    old = managed(dependency("org.a:core", "${core}"))
+    base = pom(f"<properties><core>2.1</core></properties>{old}", "base")
+    app = pom(
+        "<properties><core>2.2</core></properties>" + dependencies(dependency("org.a:core")),
+        "app",
+        parent("base"),
+    )
+    poms, _ = published(base=base)
+    found = managed_requirements({"pom.xml": read_pom(app)}, poms)
+    assert found == {"org.a:core": ("2.2", "com.example:base:1.0")}
+
+
+def test_modules_inherit_requirements_of_a_published_parent_once():
+    base = pom(dependencies(dependency("org.a:everywhere", "3")), "base")
+    poms, _ = published(base=base)
+    facts = {
+        "pom.xml": read_pom(pom("", "app", parent("base"))),
+        "a/pom.xml": read_pom(pom("", "a", parent("app"))),
+    }
+    (found,) = combine(facts, poms).dependencies
+    assert (found.manifest, found.version) == ("pom.xml", "3")
+
+
+def test_poms_that_cannot_be_resolved_are_named():
+    app = pom(
+        managed(
+            dependency("com.example:gone", "1.0", BOM_IMPORT),
+            dependency("com.example:new", "2-SNAPSHOT", BOM_IMPORT),
+        )
+        + dependencies(dependency("org.a:core")),
+        "app",
+        parent("base", version="7"),
+    )
+    poms, _ = published()
+    combined = combine({"pom.xml": read_pom(app)}, poms)
+    assert [warning.reason.split(" is neither")[0] for warning in combined.warnings] == [
+        "com.example:base:7",
+        "com.example:gone:1.0",
+        "com.example:new:2-SNAPSHOT",
+    ]
+    # A snapshot is not requested: its path is not that of a release.
+    assert poms.missing == ["com.example:base:7", "com.example:gone:1.0"]
+    # If every version is known, nothing is said.
+    pinned = pom(dependencies(dependency("org.a:core", "1")), "app", parent("base", version="7"))
+    assert combine({"pom.xml": read_pom(pinned)}, poms).warnings == ()
+
+
+def test_published_poms_that_require_each_other_end():
+    loop = pom(managed(dependency("com.example:other", "1.0", BOM_IMPORT)), "loop", parent("other"))
+    other = pom(managed(dependency("com.example:loop", "1.0", BOM_IMPORT)), "other", parent("loop"))
+    poms, asked_for = published(loop=loop, other=other)
+    app = pom(dependencies(dependency("org.a:core")), "app", parent("loop"))
+    assert managed_requirements({"pom.xml": read_pom(app)}, poms) == {"org.a:core": (None, "")}
+    assert sorted(asked_for) == ["com.example:loop:1.0", "com.example:other:1.0"]
+    missing = find_missing_poms(["com.example:loop:1.0"], lambda _: read_pom(loop))
+    assert missing == []
+
+
+def test_at_most_a_few_hundred_published_poms_are_looked_up():
+    imports = [dependency(f"com.example:b{at}", "1.0", BOM_IMPORT) for at in range(MAX_POMS + 50)]
+    facts = {
+        f"m{at}/pom.xml": read_pom(
+            pom(managed(*imports[at::10]) + dependencies(dependency("org.a:core")), f"m{at}")
+        )
+        for at in range(10)
+    }
+    poms, asked_for = published()
+    combine(facts, poms)
+    assert len(asked_for) == MAX_POMS
 
 
 def test_a_single_pom_has_requirements_with_scopes():

@@ -108,6 +108,12 @@ def test_findings_below_the_threshold_are_ignored_and_none_fixes_nothing() -> No
             findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before, UNRATED)
 
 
+def test_a_version_that_a_published_package_sets_is_not_edited() -> None:
+    managed = dependency("requests", "2.25.0", managed_by="org.boot:bom:1")
+    with pytest.raises(JobFailed, match=r"but org\.boot:bom:1 sets the version"):
+        planned(exposed(managed), {"requests": "2.31.0"}, a_job())
+
+
 def test_fixtures_are_fixed_only_on_request() -> None:
     fixture = dependency("requests", "2.25.0", "examples/requirements.txt", fixture=True)
     before = exposed(fixture, dependency("pyyaml", "5.3"))

@@ -57,6 +57,7 @@ async def test_a_dependency_is_listed_with_its_advisories(service: Service, path
         "parents": ["requests"],
         "fixture": False,
         "imported": "unknown",
+        "managed_by": "",
         "advisories": [
             {
                 "id": "GHSA-1",

@@ -17,6 +17,16 @@ def path_for(name: str) -> str:
     return f"/{'/'.join(parts)}/maven-metadata.xml"
 
 
+def pom_path(coordinate: str) -> str:
+    """The path of a pom by `group:artifact:version`."""
+    group, artifact, version = (*coordinate.split(":", 2), "", "")[:3]
+    name, number = segments(artifact), segments(version)
+    if len(name) != 1 or len(number) != 1:
+        raise InvalidPackageName(f"{coordinate!r} is not group:artifact:version")
+    directory = "/".join([*segments(group, "."), *name, *number])
+    return f"/{directory}/{name[0]}-{number[0]}.pom"
+
+
 def read(_name: str, _content_type: str, body: Body) -> Published:
     reader = _Reader()
     parser = expat.ParserCreate()

@@ -11,7 +11,7 @@ from yarl import URL
 from agentjobs.advisories.registries.api import Body, InvalidPackageName, RegistryApi
 from agentjobs.advisories.registries.crates import CRATES
 from agentjobs.advisories.registries.golang import GO
-from agentjobs.advisories.registries.maven import MAVEN
+from agentjobs.advisories.registries.maven import MAVEN, pom_path
 from agentjobs.advisories.registries.npm import NPM
 from agentjobs.advisories.registries.packagist import PACKAGIST
 from agentjobs.advisories.registries.pypi import PYPI
@@ -31,6 +31,7 @@ from agentjobs.weighted_cache import WeightedCache
 
 MAX_CONCURRENT = 8
 _MAX_VERSION_BYTES = 1024 * 1024
+_MAX_POM_BYTES = 2 * 1024 * 1024
 CACHE_MS = 3_600_000
 # About 30 MB at most, because PyPI's lists have a hash for each file.
 MAX_WEIGHT = 200_000
@@ -103,6 +104,24 @@ class Registry:
         except (InvalidPackageName, RegistryUnreachable, InvalidResponse) as error:
             logger.warning("registry request failed: %s %s: %s", name, version, error)
             return None
+
+    async def fetch_pom(self, coordinate: str) -> bytes | None:
+        """A published pom of Maven; None if the registry lacks it or cannot be asked."""
+        health = self._health["Maven"]
+        try:
+            path = pom_path(coordinate)
+            url = URL(self._settings.registry_url("Maven") + path, encoded=True)
+            async with self._slots:
+                health.check_available(self._now())
+                response = await fetch(self._session, url, MAVEN.accept, _MAX_POM_BYTES)
+            health.failures = 0
+            return None if response is None else bytes(response.body)
+        except RegistryUnreachable as error:
+            health.fail(self._now(), str(error))
+            logger.warning("registry request failed: %s: %s", coordinate, error)
+        except (InvalidPackageName, InvalidResponse, RegistryUnavailable) as error:
+            logger.warning("registry request failed: %s: %s", coordinate, error)
+        return None
 
     async def close(self) -> None:
         """Cancel all requests."""

@@ -24,7 +24,7 @@ MAX_CONFIGURATION_BYTES = 64 * 1024
 # Incremented when analyses change for another reason than a reader's version.
 VERSION = 2
 # Incremented when the same analyses result in another index.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 CONFIGURATION_PATH = ".agentjobs.toml"
 # Depends on the memory limit and not only on the bytes, so it is not cached.
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"

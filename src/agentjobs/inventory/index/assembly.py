@@ -15,6 +15,7 @@ from agentjobs.inventory.imports.external_names import (
 from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
 from agentjobs.inventory.index.fixtures import mark_fixtures
 from agentjobs.inventory.index.partial_index import PartialIndex
+from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
 
 MAX_WARNINGS = 200
@@ -31,8 +32,10 @@ def configuration_of(index: PartialIndex) -> bytes | None:
     return index.contents.get(CONFIGURATION_PATH)
 
 
-def dependencies_of(index: PartialIndex) -> manifests.Combined:
-    combined = manifests.combine(index.manifests)
+def dependencies_of(
+    index: PartialIndex, published: PublishedPoms | None = None
+) -> manifests.Combined:
+    combined = manifests.combine(index.manifests, published)
     storable = [package for package in combined.dependencies if _is_storable(package)]
     warnings = list(combined.warnings)
     if invalid := len(combined.dependencies) - len(storable):

@@ -29,6 +29,7 @@ from agentjobs.inventory.index.imported import mark_imported
 from agentjobs.inventory.index.install_files import read_installed_together
 from agentjobs.inventory.index.parallel import end_with_parent
 from agentjobs.inventory.index.partial_index import PartialIndex
+from agentjobs.inventory.index.pom_cache import PomCache
 from agentjobs.inventory.index.scan import scan_commit, scan_manifests
 from agentjobs.inventory.index.state import IndexState, load_state, new_state, save_state
 from agentjobs.inventory.index.update import update_state
@@ -42,6 +43,7 @@ from agentjobs.inventory.index.wire import (
     Result,
     encode_frame,
 )
+from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.purl import purl_of
 
@@ -57,6 +59,7 @@ class _DependencyResult(NamedTuple):
     dependencies: tuple[Dependency, ...] | None
     purls: tuple[str, ...]
     warnings: tuple[IndexWarning, ...]
+    missing_poms: tuple[str, ...] = ()
 
 
 def main() -> None:
@@ -110,7 +113,7 @@ def _read_dependencies(request: Request) -> Iterator[Result]:
     git_dir = Path(request.git_dir)
     records = list_files(git_dir, request.commit)
     index = scan_manifests(git_dir, records, Path(request.cache_path))
-    combined = assembly.dependencies_of(index)
+    combined = _combine(request, index)
     dependencies = _dependencies(request, index, combined, ExternalNames({}, frozenset()))
     result = _result(index, len(index.paths), None, dependencies)
     groups = read_installed_together(git_dir, records, index.manifests)
@@ -135,7 +138,7 @@ def _update_index(request: Request) -> Generator[Result, None, bool]:
         new_graph = None if state.graph is graph else state.graph
         externals = assembly.external_names_of(state.index, unpack_flat(state.graph))
         dependencies = _stored_dependencies(request, state, externals) or _dependencies(
-            request, state.index, assembly.dependencies_of(state.index), externals
+            request, state.index, _combine(request, state.index), externals
         )
         yield _result(state.index, state.file_count, new_graph, dependencies)
         _save(cache, request, state, dependencies)
@@ -143,10 +146,10 @@ def _update_index(request: Request) -> Generator[Result, None, bool]:
 
 
 def _scan_all(request: Request) -> Iterator[Result]:
-    path, combined = Path(request.cache_path), list[manifests.Combined]()
+    path, combined = Path(request.cache_path), list[_Combined]()
 
     def combine(manifests_index: PartialIndex) -> None:
-        combined.append(assembly.dependencies_of(manifests_index))
+        combined.append(_combine(request, manifests_index))
 
     scan = scan_commit(Path(request.git_dir), request.commit, path, _Progress(), combine)
     with scan as (index, flat):
@@ -164,6 +167,7 @@ def _save(
 ) -> None:
     state.digest, state.dependency_warnings = dependencies.digest, dependencies.warnings
     state.externals_digest = dependencies.externals_digest
+    state.missing_poms = dependencies.missing_poms
     save_state(cache, request.repo_id, request.commit, state)
 
 
@@ -180,6 +184,7 @@ def _result(
         purls=dependencies.purls,
         graph=graph,
         configuration=assembly.configuration_of(index),
+        missing_poms=dependencies.missing_poms,
     )
 
 
@@ -189,23 +194,50 @@ def _stored_dependencies(
     """None unless no manifest and no external name has changed, and the stored dependencies are
     current."""
     digest = externals.digest
-    if not state.digest or (state.digest, state.externals_digest) != (
-        request.stored_digest,
-        digest,
+    if (
+        state.missing_poms
+        or not state.digest
+        or (state.digest, state.externals_digest)
+        != (
+            request.stored_digest,
+            digest,
+        )
     ):
         return None
     return _DependencyResult(digest, state.digest, None, (), state.dependency_warnings)
 
 
+class _Combined(NamedTuple):
+    dependencies: tuple[Dependency, ...]
+    warnings: tuple[IndexWarning, ...]
+    missing_poms: tuple[str, ...]
+
+
+def _combine(request: Request, index: PartialIndex) -> _Combined:
+    if not any(manifest.ecosystem == "Maven" for manifest in index.manifests.values()):
+        combined = assembly.dependencies_of(index, PublishedPoms())
+        return _Combined(combined.dependencies, combined.warnings, ())
+    with closing(AnalysisCache(Path(request.cache_path))) as cache:
+        poms = PublishedPoms(PomCache(cache, request.maven_registry).load)
+        combined = assembly.dependencies_of(index, poms)
+    return _Combined(combined.dependencies, combined.warnings, tuple(poms.missing))
+
+
 def _dependencies(
-    request: Request, index: PartialIndex, combined: manifests.Combined, externals: ExternalNames
+    request: Request, index: PartialIndex, combined: _Combined, externals: ExternalNames
 ) -> _DependencyResult:
     dependencies = mark_imported(combined.dependencies, index.manifests, externals)
     digest = assembly.digest_of(dependencies)
-    if digest == request.stored_digest:
-        return _DependencyResult(externals.digest, digest, None, (), combined.warnings)
-    purls = _purls(dependencies) if request.task == "index" else ()
-    return _DependencyResult(externals.digest, digest, dependencies, purls, combined.warnings)
+    is_stored = digest == request.stored_digest
+    purls = _purls(dependencies) if request.task == "index" and not is_stored else ()
+    return _DependencyResult(
+        externals_digest=externals.digest,
+        digest=digest,
+        dependencies=None if is_stored else dependencies,
+        purls=purls,
+        warnings=combined.warnings,
+        missing_poms=combined.missing_poms,
+    )
 
 
 def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:

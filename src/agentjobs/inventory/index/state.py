@@ -28,7 +28,7 @@ class IndexState(msgspec.Struct):
 
     `new_paths` replaces `packed_paths` if the paths have changed. `digest` is the digest of the
     dependencies, empty once they may have changed; `externals_digest` is that of the external names
-    that they were marked with.
+    that they were marked with, and `missing_poms` are coordinates that may be published by now.
     """
 
     index: PartialIndex
@@ -39,6 +39,7 @@ class IndexState(msgspec.Struct):
     digest: str = ""
     dependency_warnings: tuple[IndexWarning, ...] = ()
     externals_digest: str = ""
+    missing_poms: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -54,6 +55,7 @@ class _StoredState(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     dependency_warnings: tuple[IndexWarning, ...]
     externals_digest: str
+    missing_poms: tuple[str, ...]
 
 
 def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | None:
@@ -78,6 +80,7 @@ def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | 
         digest=stored.digest,
         dependency_warnings=stored.dependency_warnings,
         externals_digest=stored.externals_digest,
+        missing_poms=stored.missing_poms,
     )
 
 
@@ -94,7 +97,12 @@ def save_state(cache: AnalysisCache, repo_id: str, commit: str, state: IndexStat
 def _summary(state: IndexState, commit: str) -> bytes:
     index = _without_files(state.index)
     stored = _StoredState(
-        index, state.file_count, state.digest, state.dependency_warnings, state.externals_digest
+        index,
+        state.file_count,
+        state.digest,
+        state.dependency_warnings,
+        state.externals_digest,
+        state.missing_poms,
     )
     packed = msgspec.msgpack.encode(stored)
     checksum = _checksum(state.packed_paths, state.graph)

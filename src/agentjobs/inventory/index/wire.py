@@ -15,7 +15,8 @@ LENGTH = struct.Struct(">I")
 class Request(msgspec.Struct, frozen=True, array_like=True):
     """`indexed_commit` and `stored_digest` describe the stored graph and dependencies.
 
-    The process does not send again what is unchanged.
+    The process does not send again what is unchanged. Poms of `maven_registry` are read from the
+    cache only.
     """
 
     task: Literal["index", "dependencies"]
@@ -26,6 +27,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     repo_id: str = ""
     indexed_commit: str = ""
     stored_digest: str = ""
+    maven_registry: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
@@ -50,7 +52,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """`graph` is packed by `graph.encoding`; `configuration` is the content of `.agentjobs.toml`.
 
     `graph` and `dependencies` are None if unchanged; `purls` has one entry per dependency.
-    `installed_together` are groups of manifests, only for the task `dependencies`.
+    `installed_together` are groups of manifests, only for the task `dependencies`. `missing_poms`
+    are the coordinates of parents and BOMs that are neither in the repository nor cached.
     """
 
     line_count: int
@@ -63,6 +66,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     graph: bytes | None
     configuration: bytes | None
     installed_together: tuple[tuple[str, ...], ...] = ()
+    missing_poms: tuple[str, ...] = ()
 
 
 Message = Progress | Failed | DependencyBatch | Result

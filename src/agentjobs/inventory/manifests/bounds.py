@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from agentjobs.inventory.manifests.locks import MAX_PACKAGES, MAX_TEXT
 from agentjobs.inventory.manifests.text import Warnings
 from agentjobs.inventory.model import Requirement
@@ -25,7 +27,8 @@ def limit_requirements(
         version = (
             requirement.version if requirement.version and _is_plain(requirement.version) else None
         )
-        limited[Requirement(requirement.name, specifier, version, requirement.scope)] = None
+        replaced = msgspec.structs.replace(requirement, specifier=specifier, version=version)
+        limited[replaced] = None
     return tuple(limited)
 
 

@@ -7,20 +7,18 @@ A lock file replaces the manifests that it covers; other manifests are used them
 import posixpath
 import re
 from collections.abc import Container, Iterator, Mapping
-from importlib import import_module
 from itertools import islice
 
 import msgspec
 
+from agentjobs.inventory.manifests.cargo.workspace import complete as complete_crates
 from agentjobs.inventory.manifests.coverage import LOCKS, Layout, LockCoverage
 from agentjobs.inventory.manifests.direct_requirements import DirectRequirement, find_direct
 from agentjobs.inventory.manifests.kinds import kind_of
+from agentjobs.inventory.manifests.maven.inheritance import complete as complete_poms
+from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.manifests.package_paths import PackagePath, find_paths
 from agentjobs.inventory.model import Dependency, IndexWarning, ParsedManifest, Requirement
-
-# Functions that complete the manifests of an ecosystem from each other, by module and name:
-# `(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]`.
-_COMPLETIONS = {"Maven": ("maven.pom", "complete"), "crates.io": ("cargo.manifest", "complete")}
 
 # More than any repository has; limits memory here and in the store.
 MAX_DEPENDENCIES = 100_000
@@ -38,8 +36,10 @@ class Combined(msgspec.Struct, frozen=True):
     warnings: tuple[IndexWarning, ...] = ()
 
 
-def combine(manifests: Mapping[str, ParsedManifest]) -> Combined:
-    manifests = _complete(manifests)
+def combine(
+    manifests: Mapping[str, ParsedManifest], published: PublishedPoms | None = None
+) -> Combined:
+    manifests = _complete(manifests, published)
     layout = Layout(manifests)
     combined = _find_dependencies(manifests, layout)
     dependencies = list(_limit(combined))
@@ -61,7 +61,7 @@ def _limit(dependencies: Iterator[Dependency]) -> Iterator[Dependency]:
     remaining = MAX_CHARACTERS
     for package in islice(dependencies, MAX_DEPENDENCIES):
         remaining -= len(package.name) + len(package.requirement) + len(package.manifest)
-        remaining -= sum(map(len, package.parents))
+        remaining -= sum(map(len, package.parents)) + len(package.managed_by)
         yield package
         if remaining < 0:
             break
@@ -81,11 +81,15 @@ def _find_dependencies(
             yield from _from_manifest(path, manifests[path], siblings.get(path, set()))
 
 
-def _complete(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedManifest]:
+def _complete(
+    manifests: Mapping[str, ParsedManifest], published: PublishedPoms | None
+) -> Mapping[str, ParsedManifest]:
+    """Manifests of one ecosystem complete each other."""
     present = {manifest.ecosystem for manifest in manifests.values()}
-    for ecosystem, (module, function) in _COMPLETIONS.items():
-        if ecosystem in present:
-            manifests = getattr(import_module(f"{__package__}.{module}"), function)(manifests)
+    if "Maven" in present:
+        manifests = complete_poms(manifests, published)
+    if "crates.io" in present:
+        manifests = complete_crates(manifests)
     return manifests
 
 
@@ -164,4 +168,14 @@ def _from_requirements(
             grouped.setdefault((requirement.name, requirement.version), []).append(requirement)
     for (name, version), requirements in grouped.items():
         direct = DirectRequirement.combine(requirements)
-        yield Dependency(manifest.ecosystem, name, version, direct.text, True, direct.scope, path)
+        managed_by = min(requirement.managed_by for requirement in requirements)
+        yield Dependency(
+            ecosystem=manifest.ecosystem,
+            name=name,
+            version=version,
+            requirement=direct.text,
+            direct=True,
+            scope=direct.scope,
+            manifest=path,
+            managed_by=managed_by,
+        )

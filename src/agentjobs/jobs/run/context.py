@@ -11,6 +11,7 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
+from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -42,6 +43,7 @@ class JobTools:
     allowed: AllowList
     session: aiohttp.ClientSession
     chooser: RegistryVersionChooser
+    poms: PomFetcher
     # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
 

@@ -137,6 +137,7 @@ DEPENDENCIES: Mapping[str, Any] = {
             "parents": ["requests"],
             "fixture": False,
             "imported": "yes",
+            "managed_by": "",
             "advisories": [
                 {
                     "id": "GHSA-v845-jxx5-vc9f",

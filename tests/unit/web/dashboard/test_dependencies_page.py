@@ -51,9 +51,11 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
 async def test_dependencies_show_whether_they_are_imported(sample_dashboard):
     await write(
         sample_dashboard.db,
-        "UPDATE dependencies SET imported = CASE name WHEN 'requests' THEN 'yes' ELSE 'no' END",
+        "UPDATE dependencies SET imported = CASE name WHEN 'requests' THEN 'yes' ELSE 'no' END,"
+        " managed_by = 'org.boot:bom:1'",
     )
     page = await sample_dashboard.viewer.open(HERE)
+    assert "the project >=2 version set by org.boot:bom:1" in page.text
     assert "requests PyPI · imported 2.30.0" in page.text
     assert "urllib3 PyPI · not imported 1.26.16" in page.text
     graph = f"{REPO}/graph?ecosystem=PyPI&package="

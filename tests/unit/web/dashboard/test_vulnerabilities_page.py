@@ -67,11 +67,16 @@ async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
 
 
 async def test_a_vulnerability_shows_whether_its_package_is_imported(sample_dashboard):
-    await write(sample_dashboard.db, "UPDATE findings SET imported = 'no' WHERE name = 'requests'")
+    await write(
+        sample_dashboard.db,
+        "UPDATE findings SET imported = 'no', managed_by = 'org.boot:bom:1'"
+        " WHERE name = 'requests'",
+    )
     advisory = f"{HERE}/{ADVISORY}"
     for path in (HERE, advisory):
         page = await sample_dashboard.viewer.open(path)
         assert "direct · not imported" in page.text
+        assert "set by org.boot:bom:1" in page.text
     for state, is_listed in (("no", True), ("yes", False), ("odd", True)):
         page = await sample_dashboard.viewer.open(f"{HERE}?imported={state}")
         assert (advisory in page.links) == is_listed, state

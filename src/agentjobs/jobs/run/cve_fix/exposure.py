@@ -48,7 +48,7 @@ def location_of(item: Dependency | Finding) -> Location:
 
 async def read_exposure(run: RunContext, commit: str) -> Exposure:
     """Raises IndexFailure when the manifests cannot be read."""
-    reading = await read_dependencies(run.mirror, commit, run.settings)
+    reading = await read_dependencies(run.mirror, commit, run.settings, run.tools.poms)
     advisories = await load_advisories(run.db, reading.dependencies)
     findings = await asyncio.to_thread(match_dependencies, reading.dependencies, advisories)
     return Exposure(

@@ -141,6 +141,11 @@ def _is_severe(finding: Finding, threshold: str, unrated: str) -> bool:
 def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
     if choice.version is None:
         return choice.reason
+    if finding.managed_by:
+        return (
+            f"{choice.version} would fix it, but {finding.managed_by} sets the version: upgrade"
+            f" that, or set the version in {finding.manifest}."
+        )
     if not can_fix(finding.ecosystem, finding.manifest):
         return (
             f"{choice.version} would fix it, but this agent cannot edit {finding.manifest}: "
