@@ -15,7 +15,8 @@ from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.forges.protocol import RepoAddress
-from agentjobs.inventory.indexing import claim_due, index_repository
+from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
+from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import HostedRepo
@@ -48,10 +49,12 @@ async def fix_runs(
             await db.transact(
                 rows.put, "test", rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT, advisories
             )
-            await _trigger_jobs(harness, chooser, git_dir, base)
+            poms = pom_fetcher(settings, registry)
+            await _trigger_jobs(harness, chooser, poms, git_dir, base)
             tools: Any = SimpleNamespace(
                 context=harness.context,
                 chooser=chooser,
+                poms=poms,
                 platforms=None,
                 mirrors=SimpleNamespace(path=lambda _repo_id: git_dir),
             )
@@ -69,14 +72,18 @@ def repo_of(run: RunContext) -> HostedRepo:
 
 
 async def _trigger_jobs(
-    harness: JobHarness, chooser: RegistryVersionChooser, git_dir: Path, base: str
+    harness: JobHarness,
+    chooser: RegistryVersionChooser,
+    poms: PomFetcher,
+    git_dir: Path,
+    base: str,
 ) -> None:
     acme = await harness.organization()
     await set_organization_threshold(harness.db, acme.organization, "low")
     await harness.db.transact(_make_due, base)
     repo = await claim_due(harness.db)
     assert repo is not None
-    await index_repository(harness.db, repo, git_dir, harness.context.settings)
+    await index_repository(harness.db, repo, git_dir, harness.context.settings, poms=poms)
     scan = DueScan(repo.id, acme.organization_id, 0)
     count = await scan_repository(harness.db, scan, chooser)
     assert count, "no dependency in the index has an advisory"
