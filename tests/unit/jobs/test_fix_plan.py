@@ -194,11 +194,11 @@ def test_a_commit_may_leave_out_a_file_unless_it_is_installed_together_with_a_fi
 
 
 def test_findings_without_a_fix_or_editable_manifest_are_reported_not_fixed() -> None:
-    before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3", "Pipfile.lock"))
+    before = exposed(dependency("requests", "2.25.0"), dependency("pyyaml", "5.3", "setup.cfg"))
     plan = planned(before, {"requests": "2.31.0", "pyyaml": "5.4"}, a_job())
     assert [fix.package for fix in plan.fixes] == ["requests"]
     (fault,) = plan.not_fixed
-    assert fault.startswith("pyyaml 5.3 in Pipfile.lock is vulnerable (")
+    assert fault.startswith("pyyaml 5.3 in setup.cfg is vulnerable (")
     assert "5.4 would fix it" in fault
     with pytest.raises(JobFailed, match="Because"):
         planned(exposed(dependency("requests", "2.25.0")), {"requests": None}, a_job())
