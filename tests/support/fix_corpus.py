@@ -137,9 +137,10 @@ class Project:
     async def _run_job(self, run: RunContext, base: str, prove: Proof) -> FixJob:
         assert run.job.cause is not None
         fixes = run.job.cause.all_fixes
+        ecosystems = {fix.ecosystem for fix in fixes}
         job = FixJob(
             self._corpus.name,
-            " + ".join(sorted({fix.ecosystem for fix in fixes})),
+            ecosystems.pop() if len(ecosystems) == 1 else "several",
             tuple(sorted({file_kind(fix.ecosystem, fix.manifest) for fix in fixes})),
         )
         run_git(self.tree, "checkout", "--quiet", "--force", base)
