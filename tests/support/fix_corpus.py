@@ -70,7 +70,7 @@ class FixJob:
     tree: Path = field(default=Path(), repr=False)
 
     def read(self, name: str) -> str:
-        return (self.tree / name).read_text()
+        return (self.tree / name).read_bytes().decode()
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class Project:
         for name, content in files.items():
             path = self.tree / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            path.write_bytes(content.encode())
 
     def read(self, name: str) -> str:
-        return (self.tree / name).read_text()
+        return (self.tree / name).read_bytes().decode()
 
     def run(self, *command: str, within: str = ".", **environment: str) -> str:
         """Run a program in a directory of the project and return its output."""
