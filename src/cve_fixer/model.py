@@ -39,6 +39,7 @@ class Fix:
 
     `hashes` belong to the files of `new` ("sha256:…"). `parents` is the path from a direct
     dependency of the project to the one that requires `package`; empty for a direct one.
+    `managed_by` is the published parent or BOM that sets `old`, if Maven has it from there.
     """
 
     ecosystem: str
@@ -54,6 +55,7 @@ class Fix:
     why: str = ""
     # The best first; the first one is `new`.
     candidates: tuple[Candidate, ...] = ()
+    managed_by: str = ""
     # Groups of files that are installed or resolved together, `manifest` among them. Files of a
     # group that have the package at a vulnerable version have fixes of their own.
     installed_together: tuple[tuple[str, ...], ...] = ()
@@ -110,6 +112,7 @@ def _fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
         registry=entry.get("registry", ""),
         advisories=tuple(_advisory(advisory) for advisory in entry.get("advisories", ())),
         why=entry.get("why", ""),
+        managed_by=entry.get("managed_by", ""),
         candidates=tuple(_candidate(candidate) for candidate in entry.get("candidates", ())),
         installed_together=tuple(group for group in groups if entry["manifest"] in group),
     )

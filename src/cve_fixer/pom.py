@@ -1,4 +1,5 @@
-"""Edits the version of one dependency in pom.xml, or the property that holds it.
+"""Edits the version of one dependency in pom.xml, or the property that holds it, or overrides the
+version that a published parent or BOM sets.
 
 Works on the text, because an XML parser would not preserve its bytes.
 """
@@ -18,6 +19,10 @@ _DEPENDENCY = re.compile(r"<dependency>(.*?)</dependency>", re.DOTALL)
 _PROPERTIES = re.compile(r"<properties>(.*?)</properties>", re.DOTALL)
 _PARENT = re.compile(r"<parent>(.*?)</parent>", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{([^}\s]+)\}")
+# Their dependencies are not those of the project.
+_NESTED = re.compile(r"<(build|profiles|reporting)>.*?</\1>", re.DOTALL)
+_MANAGED = re.compile(r"<dependencyManagement>\s*<dependencies>")
+_INDENTATION = re.compile(r"\n([ \t]+)<")
 _MAX_PARENTS = 8
 
 
@@ -52,9 +57,12 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 def _fix(fix: Fix, root: Path) -> Outcome:
     poms = _load_with_parents(root, fix.manifest)
     before = {pom.path: pom.text for pom in poms}
-    changes = [change for pom in poms for change in _edit(pom, poms, fix)]
+    if fix.managed_by:
+        changes = list(_override(poms, fix))
+    else:
+        changes = [change for pom in poms for change in _edit(pom, poms, fix)]
     edited = [pom for pom in poms if pom.text != before[pom.path]]
-    if not edited:
+    if not edited and not _is_managed(poms[-1], poms, fix):
         raise CannotFix(
             f"neither {fix.manifest} nor its parents in the repository set {fix.package} to "
             f"{fix.old}"
@@ -105,6 +113,61 @@ def _edit_property(
             group = code(dependency.group)
             yield f"The property {code(name)} has the new version, for all of {group}."
             return
+
+
+def _override(poms: list[Pom], fix: Fix) -> Iterator[str]:
+    """Only the published pom has the old version, or the property that holds it."""
+    source = code(fix.managed_by)
+    for dependency in reversed(list(_dependencies(poms[0], poms))):
+        is_package = f"{dependency.group}:{dependency.artifact}" == fix.package
+        if is_package and _REFERENCE.search(dependency.version):
+            poms[0].replace(dependency.span, fix.new)
+            yield f"{source} defines the property: the dependency now has its own version."
+            return
+    # For all modules, of which each may have a fix.
+    top = poms[-1]
+    if not _is_managed(top, poms, fix):
+        top.replace(*_managed_entry(top, fix))
+        yield (
+            f"{source} sets the old version, and `dependencyManagement` overrides it: remove the "
+            "entry when you upgrade to one that has this version or a later one."
+        )
+
+
+def _is_managed(pom: Pom, poms: list[Pom], fix: Fix) -> bool:
+    """An earlier fix of another module may have overridden it."""
+    return bool(fix.managed_by) and any(
+        f"{each.group}:{each.artifact}" == fix.package and each.version == fix.new
+        for each in _dependencies(pom, poms)
+    )
+
+
+def _managed_entry(pom: Pom, fix: Fix) -> tuple[tuple[int, int], str]:
+    """An empty span, and the text to insert there."""
+    visible = _NESTED.sub(lambda match: " " * len(match[0]), pom.visible)
+    indentation = match[1] if (match := _INDENTATION.search(visible)) else "  "
+    group, _, artifact = fix.package.partition(":")
+    lines = [
+        (3, "<dependency>"),
+        (4, f"<groupId>{group}</groupId>"),
+        (4, f"<artifactId>{artifact}</artifactId>"),
+        (4, f"<version>{fix.new}</version>"),
+        (3, "</dependency>"),
+    ]
+    section = _MANAGED.search(visible)
+    anchor = re.search(r"[ \t]*(?:<dependencies>|</project>)", visible)
+    if section is None and anchor is None:
+        raise CannotFix(f"{pom.path.name} is not a complete project")
+    if section is None:
+        opening = [(1, "<dependencyManagement>"), (2, "<dependencies>")]
+        closing = [(2, "</dependencies>"), (1, "</dependencyManagement>")]
+        lines = [*opening, *lines, *closing]
+    text = [f"{indentation * depth}{line}" for depth, line in lines]
+    line_end = "\r\n" if "\r\n" in pom.text else "\n"
+    if section is not None:
+        return (section.end(), section.end()), line_end.join(["", *text])
+    assert anchor is not None
+    return (anchor.start(), anchor.start()), line_end.join([*text, ""])
 
 
 def _dependencies(pom: Pom, poms: list[Pom]) -> Iterator[_Dependency]:

@@ -4,6 +4,7 @@ from tests.support.fix_corpus import Corpus, advisory
 
 BEANS = advisory("Maven", "org.springframework:spring-beans", "5.3.18")
 TEXT = advisory("Maven", "org.apache.commons:commons-text", "1.10.0")
+DATABIND = advisory("Maven", "com.fasterxml.jackson.core:jackson-databind", "2.12.7")
 JAVA = "public class {name} {{}}\n"
 COMPILER = (
     "<maven.compiler.source>8</maven.compiler.source>"
@@ -52,6 +53,10 @@ def spring(name: str, version: str = "") -> str:
 
 def commons(name: str, version: str = "") -> str:
     return coordinates(name, "org.apache.commons", version)
+
+
+def jackson(name: str) -> str:
+    return coordinates(name, "com.fasterxml.jackson.core", "")
 
 
 def test_a_version_is_updated(corpus: Corpus) -> None:
@@ -153,6 +158,31 @@ def test_a_version_of_a_bill_of_materials_is_updated_there(corpus: Corpus) -> No
         }
     )
     assert project.fix(TEXT).changed == {"bom/pom.xml"}
+
+
+def test_a_version_that_a_published_parent_sets_is_overridden(corpus: Corpus) -> None:
+    parent = coordinates("spring-boot-starter-parent", "org.springframework.boot", "2.5.0")
+    before = pom("shop", dependencies(jackson("jackson-databind"))).replace(
+        "</modelVersion>", f"</modelVersion>\n  <parent>{parent}<relativePath/></parent>"
+    )
+    job = corpus.project({"pom.xml": before}).fix(DATABIND)
+    assert "<version>2.12.7</version>" in job.read("pom.xml")
+
+
+def test_a_version_that_a_published_bom_sets_is_overridden_for_all_modules(corpus: Corpus) -> None:
+    bom = coordinates("jackson-bom", "com.fasterxml.jackson", "2.12.3")
+    imported = managed(f"{bom}<type>pom</type><scope>import</scope>")
+    databind = dependencies(jackson("jackson-databind"))
+    project = corpus.project(
+        {
+            "pom.xml": pom("shop", modules("api", "web") + "\n" + imported),
+            "api/pom.xml": pom("api", databind, parent="shop"),
+            "web/pom.xml": pom("web", databind, parent="shop"),
+        }
+    )
+    job = project.fix(DATABIND)
+    assert job.changed == {"pom.xml"}
+    assert job.read("pom.xml").count("<version>2.12.7</version>") == 1
 
 
 def test_two_projects_of_a_repository_are_updated_by_one_job(corpus: Corpus) -> None:

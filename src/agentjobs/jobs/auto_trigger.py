@@ -209,9 +209,7 @@ async def _proposed(
 def _fixes_for(findings: Iterable[FindingView]) -> Iterator[TriggeredFix]:
     by_fix: dict[tuple[str, str, str, str], list[FindingView]] = {}
     for finding in findings:
-        # The agent edits versions of the repository, not those that a published package sets.
-        can_edit = not finding.managed_by and can_fix(finding.ecosystem, finding.manifest)
-        if finding.fix_version is not None and can_edit:
+        if finding.fix_version is not None and can_fix(finding.ecosystem, finding.manifest):
             key = (finding.ecosystem, finding.name, finding.manifest, finding.fix_version)
             by_fix.setdefault(key, []).append(finding)
     for key, same in by_fix.items():

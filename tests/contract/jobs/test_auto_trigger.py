@@ -195,16 +195,6 @@ async def test_files_of_tests_and_examples_start_no_job(harness: JobHarness) -> 
     assert [fix.manifest for fix in cause.fixes] == ["requirements.txt"]
 
 
-async def test_a_version_that_a_published_package_sets_starts_no_job(harness: JobHarness) -> None:
-    acme = await harness.organization()
-    await set_organization_threshold(harness.db, "acme", "low")
-    managed = msgspec.structs.replace(REQUESTS, managed_by="org.boot:bom:1")
-    repo_id = await add_findings(harness, acme, managed)
-    (finding,) = await findings_of_repo(harness.db, repo_id)
-    assert finding.managed_by == "org.boot:bom:1"
-    assert await reconcile(harness.context, repo_id) == []
-
-
 async def test_files_that_already_have_a_job_are_left_out(harness: JobHarness) -> None:
     acme = await harness.organization()
     repo_id = await add_findings(harness, acme, REQUESTS)

@@ -1,5 +1,6 @@
 """Text edits of go.mod and pom.xml change the version and no other byte."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,45 @@ def test_a_version_set_in_the_parent_changes_there(tmp_path: Path) -> None:
     assert "<log4j.version>2.17.1</log4j.version>" in (tmp_path / "pom.xml").read_text()
     assert REFERENCE in (tmp_path / "child/pom.xml").read_text()
     assert "The version is set in `pom.xml`." in outcome.changes
+
+
+def managed(properties: str, dependencies: str) -> str:
+    return f"<project>\n  <artifactId>a</artifactId>\n{properties}{dependencies}</project>\n"
+
+
+ENTRY = """\
+      <dependency>
+        <groupId>org.apache.logging.log4j</groupId>
+        <artifactId>log4j-core</artifactId>
+        <version>2.17.1</version>
+      </dependency>
+"""
+OPENING = "  <dependencyManagement>\n    <dependencies>\n"
+CLOSING = "    </dependencies>\n  </dependencyManagement>\n"
+WITHOUT_VERSION = dependency("").replace("<version>  </version>", "")
+UNVERSIONED = f"  <dependencies>\n{WITHOUT_VERSION}\n  </dependencies>\n"
+PROFILE = f"  <profiles><profile>\n{OPENING}{CLOSING}  </profile></profiles>\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (managed("", UNVERSIONED), managed(OPENING + ENTRY + CLOSING, UNVERSIONED)),
+        (managed(OPENING + CLOSING, ""), managed(OPENING + ENTRY + CLOSING, "")),
+        (managed("", ""), managed("", OPENING + ENTRY + CLOSING)),
+        (managed("", PROFILE), managed("", PROFILE + OPENING + ENTRY + CLOSING)),
+        (managed("", dependency(REFERENCE)), managed("", dependency("2.17.1"))),
+        ("<project>", None),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_version_of_a_published_pom_is_overridden(
+    tmp_path: Path, before: str, after: str | None, line_end: str
+) -> None:
+    path = tmp_path / "pom.xml"
+    path.write_bytes(before.replace("\r", "").replace("\n", line_end).encode())
+    fix = dataclasses.replace(LOG4J, managed_by="org.boot:bom:1")
+    outcome = pom.apply([fix, fix], tmp_path)
+    assert len(outcome.fixed) == (0 if after is None else 2)
+    expected = (after or before).replace("\r", "").replace("\n", line_end)
+    assert path.read_bytes().decode() == expected

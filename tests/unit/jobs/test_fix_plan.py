@@ -108,10 +108,10 @@ def test_findings_below_the_threshold_are_ignored_and_none_fixes_nothing() -> No
             findings_to_fix(a_job(auto_trigger_on_cve_severity=level), before, UNRATED)
 
 
-def test_a_version_that_a_published_package_sets_is_not_edited() -> None:
+def test_a_fix_names_the_published_package_that_sets_the_version() -> None:
     managed = dependency("requests", "2.25.0", managed_by="org.boot:bom:1")
-    with pytest.raises(JobFailed, match=r"but org\.boot:bom:1 sets the version"):
-        planned(exposed(managed), {"requests": "2.31.0"}, a_job())
+    (fix,) = planned(exposed(managed), {"requests": "2.31.0"}, a_job()).fixes
+    assert fix.managed_by == "org.boot:bom:1"
 
 
 def test_fixtures_are_fixed_only_on_request() -> None:

@@ -32,6 +32,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new
     registry: str
     advisories: tuple[AdvisorySummary, ...]
     why: str
+    managed_by: str = ""
 
     @property
     def location(self) -> Location:
@@ -141,11 +142,6 @@ def _is_severe(finding: Finding, threshold: str, unrated: str) -> bool:
 def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
     if choice.version is None:
         return choice.reason
-    if finding.managed_by:
-        return (
-            f"{choice.version} would fix it, but {finding.managed_by} sets the version: upgrade"
-            f" that, or set the version in {finding.manifest}."
-        )
     if not can_fix(finding.ecosystem, finding.manifest):
         return (
             f"{choice.version} would fix it, but this agent cannot edit {finding.manifest}: "
@@ -183,6 +179,7 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
         registry=registry,
         advisories=tuple(_advisory(finding) for finding in same),
         why=choice.reason,
+        managed_by=first.managed_by,
     )
 
 
