@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from agentjobs.outbound.guard.host_patterns import parse_pattern
+from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import format_paths
 
@@ -33,8 +34,6 @@ Severity = Literal["low", "medium", "high", "critical", "none"]
 # of a directory or an ecosystem, or everything that reaches the threshold.
 FixGrouping = Literal["package", "directory", "ecosystem", "severity"]
 DEFAULT_GROUPING: FixGrouping = "package"
-# Manifests there belong to tests and examples. Below a directory of the repository, too.
-DEFAULT_FIXTURES = ("**/tests/fixtures", "testdata", "examples")
 
 
 _CHOICES = {

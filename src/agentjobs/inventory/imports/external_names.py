@@ -32,15 +32,15 @@ class ExternalNames(msgspec.Struct, frozen=True):
 
 
 def find_external_names(graph: FlatGraph) -> dict[str, frozenset[str]]:
-    families = [family_of(path) for path in graph.files]
-    numbers: dict[str, set[int]] = {}
+    families = [family_of(path) or "" for path in graph.files]
+    numbers: dict[str, set[int]] = {family: set() for family in set(families)}
+    of_file = [numbers[family] for family in families]
     for start, end in zip(graph.external_edges.starts, graph.external_edges.ends, strict=True):
-        family = families[start]
-        if family is not None:
-            numbers.setdefault(family, set()).add(end)
+        of_file[start].add(end)
     return {
-        family: frozenset(graph.externals[number] for number in own)
+        family: frozenset(map(graph.externals.__getitem__, own))
         for family, own in numbers.items()
+        if family and own
     }
 
 

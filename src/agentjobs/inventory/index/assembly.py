@@ -44,10 +44,13 @@ def dependencies_of(
 
 
 def external_names_of(index: PartialIndex, graph: FlatGraph) -> ExternalNames:
+    return ExternalNames(find_external_names(graph), complete_families_of(index))
+
+
+def complete_families_of(index: PartialIndex) -> frozenset[str]:
+    """The families of languages whose imports are all known."""
     languages = [name for name, (files, _) in index.languages.items() if files]
-    return ExternalNames(
-        find_external_names(graph), find_complete_families(languages, index.warnings)
-    )
+    return find_complete_families(languages, index.warnings)
 
 
 def digest_of(dependencies: Sequence[Dependency]) -> str:

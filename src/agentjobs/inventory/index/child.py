@@ -136,10 +136,7 @@ def _update_index(request: Request) -> Generator[Result, None, bool]:
         if not update_state(git_dir, request.indexed_commit, request.commit, state, cache):
             return False
         new_graph = None if state.graph is graph else state.graph
-        externals = assembly.external_names_of(state.index, unpack_flat(state.graph))
-        dependencies = _stored_dependencies(request, state, externals) or _dependencies(
-            request, state.index, _combine(request, state.index), externals
-        )
+        dependencies = _update_dependencies(request, state)
         yield _result(state.index, state.file_count, new_graph, dependencies)
         _save(cache, request, state, dependencies)
     return True
@@ -167,6 +164,7 @@ def _save(
 ) -> None:
     state.digest, state.dependency_warnings = dependencies.digest, dependencies.warnings
     state.externals_digest = dependencies.externals_digest
+    state.complete_families = assembly.complete_families_of(state.index)
     state.missing_poms = dependencies.missing_poms
     save_state(cache, request.repo_id, request.commit, state)
 
@@ -188,23 +186,20 @@ def _result(
     )
 
 
-def _stored_dependencies(
-    request: Request, state: IndexState, externals: ExternalNames
-) -> _DependencyResult | None:
-    """None unless no manifest and no external name has changed, and the stored dependencies are
-    current."""
-    digest = externals.digest
-    if (
-        state.missing_poms
-        or not state.digest
-        or (state.digest, state.externals_digest)
-        != (
-            request.stored_digest,
-            digest,
-        )
-    ):
-        return None
-    return _DependencyResult(digest, state.digest, None, (), state.dependency_warnings)
+def _update_dependencies(request: Request, state: IndexState) -> _DependencyResult:
+    """The stored ones, unless a manifest, an external name or the poms that are known changed."""
+    is_stored = state.digest and state.digest == request.stored_digest and not state.missing_poms
+    complete = assembly.complete_families_of(state.index)
+    stored = _DependencyResult(
+        state.externals_digest, state.digest, None, (), state.dependency_warnings
+    )
+    if is_stored and state.new_graph is None and complete == state.complete_families:
+        return stored
+    graph = state.new_graph or unpack_flat(state.graph)
+    externals = assembly.external_names_of(state.index, graph)
+    if is_stored and externals.digest == state.externals_digest:
+        return stored
+    return _dependencies(request, state.index, _combine(request, state.index), externals)
 
 
 class _Combined(NamedTuple):

@@ -5,11 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from agentjobs.inventory.model import Dependency
-from agentjobs.repos.configuration import (
-    DEFAULT_FIXTURES,
-    ConfigurationError,
-    parse_configuration,
-)
+from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
 from agentjobs.workspace.patterns import fold_path, parse_patterns
 
 
@@ -32,7 +28,15 @@ def mark_fixtures(
 
 
 def _fixture_patterns(configuration: bytes | None) -> tuple[str, ...]:
+    if not configuration or b"fixtures" not in configuration:
+        return DEFAULT_FIXTURES
+    # Takes as long as all other imports of the index process together.
+    from agentjobs.repos.configuration import (  # noqa: PLC0415 - see above
+        ConfigurationError,
+        parse_configuration,
+    )
+
     try:
-        return parse_configuration(configuration or b"").inventory.fixtures
+        return parse_configuration(configuration).inventory.fixtures
     except ConfigurationError:
         return DEFAULT_FIXTURES

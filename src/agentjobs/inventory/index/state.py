@@ -7,7 +7,7 @@ import zlib
 
 import msgspec
 
-from agentjobs.inventory.graph.encoding import PathColumns
+from agentjobs.inventory.graph.encoding import FlatGraph, PathColumns
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.partial_index import PartialIndex
@@ -26,9 +26,11 @@ class _Summary(msgspec.Struct, frozen=True, array_like=True):
 class IndexState(msgspec.Struct):
     """`index` has no paths and no graph; they are here, packed.
 
-    `new_paths` replaces `packed_paths` if the paths have changed. `digest` is the digest of the
-    dependencies, empty once they may have changed; `externals_digest` is that of the external names
-    that they were marked with, and `missing_poms` are coordinates that may be published by now.
+    `new_paths` replaces `packed_paths` if the paths have changed, and `new_graph` is the graph if
+    that has. `digest` is the digest of the dependencies, empty once they may have changed;
+    `externals_digest` is that of the external names that they were marked with, which are complete
+    for `complete_families` of languages. `missing_poms` are coordinates that may be published by
+    now.
     """
 
     index: PartialIndex
@@ -39,7 +41,9 @@ class IndexState(msgspec.Struct):
     digest: str = ""
     dependency_warnings: tuple[IndexWarning, ...] = ()
     externals_digest: str = ""
+    complete_families: frozenset[str] = frozenset()
     missing_poms: tuple[str, ...] = ()
+    new_graph: FlatGraph | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -55,6 +59,7 @@ class _StoredState(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     dependency_warnings: tuple[IndexWarning, ...]
     externals_digest: str
+    complete_families: frozenset[str]
     missing_poms: tuple[str, ...]
 
 
@@ -80,6 +85,7 @@ def load_state(cache: AnalysisCache, repo_id: str, commit: str) -> IndexState | 
         digest=stored.digest,
         dependency_warnings=stored.dependency_warnings,
         externals_digest=stored.externals_digest,
+        complete_families=stored.complete_families,
         missing_poms=stored.missing_poms,
     )
 
@@ -102,6 +108,7 @@ def _summary(state: IndexState, commit: str) -> bytes:
         state.digest,
         state.dependency_warnings,
         state.externals_digest,
+        state.complete_families,
         state.missing_poms,
     )
     packed = msgspec.msgpack.encode(stored)

@@ -199,7 +199,7 @@ def _resolve(
     merged = patch_graph(graph, source_count, part, changed, removed)
     if merged is None:
         return False
-    state.graph = pack_flat(merged)
+    state.new_graph, state.graph = merged, pack_flat(merged)
     return True
 
 
