@@ -195,7 +195,8 @@ async def _proposed(
     before = await load_proposed_fixes(db, repo["id"])
     try:
         async with asyncio.timeout(PROPOSED_SECONDS):
-            found = await open_pulls.find_proposed(scanned, wanted)
+            known = {pull.number for pull in before.values()}
+            found = await open_pulls.find_proposed(scanned, wanted, known)
     except (ForgeError, GitError, IndexFailure, OSError) as error:
         _log.warning("open pull requests were not read: %s", error, extra=_log_fields(repo))
         return set(before)

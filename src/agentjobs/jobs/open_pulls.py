@@ -108,13 +108,16 @@ class OpenPullReader:
         self,
         repo: ScannedRepo,
         fixes: Sequence[WantedFix],
+        known: Collection[int] = (),
         open_commits: CommitsOpener | None = None,
     ) -> Proposals:
-        """`open_commits` is needed where the service's own repositories cannot be reached. Raises
-        ForgeError, GitError, IndexFailure or OSError."""
+        """`known` are the pull requests that proposed a fix the last time. `open_commits` is needed
+        where the service's own repositories cannot be reached. Raises ForgeError, GitError,
+        IndexFailure or OSError."""
         if not fixes:
             return Proposals()
-        pulls = _most_likely(await self._open_pulls(repo), {fix.key[2] for fix in fixes})
+        names = {fix.key[2] for fix in fixes}
+        pulls = _most_likely(await self._open_pulls(repo), names, known)
         versions = await self._versions_of(
             repo, pulls, frozenset(fix.location for fix in fixes), open_commits
         )
@@ -234,15 +237,18 @@ class OpenPullReader:
         return versions
 
 
-def _most_likely(pulls: Sequence[_OpenPull], names: Collection[str]) -> list[_OpenPull]:
-    """Those first whose title names a package; each of these groups stays in its order."""
+def _most_likely(
+    pulls: Sequence[_OpenPull], names: Collection[str], known: Collection[int]
+) -> list[_OpenPull]:
+    """The known ones first, then those whose title names a package; each of these groups stays in
+    its order."""
     folded = [name.casefold() for name in names]
 
-    def names_no_package(pull: _OpenPull) -> bool:
+    def rank(pull: _OpenPull) -> tuple[bool, bool]:
         title = pull.title.casefold()
-        return not any(name in title for name in folded)
+        return pull.number not in known, not any(name in title for name in folded)
 
-    return sorted(pulls, key=names_no_package)[:MAX_PULLS]
+    return sorted(pulls, key=rank)[:MAX_PULLS]
 
 
 async def _blobs_of(git_dir: Path, commit: str, paths: Sequence[str]) -> bytes | None:

@@ -15,7 +15,7 @@ from agentjobs.agents.catalog import Catalog
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.open_pulls import OpenPullReader
+from agentjobs.jobs.open_pulls import MAX_PULLS, OpenPullReader
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
@@ -169,6 +169,21 @@ async def test_what_an_unreadable_pull_request_proposed_still_counts(
     }
     await harness.db.transact(_close_pulls)
     assert len(await reconcile(harness.context, repo_id, reader)) == 2
+
+
+async def test_a_known_pull_request_counts_although_many_newer_ones_are_open(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    repository = Repository(harness, repo_id, tmp_path)
+    reader = OpenPullReader(harness.db, harness.context.settings, None)
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    assert await reconcile(harness.context, repo_id, reader) == []
+    for number in range(2, MAX_PULLS + 2):
+        await repository.open_pull(number, BASE)
+    assert await reconcile(harness.context, repo_id, reader) == []
 
 
 async def test_a_pull_request_for_the_fix_of_a_queued_job_is_linked(

@@ -14,7 +14,7 @@ from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.auto_trigger_rows import FixKey, take_over_fixes
 from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
 from agentjobs.jobs.outcomes import JobFailed
-from agentjobs.jobs.proposed_fixes import ProposingPull, add_proposed_fixes
+from agentjobs.jobs.proposed_fixes import ProposingPull, add_proposed_fixes, load_proposed_fixes
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.cve_fix.exposure import Exposure
 from agentjobs.jobs.run.cve_fix.fix_plan import Fix
@@ -106,10 +106,12 @@ async def _find_pulls(
     reader = OpenPullReader(run.db, run.settings, run.tools.platforms)
     try:
         async with asyncio.timeout(PROPOSED_SECONDS):
-            proposed = (await reader.find_proposed(scanned, wanted, open_commits)).by_fix
+            known = await load_proposed_fixes(run.db, job.repo_id)
+            numbers = {pull.number for pull in known.values()}
+            found = await reader.find_proposed(scanned, wanted, numbers, open_commits)
     except (ForgeError, GitError, IndexFailure, OSError) as error:
         run.log.note(f"open pull requests were not read: {error}")
         return {}
-    if proposed:
-        await run.db.transact(add_proposed_fixes, job.repo_id, proposed)
-    return proposed
+    if found.by_fix:
+        await run.db.transact(add_proposed_fixes, job.repo_id, found.by_fix)
+    return found.by_fix
