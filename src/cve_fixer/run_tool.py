@@ -108,7 +108,7 @@ def _strip_passwords(argv: str) -> str:
 
 
 @cache
-def _home() -> str:
+def tools_home() -> str:
     """Shared by all runs, so that each can reuse downloads of earlier ones."""
     home = tempfile.mkdtemp(prefix="cve-fixer-home-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
@@ -121,26 +121,26 @@ def install_python_tool(tool: str, version: str, registry: str, *constraints: st
 
     Raises CannotFix if it cannot be installed.
     """
-    directory = Path(_home()) / f"{tool}-{version}"
+    directory = Path(tools_home()) / f"{tool}-{version}"
     environment = {"UV_PYTHON_DOWNLOADS": "never"}
     common = ("--no-config", "--python")
     run_tool(
         *("uv", "venv", "--quiet", *common, sys.executable, str(directory)),
-        directory=Path(_home()),
+        directory=Path(tools_home()),
         environment=environment,
     )
     python = directory / "bin" / "python"
     run_tool(
         *("uv", "pip", "install", "--quiet", *common, str(python), "--no-build"),
         *("--default-index", registry, f"{tool}=={version}", *constraints),
-        directory=Path(_home()),
+        directory=Path(tools_home()),
         environment=environment,
     )
     return python
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    home = _home()
+    home = tools_home()
     passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {**passed, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home, **extra}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixes.javascript import PackageManagers
 from tests.support.fix_corpus import Corpus, FixJob
 from tests.support.fix_table import Row, markdown, row_of, write_table
 
@@ -29,6 +30,11 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path, sqlite_url: str) -> C
 
     name = request.node.name.removeprefix("test_").replace("_", " ")
     return Corpus(tmp_path, sqlite_url, name, record_job)
+
+
+@pytest.fixture(scope="session")
+def package_managers(tmp_path_factory: pytest.TempPathFactory) -> PackageManagers:
+    return PackageManagers(tmp_path_factory.mktemp("package-managers"))
 
 
 class _Table:

@@ -18,7 +18,6 @@ _OMITTED_KEYS = (
     "packageManager",
     "devEngines",
     "engines",
-    "bin",
     "config",
     "pnpm",
     "gypfile",

@@ -4,8 +4,6 @@ npm works on format 3 whatever the file's format. The difference that npm makes 
 the old text, so that nothing else changes.
 """
 
-import re
-from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,13 +16,12 @@ from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm import package_json, project
 from cve_fixer.npm import tree as npm_tree
+from cve_fixer.npm.addresses import match_addresses
 from cve_fixer.npm.project import NpmProject
 from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
 from cve_fixer.npm.tree import Requirement
 
 Lock = dict[str, Any]
-
-_TARBALL = re.compile(r"(https?://[^\s\"]+?)(/(?:@[^/\s\"]+/)?[^/\s\"]+/-/[^/\s\"]+\.tgz)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,17 +238,13 @@ def _describe_override(outcome: Outcome, parent: str, version: str, place: str) 
 def match_style(text: str, lock: Lock) -> Lock:
     """Use the registry address of the text's other packages instead of a mirror's, and omit fields
     that older releases of npm do not write."""
-    bases = Counter(match[1] for match in _TARBALL.finditer(text))
-    common_base = bases.most_common(1)[0][0] if bases else ""
     omitted = {key for key in ("license",) if f'"{key}":' not in text}
+    match = match_addresses(text)
 
     def adapt(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: adapt(inner) for key, inner in value.items() if key not in omitted}
-        match = _TARBALL.fullmatch(value) if isinstance(value, str) else None
-        return (
-            f"{common_base}{match[2]}" if common_base and match and match[1] not in bases else value
-        )
+        return match(value) if isinstance(value, str) else value
 
     result: Lock = adapt(lock)
     return result

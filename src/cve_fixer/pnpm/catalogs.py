@@ -30,25 +30,41 @@ def update_catalog(
     entry = f"{match['start']}{yaml_text.quote(new)}\n      version: {version}"
     block = block[: match.start()] + entry + block[match.end() :]
     if new != spec:
-        workspace = _set_range(workspace, catalog, name, new)
+        workspace = set_range_in_catalog(workspace, catalog, name, new, WORKSPACE)
     return workspace, replace_block(lock, "catalogs", block)
 
 
-def _set_range(workspace: str, catalog: str, name: str, spec: str) -> str:
-    parts = yaml_text.blocks(workspace, WORKSPACE)
-    if catalog == "default" and name in dict(yaml_text.entries(parts.get("catalog", ""))):
-        return yaml_text.set_entry(workspace, "catalog", name, spec, name=WORKSPACE)
-    shared = parts.get("catalogs", "")
-    catalog_block = re.search(
+def range_in_catalog(text: str, catalog: str, name: str, file: str) -> str | None:
+    """The range in pnpm-workspace.yaml or .yarnrc.yml."""
+    key, (start, end) = _find_catalog(text, catalog, name, file)
+    block = yaml_text.blocks(text, file).get(key, "")
+    return dict(yaml_text.entries(block[start:end])).get(name)
+
+
+def set_range_in_catalog(text: str, catalog: str, name: str, spec: str, file: str) -> str:
+    key, (start, end) = _find_catalog(text, catalog, name, file)
+    parts = yaml_text.blocks(text, file)
+    block = parts[key]
+    parts[key] = (
+        block[:start] + yaml_text.set_entry_in_block(block[start:end], name, spec) + block[end:]
+    )
+    return "".join(parts.values())
+
+
+def _find_catalog(text: str, catalog: str, name: str, file: str) -> tuple[str, tuple[int, int]]:
+    """The key of the block that has the catalog, and where in the block it is."""
+    parts = yaml_text.blocks(text, file)
+    default = parts.get("catalog", "")
+    if catalog == "default" and name in dict(yaml_text.entries(default)):
+        return "catalog", (0, len(default))
+    match = re.search(
         rf"^([ \t]+){_key(catalog)}:[ \t]*\r?\n(?:\1[ \t]+[^\n]*(?:\n|$)|[ \t]*\r?\n)+",
-        shared,
+        parts.get("catalogs", ""),
         re.MULTILINE,
     )
-    if catalog_block is None:
+    if match is None:
         raise CannotFix(f"the catalog `{catalog}` does not have one entry per line")
-    edited = yaml_text.set_entry_in_block(catalog_block[0], name, spec)
-    parts["catalogs"] = shared[: catalog_block.start()] + edited + shared[catalog_block.end() :]
-    return "".join(parts.values())
+    return "catalogs", match.span()
 
 
 def _lock_entry(catalog: str, name: str) -> re.Pattern[str]:

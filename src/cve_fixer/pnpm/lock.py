@@ -4,22 +4,22 @@ Temporary overrides force the version. The difference that pnpm makes is then ap
 text, so that nothing else changes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cve_fixer import tree, yaml_text
+from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_lock_file
 from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm import package_json, project
 from cve_fixer.npm.project import NpmProject
-from cve_fixer.npm.ranges import allows, pin_exactly
+from cve_fixer.npm.ranges import pin_exactly
 from cve_fixer.pnpm import catalogs
 from cve_fixer.pnpm import overrides as pnpm_overrides
 from cve_fixer.pnpm import text as pnpm_text
 from cve_fixer.pnpm.overrides import Settings
 from cve_fixer.pnpm.project import WORKSPACE, PnpmProject, members
+from cve_fixer.pnpm.release import choose_pnpm
 from cve_fixer.pnpm.text import Direct, Parent
 
 
@@ -30,10 +30,15 @@ class _State:
     lock: str
     workspace: str
     manifests: dict[str, str]
+    reads_workspace: bool
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.workspace, self.manifests[""])
+        return Settings(self.workspace, self.manifests[""], self.reads_workspace)
+
+    def with_settings(self, settings: Settings) -> "_State":
+        manifests = {**self.manifests, "": settings.manifest}
+        return replace(self, workspace=settings.workspace, manifests=manifests)
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
@@ -47,15 +52,23 @@ class _Editor:
         self._path = tree.resolve_file(root, first.manifest)
         self._text = tree.read(self._path)
         self._head, lock = pnpm_text.main_document(self._text.replace("\r\n", "\n"))
-        pnpm_text.check_format(lock, first.manifest)
-        self._project = PnpmProject(NpmProject(root, self._path.parent, copy, first.registry))
-        importers = [yaml_text.unquote(key) for key, _ in pnpm_text.items(lock, "importers")]
-        manifests = self._project.files.manifests(["", *members(importers)])
+        files = NpmProject(root, self._path.parent, copy, first.registry)
+        importers = [importer for importer, _ in pnpm_text.importers(lock)]
+        manifests = files.manifests(["", *members(importers)])
         if "" not in manifests:
             raise CannotFix(f"there is no package.json next to {first.manifest}")
+        package_manager = package_json.read(manifests[""]).get("packageManager")
+        lock_format = pnpm_text.lock_format(lock)
+        pnpm = choose_pnpm(lock_format, package_manager, copy, first.registry)
+        self._project = PnpmProject(files, pnpm)
         self._old = lock
-        state = _State(lock, self._project.workspace_text(), manifests)
+        workspace = self._project.workspace_text()
+        state = _State(lock, workspace, manifests, pnpm.reads_workspace)
         self._before = self._now = replace(state, lock=self._lock(state))
+        hooks = files.directory / ".pnpmfile.cjs"
+        self._unproven = (
+            [f"The hooks of {code(hooks.name)} were not run."] if hooks.exists() else []
+        )
 
     def move(self, fix: Fix) -> Outcome:
         now = self._now
@@ -63,11 +76,18 @@ class _Editor:
         parents = pnpm_text.parents(now.lock, fix.package, fix.old)
         if fix.old not in pnpm_text.versions_of(now.lock, fix.package):
             raise CannotFix(f"{fix.manifest} does not contain {fix.package} {fix.old}")
-        outcome = Outcome(fixed=[fix])
+        outcome = Outcome(fixed=[fix], unproven=self._unproven)
         resolved = self._resolve(directs, parents, fix)
         after = self._raise_ranges(replace(now, lock=resolved), directs, fix, outcome)
-        after = self._add_overrides(after, parents, fix, outcome)
-        self._now = self._verify(after, directs, fix)
+        after = self._raise_overrides(after, fix, outcome)
+        lock = self._lock(after)
+        if excluding := self._find_excluding(lock, parents, fix):
+            after = self._add_overrides(after, excluding, fix, outcome)
+            lock = self._lock(after)
+        expected, versions = (pnpm_text.versions_of(text, fix.package) for text in (resolved, lock))
+        if expected != versions:
+            raise CannotFix(f"pnpm does not keep {fix.package} at {fix.new}")
+        self._now = replace(after, lock=lock)
         outcome.changes += collateral_changes(
             pnpm_text.packages(now.lock), pnpm_text.packages(self._now.lock), fix.package
         )
@@ -87,8 +107,8 @@ class _Editor:
             **dict.fromkeys(kept_back, fix.new),
             **{f"{parent.id}>{parent.name}": fix.new for parent in parents},
         }
-        settings = self._settings_with(self._now, self._now.settings.overrides | rules)
-        lock = self._project.lock(self._now.lock, settings, manifests)
+        tables = self._now.settings.tables(self._now.settings.overrides | rules)
+        lock = self._project.lock(self._now.lock, self._now.workspace, tables, manifests)
         versions = pnpm_text.versions_of(lock, fix.package)
         if fix.old in versions or fix.new not in versions:
             raise CannotFix(f"pnpm did not move {fix.package} to {fix.new}")
@@ -119,10 +139,8 @@ class _Editor:
         ]
         return replace(state, lock=lock, workspace=workspace, manifests=manifests)
 
-    def _add_overrides(
-        self, state: _State, parents: list[Parent], fix: Fix, outcome: Outcome
-    ) -> _State:
-        """Add overrides for packages that exclude the new version."""
+    def _raise_overrides(self, state: _State, fix: Fix, outcome: Outcome) -> _State:
+        """Raise existing overrides that keep the old version."""
         settings = state.settings
         kept_back = pnpm_overrides.raise_keeping(settings.overrides, fix.package, fix.old, fix.new)
         for key, spec in kept_back.items():
@@ -131,61 +149,37 @@ class _Editor:
                 f"The override {code(key)} in {code(self._project.name(settings.place))} kept it "
                 f"at {fix.old} and now allows {fix.new}."
             )
-        if not pnpm_overrides.has_global_rule(settings.overrides, fix.package):
-            for parent in self._find_excluding(parents, fix):
-                key = f"{self._parent_name(parent)}>{parent.name}"
-                settings = settings.add_override(key, fix.new)
-                _describe_override(outcome, key, parent, fix, self._project.name(settings.place))
-        manifests = {**state.manifests, "": settings.manifest}
-        return replace(state, workspace=settings.workspace, manifests=manifests)
+        return state.with_settings(settings)
+
+    def _add_overrides(
+        self, state: _State, excluding: list[Parent], fix: Fix, outcome: Outcome
+    ) -> _State:
+        settings = state.settings
+        for parent in excluding:
+            key = f"{self._parent_name(parent)}>{parent.name}"
+            settings = settings.add_override(key, fix.new)
+            _describe_override(outcome, key, parent, fix, self._project.name(settings.place))
+        return state.with_settings(settings)
 
     def _parent_name(self, parent: Parent) -> str:
         """The parent's name, with its version if the lock file has several."""
         is_alone = len(pnpm_text.versions_of(self._now.lock, parent.package)) < 2
         return parent.package if is_alone else parent.id
 
-    def _find_excluding(self, parents: list[Parent], fix: Fix) -> list[Parent]:
-        versions = {}
-        for parent in parents:
-            spec = self._project.ranges_of(parent.id).get(parent.name)
-            # Packages from elsewhere have unknown requirements.
-            if spec is None or allows(spec, fix.new) is False:
-                versions[self._parent_name(parent), parent.name] = parent
-        return [versions[key] for key in sorted(versions)]
-
-    def _verify(self, state: _State, directs: list[Direct], fix: Fix) -> _State:
-        """Check with pnpm that this is the lock file of the edited project."""
-        specs = {
-            (direct.importer, direct.name): package_json.requirements(
-                package_json.read(state.manifests[members([direct.importer])[0]])
-            )[direct.name][1]
-            for direct in directs
+    def _find_excluding(self, lock: str, parents: list[Parent], fix: Fix) -> list[Parent]:
+        """The packages that do not get the new version without an override."""
+        allowing = pnpm_text.parents(lock, fix.package, fix.new)
+        excluding = {
+            (self._parent_name(parent), parent.name): parent
+            for parent in parents
+            if parent not in allowing
         }
-        lock = pnpm_text.replace_specs(
-            state.lock, lambda direct: specs.get((direct.importer, direct.name))
-        )
-        rows = "".join(
-            f"  {yaml_text.quote(key)}: {yaml_text.quote(value)}\n"
-            for key, value in state.settings.overrides.items()
-        )
-        block = f"overrides:\n{rows}\n" if rows else ""
-        lock = self._lock(replace(state, lock=pnpm_text.replace_block(lock, "overrides", block)))
-        expected, versions = (
-            pnpm_text.versions_of(text, fix.package) for text in (state.lock, lock)
-        )
-        if expected != versions:
-            raise CannotFix(f"pnpm does not keep {fix.package} at {fix.new}")
-        return replace(state, lock=lock)
+        return [excluding[key] for key in sorted(excluding)]
 
     def _lock(self, state: _State) -> str:
-        settings = self._settings_with(state, state.settings.overrides)
-        return self._project.lock(state.lock, settings, project.strip_manifests(state.manifests))
-
-    def _settings_with(self, state: _State, overrides: Mapping[str, str]) -> str:
-        text = self._project.settings(self._old, state.workspace)
-        for key, value in overrides.items():
-            text = yaml_text.set_entry(text, "overrides", key, value, name=WORKSPACE)
-        return text
+        manifests = project.strip_manifests(state.manifests)
+        tables = state.settings.tables(state.settings.overrides)
+        return self._project.lock(state.lock, state.workspace, tables, manifests)
 
     def write(self) -> None:
         lock = self._head + pnpm_text.merge(self._old, self._before.lock, self._now.lock)

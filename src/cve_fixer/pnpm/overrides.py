@@ -4,13 +4,14 @@ Newer releases read pnpm-workspace.yaml, older ones the key `pnpm` of package.js
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cve_fixer import json_text, yaml_text
 from cve_fixer.npm import package_json
 from cve_fixer.npm.ranges import allows, raise_range
-from cve_fixer.pnpm.project import WORKSPACE
+from cve_fixer.pnpm.project import TABLES, WORKSPACE
 
 _MAJOR = re.compile(r"pnpm@\D*(\d+)")
 
@@ -21,12 +22,18 @@ class Settings:
 
     workspace: str
     manifest: str
+    reads_workspace: bool = True
 
     @property
     def overrides(self) -> dict[str, str]:
         """From both files; pnpm-workspace.yaml takes precedence."""
         block = yaml_text.blocks(self.workspace, WORKSPACE).get("overrides", "")
         return {**self._in_manifest, **dict(yaml_text.entries(block))}
+
+    def tables(self, overrides: Mapping[str, str]) -> dict[str, Any]:
+        """The tables of package.json that affect a resolution, with these overrides."""
+        kept = {key: value for key, value in self._pnpm_settings().items() if key in TABLES}
+        return {**kept, "overrides": dict(overrides)} if overrides else kept
 
     @property
     def place(self) -> str:
@@ -40,7 +47,7 @@ class Settings:
 
     @property
     def _prefers_manifest(self) -> bool:
-        if self._in_manifest:
+        if self._in_manifest or not self.reads_workspace:
             return True
         if "overrides" in yaml_text.blocks(self.workspace, WORKSPACE):
             return False
@@ -66,10 +73,6 @@ def raise_keeping(overrides: dict[str, str], package: str, old: str, new: str) -
         for key, spec in overrides.items()
         if _target(key) == package and allows(spec, old) and allows(spec, new) is False
     }
-
-
-def has_global_rule(overrides: dict[str, str], package: str) -> bool:
-    return package in overrides
 
 
 def _target(key: str) -> str:

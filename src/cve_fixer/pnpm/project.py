@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cve_fixer import tree, yaml_text
-from cve_fixer.model import CannotFix
-from cve_fixer.npm import package_json
+from cve_fixer.npm.fetched_tools import argv_of
 from cve_fixer.npm.project import NpmProject, read_npmrc
+from cve_fixer.pnpm.release import Pnpm
 from cve_fixer.run_tool import run_tool
 
 WORKSPACE = "pnpm-workspace.yaml"
@@ -27,33 +27,21 @@ _FLAGS = frozenset(
         *("resolutionMode", "resolvePeersFromWorkspaceRoot", "sharedWorkspaceLockfile"),
     }
 )
-_TABLES = frozenset(
+# Tables of package.json or pnpm-workspace.yaml that affect a resolution, except overrides.
+TABLES = frozenset(
     {
-        *("packages", "catalog", "catalogs", "overrides", "packageExtensions"),
-        *("patchedDependencies", "ignoredOptionalDependencies", "peerDependencyRules"),
+        *("packageExtensions", "patchedDependencies", "ignoredOptionalDependencies"),
+        "peerDependencyRules",
     }
 )
-_PUBLISHED = re.compile(r"(?:@[\w.~][\w.~-]*/)?[\w.~][\w.~-]*@\d[\w.+-]*", re.ASCII)
+_KEPT = _FLAGS | TABLES | {"packages", "catalog", "catalogs"}
 _PATCH = re.compile(r":[ \t]*['\"]?([^'\"\n]+\.patch)['\"]?[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class PnpmProject:
     files: NpmProject
-
-    def settings(self, lock: str, workspace: str) -> str:
-        """The text of pnpm-workspace.yaml for the copy."""
-        kept = {
-            key: text
-            for key, text in yaml_text.blocks(workspace, WORKSPACE).items()
-            if key in _FLAGS | _TABLES
-        }
-        text = "".join(block.rstrip() + "\n" for block in kept.values())
-        recorded = dict(yaml_text.entries(yaml_text.blocks(lock, LOCK).get("settings", "")))
-        for name, value in {**self._npmrc(), **recorded}.items():
-            if name in _FLAGS and name not in kept:
-                text += f"{name}: {value}\n"
-        return text
+    pnpm: Pnpm
 
     def workspace_text(self) -> str:
         path = self.files.directory / WORKSPACE
@@ -71,54 +59,67 @@ class PnpmProject:
         path = (self.files.directory / file).resolve()
         return path.relative_to(self.files.root.resolve()).as_posix()
 
-    def lock(self, lock: str, settings: str, manifests: Mapping[str, Mapping[str, Any]]) -> str:
-        """The lock file that pnpm writes for these settings and package.json files."""
-        project_copy = self.files.write_manifests(manifests)
-        patches = [self.files.directory / path for path in _PATCH.findall(settings)]
-        tree.copy_files(self.files.root, patches, self.files.copy)
-        tree.write(project_copy / WORKSPACE, settings)
-        tree.write(project_copy / LOCK, lock)
-        self._run(
-            project_copy,
-            *("install", "--lockfile-only", "--ignore-scripts", "--ignore-pnpmfile"),
-            *("--no-frozen-lockfile", "--config.prefer-frozen-lockfile=false"),
-        )
-        return tree.read(project_copy / LOCK)
+    def lock(
+        self,
+        lock: str,
+        workspace: str,
+        tables: Mapping[str, Any],
+        manifests: Mapping[str, Mapping[str, Any]],
+    ) -> str:
+        """The lock file that pnpm writes for these settings and package.json files. `tables` are
+        those of package.json, with all overrides."""
+        parts = yaml_text.blocks(workspace, WORKSPACE)
+        kept = {key: block for key, block in parts.items() if key in _KEPT}
+        patches = [*_PATCH.findall(workspace), *_values(tables.get("patchedDependencies"))]
+        paths = [self.files.directory / path for path in patches]
+        tree.copy_files(self.files.root, paths, self.files.copy)
+        flags = self._flags(lock)
+        if not self.pnpm.reads_workspace:
+            manifests = {**manifests, "": {**manifests[""], "pnpm": tables}}
+            npmrc = "".join(f"{_kebab(name)}={value}\n" for name, value in flags.items())
+        else:
+            npmrc = ""
+            more = {key: json.dumps(value) for key, value in tables.items()} | flags
+            kept |= {key: f"{key}: {value}" for key, value in more.items() if key not in kept}
+        directory = self.files.write_manifests(manifests)
+        tree.write(directory / ".npmrc", npmrc)
+        if kept:
+            text = "".join(block.rstrip() + "\n" for block in kept.values())
+            tree.write(directory / WORKSPACE, text)
+        tree.write(directory / LOCK, lock)
+        self._install(directory)
+        return tree.read(directory / LOCK)
 
-    def ranges_of(self, package_id: str) -> dict[str, str]:
-        """The requirements of a published package; empty if the registry does not know it."""
-        if not _PUBLISHED.fullmatch(package_id):
-            return {}
-        try:
-            output = self._run(
-                self.files.copy,
-                *("view", package_id, "dependencies", "optionalDependencies"),
-                *("peerDependencies", "--json"),
-            )
-            parsed = json.loads(output)
-        except (CannotFix, ValueError, RecursionError):
-            return {}
-        requirements = package_json.requirements(parsed) if isinstance(parsed, dict) else {}
-        return {name: spec for name, (_, spec) in requirements.items()}
-
-    def _run(self, project_copy: Path, command: str, *options: str) -> str:
+    def _install(self, directory: Path) -> None:
         registry = self.files.registry
-        return run_tool(
-            *("pnpm", command, *options),
+        run_tool(
+            *("pnpm", "install", "--lockfile-only", "--ignore-scripts", "--ignore-pnpmfile"),
+            *("--no-frozen-lockfile", "--config.prefer-frozen-lockfile=false"),
             *([f"--registry={registry}"] if registry else []),
             # The service chose the version, and the other entries are trusted.
             *("--config.minimum-release-age=0", "--config.trust-lockfile=true"),
             *("--config.manage-package-manager-versions=false", "--config.pm-on-fail=ignore"),
-            directory=project_copy,
+            directory=directory,
             environment={"CI": "", "COREPACK_ENABLE_DOWNLOAD_PROMPT": "0"},
+            program=argv_of(self.pnpm.script) if self.pnpm.script else (),
         )
 
-    def _npmrc(self) -> dict[str, str]:
-        known = {
-            re.sub("[A-Z]", lambda parsed: f"-{parsed[0].lower()}", flag): flag for flag in _FLAGS
-        }
-        parsed = read_npmrc(self.files.directory, frozenset(known))
-        return {known[name]: value for name, value in parsed.items()}
+    def _flags(self, lock: str) -> dict[str, str]:
+        """Those that the lock file records, and those of .npmrc."""
+        recorded = dict(yaml_text.entries(yaml_text.blocks(lock, LOCK).get("settings", "")))
+        known = {_kebab(flag): flag for flag in _FLAGS}
+        in_npmrc = read_npmrc(self.files.directory, frozenset(known))
+        flags = {**{known[name]: value for name, value in in_npmrc.items()}, **recorded}
+        return {name: value for name, value in flags.items() if name in _FLAGS}
+
+
+def _kebab(flag: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", flag)
+
+
+def _values(table: Any) -> list[str]:
+    values = table.values() if isinstance(table, dict) else ()
+    return [value for value in values if isinstance(value, str)]
 
 
 def members(importers: Iterable[str]) -> list[str]:

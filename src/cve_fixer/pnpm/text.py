@@ -1,15 +1,17 @@
-"""pnpm-lock.yaml (format 9) as text: required versions, and merging two versions. Pure."""
+"""pnpm-lock.yaml (formats 5, 6 and 9) as text: required versions, and merging two files. Pure."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from cve_fixer.model import CannotFix
-from cve_fixer.yaml_text import blocks, quote, unquote
+from cve_fixer.yaml_text import blocks, unquote
 
 NAME = "pnpm-lock.yaml"
 _DOCUMENT = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 _FORMAT = re.compile(r"^lockfileVersion: ['\"]?([\d.]+)", re.MULTILINE)
+_DEPENDENCIES = ("dependencies", "optionalDependencies", "devDependencies")
 _SPLIT = ("importers", "packages", "snapshots")
 _ITEM = re.compile(r"^  (?=\S)", re.MULTILINE)
 _KEY = r"(?P<key>'[^'\n]+'|[^\s'][^\n]*?)"
@@ -18,6 +20,10 @@ _DIRECT = re.compile(
     rf"^      {_KEY}:\n        specifier: (?P<spec>[^\n]+)\n        version: (?P<version>[^\n]+)$",
     re.MULTILINE,
 )
+# Format 5 has the ranges apart from the versions.
+_SECTION = re.compile(r"^    (?P<name>\w+):\n(?P<rows>(?:      [^\n]+(?:\n|$))+)", re.MULTILINE)
+# `name@version`; format 6 has a slash before it, and format 5 another one instead of the `@`.
+_PACKAGE = re.compile(r"/?(?P<name>(?:@[^/@]+/)?[^/@]+)[/@](?P<version>[^_(]+)")
 _REQUIREMENT = re.compile(rf"^      {_KEY}: (?P<version>[^\n]+)$", re.MULTILINE)
 _PEERS = re.compile(r"^    peerDependencies:\n((?:      [^\n]+\n?)+)", re.MULTILINE)
 
@@ -51,19 +57,24 @@ def main_document(text: str) -> tuple[str, str]:
     return text[:start], text[start:]
 
 
-def check_format(lock: str, name: str) -> None:
+def lock_format(lock: str) -> str:
     match = _FORMAT.search(lock)
-    if not match or match[1].split(".")[0] != "9":
-        lock_format = match[1] if match else "none"
-        raise CannotFix(
-            f"{name} has the format {lock_format}: run `pnpm install` with pnpm 9 or newer"
-        )
+    return match[1] if match else "none"
 
 
 def packages(lock: str) -> set[tuple[str, str]]:
     """Names and versions."""
-    parts = [unquote(key).rpartition("@") for key, _ in items(lock, "packages")]
-    return {(name, version) for name, _, version in parts}
+    return {_split_package(unquote(key)) for key, _ in items(lock, "packages")}
+
+
+def importers(lock: str) -> list[tuple[str, str]]:
+    """The projects of the repository. Formats 5 and 6 do not indent a single one."""
+    listed = [(unquote(key), text) for key, text in items(lock, "importers")]
+    if listed:
+        return listed
+    parts = blocks(lock, NAME)
+    alone = "".join(parts.get(name, "") for name in ("specifiers", *_DEPENDENCIES))
+    return [(".", re.sub(r"^(?=.)", "    ", alone, flags=re.MULTILINE))]
 
 
 def versions_of(lock: str, package: str) -> set[str]:
@@ -72,44 +83,39 @@ def versions_of(lock: str, package: str) -> set[str]:
 
 def directs(lock: str, package: str, version: str) -> list[Direct]:
     return [
-        Direct(unquote(importer), unquote(match["key"]), unquote(match["spec"]))
-        for importer, text in items(lock, "importers")
-        for match in _DIRECT.finditer(text)
-        if _matches(unquote(match["key"]), unquote(match["version"]), package, version)
+        Direct(importer, name, spec)
+        for importer, text in importers(lock)
+        for name, spec, resolved in _requirements(text)
+        if _matches(name, resolved, package, version)
     ]
+
+
+def _requirements(importer: str) -> Iterator[tuple[str, str, str]]:
+    """Names, ranges and resolved versions."""
+    for match in _DIRECT.finditer(importer):
+        yield unquote(match["key"]), unquote(match["spec"]), unquote(match["version"])
+    sections = {match["name"]: _rows(match["rows"]) for match in _SECTION.finditer(importer)}
+    specs = dict(sections.pop("specifiers", ()))
+    for rows in sections.values():
+        yield from ((name, specs[name], resolved) for name, resolved in rows if name in specs)
+
+
+def _rows(rows: str) -> list[tuple[str, str]]:
+    found = _REQUIREMENT.finditer(rows)
+    return [(unquote(match["key"]), unquote(match["version"])) for match in found]
 
 
 def parents(lock: str, package: str, version: str) -> list[Parent]:
     """Excludes packages that only have it as a peer, which get what others require."""
     peers = {unquote(key): _peers(text) for key, text in items(lock, "packages")}
-    match: dict[Parent, None] = {}
-    for key, text in items(lock, "snapshots"):
-        parent, _, parent_version = unquote(key).partition("(")[0].rpartition("@")
-        for requirement in _REQUIREMENT.finditer(text):
-            name = unquote(requirement["key"])
-            is_peer = name in peers.get(f"{parent}@{parent_version}", ())
-            if not is_peer and _matches(name, unquote(requirement["version"]), package, version):
-                match[Parent(parent, parent_version, name)] = None
-    return list(match)
-
-
-def replace_specs(lock: str, new_spec: Callable[[Direct], str | None]) -> str:
-    """Replace the ranges of projects; `new_spec` returns None to keep one."""
-
-    def update(importer: str, text: str) -> str:
-        def replace_spec(match: re.Match[str]) -> str:
-            spec = new_spec(Direct(importer, unquote(match["key"]), unquote(match["spec"])))
-            if spec is None:
-                return match[0]
-            start, end = (at - match.start() for at in match.span("spec"))
-            return match[0][:start] + quote(spec) + match[0][end:]
-
-        return _DIRECT.sub(replace_spec, text)
-
-    parts = blocks(lock, NAME)
-    head, importers = _items(parts.get("importers", ""))
-    parts["importers"] = head + "".join(update(unquote(key), text) for key, text in importers)
-    return "".join(parts.values())
+    result: dict[Parent, None] = {}
+    for key, text in items(lock, "snapshots") or items(lock, "packages"):
+        parent = _split_package(unquote(key))
+        own_peers = peers.get(unquote(key)) or peers.get(unquote(key).partition("(")[0], set())
+        for name, resolved in _rows(text):
+            if name not in own_peers and _matches(name, resolved, package, version):
+                result[Parent(*parent, name)] = None
+    return list(result)
 
 
 def replace_block(lock: str, key: str, block: str) -> str:
@@ -155,14 +161,14 @@ def _pieces(lock: str) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _items(block: str) -> tuple[str, list[tuple[str, str]]]:
     starts = [match.start() for match in _ITEM.finditer(block)]
-    texts = [block[start:end] for start, end in zip(starts, [*starts[1:], len(block)], strict=True)]
-    importers = []
+    texts = [block[start:end] for start, end in pairwise((*starts, len(block)))]
+    pieces = []
     for text in texts:
         match = _ITEM_KEY.match(text)
         if match is None:
             raise CannotFix(f"{NAME} is not in pnpm's style: {text[:60]!r}")
-        importers.append((match["key"], text))
-    return block[: starts[0]] if starts else block, importers
+        pieces.append((match["key"], text))
+    return block[: starts[0]] if starts else block, pieces
 
 
 def _peers(text: str) -> set[str]:
@@ -172,5 +178,10 @@ def _peers(text: str) -> set[str]:
 
 
 def _matches(name: str, resolved: str, package: str, version: str) -> bool:
-    version_only = resolved.partition("(")[0]
-    return version_only == f"{package}@{version}" or (name == package and version_only == version)
+    is_version = name == package and re.split("[_(]", resolved)[0] == version
+    return is_version or _split_package(resolved) == (package, version)
+
+
+def _split_package(package_id: str) -> tuple[str, str]:
+    match = _PACKAGE.match(package_id)
+    return (match["name"], match["version"]) if match else (package_id, "")

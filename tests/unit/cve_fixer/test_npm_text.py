@@ -1,5 +1,7 @@
 """JSON and YAML of npm and pnpm: one value changes, and no other byte."""
 
+from pathlib import Path
+
 import pytest
 
 from cve_fixer import json_text, yaml_text
@@ -10,6 +12,7 @@ from cve_fixer.npm.tree import find_copies, find_requirements
 from cve_fixer.pnpm import text as pnpm_text
 from cve_fixer.pnpm.catalogs import update_catalog
 from cve_fixer.pnpm.overrides import Settings, raise_keeping
+from cve_fixer.pnpm.release import choose_pnpm
 
 NAME = "pnpm-workspace.yaml"
 
@@ -294,6 +297,100 @@ def test_pnpms_changes_are_applied_to_a_lock_file_of_another_release() -> None:
     assert pnpm_text.merge(LOCK, LOCK, after) == after
 
 
-def test_a_lock_file_of_an_older_format_is_refused_with_a_fix() -> None:
-    with pytest.raises(CannotFix, match=r"format 6\.0: run `pnpm install` with pnpm 9"):
-        pnpm_text.check_format("lockfileVersion: '6.0'\n", "pnpm-lock.yaml")
+LOCK_5 = """\
+lockfileVersion: 5.4
+
+importers:
+
+  .:
+    specifiers: {}
+
+  packages/m:
+    specifiers:
+      a: ^1.0.0
+      alias: npm:a@^1
+    dependencies:
+      a: 1.0.0
+    devDependencies:
+      alias: /a/1.0.0
+
+packages:
+
+  /@s/p/1.0.0_peer@1.0.0:
+    resolution: {integrity: x}
+    peerDependencies:
+      peer: '*'
+    dependencies:
+      a: 1.0.0
+      peer: 1.0.0_a@1.0.0
+    dev: false
+
+  /a/1.0.0:
+    resolution: {integrity: x}
+
+  /peer/1.0.0_a@1.0.0:
+    resolution: {integrity: x}
+    peerDependencies:
+      a: 1.0.0
+    dependencies:
+      a: 1.0.0
+"""
+LOCK_6 = """\
+lockfileVersion: '6.0'
+
+settings:
+  autoInstallPeers: true
+
+dependencies:
+  '@s/p':
+    specifier: ^1.0.0
+    version: 1.0.0(peer@1.0.0)
+
+devDependencies:
+  alias:
+    specifier: npm:a@^1
+    version: /a@1.0.0
+
+packages:
+
+  /@s/p@1.0.0(peer@1.0.0):
+    resolution: {integrity: x}
+    peerDependencies:
+      peer: '*'
+    dependencies:
+      a: 1.0.0
+      peer: 1.0.0(a@1.0.0)
+
+  /a@1.0.0:
+    resolution: {integrity: x}
+
+  /peer@1.0.0(a@1.0.0):
+    resolution: {integrity: x}
+    peerDependencies:
+      a: '*'
+    dependencies:
+      a: 1.0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("lock", "lock_format", "expected"),
+    [
+        (LOCK_5, "5.4", [("packages/m", "a", "^1.0.0"), ("packages/m", "alias", "npm:a@^1")]),
+        (LOCK_6, "6.0", [(".", "alias", "npm:a@^1")]),
+    ],
+)
+def test_older_formats_of_pnpm_locks_are_read(
+    lock: str, lock_format: str, expected: list[tuple[str, str, str]]
+) -> None:
+    assert pnpm_text.lock_format(lock) == lock_format
+    assert pnpm_text.packages(lock) == {("@s/p", "1.0.0"), ("a", "1.0.0"), ("peer", "1.0.0")}
+    directs = pnpm_text.directs(lock, "a", "1.0.0")
+    assert [(direct.importer, direct.name, direct.spec) for direct in directs] == expected
+    parents = pnpm_text.parents(lock, "a", "1.0.0")
+    assert [(parent.id, parent.name) for parent in parents] == [("@s/p@1.0.0", "a")]
+
+
+def test_a_format_of_which_no_release_of_pnpm_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotFix, match=r"format 5\.3, .* with pnpm 7 or newer"):
+        choose_pnpm("5.3", None, tmp_path, "")

@@ -1,0 +1,62 @@
+"""Chooses the release of pnpm that keeps a lock file's format: the worker's, or one from npm."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cve_fixer.model import CannotFix
+from cve_fixer.npm.fetched_tools import fetch_tool
+from cve_fixer.run_tool import run_tool
+
+# Earlier releases than 7 do not run on maintained releases of Node.js.
+_FORMATS = {"5.4": 7, "6.0": 8, "6.1": 8, "9.0": None}
+_RELEASES = {7: "7.33.7", 8: "8.15.9", 9: "9.15.9", 10: "10.34.9"}
+# These and all later ones write format 9.0.
+_FIRST_OF_FORMAT_9, _DEFAULT = 9, 10
+_FIRST_WITH_SETTINGS_IN_WORKSPACE = 10
+_PACKAGE_MANAGER = re.compile(r"pnpm@(\d{1,3})\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Pnpm:
+    """`script` is None for the worker's own."""
+
+    major: int
+    script: Path | None = None
+
+    @property
+    def reads_workspace(self) -> bool:
+        """Whether it reads settings from pnpm-workspace.yaml instead of package.json."""
+        return self.major >= _FIRST_WITH_SETTINGS_IN_WORKSPACE
+
+
+def choose_pnpm(lock_format: str, package_manager: Any, directory: Path, registry: str) -> Pnpm:
+    """`package_manager` is that field of package.json, and `directory` an empty one."""
+    if lock_format not in _FORMATS:
+        raise CannotFix(
+            f"the lock file has the format {lock_format}, which this agent cannot keep: run "
+            "`pnpm install` with pnpm 7 or newer"
+        )
+    wanted = _FORMATS[lock_format] or _stated_major(package_manager)
+    installed = _installed_major(directory)
+    if installed == wanted or (wanted is None and installed >= _FIRST_OF_FORMAT_9):
+        return Pnpm(installed)
+    major = wanted or _DEFAULT
+    return Pnpm(major, fetch_tool("pnpm", _RELEASES[major], "bin/pnpm.cjs", registry))
+
+
+def _stated_major(package_manager: Any) -> int | None:
+    match = _PACKAGE_MANAGER.match(str(package_manager))
+    major = int(match[1]) if match else 0
+    return major if major in _RELEASES and major >= _FIRST_OF_FORMAT_9 else None
+
+
+def _installed_major(directory: Path) -> int:
+    """0 if the worker has no pnpm, or one that does not run."""
+    try:
+        version = run_tool("pnpm", "--version", directory=directory)
+    except CannotFix:
+        return 0
+    match = re.match(r"\d{1,3}", version)
+    return int(match[0]) if match else 0

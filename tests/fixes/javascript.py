@@ -1,0 +1,166 @@
+"""JavaScript projects whose lock files the tests make with the releases that wrote such files."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from agentjobs.advisories.model import Advisory
+from agentjobs.jobs.run.cve_fix.fix_plan import Fix
+from agentjobs.settings.registries import public_registry
+from tests.support.fix_corpus import Corpus, FixJob, Outcome, advisory
+from tests.support.fix_proofs import Proof, run_command
+
+REGISTRY = public_registry("npm")
+LODASH = advisory("npm", "lodash", "4.17.21")
+MINIMIST = advisory("npm", "minimist", "0.2.4")
+BRACES = advisory("npm", "braces", "3.0.3")
+UNRELATED = {"chalk": "^4.1.0", "debug": "4.3.1"}
+# One job for all packages.
+TOGETHER = {".agentjobs.toml": '[fixes]\ngroup = "ecosystem"\n'}
+
+_LOCKS = {"npm": "package-lock.json", "pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
+_SCRIPTS = {"npm": "bin/npm-cli.js", "pnpm": "bin/pnpm.cjs", "yarn": "bin/yarn.js"}
+_TOP_LEVEL = re.compile(r"^(?=[^\s#])", re.MULTILINE)
+_INDENTED = re.compile(r"^(?=  [^\s#]|[^\s#])", re.MULTILINE)
+_NPM_ENTRY = re.compile(r"^(?=    \"[^\"]*\": \{$|\S|  \"[^\"]*\": \{$|  \}|\})", re.MULTILINE)
+
+
+class PackageManager:
+    """One release, installed with the npm of this machine."""
+
+    def __init__(self, directory: Path, tool: str, release: str) -> None:
+        self.tool = tool
+        self.release = release
+        is_later_yarn = tool == "yarn" and not release.startswith("1.")
+        package = "@yarnpkg/cli-dist" if is_later_yarn else tool
+        self._script = directory / "node_modules" / package / _SCRIPTS[tool]
+        self._home = directory / "home"
+        if not self._script.exists():
+            self._home.mkdir(parents=True)
+            options = ("--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent")
+            command = ("npm", "install", f"--prefix={directory}", f"{package}@{release}")
+            run_command(directory, *command, *options)
+
+    @property
+    def major(self) -> int:
+        return int(self.release.partition(".")[0])
+
+    def run(self, directory: Path, *arguments: str) -> str:
+        """No script of a project runs, and no setting of this machine applies."""
+        environment = {
+            "HOME": str(self._home),
+            "XDG_CACHE_HOME": str(self._home),
+            "XDG_CONFIG_HOME": str(self._home),
+            "npm_config_registry": REGISTRY,
+            "npm_config_ignore_scripts": "true",
+            "npm_config_audit": "false",
+            "YARN_IGNORE_PATH": "1",
+        }
+        if self.tool == "yarn" and self.major > 1:
+            environment |= {
+                "YARN_NPM_REGISTRY_SERVER": REGISTRY,
+                "YARN_ENABLE_SCRIPTS": "false",
+                "YARN_ENABLE_TELEMETRY": "false",
+                "YARN_NODE_LINKER": "node-modules",
+                "YARN_ENABLE_GLOBAL_CACHE": "true",
+                "YARN_ENABLE_IMMUTABLE_INSTALLS": "false",
+            }
+        return run_command(directory, "node", str(self._script), *arguments, **environment)
+
+    def lock(self, directory: Path) -> None:
+        """Write the lock file for the files as they are; locked versions are kept."""
+        options = {
+            "npm": ("--package-lock-only",),
+            "pnpm": ("--lockfile-only", "--no-frozen-lockfile"),
+            "yarn": (),
+        }
+        self.run(directory, "install", *options[self.tool])
+        for path in (*directory.rglob("node_modules"), directory / ".yarn"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def prove(self, directory: Path) -> None:
+        """Install exactly what the lock file says."""
+        before = (directory / _LOCKS[self.tool]).read_text()
+        if self.tool == "npm":
+            self.run(directory, "ci")
+        elif self.tool == "yarn" and self.major > 1:
+            self.run(directory, "install", "--immutable")
+        else:
+            self.run(directory, "install", "--frozen-lockfile")
+        assert (directory / _LOCKS[self.tool]).read_text() == before
+
+
+class PackageManagers:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def get(self, tool: str, release: str) -> PackageManager:
+        return PackageManager(self._directory / f"{tool}-{release}", tool, release)
+
+
+class JavaScriptProject:
+    """A project with the package manager that its authors use, which also proves its fixes."""
+
+    def __init__(self, corpus: Corpus, manager: PackageManager, files: Mapping[str, Any]) -> None:
+        self._project = corpus.project({})
+        self.manager = manager
+        self.tree = self._project.tree
+        self.write(files)
+
+    def write(self, files: Mapping[str, Any]) -> None:
+        self._project.write(
+            {
+                name: content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+                for name, content in files.items()
+            }
+        )
+
+    def read(self, name: str) -> str:
+        return self._project.read(name)
+
+    def lock(self) -> str:
+        self.manager.lock(self.tree)
+        return self.read(_LOCKS[self.manager.tool])
+
+    def fix(
+        self, *advisories: Advisory, expect: Outcome = "ready", prove: Proof | None = None
+    ) -> FixJob:
+        return self._project.fix(*advisories, expect=expect, prove=prove or self._prove)
+
+    def _prove(self, tree: Path, _fixes: Sequence[Fix]) -> None:
+        self.manager.prove(tree)
+
+
+def manifest_of(job: FixJob, name: str = "package.json") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(job.read(name))
+    return content
+
+
+def rest_of(lock: str, *touched: str) -> str:
+    """The text of a lock file without the entries of these packages and projects."""
+    return "".join(
+        block for name, block in _blocks(lock) if not any(_is_about(name, each) for each in touched)
+    )
+
+
+def _is_about(key: str, package: str) -> bool:
+    """Keys are paths in npm's, ids in pnpm's and ranges in yarn's lock files."""
+    return re.search(rf"(?:^|[/ \"']){re.escape(package)}(?=$|[@/\"':])", key) is not None
+
+
+def _blocks(lock: str) -> Iterator[tuple[str, str]]:
+    if lock.startswith("{"):
+        pattern = _NPM_ENTRY
+    elif "lockfileVersion:" in lock[:200]:
+        pattern = _INDENTED
+    else:
+        pattern = _TOP_LEVEL
+    starts = (match.start() for match in pattern.finditer(lock))
+    for start, end in pairwise((*starts, len(lock))):
+        block = lock[start:end]
+        first = block.partition("\n")[0].strip()
+        yield first.removesuffix(": {}").rstrip(":{ ").strip("\"'"), block
