@@ -27,6 +27,7 @@ FIXERS: tuple[tuple[str, str, str], ...] = (
     ("npm", "package-lock.json", "npm.package_lock"),
     ("npm", "npm-shrinkwrap.json", "npm.package_lock"),
     ("npm", "pnpm-lock.yaml", "pnpm.lock"),
+    ("npm", "yarn.lock", "yarn.lock"),
     ("npm", "package.json", "npm.package_json"),
     ("Go", "go.mod", "go.go_mod"),
     ("crates.io", "Cargo.lock", "cargo_lock"),

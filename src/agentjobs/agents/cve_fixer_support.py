@@ -24,9 +24,10 @@ TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "uv": ("uv.lock files and compiled requirements", "pip install uv"),
     "poetry": ("poetry.lock files whose registry does not have Poetry", "pipx install poetry"),
-    "node": ("files of npm and pnpm", "apt install nodejs"),
-    "npm": ("package-lock.json files", "apt install npm"),
-    "pnpm": ("pnpm-lock.yaml files", "npm install --global pnpm"),
+    "node": ("files of npm, pnpm and yarn", "apt install nodejs"),
+    # It also installs pnpm and yarn in the releases that wrote a lock file.
+    "npm": ("files of npm, pnpm and yarn", "apt install npm"),
+    "pnpm": ("pnpm-lock.yaml files whose registry does not have pnpm", "npm install --global pnpm"),
     "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
     "cargo": ("Cargo.lock files", "apt install cargo"),
 }

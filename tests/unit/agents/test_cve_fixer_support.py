@@ -6,7 +6,7 @@ from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.inventory.manifests.kinds import READERS, kind_of
 
 REPORTED_ONLY = {
-    *("setup.cfg", "Pipfile", "yarn.lock", "Cargo.toml"),
+    *("setup.cfg", "Pipfile", "Cargo.toml"),
     *("Gemfile.lock", "composer.json", "composer.lock"),
 }
 

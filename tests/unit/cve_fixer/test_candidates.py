@@ -76,7 +76,10 @@ def test_the_python_of_a_project(
 
 CASES = [
     ("PyPI", "requirements.txt", "pyproject.toml", '[project]\nrequires-python = "{}"\n'),
-    ("npm", "package-lock.json", "package.json", '{{"engines": {{"node": "{}"}}}}'),
+    *(
+        ("npm", lock, "package.json", '{{"engines": {{"node": "{}"}}}}')
+        for lock in ("package-lock.json", "pnpm-lock.yaml", "yarn.lock")
+    ),
     ("crates.io", "Cargo.lock", "Cargo.toml", '[package]\nrust-version = "{}"\n'),
 ]
 

@@ -109,7 +109,7 @@ def test_fixing_nothing_is_a_failure_with_the_reason_in_the_last_line(
         ("PyPI", "requirements/base.in", "python.requirements"),
         ("PyPI", "x/uv.lock", "python.uv_lock"),
         ("npm", "web/package-lock.json", "npm.package_lock"),
-        ("npm", "yarn.lock", None),
+        ("npm", "yarn.lock", "yarn.lock"),
         ("PyPI", "Pipfile.lock", "python.pipfile_lock"),
         ("Maven", "a/pom.xml", "pom"),
     ],
