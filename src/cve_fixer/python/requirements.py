@@ -4,8 +4,9 @@
 """
 
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
 from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_each
@@ -44,14 +45,33 @@ def _fix(fix: Fix, root: Path) -> Outcome:
         tree.write(source, source_text)
         name = code(source.relative_to(root).as_posix())
         changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
+    changes += _update_constraints(fix, root)
     return Outcome(fixed=[fix], changes=changes, unproven=list(resolution.unproven))
+
+
+def _update_constraints(fix: Fix, root: Path) -> Iterator[str]:
+    """Constraints files have no fixes of their own, because they install nothing."""
+    for name in _others(fix):
+        if "constraints" not in PurePosixPath(name).stem:
+            continue
+        with suppress(CannotFix):
+            path = tree.resolve_file(root, name)
+            text = tree.read(path)
+            edited = allow_version(text, fix.package, fix.new)
+            if edited != text:
+                tree.write(path, edited)
+                yield f"{code(name)} excluded {escape(fix.new)} and now allows it."
+
+
+def _others(fix: Fix) -> list[str]:
+    """The files that are installed together with the manifest."""
+    return sorted({name for group in fix.installed_together for name in group} - {fix.manifest})
 
 
 def install_settings(fix: Fix, root: Path) -> list[Setting]:
     """From how the project says that the file is installed to how it may be installed alone."""
     before, after = [], []
-    others = {name for group in fix.installed_together for name in group} - {fix.manifest}
-    for name in sorted(others):
+    for name in _others(fix):
         try:
             text = tree.read(tree.resolve_file(root, name))
         except CannotFix:
