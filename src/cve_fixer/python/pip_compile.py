@@ -4,10 +4,12 @@ uv only gets names, versions and markers, so no line of the repository can make 
 anything but the registry's packages.
 """
 
+import json
 import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from cve_fixer.markdown import code, escape
@@ -33,6 +35,13 @@ _SOURCE = re.compile(r"-r ((?!-)[^\s,)]+\.in)\b")
 _UNSUPPORTED_LINE = re.compile(r"^[ \t]*(?:-|\.|/|[^\s#;]*://|[^\s#;]*@)", re.MULTILINE)
 _INLINE_VIA = re.compile(r"^[^#\s][^#\n]*# via ", re.MULTILINE)
 _BUILT = re.compile(r"build `([A-Za-z0-9._-]+)==([^`\s]+)`")
+# Each Python is a run of its own, and the registry need not be asked again for each.
+_INDEX = """\
+[[index]]
+url = {}
+default = true
+cache-control = {{ api = "max-age=600", files = "max-age=600" }}
+"""
 _LAYOUT = ("--generate-hashes", "--no-annotate", "--annotation-style=line")
 
 
@@ -116,12 +125,12 @@ def _is_resolvable(text: str, others: str, fix: Fix, python: str) -> bool:
 
 
 def _was_complete(text: str, setting: Setting, fix: Fix, python: str) -> bool:
-    others = setting.others_before
-    return (
-        _lists_everything(text)
-        and _is_resolvable(text, others, fix, python)
-        and not _find_missing(text, others, fix, python)
-    )
+    try:
+        return _lists_everything(text) and not _find_missing(
+            text, setting.others_before, fix, python
+        )
+    except CannotFix:
+        return False
 
 
 def _is_compilable(text: str, source: str | None) -> bool:
@@ -214,14 +223,15 @@ def _recompile(before: str, source: str, fix: Fix, setting: Setting) -> Resoluti
 
 def _compile(directory: Path, source: str, fix: Fix, *options: str) -> str:
     """Runs uv without builds, with the metadata of packages that have no wheel."""
-    known: dict[tuple[str, str], tuple[str, ...]] = {}
+    known = _known_metadata(fix.registry)
     python = create_python("", directory)
     while True:
-        (directory / "uv.toml").write_text(dependency_metadata(known), encoding="utf-8")
+        settings = _INDEX.format(json.dumps(fix.registry)) + dependency_metadata(known)
+        (directory / "uv.toml").write_text(settings, encoding="utf-8")
         try:
             return run_tool(
                 *("uv", "pip", "compile", source, "--config-file", "uv.toml", "--python", python),
-                *("--default-index", fix.registry, *options),
+                *options,
                 directory=directory,
                 environment={"UV_PYTHON_DOWNLOADS": "never"},
             )
@@ -233,11 +243,18 @@ def _compile(directory: Path, source: str, fix: Fix, *options: str) -> str:
             known[name, version] = fetch_requirements(fix.registry, name, version)
 
 
+@cache
+def _known_metadata(_registry: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Requirements of packages without wheels that earlier runs needed, by name and version."""
+    return {}
+
+
 def _options_of(text: str) -> list[str]:
     """How the file was compiled before, from its header and layout."""
     head = _head(text)
     options = [*_python(text)]
-    options += [name for name in ("--universal", "--emit-index-url") if name in head]
+    if "--universal" in head:
+        options.append("--universal")
     if "--hash=" in text:
         options.append("--generate-hashes")
     if "# via" not in text:
@@ -255,9 +272,9 @@ def _python(text: str) -> list[str]:
 
 
 def _head(text: str) -> str:
-    """The comment at the top, which says how the file was generated."""
-    match = re.match(r"(?:#[^\n]*\n)*", text)
-    return match[0].replace("\r\n", "\n") if match else ""
+    """What is above the first pin: how the file was generated, and options such as the index."""
+    pin = _PIN.search(text)
+    return text[: pin.start() if pin else len(text)].replace("\r\n", "\n")
 
 
 def _is_below(name: str) -> bool:
