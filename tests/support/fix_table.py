@@ -1,6 +1,7 @@
 """The table that `make test-fixes` prints: the outcomes of all fix jobs by ecosystem."""
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ class Row:
 
 
 def row_of(job: FixJob) -> Row:
-    reason = " ".join(job.reason.split())[:160]
+    reason = textwrap.shorten(job.reason, 200, placeholder=" …")
     return Row(job.project, job.ecosystem, ", ".join(job.files), job.outcome, job.proven, reason)
 
 
