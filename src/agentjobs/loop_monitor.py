@@ -70,11 +70,15 @@ class LoopMonitor:
         self._schedule()
 
     def _watch(self, thread_id: int) -> None:
-        while not self._stopped.wait(INTERVAL_SECONDS / 2):
-            if time.monotonic() - self._expected_at < WARN_SECONDS / 2 or self._stack:
+        while not self._stopped.wait(max(self._late_at - time.monotonic(), WARN_SECONDS / 4)):
+            if time.monotonic() < self._late_at or self._stack:
                 continue
             with contextlib.suppress(KeyError):
                 self._stack = _describe(sys._current_frames()[thread_id])
+
+    @property
+    def _late_at(self) -> float:
+        return self._expected_at + WARN_SECONDS / 2
 
 
 def _describe(frame: FrameType) -> str:

@@ -66,7 +66,7 @@ async def serving(platform: Platform, directory: Path) -> AsyncIterator[GitServe
     try:
         yield GitServer(platform, f"http://{host}:{port}", directory, request_headers)
     finally:
-        server.should_exit = True
+        server.stop()
         server.force_exit = True
         with contextlib.suppress(asyncio.CancelledError):
             await serving_task

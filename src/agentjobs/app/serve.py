@@ -109,7 +109,7 @@ async def serving(
             yield
         finally:
             served.set()
-            server.should_exit = True
+            server.stop()
             with contextlib.suppress(StoreUnavailable):
                 await context.authenticator.flush_last_used()
                 await processes.sign_off(jobs.db, process.id)
@@ -128,7 +128,7 @@ async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> Asyn
         try:
             yield
         finally:
-            server.should_exit = True
+            server.stop()
             await serving
 
 

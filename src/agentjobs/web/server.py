@@ -1,5 +1,6 @@
 """The in-process HTTP server: its listening socket and its uvicorn configuration."""
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from starlette.types import ASGIApp
 from agentjobs.problems import Problem
 from agentjobs.web.http_protocol import HttpProtocol
 
+# How often the Date header is set.
+_TICK_SECONDS = 1.0
 _BACKLOG = 2_048
 _KEEP_ALIVE_SECONDS = 75
 _SHUTDOWN_SECONDS = 10
@@ -37,6 +40,21 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopped.set()
+
+    async def main_loop(self) -> None:
+        # uvicorn's own looks ten times a second whether it should stop.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._stopped.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # app.signals handles signals: the worker drains before this server stops.
