@@ -2,12 +2,14 @@
 
 import ipaddress
 import os
-from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
+import re
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, unquote_plus, urlencode
 
 from agentjobs.store.database import StoreError
 
 UNPARSABLE = "the URL cannot be parsed; percent-encode the password"
 _UNKNOWN = "its address"
+_URL = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
 
 
 def display_address(url: str) -> str:
@@ -20,10 +22,18 @@ def display_address(url: str) -> str:
     return address or _UNKNOWN
 
 
+def _split(url: str) -> SplitResult:
+    """Like `urlsplit`, which refuses an IPv6 address after another host. Raises ValueError."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise ValueError(UNPARSABLE)
+    return SplitResult(*match.groups(""))
+
+
 def is_parsable(url: str) -> bool:
     """False if an unencoded password makes the URL ambiguous."""
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
         if parts.query:
             parse_qs(parts.query, strict_parsing=True)
     except ValueError:
@@ -35,7 +45,7 @@ def split_password(url: str) -> tuple[str, str | None]:
     """The URL without its password, for command lines that all users can see, and the password."""
     if not is_parsable(url):
         raise StoreError(UNPARSABLE)
-    parts = urlsplit(url)
+    parts = _split(url)
     user, at, address = parts.netloc.rpartition("@")
     name, _, encoded = user.partition(":")
     password = unquote(encoded) or None
@@ -58,7 +68,7 @@ def split_password(url: str) -> tuple[str, str | None]:
 
 def split_hosts(url: str) -> list[str]:
     """One URL for each host of a URL that may name several, in their order."""
-    parts = urlsplit(url)
+    parts = _split(url)
     user, at, hosts = parts.netloc.rpartition("@")
     options = dict(parse_qsl(parts.query))
     if hosts:
@@ -78,14 +88,14 @@ def split_hosts(url: str) -> list[str]:
 
 
 def has_option(url: str, name: str) -> bool:
-    return name in parse_qs(urlsplit(url).query)
+    return name in parse_qs(_split(url).query)
 
 
 def is_local_address(url: str) -> bool:
     """Whether every host in the URL is loopback or a Unix socket."""
     if not is_parsable(url):
         return False
-    parts = urlsplit(url)
+    parts = _split(url)
     options = parse_qs(parts.query)
     if "service" in options or os.environ.get("PGSERVICE"):
         # The host is in a service file that we do not read.

@@ -9,9 +9,10 @@ import ast
 _WRITERS = {"entry": 0, "audit_entry": 0, "entry_for_person": 0, "Entry": 1}
 
 
-def actions_in(module: ast.Module) -> set[str]:
-    if "organizations" not in ast.dump(module) and "entry_for_person" not in ast.dump(module):
+def actions_in(source: str) -> set[str]:
+    if "organizations" not in source and "entry_for_person" not in source:
         return set()
+    module = ast.parse(source)
     constants = {
         target.id: node.value
         for node in module.body
