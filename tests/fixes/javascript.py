@@ -164,3 +164,35 @@ def _blocks(lock: str) -> Iterator[tuple[str, str]]:
         block = lock[start:end]
         first = block.partition("\n")[0].strip()
         yield first.removesuffix(": {}").rstrip(":{ ").strip("\"'"), block
+
+
+# A project of about 120 packages, and versions of some of them that its ranges allow and that are
+# not the newest ones.
+LARGE = {"name": "app", "private": True, "dependencies": {"eslint": "7.20.0", "express": "4.17.1"}}
+OLD_VERSIONS = {
+    "accepts": "1.3.7",
+    "acorn": "7.4.0",
+    "ajv": "6.12.2",
+    "cross-spawn": "7.0.2",
+    "esquery": "1.4.0",
+    "glob-parent": "5.1.1",
+    "lodash": "4.17.20",
+    "semver": "7.3.2",
+}
+
+
+def large_old_project(
+    corpus: Corpus,
+    manager: PackageManager,
+    overrides: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> JavaScriptProject:
+    """`overrides` make the package manager choose the old versions, and are then removed."""
+    manifest = {**LARGE, **(more or {})}
+    project = JavaScriptProject(corpus, manager, {"package.json": {**manifest, **overrides}})
+    project.lock()
+    project.write({"package.json": manifest})
+    lock = project.lock()
+    for name, version in OLD_VERSIONS.items():
+        assert re.search(rf"{name}\W[^\n]*\n?[^\n]*{re.escape(version)}", lock), name
+    return project

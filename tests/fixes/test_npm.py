@@ -14,10 +14,12 @@ from tests.fixes.javascript import (
     BRACES,
     LODASH,
     MINIMIST,
+    OLD_VERSIONS,
     TOGETHER,
     UNRELATED,
     JavaScriptProject,
     PackageManagers,
+    large_old_project,
     manifest_of,
     rest_of,
 )
@@ -138,3 +140,15 @@ def test_every_lock_file_of_a_repository_is_updated_in_its_own_format(
         assert manifest_of(job, f"{directory}/package.json")["overrides"] == expected
         touched = ("qs", "express", "body-parser")
         assert rest_of(job.read(name), *touched) == rest_of(before, *touched)
+
+
+@pytest.mark.parametrize("release", ["8.19.4", "10.9.9"])
+def test_other_packages_of_a_large_project_stay_at_their_old_versions(
+    corpus: Corpus, package_managers: PackageManagers, release: str
+) -> None:
+    npm = package_managers.get("npm", release)
+    project = large_old_project(corpus, npm, {"overrides": OLD_VERSIONS})
+    before = project.read("package-lock.json")
+    job = project.fix(advisory("npm", "glob-parent", "5.1.2"))
+    assert job.changed == {"package-lock.json"}
+    assert rest_of(job.read("package-lock.json"), "glob-parent") == rest_of(before, "glob-parent")

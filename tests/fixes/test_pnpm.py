@@ -11,10 +11,12 @@ from tests.fixes.javascript import (
     BRACES,
     LODASH,
     MINIMIST,
+    OLD_VERSIONS,
     TOGETHER,
     UNRELATED,
     JavaScriptProject,
     PackageManagers,
+    large_old_project,
     manifest_of,
     rest_of,
 )
@@ -161,4 +163,18 @@ def test_ranges_in_catalogs_are_raised(
     raised = workspace.replace("4.17.15", "4.17.21").replace("2.0.0", "2.1.0")
     assert job.read("pnpm-workspace.yaml") == raised
     touched = ("lodash", "ms", "packages/a", "packages/b", "default", "old")
+    assert rest_of(job.read("pnpm-lock.yaml"), *touched) == rest_of(before, *touched)
+
+
+@pytest.mark.parametrize("release", FORMATS)
+def test_other_packages_of_a_large_project_stay_at_their_old_versions(
+    corpus: Corpus, package_managers: PackageManagers, release: str
+) -> None:
+    pnpm = package_managers.get("pnpm", release)
+    stated = {"packageManager": f"pnpm@{release}"}
+    project = large_old_project(corpus, pnpm, {"pnpm": {"overrides": OLD_VERSIONS}}, stated)
+    before = project.read("pnpm-lock.yaml")
+    job = project.fix(advisory("npm", "glob-parent", "5.1.2"))
+    assert job.changed == {"pnpm-lock.yaml"}
+    touched = ("glob-parent", "eslint")
     assert rest_of(job.read("pnpm-lock.yaml"), *touched) == rest_of(before, *touched)

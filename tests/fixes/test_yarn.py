@@ -8,10 +8,12 @@ from tests.fixes.javascript import (
     BRACES,
     LODASH,
     MINIMIST,
+    OLD_VERSIONS,
     TOGETHER,
     UNRELATED,
     JavaScriptProject,
     PackageManagers,
+    large_old_project,
     manifest_of,
     rest_of,
 )
@@ -153,3 +155,14 @@ def test_a_lock_file_that_was_not_up_to_date_gives_a_draft(
     job = project.fix(LODASH, expect="draft")
     assert locked_versions(job, "lodash") == ["4.17.21"]
     assert "was not up to date" in job.reason
+
+
+def test_other_packages_of_a_large_project_stay_at_their_old_versions(
+    corpus: Corpus, package_managers: PackageManagers
+) -> None:
+    yarn = package_managers.get("yarn", FIRST)
+    project = large_old_project(corpus, yarn, {"resolutions": OLD_VERSIONS})
+    before = project.read("yarn.lock")
+    job = project.fix(advisory("npm", "glob-parent", "5.1.2"))
+    assert job.changed == {"yarn.lock"}
+    assert rest_of(job.read("yarn.lock"), "glob-parent") == rest_of(before, "glob-parent")
