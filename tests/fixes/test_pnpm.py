@@ -178,3 +178,17 @@ def test_other_packages_of_a_large_project_stay_at_their_old_versions(
     assert job.changed == {"pnpm-lock.yaml"}
     touched = ("glob-parent", "eslint")
     assert rest_of(job.read("pnpm-lock.yaml"), *touched) == rest_of(before, *touched)
+
+
+@pytest.mark.parametrize("release", ["9.15.9", "10.34.9"])
+def test_the_pnpm_of_the_worker_keeps_the_text_of_an_earlier_release(
+    corpus: Corpus, package_managers: PackageManagers, release: str
+) -> None:
+    """package.json does not say which release the project uses."""
+    pnpm = package_managers.get("pnpm", release)
+    project = large_old_project(corpus, pnpm, {"pnpm": {"overrides": OLD_VERSIONS}})
+    before = project.read("pnpm-lock.yaml")
+    job = project.fix(advisory("npm", "glob-parent", "5.1.2"))
+    assert job.changed == {"pnpm-lock.yaml"}
+    touched = ("glob-parent", "eslint")
+    assert rest_of(job.read("pnpm-lock.yaml"), *touched) == rest_of(before, *touched)

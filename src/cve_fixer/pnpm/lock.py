@@ -4,6 +4,7 @@ Temporary overrides force the version. The difference that pnpm makes is then ap
 text, so that nothing else changes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,15 +12,15 @@ from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_lock_file
 from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.npm import package_json, project
-from cve_fixer.npm.project import NpmProject
+from cve_fixer.npm import package_json
+from cve_fixer.npm.project import NpmProject, strip_manifests
 from cve_fixer.npm.ranges import pin_exactly
 from cve_fixer.pnpm import catalogs
 from cve_fixer.pnpm import overrides as pnpm_overrides
 from cve_fixer.pnpm import text as pnpm_text
 from cve_fixer.pnpm.overrides import Settings
 from cve_fixer.pnpm.project import WORKSPACE, PnpmProject, members
-from cve_fixer.pnpm.release import choose_pnpm
+from cve_fixer.pnpm.release import find_releases
 from cve_fixer.pnpm.text import Direct, Parent
 
 
@@ -57,18 +58,42 @@ class _Editor:
         manifests = files.manifests(["", *members(importers)])
         if "" not in manifests:
             raise CannotFix(f"there is no package.json next to {first.manifest}")
-        package_manager = package_json.read(manifests[""]).get("packageManager")
-        lock_format = pnpm_text.lock_format(lock)
-        pnpm = choose_pnpm(lock_format, package_manager, copy, first.registry)
-        self._project = PnpmProject(files, pnpm)
         self._old = lock
-        workspace = self._project.workspace_text()
-        state = _State(lock, workspace, manifests, pnpm.reads_workspace)
-        self._before = self._now = replace(state, lock=self._lock(state))
-        hooks = files.directory / ".pnpmfile.cjs"
-        self._unproven = (
-            [f"The hooks of {code(hooks.name)} were not run."] if hooks.exists() else []
-        )
+        self._project, self._before = self._open(files, manifests)
+        self._now = self._before
+        self._is_mergeable = pnpm_text.has_same_entries(lock, self._before.lock)
+        self._unproven = list(self._why_unproven(first.manifest))
+
+    def _open(self, files: NpmProject, manifests: dict[str, str]) -> tuple[PnpmProject, _State]:
+        """With the release of pnpm that writes the lock file as it is, or as similar as possible.
+
+        Releases name entries with peers differently, so changes of one do not fit the other's."""
+        opened: list[tuple[PnpmProject, _State]] = []
+        package_manager = package_json.read(manifests[""]).get("packageManager")
+        lock_format = pnpm_text.lock_format(self._old)
+        try:
+            for pnpm in find_releases(lock_format, package_manager, files.copy, files.registry):
+                project = PnpmProject(files, pnpm)
+                state = _State(self._old, project.workspace_text(), manifests, pnpm.reads_workspace)
+                before = replace(state, lock=_run_pnpm(project, state))
+                opened.append((project, before))
+                if before.lock == self._old:
+                    return project, before
+        except CannotFix:
+            if not opened:
+                raise
+        similar = (each for each in opened if pnpm_text.has_same_entries(self._old, each[1].lock))
+        return next(similar, opened[0])
+
+    def _why_unproven(self, manifest: str) -> Iterator[str]:
+        if not self._is_mergeable:
+            yield (
+                f"pnpm changes {code(manifest)} even without this update, so it was not up to "
+                "date: run `pnpm install`."
+            )
+        hooks = self._project.files.directory / ".pnpmfile.cjs"
+        if hooks.exists():
+            yield f"The hooks of {code(hooks.name)} were not run."
 
     def move(self, fix: Fix) -> Outcome:
         now = self._now
@@ -76,7 +101,7 @@ class _Editor:
         parents = pnpm_text.parents(now.lock, fix.package, fix.old)
         if fix.old not in pnpm_text.versions_of(now.lock, fix.package):
             raise CannotFix(f"{fix.manifest} does not contain {fix.package} {fix.old}")
-        outcome = Outcome(fixed=[fix], unproven=self._unproven)
+        outcome = Outcome(fixed=[fix], unproven=[*self._unproven])
         resolved = self._resolve(directs, parents, fix)
         after = self._raise_ranges(replace(now, lock=resolved), directs, fix, outcome)
         after = self._raise_overrides(after, fix, outcome)
@@ -95,7 +120,7 @@ class _Editor:
 
     def _resolve(self, directs: list[Direct], parents: list[Parent], fix: Fix) -> str:
         """The lock file that pnpm writes if every requirement is exactly this version."""
-        manifests = project.strip_manifests(self._now.manifests)
+        manifests = strip_manifests(self._now.manifests)
         for direct in directs:
             requirements = manifests[members([direct.importer])[0]]
             section, spec = package_json.requirements(requirements)[direct.name]
@@ -177,13 +202,13 @@ class _Editor:
         return [excluding[key] for key in sorted(excluding)]
 
     def _lock(self, state: _State) -> str:
-        manifests = project.strip_manifests(state.manifests)
-        tables = state.settings.tables(state.settings.overrides)
-        return self._project.lock(state.lock, state.workspace, tables, manifests)
+        return _run_pnpm(self._project, state)
 
     def write(self) -> None:
-        lock = self._head + pnpm_text.merge(self._old, self._before.lock, self._now.lock)
-        tree.write(self._path, tree.with_line_endings_of(self._text, lock))
+        lock = self._now.lock
+        if self._is_mergeable:
+            lock = pnpm_text.merge(self._old, self._before.lock, lock)
+        tree.write(self._path, tree.with_line_endings_of(self._text, self._head + lock))
         changed = {
             member: text
             for member, text in self._now.manifests.items()
@@ -192,6 +217,12 @@ class _Editor:
         self._project.files.write(changed)
         if self._now.workspace != self._before.workspace:
             self._project.write_workspace(self._now.workspace)
+
+
+def _run_pnpm(project: PnpmProject, state: _State) -> str:
+    manifests = strip_manifests(state.manifests)
+    tables = state.settings.tables(state.settings.overrides)
+    return project.lock(state.lock, state.workspace, tables, manifests)
 
 
 def _describe_override(outcome: Outcome, key: str, parent: Parent, fix: Fix, place: str) -> None:

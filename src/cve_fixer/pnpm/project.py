@@ -83,9 +83,11 @@ class PnpmProject:
             kept |= {key: f"{key}: {value}" for key, value in more.items() if key not in kept}
         directory = self.files.write_manifests(manifests)
         tree.write(directory / ".npmrc", npmrc)
-        if kept:
-            text = "".join(block.rstrip() + "\n" for block in kept.values())
-            tree.write(directory / WORKSPACE, text)
+        text = "".join(block.rstrip() + "\n" for block in kept.values())
+        tree.write(directory / WORKSPACE, text)
+        if not text:
+            # Older releases would take it for a workspace.
+            (directory / WORKSPACE).unlink()
         tree.write(directory / LOCK, lock)
         self._install(directory)
         return tree.read(directory / LOCK)

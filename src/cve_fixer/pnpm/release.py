@@ -1,6 +1,7 @@
-"""Chooses the release of pnpm that keeps a lock file's format: the worker's, or one from npm."""
+"""Finds releases of pnpm that keep a lock file's format: the worker's, or those from npm."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from cve_fixer.run_tool import run_tool
 # Earlier releases than 7 do not run on maintained releases of Node.js.
 _FORMATS = {"5.4": 7, "6.0": 8, "6.1": 8, "9.0": None}
 _RELEASES = {7: "7.33.7", 8: "8.15.9", 9: "9.15.9", 10: "10.34.9"}
-# These and all later ones write format 9.0.
-_FIRST_OF_FORMAT_9, _DEFAULT = 9, 10
+# Later ones write format 9.0 too, but only run if the worker has them.
+_FORMAT_9 = (10, 9)
 _FIRST_WITH_SETTINGS_IN_WORKSPACE = 10
 _PACKAGE_MANAGER = re.compile(r"pnpm@(\d{1,3})\.")
 
@@ -31,25 +32,34 @@ class Pnpm:
         return self.major >= _FIRST_WITH_SETTINGS_IN_WORKSPACE
 
 
-def choose_pnpm(lock_format: str, package_manager: Any, directory: Path, registry: str) -> Pnpm:
-    """`package_manager` is that field of package.json, and `directory` an empty one."""
+def find_releases(
+    lock_format: str, package_manager: Any, directory: Path, registry: str
+) -> Iterator[Pnpm]:
+    """Those that write the format and may have written the file, the most likely one first.
+
+    `package_manager` is that field of package.json, and `directory` an empty one.
+    """
     if lock_format not in _FORMATS:
         raise CannotFix(
             f"the lock file has the format {lock_format}, which this agent cannot keep: run "
             "`pnpm install` with pnpm 7 or newer"
         )
-    wanted = _FORMATS[lock_format] or _stated_major(package_manager)
     installed = _installed_major(directory)
-    if installed == wanted or (wanted is None and installed >= _FIRST_OF_FORMAT_9):
-        return Pnpm(installed)
-    major = wanted or _DEFAULT
-    return Pnpm(major, fetch_tool("pnpm", _RELEASES[major], "bin/pnpm.cjs", registry))
+    for major in dict.fromkeys(_majors(lock_format, package_manager, installed)):
+        if major == installed:
+            yield Pnpm(major)
+        else:
+            yield Pnpm(major, fetch_tool("pnpm", _RELEASES[major], "bin/pnpm.cjs", registry))
 
 
-def _stated_major(package_manager: Any) -> int | None:
+def _majors(lock_format: str, package_manager: Any, installed: int) -> list[int]:
+    only = _FORMATS[lock_format]
     match = _PACKAGE_MANAGER.match(str(package_manager))
-    major = int(match[1]) if match else 0
-    return major if major in _RELEASES and major >= _FIRST_OF_FORMAT_9 else None
+    stated = int(match[1]) if match else 0
+    if only or stated in _FORMAT_9:
+        return [only or stated]
+    newest = [installed] if installed >= min(_FORMAT_9) else []
+    return newest or [max(_FORMAT_9)] if stated else [*newest, *_FORMAT_9]
 
 
 def _installed_major(directory: Path) -> int:

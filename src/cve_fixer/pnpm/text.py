@@ -129,6 +129,12 @@ def replace_block(lock: str, key: str, block: str) -> str:
     return "".join((*known.values(), block, *parts.values()))
 
 
+def has_same_entries(lock: str, other: str) -> bool:
+    """Whether both have the same projects and packages."""
+    keys, others = ({key for key, _ in _pieces(text) if key[1]} for text in (lock, other))
+    return keys == others
+
+
 def merge(old: str, before: str, after: str) -> str:
     """Apply the difference between two outputs of the installed pnpm to an older one's text."""
     if old == before:

@@ -7,7 +7,7 @@ import pytest
 from cve_fixer.model import CannotFix
 from cve_fixer.pnpm import text as pnpm_text
 from cve_fixer.pnpm.catalogs import update_catalog
-from cve_fixer.pnpm.release import choose_pnpm
+from cve_fixer.pnpm.release import find_releases
 
 LOCK = """\
 lockfileVersion: '9.0'
@@ -92,6 +92,8 @@ def test_pnpms_changes_are_applied_to_a_lock_file_of_another_release() -> None:
         "  a@1.2.0:\n    resolution: {integrity: x}",
     ).replace("  a@1.0.0: {}", "  a@1.2.0: {}")
     assert pnpm_text.merge(LOCK, LOCK, after) == after
+    assert pnpm_text.has_same_entries(old, LOCK)
+    assert not pnpm_text.has_same_entries(old, LOCK.replace("peer@1.0.0(a@1.0.0):", "peer@1.0.0:"))
 
 
 LOCK_5 = """\
@@ -190,4 +192,4 @@ def test_older_formats_of_pnpm_locks_are_read(
 
 def test_a_format_of_which_no_release_of_pnpm_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotFix, match=r"format 5\.3, .* with pnpm 7 or newer"):
-        choose_pnpm("5.3", None, tmp_path, "")
+        next(find_releases("5.3", None, tmp_path, ""))
