@@ -56,7 +56,7 @@ test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go
 	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
 
 test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Prove fixes with the package managers that resolve, install and build them
-	@$(BIN)/python -m pytest tests/fixes $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/fixes -n 2 $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
