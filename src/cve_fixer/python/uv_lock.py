@@ -26,6 +26,8 @@ from cve_fixer.python.static_metadata import (
 from cve_fixer.python.versions import normalize
 from cve_fixer.run_tool import run_tool
 
+# Old versions of uv do not write it.
+_EXTRAS = "provides-extras"
 _NO_SOLUTION = "No solution found"
 
 
@@ -163,6 +165,8 @@ def merge(before: str, new: str, *, keeps_known: bool = True) -> str:
     def adapt(block: str, known: Table) -> str:
         for key in omitted if keeps_known else ():
             block = re.sub(rf", {key} = (?:\"[^\"]*\"|\d+)", "", block)
+        if keeps_known and _EXTRAS not in before:
+            block = lock_blocks.remove_key(block, _EXTRAS)
         is_dynamic = bool(known) and "version" not in known
         return lock_blocks.remove_key(block, "version") if is_dynamic else block
 
@@ -174,11 +178,27 @@ def merge(before: str, new: str, *, keeps_known: bool = True) -> str:
 
 
 def _relevant_fields(table: Table) -> Table:
-    """The fields that affect a resolution; files only depend on the version."""
-    ignored = {"sdist", "wheels"}
-    if "registry" not in table.get("source", {}):
-        ignored.add("version")
-    return {key: value for key, value in table.items() if key not in ignored}
+    """The fields that affect a resolution; files only depend on the version.
+
+    So do the markers of a published package's requirements, which versions of uv simplify in
+    different ways.
+    """
+    is_published = "registry" in table.get("source", {})
+    ignored = {"sdist", "wheels", *(() if is_published else ("version",))}
+    relevant = {key: value for key, value in table.items() if key not in ignored}
+    if "metadata" in table:
+        relevant["metadata"] = {**table["metadata"], _EXTRAS: None}
+    if is_published:
+        relevant["dependencies"] = _without_markers(table.get("dependencies", []))
+        relevant["optional-dependencies"] = {
+            extra: _without_markers(dependencies)
+            for extra, dependencies in table.get("optional-dependencies", {}).items()
+        }
+    return relevant
+
+
+def _without_markers(dependencies: list[Table]) -> list[Table]:
+    return [{key: value for key, value in each.items() if key != "marker"} for each in dependencies]
 
 
 def _relevant_head(head: str) -> Table:

@@ -171,6 +171,16 @@ def test_a_uv_lock_keeps_its_revision_and_every_unchanged_package() -> None:
     assert uv_lock.merge(UV_OLD, UV_NEW) == expected
 
 
+def test_a_uv_lock_keeps_what_versions_of_uv_write_differently() -> None:
+    requirement = 'dependencies = [{{ name = "colorama", marker = "{}" }}]\nsdist ='
+    extras = 'requires-dist = [{ name = "urllib3" }]\n'
+    old = UV_OLD.replace("sdist =", requirement.format("platform_system == 'Windows'"), 1)
+    new = UV_NEW.replace("sdist =", requirement.format("sys_platform == 'win32'"), 1)
+    new = new.replace(extras, f"{extras}provides-extras = []\n")
+    merged = uv_lock.merge(old, new)
+    assert merged.partition("2.0.6")[0] == old.partition("2.0.4")[0]
+
+
 def test_a_dynamic_version_is_omitted_even_if_the_old_text_is_not_kept() -> None:
     whole = uv_lock.merge(UV_OLD, UV_NEW, keeps_known=False)
     assert whole == UV_NEW.replace('name = "demo"\nversion = "0"\n', 'name = "demo"\n')
