@@ -126,12 +126,14 @@ def _lock(root: Path, lock_path: Path, edits: dict[Path, str], fix: Fix) -> str:
         new, known = remove_known_metadata(new) if has_known else (new, "")
         if fix.new not in lock_blocks.versions_of(new, normalize(fix.package)):
             raise CannotFix(f"uv did not move {fix.package} to {fix.new}")
-        after = merge(before, new)
-        candidate = add_static_versions(after, known)
-        tree.write(directory / "uv.lock", _replace_registry(candidate, registry, fix.registry))
-        with suppress(CannotFix):
-            run_uv("--check")
-            return after
+        # The text of members may be out of date.
+        for keeps_members in (True, False):
+            after = merge(before, new, keeps_members=keeps_members)
+            candidate = add_static_versions(after, known)
+            tree.write(directory / "uv.lock", _replace_registry(candidate, registry, fix.registry))
+            with suppress(CannotFix):
+                run_uv("--check")
+                return after
     return merge(before, new, keeps_known=False)
 
 
@@ -154,13 +156,14 @@ class _Uv:
         )
 
 
-def merge(before: str, new: str, *, keeps_known: bool = True) -> str:
-    """`keeps_known`: unchanged packages keep the old file's text."""
+def merge(before: str, new: str, *, keeps_known: bool = True, keeps_members: bool = True) -> str:
+    """`keeps_known`: unchanged packages keep the old file's text; `keeps_members`: members too."""
     old, new_lock = lock_blocks.split(before), lock_blocks.split(new)
     omitted = [key for key in ("upload-time", "size") if f"{key} = " not in before]
 
     def relevant(table: Table) -> Table:
-        return _relevant_fields(table) if keeps_known else {"is-new": id(table)}
+        is_kept = keeps_known and (keeps_members or "registry" in table.get("source", {}))
+        return _relevant_fields(table) if is_kept else {"is-new": id(table)}
 
     def adapt(block: str, known: Table) -> str:
         for key in omitted if keeps_known else ():
