@@ -296,6 +296,9 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_proxy(
     project.write(pyproject__toml=pinned)
     project.uv("lock")
     project.poetry("lock")
+    # The job installs this version, because the worker has another one.
+    lock = project.tree / "poetry.lock"
+    lock.write_text(re.sub(r"(by Poetry) [\d.]+", r"\1 2.1.4", lock.read_text()))
     harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
     for path in project.tree.iterdir():
         (harness.workspace / path.name).write_bytes(path.read_bytes())
@@ -323,6 +326,7 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_proxy(
         packages = tomllib.loads((harness.workspace / name).read_text())["package"]
         versions = {package["name"]: package["version"] for package in packages}
         assert versions["urllib3"] == "1.26.17"
+    assert "by Poetry 2.1.4 " in (harness.workspace / "poetry.lock").read_text()
     # The second fix sees the first one's change to their common requirement.
     assert "urllib3 (==1.26.17)" in (harness.workspace / "pyproject.toml").read_text()
 
