@@ -11,7 +11,7 @@ from tests.support import vulnerable_projects as projects
 from tests.support.service import Api, Service, git, sample_repository, wait_until
 
 # Each project's factory, manifest, vulnerable package and fixed version. Other kinds of files and
-# fixes are in `tests/integration/cve_fixer`.
+# fixes are in `tests/fixes`.
 PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "plain": (projects.plain_requirements, "requirements.txt", "requests", "2.31.0"),
     "uv": (projects.uv_project, "uv.lock", "urllib3", "2.0.6"),
