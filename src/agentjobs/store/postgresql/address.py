@@ -25,7 +25,7 @@ def display_address(url: str) -> str:
 def _split(url: str) -> SplitResult:
     """Like `urlsplit`, which refuses an IPv6 address after another host. Raises ValueError."""
     match = _URL.fullmatch(url)
-    if match is None:
+    if match is None or match[2].count("[") != match[2].count("]"):
         raise ValueError(UNPARSABLE)
     return SplitResult(*match.groups(""))
 
