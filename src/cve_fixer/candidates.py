@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cve_fixer import tree
+from cve_fixer import java, tree
 from cve_fixer.model import Candidate, CannotFix, Fix
 from cve_fixer.npm import ranges
 from cve_fixer.python import versions
@@ -91,10 +91,24 @@ def _check_rust(fix: Fix, root: Path) -> _Check:
     return check
 
 
+def _check_java(fix: Fix, root: Path) -> _Check:
+    supported = java.supported_release(root, fix.manifest)
+
+    def check(candidate: Candidate) -> str | None:
+        needed = None if supported is None else java.needed_release(fix, candidate.version)
+        if supported is None or needed is None or needed <= supported:
+            return None
+        needs = f"{candidate.version} needs Java {needed}"
+        return f"{needs}, and the project compiles for {supported}."
+
+    return check
+
+
 _CHECKS: Mapping[str, Callable[[Fix, Path], _Check]] = {
     "PyPI": _check_python,
     "npm": _check_node,
     "crates.io": _check_rust,
+    "Maven": _check_java,
 }
 
 

@@ -55,7 +55,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    poms = _load_with_parents(root, fix.manifest)
+    poms = load_with_parents(root, fix.manifest)
     before = {pom.path: pom.text for pom in poms}
     if fix.managed_by:
         changes = list(_override(poms, fix))
@@ -82,7 +82,7 @@ def _edit(pom: Pom, poms: list[Pom], fix: Fix) -> Iterator[str]:
         reference = _REFERENCE.fullmatch(dependency.version)
         if dependency.version == fix.old:
             pom.replace(dependency.span, fix.new)
-        elif reference and _value(reference[1], poms) == fix.old:
+        elif reference and property_value(reference[1], poms) == fix.old:
             yield from _edit_property(reference[1], dependency, pom, poms, fix)
 
 
@@ -178,8 +178,8 @@ def _dependencies(pom: Pom, poms: list[Pom]) -> Iterator[_Dependency]:
         artifact = _element("artifactId", visible, match.span(1))
         if version and group and artifact:
             yield _Dependency(
-                _resolve(visible[slice(*group)], poms),
-                _resolve(visible[slice(*artifact)], poms),
+                resolve(visible[slice(*group)], poms),
+                resolve(visible[slice(*artifact)], poms),
                 visible[slice(*version)],
                 version,
             )
@@ -192,11 +192,11 @@ def _element(name: str, text: str, within: tuple[int, int]) -> tuple[int, int] |
     return match.span(1) if match else None
 
 
-def _resolve(text: str, poms: list[Pom]) -> str:
-    return _REFERENCE.sub(lambda match: _value(match[1], poms) or match[0], text)
+def resolve(text: str, poms: list[Pom]) -> str:
+    return _REFERENCE.sub(lambda match: property_value(match[1], poms) or match[0], text)
 
 
-def _value(name: str, poms: list[Pom]) -> str | None:
+def property_value(name: str, poms: list[Pom]) -> str | None:
     for pom in poms:
         if span := _property_span(pom, name):
             return pom.visible[slice(*span)]
@@ -225,7 +225,7 @@ def _property_span(pom: Pom, name: str) -> tuple[int, int] | None:
     return None
 
 
-def _load_with_parents(root: Path, manifest: str) -> list[Pom]:
+def load_with_parents(root: Path, manifest: str) -> list[Pom]:
     """The file and those it inherits from, as far as they are in this repository."""
     path = tree.resolve_file(root, manifest)
     poms = [Pom(path, tree.read(path))]

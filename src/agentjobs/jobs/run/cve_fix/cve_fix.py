@@ -29,8 +29,6 @@ from agentjobs.settings.registries import ECOSYSTEMS
 
 # The agent takes the first that suits the project.
 _CANDIDATES = 8
-# Its manifests are edited as text.
-_NEEDS_NO_NETWORK = ("Maven",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class CveFix:
         """Allow only the package registries that the fixes need."""
         if self.before is None:
             return plan
-        ecosystems = {fix.ecosystem for fix in self.fixes}.difference(_NEEDS_NO_NETWORK)
+        ecosystems = {fix.ecosystem for fix in self.fixes}
         hosts = {host for name in ecosystems for host in hosts_for(self.run.settings, name)}
         network = tuple(host for host in plan.network if host in hosts)
         return msgspec.structs.replace(plan, network=network)
