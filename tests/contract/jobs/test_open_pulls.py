@@ -13,9 +13,10 @@ import pytest
 from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.jobs import open_pulls
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.open_pulls import MAX_PULLS, OpenPullReader
+from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
@@ -172,8 +173,9 @@ async def test_what_an_unreadable_pull_request_proposed_still_counts(
 
 
 async def test_a_known_pull_request_counts_although_many_newer_ones_are_open(
-    harness: JobHarness, tmp_path: Path
+    harness: JobHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(open_pulls, "MAX_PULLS", 2)
     acme = await harness.organization()
     await set_organization_threshold(harness.db, "acme", "low")
     repo_id = await add_findings(harness, acme, REQUESTS)
@@ -181,7 +183,7 @@ async def test_a_known_pull_request_counts_although_many_newer_ones_are_open(
     reader = OpenPullReader(harness.db, harness.context.settings, None)
     await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
     assert await reconcile(harness.context, repo_id, reader) == []
-    for number in range(2, MAX_PULLS + 2):
+    for number in (2, 3):
         await repository.open_pull(number, BASE)
     assert await reconcile(harness.context, repo_id, reader) == []
 
