@@ -26,7 +26,7 @@ class Advisory:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A version that fixes the package, and the Python, Node.js or Rust versions it needs, if the registry says so."""
+    """A version that fixes the package, and the Python, Node.js or Rust versions that it needs."""
 
     version: str
     requires: str = ""
