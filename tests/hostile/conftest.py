@@ -1,3 +1,4 @@
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,11 @@ def _migrated_stores(sqlite_template: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileService]:
+def hostile() -> Iterator[HostileService]:
     """One `agentjobs up` for all hostile agents, so that each test detects earlier damage."""
-    with hostile_service(tmp_path_factory.mktemp("hostile")) as opened:
+    # On a disk: where workspaces live in memory, their files count as memory of the agent.
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as directory,
+        hostile_service(Path(directory)) as opened,
+    ):
         yield opened
