@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable, Iterable
 
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
@@ -26,6 +28,8 @@ from agentjobs.loops.loop import first_of
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
+# While one organization fills the queue, the next job of another still starts at once.
+_RESERVED_SECONDS = 2.0
 # How long finished work waits for the database to return.
 _KEEP_SECONDS = 600.0
 
@@ -90,6 +94,22 @@ class _ActiveJob:
         return kept or outcome
 
 
+class RecentOrganizations:
+    """Those whose jobs ended on this worker a moment ago."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended: dict[str, float] = {}
+
+    def add(self, organization_id: str) -> None:
+        self._ended[organization_id] = self._clock()
+
+    def without(self, active: Iterable[str]) -> frozenset[str]:
+        since = self._clock() - _RESERVED_SECONDS
+        self._ended = {id_: ended for id_, ended in self._ended.items() if ended > since}
+        return frozenset(self._ended).difference(active)
+
+
 class JobLoop:
     name = "jobs"
 
@@ -102,6 +122,7 @@ class JobLoop:
         self._claimer = Claimer(tools.context, worker.id, worker.tags)
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
+        self._recent = RecentOrganizations()
         self._slot_freed = asyncio.Event()
 
     @property
@@ -129,18 +150,28 @@ class JobLoop:
                 if not self._free_slots:
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
-                jobs = await self._claim()
+                expected = self._expected_organizations()
+                jobs = await self._claim(expected)
                 for job in jobs:
                     self._start(job)
                 if not jobs:
-                    announced = signal.wait(changes.poll_seconds(_POLL_SECONDS))
+                    seconds = changes.poll_seconds(_POLL_SECONDS)
+                    if expected:
+                        seconds = min(seconds, _RESERVED_SECONDS)
+                    announced = signal.wait(seconds)
                     await first_of(stopping.wait(), self._slot_freed.wait(), announced)
 
-    async def _claim(self) -> list[ClaimedJob]:
+    def _expected_organizations(self) -> frozenset[str]:
+        """One slot stays free for them."""
+        if self._worker.slots == 1:
+            return frozenset()
+        return self._recent.without(job.organization_id for job in self.active_jobs)
+
+    async def _claim(self, expected: frozenset[str]) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.
         if self._free_space.is_low:
             return []
-        return await self._claimer.claim(self._worker.agents, len(self._free_slots))
+        return await self._claimer.claim(self._worker.agents, len(self._free_slots), expected)
 
     def _start(self, job: ClaimedJob) -> None:
         # After the machine was suspended, this worker may still run an earlier claim of the job.
@@ -179,6 +210,7 @@ class JobLoop:
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:
+            self._recent.add(active.job.organization_id)
             self._free_slots.append(active.slot)
             self._slot_freed.set()
             del self._active[active.job.claim]

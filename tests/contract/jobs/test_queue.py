@@ -201,6 +201,20 @@ async def test_the_free_slots_of_a_worker_are_shared_between_organizations(
     assert Counter(job.organization for job in claimed) == {"a": 4, "b": 4, "c": 4, "d": 1}
 
 
+async def test_one_slot_stays_free_for_an_organization_that_is_expected(
+    harness: JobHarness,
+) -> None:
+    busy, other = await harness.organization("busy"), await harness.organization("other")
+    for _ in range(4):
+        await harness.job(busy)
+    claimer, expected = Claimer(harness.context, "wrk_a"), {other.organization_id}
+    assert await claimer.claim(AGENTS, 1, expected) == []
+    assert len(await claimer.claim(AGENTS, 2, expected)) == 1
+    await harness.job(other)
+    [claimed] = await claimer.claim(AGENTS, 1, expected)
+    assert claimed.organization == "other"
+
+
 async def test_a_claim_waits_for_no_organization_whose_jobs_it_cannot_run(
     harness: JobHarness,
 ) -> None:

@@ -9,7 +9,7 @@ from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Release
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
-from agentjobs.loops.job_loop import _ActiveJob
+from agentjobs.loops.job_loop import RecentOrganizations, _ActiveJob
 
 KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
 
@@ -76,3 +76,13 @@ async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
     active, outcome = await stopped(monkeypatch, Abandoned(), work)
     assert outcome == Abandoned()
     assert await active.keep_work() == KEPT
+
+
+def test_organizations_are_recent_for_two_seconds() -> None:
+    clock = iter((10.0, 11.0, 11.9, 12.5, 13.1)).__next__
+    recent = RecentOrganizations(clock)
+    recent.add("a")
+    recent.add("b")
+    assert recent.without(["b"]) == {"a"}
+    assert recent.without([]) == {"b"}
+    assert recent.without([]) == frozenset()

@@ -1,11 +1,13 @@
 """The rate limit of an API key."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
+from agentjobs.web.api import rate_limit
 from agentjobs.web.api.rate_limit import RateLimiter
 from tests.unit.web.service import Service, refusal
 
@@ -56,6 +58,22 @@ def test_full_buckets_are_dropped_and_empty_ones_kept() -> None:
     limiter.take("new")
     assert len(limiter._buckets) == 2
     assert is_limited(limiter, "busy")
+
+
+async def test_refusals_are_delayed_and_delay_no_other_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_limit, "_REFUSAL_SECONDS", 3_600)
+    monkeypatch.setattr(rate_limit, "_MAX_DELAYED_REFUSALS", 1)
+    limiter = RateLimiter(1, 1, Clock())
+    await limiter.admit("a")
+    delayed = asyncio.create_task(limiter.admit("a"))
+    await asyncio.sleep(0)
+    await limiter.admit("b")
+    # Their number is limited, and those of disconnected clients do not count.
+    with pytest.raises(Problem):
+        await limiter.admit("a")
+    delayed.cancel()
+    await asyncio.wait([delayed])
+    assert limiter._delayed_refusals == 0
 
 
 class TestOverHttp:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,
     WaitingOrganizations,
+    has_absent,
     share_slots,
 )
 from agentjobs.jobs.verification import Verification, stored_verification
@@ -109,8 +110,13 @@ class Claimer:
         self._tags = tags
         self._queue = WaitingOrganizations(context, worker_id)
 
-    async def claim(self, agents: Sequence[str], count: int) -> list[ClaimedJob]:
-        """At most `count` jobs. Fewer do not mean that nothing else waits."""
+    async def claim(
+        self, agents: Sequence[str], count: int, expected: Set[str] = frozenset()
+    ) -> list[ClaimedJob]:
+        """At most `count` jobs, one fewer if an `expected` organization does not wait yet.
+
+        Fewer jobs do not mean that nothing else waits.
+        """
         limits = {
             agent.id: agent.max_concurrent_jobs
             for agent in map(self._context.catalog.get, agents)
@@ -120,14 +126,17 @@ class Claimer:
         for pause_seconds in _CONTENDED_PAUSES_SECONDS:
             # Outside of the transaction: a look at an empty queue is one read.
             view = await self._queue.look(agents)
+            free = count - has_absent(expected, view.waiting)
             jobs: list[ClaimedJob] = []
             try:
                 # Jobs under a limit come one by one, and first: others could take every slot.
-                if (limits or view.repos_have_limits) and (shares := share_slots(view.waiting, 1)):
+                if (limits or view.repos_have_limits) and (
+                    shares := share_slots(view.waiting, min(free, 1))
+                ):
                     jobs += await self._context.db.transact(
                         self._claim_one, view.statements, agents, shares, limits
                     )
-                if shares := share_slots(view.waiting, count - len(jobs)):
+                if shares := share_slots(view.waiting, free - len(jobs)):
                     jobs += await self._context.db.transact(
                         self._claim, view.statements, unlimited, shares
                     )

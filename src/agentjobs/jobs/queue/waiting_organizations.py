@@ -1,7 +1,7 @@
 """Which organizations have waiting jobs, and how a worker's free slots are shared among them."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -78,6 +78,10 @@ class WaitingOrganizations:
             # Paused organizations count for the window, or they would hide those after them.
             if row["paused_at"] is None
         ]
+
+
+def has_absent(expected: Set[str], waiting: Sequence[Waiting]) -> bool:
+    return not expected <= {each.organization_id for each in waiting}
 
 
 class Share(msgspec.Struct):

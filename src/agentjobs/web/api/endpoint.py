@@ -59,7 +59,7 @@ class Endpoint:
             raise method_not_allowed(method, self._allow)
         context = self._context
         caller = await authenticate(context, scope)
-        self._limiter.take(caller.key_id)
+        await self._limiter.admit(caller.key_id)
         check_content_encoding(scope)
         if method not in READING_METHODS:
             check_scope(caller, method)

@@ -1,5 +1,6 @@
 """Rate limiting: a token bucket per API key, in the memory of this process."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
@@ -8,6 +9,9 @@ from agentjobs.problems import Problem
 from agentjobs.web.api.errors import HttpProblem
 
 _MAX_BUCKETS = 10_000
+# Clients that repeat refused requests in a loop would keep the process busy.
+_REFUSAL_SECONDS = 0.25
+_MAX_DELAYED_REFUSALS = 1_000
 
 
 class RateLimiter:
@@ -21,6 +25,20 @@ class RateLimiter:
         self._clock = clock
         # Per key, the tokens left and the time of the last update.
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._delayed_refusals = 0
+
+    async def admit(self, key_id: str) -> None:
+        """Take a token for one request, or delay it and raise `rate_limited`."""
+        try:
+            self.take(key_id)
+        except Problem:
+            if self._delayed_refusals < _MAX_DELAYED_REFUSALS:
+                self._delayed_refusals += 1
+                try:
+                    await asyncio.sleep(_REFUSAL_SECONDS)
+                finally:
+                    self._delayed_refusals -= 1
+            raise
 
     def take(self, key_id: str) -> None:
         """Take a token for one request. Raises `rate_limited` if the bucket is empty."""
