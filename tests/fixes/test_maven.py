@@ -195,3 +195,10 @@ def test_two_projects_of_a_repository_are_updated_by_one_job(corpus: Corpus) -> 
         }
     )
     assert project.fix(TEXT).changed == {"server/pom.xml", "tools/import/pom.xml"}
+
+
+def test_a_version_that_needs_a_newer_java_is_not_chosen(corpus: Corpus) -> None:
+    before = pom("shop", dependencies(spring("spring-web", "5.3.39")))
+    web = advisory("Maven", "org.springframework:spring-web", "6.0.0")
+    job = corpus.project({"pom.xml": before}).fix(web, expect="failed")
+    assert "6.0.0 needs Java 17, and the project compiles for 8." in job.reason
