@@ -12,6 +12,7 @@ from agentjobs.webhooks.concurrency import SlotPool, Slots
 from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUEUED
 from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
 from agentjobs.webhooks.queue import release
+from agentjobs.webhooks.signing import signing_at
 from tests.support.clock_shift import ShiftClock
 from tests.support.deliveries import DeliveryHarness, attempt, record_event
 
@@ -591,3 +592,19 @@ async def test_retries_of_a_sender_with_a_wrong_clock_are_due_by_the_clock_of_th
     is_only_clock = harness.db.engine == "sqlite"
     wait_ms = (await harness.row(delivery.id))["due_at"] - began_at
     assert (wait_ms > DAY_MS) == is_only_clock
+
+
+async def test_a_sender_with_a_wrong_clock_promotes_secrets_by_the_clock_of_the_database(
+    harness: DeliveryHarness, shift_clock: ShiftClock
+) -> None:
+    endpoint_id = await harness.endpoint("org_a")
+    promote_at = now_ms() + DAY_MS // 2
+    await harness.change_endpoint(endpoint_id, pending_sealed=b"new", promote_at=promote_at)
+    await harness.event("org_a", "job_1")
+
+    shift_clock(DAY_MS / 1_000)
+    (delivery,) = await harness.claim(now=await harness.db.clock_ms())
+
+    signing = signing_at(delivery.secrets, now_ms())
+    is_only_clock = harness.db.engine == "sqlite"
+    assert (signing.main == b"new") == is_only_clock
