@@ -322,7 +322,13 @@ python_version = "{PYTHON}"
 )
 def test_lock_files_of_several_versions_of_pipenv(corpus: Corpus, tools: tuple[str, ...]) -> None:
     environments = str(corpus.directory / "environments")
-    settings = {"PIPENV_IGNORE_VIRTUALENVS": "1", "PIPENV_NOSPIN": "1", "WORKON_HOME": environments}
+    settings = {
+        "PIPENV_IGNORE_VIRTUALENVS": "1",
+        "PIPENV_NOSPIN": "1",
+        # Otherwise virtualenv uses the newest setuptools that it has seen on this machine.
+        "VIRTUALENV_OVERRIDE_APP_DATA": str(corpus.directory / "virtualenv"),
+        "WORKON_HOME": environments,
+    }
 
     def pipenv(tree: Path, *arguments: str) -> str:
         return run_command(tree, str(python_tool(*tools) / "pipenv"), *arguments, **settings)
