@@ -21,7 +21,7 @@ from agentjobs.sandbox.cgroup import Cgroups, delegation_command, find_delegatio
 from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import agent_environment
-from agentjobs.sandbox.launch import START_SCRIPT, Launch
+from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
     BeforeStart,
@@ -34,6 +34,7 @@ from agentjobs.sandbox.protocol import (
     SandboxUnavailable,
 )
 from agentjobs.sandbox.seccomp import filter_program
+from agentjobs.sandbox.start_script import start_commands
 from agentjobs.sandbox.supervision import SharedResources
 from agentjobs.sandbox.syscalls import ARCHITECTURES
 
@@ -85,8 +86,10 @@ class BubblewrapSandbox:
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
-        launch = self._launch(task, on_output)
+        commands = start_commands(task.argv, _environment(task))
+        launch = self._launch(task)
         try:
+            launch.attach(task, commands, on_output)
             if before_start is not None:
                 await before_start()
             launch.start_when_ready()
@@ -114,35 +117,24 @@ class BubblewrapSandbox:
             duration_ms=round((time.monotonic() - started) * 1000),
         )
 
-    def _launch(self, task: SandboxTask, on_output: OnOutput) -> Launch:
+    def _launch(self, task: SandboxTask) -> Launch:
         try:
-            return Launch(self._command(task), task, self._shared, on_output)
+            return Launch(self._command(task), task, self._shared)
         except (OSError, ValueError) as error:
             raise SandboxError(f"the sandbox did not start: {error}") from error
 
     def _command(self, task: SandboxTask) -> BwrapCommand:
         uid, gid = self._identity(task.slot)
-        variables = agent_environment(
-            task,
-            path=mounts.PATH,
-            home=mounts.HOME,
-            temporary=mounts.TEMPORARY,
-            run_dir=mounts.RUN_DIRECTORY,
-            address_of=_address_in_sandbox,
-        )
         options = [
             *_NAMESPACES,
             *(() if self._is_root else _OWN_USER_NAMESPACE),
             *self._system.options,
             *mounts.job_view(task),
-            *mounts.environment(variables),
+            "--clearenv",
         ]
         files = {**self._system.files, **mounts.identity_files(uid, gid, task.hosts)}
-        launcher = f"{task.limits.shell_commands()}; {START_SCRIPT}"
-        command = [
-            *(self._drop_to(uid) if self._is_root else ()),
-            *(self._tool("sh"), "-c", launcher, "agentjobs", *task.argv),
-        ]
+        # The shell's commands come over its standard input.
+        command = [*(self._drop_to(uid) if self._is_root else ()), self._tool("sh")]
         return BwrapCommand(self._tool("bwrap"), options, files, command, self._seccomp)
 
     def _identity(self, slot: int) -> tuple[int, int]:
@@ -197,6 +189,17 @@ def _trial(directory: Path) -> SandboxTask:
         run_dir=run_dir,
         timeout_seconds=10,
         slot=0,
+    )
+
+
+def _environment(task: SandboxTask) -> dict[str, str]:
+    return agent_environment(
+        task,
+        path=mounts.PATH,
+        home=mounts.HOME,
+        temporary=mounts.TEMPORARY,
+        run_dir=mounts.RUN_DIRECTORY,
+        address_of=_address_in_sandbox,
     )
 
 

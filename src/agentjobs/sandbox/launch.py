@@ -1,28 +1,24 @@
 """One bwrap process, from its start until every process in its pid namespace is dead.
 
-Owns the handshake: the sandbox reports that it is ready, and the agent starts only when its caller
-allows it and the service supervises the sandbox and can kill it. So neither a cancelled start nor a
-killed service leaves an agent running.
+Owns the handshake: the sandbox reports that it is ready, and gets the agent's command only when
+the caller allows it and the service supervises the sandbox and can kill it. So neither a cancelled
+start nor a killed service leaves an agent running.
 """
 
 import asyncio
 import contextlib
-import os
 from pathlib import Path
 from subprocess import Popen
 
 from agentjobs.sandbox.bwrap_command import BwrapCommand
 from agentjobs.sandbox.child import Child, wait_despite_cancellation
+from agentjobs.sandbox.input import InputPipe
 from agentjobs.sandbox.output import OutputPipe
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.protocol import OnOutput, SandboxError, SandboxTask
+from agentjobs.sandbox.start_script import READY_MARK, prepare_commands
 from agentjobs.sandbox.supervision import SharedResources, Supervision
 
-READY_MARK = b"\0"
-START_LINE = b"\n"
-# The sandbox's first command: report readiness, wait for a line, become the agent. End of file
-# instead of a line means that the run was cancelled or that the service is dead.
-START_SCRIPT = "printf '\\0'; read -r go || exit 125; exec \"$@\" </dev/null"
 # A sandbox that becomes ready after `kill` exits within milliseconds; this is for one that hangs.
 ABORT_GRACE_SECONDS = 0.5
 
@@ -33,12 +29,11 @@ class Launch:
     `tail` holds the output of bwrap until the sandbox is ready, then the agent's.
     """
 
-    def __init__(
-        self, command: BwrapCommand, task: SandboxTask, shared: SharedResources, on_output: OnOutput
-    ) -> None:
+    def __init__(self, command: BwrapCommand, task: SandboxTask, shared: SharedResources) -> None:
         self.is_started = False
         self.tail = OutputTail()
-        self._on_output = on_output
+        self._on_output: OnOutput | None = None
+        self._start_commands: bytes | None = None
         self._supervision = Supervision(task, shared, self.kill)
         self._preparing: asyncio.Task[None] | None = None
         self._error: SandboxError | None = None
@@ -50,14 +45,14 @@ class Launch:
         self._init: Child | None = None
         self._loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as cleanup:
-            read_end, write_end = os.pipe()
-            cleanup.callback(os.close, read_end)
             # Closed after the pidfds, so that no agent starts unwatched.
-            self._start_pipe = cleanup.enter_context(os.fdopen(write_end, "wb", buffering=0))
+            self._input = InputPipe()
+            cleanup.callback(self._input.close)
+            self._input.write(prepare_commands(task.limits))
             self._output = OutputPipe(self._receive, self.kill)
             cleanup.callback(self._output.finish)
             self._cleanup = cleanup.pop_all()
-        self.ended = self._loop.create_task(self._run(command, read_end))
+        self.ended = self._loop.create_task(self._run(command))
 
     @property
     def exit_code(self) -> int | None:
@@ -77,6 +72,14 @@ class Launch:
         """Final when `ended` is done."""
         return self._supervision.exceeded
 
+    def attach(self, task: SandboxTask, start_commands: bytes, on_output: OnOutput) -> None:
+        """The sandbox is for this task. Supervise it from now on, or when it is ready."""
+        self._on_output = on_output
+        self._start_commands = start_commands
+        self._supervision.attach(task)
+        if self._is_ready and not self._is_killed:
+            self._supervise()
+
     def start_when_ready(self) -> None:
         self._may_start = True
         if self._is_supervised:
@@ -90,7 +93,7 @@ class Launch:
         if self._is_killed:
             return
         self._is_killed = True
-        self._start_pipe.close()
+        self._input.end()
         if self._is_ready:
             self._kill_now()
         elif self._is_spawned:
@@ -99,9 +102,9 @@ class Launch:
     def close(self) -> None:
         self._cleanup.close()
 
-    async def _run(self, command: BwrapCommand, stdin: int) -> None:
+    async def _run(self, command: BwrapCommand) -> None:
         try:
-            await self._spawn(command, stdin)
+            await self._spawn(command)
         except SandboxError as error:
             self._error = error
         except (OSError, ValueError) as error:
@@ -112,9 +115,9 @@ class Launch:
             finally:
                 await self._supervision.end()
 
-    async def _spawn(self, command: BwrapCommand, stdin: int) -> None:
+    async def _spawn(self, command: BwrapCommand) -> None:
         spawning = self._supervision.spawn(
-            lambda: command.start(stdin=stdin, output=self._output.write_end)
+            lambda: command.start(stdin=self._input.read_end, output=self._output.write_end)
         )
         await wait_despite_cancellation(spawning)
         self._process: Popen[bytes] = spawning.result()
@@ -147,7 +150,8 @@ class Launch:
                 self._on_ready()
         if chunk:
             self.tail.add(chunk)
-            self._on_output(chunk)
+            if self._on_output is not None:
+                self._on_output(chunk)
 
     def _on_ready(self) -> None:
         self._find_init()
@@ -156,6 +160,12 @@ class Launch:
             self._kill_now()
             return
         self.tail = OutputTail()
+        self._supervision.enclose(self._init.pid)
+        if self._start_commands is not None:
+            self._supervise()
+
+    def _supervise(self) -> None:
+        assert self._init is not None
         try:
             self._supervision.start(self._init.pid)
         except SandboxError as error:
@@ -180,10 +190,9 @@ class Launch:
             self._start_agent()
 
     def _start_agent(self) -> None:
-        if not self._is_killed:
+        if not self._is_killed and self._start_commands is not None:
             self.is_started = True
-            with contextlib.suppress(BrokenPipeError):
-                self._start_pipe.write(START_LINE)
+            self._input.write(self._start_commands)
 
     def _fail(self, error: SandboxError) -> None:
         self._error = error

@@ -77,13 +77,6 @@ def identity_files(uid: int, gid: int, hosts: Mapping[str, str]) -> dict[str, by
     }
 
 
-def environment(variables: Mapping[str, str]) -> list[str]:
-    options = ["--clearenv"]
-    for name, value in variables.items():
-        options += ("--setenv", name, value)
-    return options
-
-
 def _bind_read_only(source: Path, inside: PurePath) -> list[str]:
     # Only root can enter the parent directories that bwrap 0.8 creates for a bind.
     return ["--dir", str(inside.parent), "--ro-bind", str(source), str(inside)]

@@ -55,12 +55,23 @@ class Supervision:
         self._cgroup: Cgroup | None = None
         self._is_outside_cgroup = False
         self._watchdogs: list[Watchdog] = []
-        self._ports = SandboxPorts(task.ports) if task.ports else None
+        self._ports: SandboxPorts | None = None
+        self._is_spawned = False
 
     @property
     def needs_time(self) -> bool:
         """Whether `finish_setup` has anything to do."""
         return self._ports is not None or self._is_outside_cgroup
+
+    def attach(self, task: SandboxTask) -> None:
+        """The sandbox is for this task, whose limits and directories are those it was created with.
+
+        Raises SandboxError.
+        """
+        self._task = task
+        self._ports = SandboxPorts(task.ports) if task.ports else None
+        if self._is_spawned:
+            self._start_ports()
 
     def spawn(self, start: Callable[[], Popen[bytes]]) -> asyncio.Future[Popen[bytes]]:
         """Start bwrap in a thread, which takes milliseconds. Raises OSError and SandboxError."""
@@ -73,13 +84,22 @@ class Supervision:
         `SandboxPorts.open` retries a failed start and reports the error, and `finish_setup` moves
         what the early move missed.
         """
+        self._is_spawned = True
         if self._cgroup is not None and not self._cgroup.contains([pid]):
             self._shared.limits_executor.submit(self._cgroup.add, [pid])
-        if self._ports is not None:
-            with contextlib.suppress(SandboxError, OSError):
-                self._ports.start()
+        self._start_ports()
+
+    def enclose(self, init_pid: int) -> None:
+        """The sandbox is ready. Later processes inherit what is set here."""
+        pids = [init_pid, *_children(init_pid)]
+        if self._cgroup is not None:
+            self._is_outside_cgroup = not self._cgroup.contains(pids[1:])
+        lower_priority(pids)
+        if os.geteuid() == 0:
+            _prefer_for_oom_kill(pids[1:])
 
     def start(self, init_pid: int) -> None:
+        """Watch the limits from now on. Raises SandboxError."""
         limits = self._task.limits
         has_cgroup = self._shared.cgroups is not None
         try:
@@ -89,13 +109,8 @@ class Supervision:
                 self._watch(ProcessUsage(limits, init_pid), self._shared.limits_executor)
         except OSError as error:
             raise _unenforceable(error) from error
-        pids = [init_pid, *_children(init_pid)]
         if self._cgroup is not None:
-            self._is_outside_cgroup = not self._cgroup.contains(pids[1:])
             self._watch(self._cgroup, self._shared.limits_executor)
-        lower_priority(pids)
-        if os.geteuid() == 0:
-            _prefer_for_oom_kill(pids[1:])
 
     async def finish_setup(self, init_pid: int) -> None:
         if self._cgroup is not None and self._is_outside_cgroup:
@@ -119,6 +134,11 @@ class Supervision:
                 stack.push_async_callback(self._ports.close)
             for watchdog in self._watchdogs:
                 stack.push_async_callback(watchdog.stop)
+
+    def _start_ports(self) -> None:
+        if self._ports is not None:
+            with contextlib.suppress(SandboxError, OSError):
+                self._ports.start()
 
     def _watch_disk(self, init_pid: int) -> None:
         directories = writable_directories(self._task)
