@@ -90,6 +90,19 @@ class ProcessMarker:
         return pids
 
 
+def processes_with(workspace: Path) -> list[int]:
+    """The processes that see this workspace in a sandbox."""
+    mounted = "/".join(workspace.parts[-3:]) + " /workspace "
+    pids = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mounted in (entry / "mountinfo").read_text():
+                pids.append(int(entry.name))
+        except OSError:
+            continue
+    return pids
+
+
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

@@ -22,13 +22,14 @@ def prepare_run(
     timeout_seconds: float,
     slot: int,
 ) -> SandboxTask:
-    """Write `run_dir`, which must not exist, and return the task for the sandbox.
+    """Write `run_dir`, which must be empty or not exist, and return the task for the sandbox.
 
     Raises NotInstalled (a SandboxError) if the agent's program is no longer installed.
     """
     agent = with_package_managers(resolve_preset(agent))
     prompt = build_prompt(job)
-    _write_run_directory(run_dir, msgspec.json.encode(job_json(job, prompt)), owner_uid)
+    create_run_directory(run_dir, owner_uid)
+    _write_job_file(run_dir, msgspec.json.encode(job_json(job, prompt)))
     return SandboxTask(
         argv=agent.command,
         environment={**agent.environment, "AGENTJOBS_PROMPT": prompt},
@@ -41,15 +42,23 @@ def prepare_run(
     )
 
 
-def _write_run_directory(run_dir: Path, job_json: bytes, owner_uid: int | None) -> None:
-    """Sets modes explicitly, because the agent may be another user than the service."""
+def create_run_directory(run_dir: Path, owner_uid: int | None) -> None:
+    """Sets modes explicitly, because the agent may be another user than the service.
+
+    Does nothing if it exists: a sandbox may have been prepared with it.
+    """
+    if run_dir.exists():
+        return
     run_dir.mkdir()
     report = run_dir / REPORT_DIRECTORY
     report.mkdir()
-    job_path = run_dir / JOB_FILE
-    job_path.write_bytes(job_json)
-    job_path.chmod(0o444)
     run_dir.chmod(0o755)
     report.chmod(0o700)
     if owner_uid is not None:
         os.chown(report, owner_uid, owner_uid)
+
+
+def _write_job_file(run_dir: Path, job_json: bytes) -> None:
+    path = run_dir / JOB_FILE
+    path.write_bytes(job_json)
+    path.chmod(0o444)

@@ -12,6 +12,7 @@ from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.run.context import JobTools
+from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge
@@ -39,6 +40,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
         cache_max_bytes=settings.cache_max_bytes,
         limits=checkout_limits,
     )
+    spare_sandboxes = SpareSandboxes(sandbox, workspaces)
     session = session_of(settings)
     certificates = certificates_of(settings)
     keys = SealingKeys.load(settings)
@@ -50,6 +52,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             mirrors=mirrors,
             workspaces=workspaces,
             sandbox=sandbox,
+            spare_sandboxes=spare_sandboxes,
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
@@ -68,4 +71,5 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     finally:
         await registry.close()
         await session.close()
+        await spare_sandboxes.close()
         await workspaces.close()

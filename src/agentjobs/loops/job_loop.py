@@ -155,6 +155,7 @@ class JobLoop:
                 for job in jobs:
                     self._start(job)
                 if not jobs:
+                    self._tools.spare_sandboxes.create(self._free_slots)
                     seconds = changes.poll_seconds(_POLL_SECONDS)
                     if expected:
                         seconds = min(seconds, _RESERVED_SECONDS)

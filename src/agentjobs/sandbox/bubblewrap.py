@@ -5,6 +5,7 @@ slot. As an ordinary user, everything happens in a user namespace. `supervision`
 """
 
 import asyncio
+import dataclasses
 import logging
 import os
 import platform
@@ -61,6 +62,8 @@ class BubblewrapSandbox:
         uids = uid_base if self._is_root else None
         self._shared = SharedResources(cgroups, disk_floor_bytes, uids)
         self._seccomp = _seccomp(all_memory_is_counted=cgroups is not None)
+        self._prepared: dict[Path, _PreparedSandbox] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def owner_uid(self, slot: int) -> int | None:
         return self._uid_base + slot if self._is_root else None
@@ -87,7 +90,7 @@ class BubblewrapSandbox:
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
         commands = start_commands(task.argv, _environment(task))
-        launch = self._launch(task)
+        launch = self._take_prepared(task) or self._launch(task)
         try:
             launch.attach(task, commands, on_output)
             if before_start is not None:
@@ -96,11 +99,7 @@ class BubblewrapSandbox:
             started = time.monotonic()
             ended, _ = await asyncio.wait({launch.ended}, timeout=task.timeout_seconds)
         finally:
-            launch.kill()
-            try:
-                await wait_despite_cancellation(launch.ended)
-            finally:
-                launch.close()
+            await _end(launch)
         if launch.failure is not None:
             raise launch.failure
         last_lines = launch.tail.last_lines()
@@ -116,6 +115,26 @@ class BubblewrapSandbox:
             last_lines=last_lines,
             duration_ms=round((time.monotonic() - started) * 1000),
         )
+
+    def prepare(self, task: SandboxTask) -> None:
+        fixed_part = _fixed_part(task)
+        self._prepared[task.workspace] = _PreparedSandbox(fixed_part, self._launch(task))
+
+    async def discard(self, workspace: Path) -> None:
+        if (prepared := self._prepared.pop(workspace, None)) is not None:
+            await _end(prepared.launch)
+
+    def _take_prepared(self, task: SandboxTask) -> Launch | None:
+        """None if there is none, if it has ended, or if the task needs another one."""
+        prepared = self._prepared.pop(task.workspace, None)
+        if prepared is None:
+            return None
+        if prepared.fixed_part == _fixed_part(task) and not prepared.launch.ended.done():
+            return prepared.launch
+        ending = asyncio.create_task(_end(prepared.launch))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        return None
 
     def _launch(self, task: SandboxTask) -> Launch:
         try:
@@ -175,6 +194,42 @@ class BubblewrapSandbox:
             outcome = await self.run(_trial(Path(directory)), _discard)
         if outcome.exit_code != 0:
             raise SandboxError(outcome.last_lines or "the trial run did not finish")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _PreparedSandbox:
+    fixed_part: "_FixedPart"
+    launch: Launch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _FixedPart:
+    """What a sandbox is created with. Programs may be replaced on disk, so each has its inode."""
+
+    task: SandboxTask
+    read_only_inodes: tuple[tuple[int, int] | None, ...]
+
+
+def _fixed_part(task: SandboxTask) -> _FixedPart:
+    task = dataclasses.replace(task, argv=(), environment={}, timeout_seconds=0, ports=())
+    return _FixedPart(task, tuple(map(_inode, task.read_only)))
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """None if it does not exist; bwrap reports that."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+async def _end(launch: Launch) -> None:
+    launch.kill()
+    try:
+        await wait_despite_cancellation(launch.ended)
+    finally:
+        launch.close()
 
 
 def _trial(directory: Path) -> SandboxTask:

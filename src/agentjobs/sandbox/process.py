@@ -58,6 +58,11 @@ class ProcessSandbox:
     async def check(self) -> None:
         log.warning(WARNING)
 
+    def prepare(self, task: SandboxTask) -> None:
+        """There is nothing to create."""
+
+    async def discard(self, workspace: Path) -> None: ...
+
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:

@@ -95,5 +95,15 @@ class Sandbox(Protocol):
         them all at once.
         """
 
+    def prepare(self, task: SandboxTask) -> None:
+        """Create a sandbox for the workspace and the run directory of `task` before they are used.
+
+        `run` uses it for a task that only has another command, environment, timeout and ports.
+        Raises SandboxError.
+        """
+
+    async def discard(self, workspace: Path) -> None:
+        """End the sandbox that was prepared for this workspace, if `run` did not use it."""
+
     def owner_uid(self, slot: int) -> int | None:
         """Who must own the workspace and the report directory; None: the service's user."""

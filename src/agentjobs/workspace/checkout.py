@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentjobs.git.process import GitError
@@ -19,7 +19,12 @@ from agentjobs.workspace.checkout_limits import (
     CheckoutLimits,
     check_checkout_size,
 )
-from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, chown_tree, copy_tree
+from agentjobs.workspace.copying import (
+    IN_PROCESS_ENTRIES,
+    chown_tree,
+    copy_tree,
+    move_entries,
+)
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.locks import KeyedLocks
 from agentjobs.workspace.mirror import Mirrors, mark_damaged
@@ -72,15 +77,16 @@ class Workspaces:
 
     @asynccontextmanager
     async def checkout(
-        self, repo_id: str, commit: str, *, owner_uid: int | None
+        self, repo_id: str, commit: str, *, owner_uid: int | None, into: Path | None = None
     ) -> AsyncIterator[Checkout]:
         """A copy of the commit's tree, which is removed at exit whatever its contents.
 
-        The mirror is kept until then. Raises RepoUnavailable.
+        A small tree is moved into the directory `into`, which comes from `create_directory`. The
+        mirror is kept until the exit. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
-                async with self._open_checkout(repo_id, commit, owner_uid) as checkout:
+                async with self._open_checkout(repo_id, commit, owner_uid, into) as checkout:
                     yield checkout
         finally:
             # The items that were in use until now may exceed the limit.
@@ -88,7 +94,7 @@ class Workspaces:
 
     @asynccontextmanager
     async def _open_checkout(
-        self, repo_id: str, commit: str, owner_uid: int | None
+        self, repo_id: str, commit: str, owner_uid: int | None, into: Path | None
     ) -> AsyncIterator[Checkout]:
         copy = await self._spares.take(repo_id, commit)
         directory = copy.directory if copy is not None else self._new_directory()
@@ -96,10 +102,30 @@ class Workspaces:
         try:
             if copy is None:
                 copy = await self._fill(directory, repo_id, commit)
-            checkout = await self._hand_over(copy, owner_uid)
+            if not is_small(copy.entries):
+                into = None
+            checkout = await self._hand_over(copy, owner_uid, into)
             yield checkout
         finally:
+            if checkout is not None:
+                directory = checkout.tree.parent
             await self._reclaim(directory, copy, checkout)
+
+    def create_directory(self) -> Path:
+        """An empty directory, with an empty tree in it, that a later checkout can move into.
+
+        Blocks for microseconds only. Raises RepoUnavailable.
+        """
+        directory = self._new_directory()
+        try:
+            (directory / "tree").mkdir(mode=0o700)
+        except OSError as error:
+            raise _unwritable(error) from error
+        return directory
+
+    async def remove_directory(self, directory: Path) -> None:
+        """Remove it, unless the checkout that moved into it has removed it."""
+        await run_in_thread(remove, directory)
 
     async def trim_cache(self) -> None:
         """Bring the cache within its limit. Called periodically."""
@@ -135,7 +161,7 @@ class Workspaces:
 
     async def _reclaim(self, directory: Path, copy: Copy | None, checkout: Checkout | None) -> None:
         # Starting `diff` to compare costs more than a small copy.
-        if copy is not None and checkout is not None and copy.entries > IN_PROCESS_ENTRIES:
+        if copy is not None and checkout is not None and not is_small(copy.entries):
             self._spares.give_back(copy, checkout.copied_at_ns)
             return
         await run_in_thread(remove, directory)
@@ -177,9 +203,9 @@ class Workspaces:
                 return built
         return None
 
-    async def _hand_over(self, copy: Copy, owner_uid: int | None) -> Checkout:
+    async def _hand_over(self, copy: Copy, owner_uid: int | None, into: Path | None) -> Checkout:
         try:
-            return await run_in_thread(_prepare_checkout, copy, owner_uid)
+            return await run_in_thread(_prepare_checkout, copy, owner_uid, into)
         except OSError as error:
             raise _unwritable(error) from error
 
@@ -239,12 +265,25 @@ class Workspaces:
             await run_in_thread(remove, scratch)
 
 
-def _prepare_checkout(copy: Copy, owner_uid: int | None) -> Checkout:
+def is_small(entries: int) -> bool:
+    """Whether a tree is copied and changed in this process."""
+    return entries <= IN_PROCESS_ENTRIES
+
+
+def _prepare_checkout(copy: Copy, owner_uid: int | None, into: Path | None) -> Checkout:
+    if into is not None:
+        copy = _move(copy, into)
     tree, index = copy.directory / "tree", copy.directory / "index"
     if owner_uid is not None:
         chown_tree(tree, owner_uid, entries=copy.entries)
     # Last, because this time separates our changes from the agent's.
     return Checkout(tree, copy.commit, index, _next_change_time(index), copy.entries)
+
+
+def _move(copy: Copy, directory: Path) -> Copy:
+    move_entries(copy.directory / "tree", directory / "tree")
+    move_entries(copy.directory, directory)
+    return replace(copy, directory=directory)
 
 
 def _next_change_time(path: Path) -> int:

@@ -53,6 +53,41 @@ async def test_a_checkout_is_the_commit_with_a_disposable_git_directory(
     assert await left_over(harness) == []
 
 
+async def test_a_small_checkout_moves_into_a_directory_that_exists_already(
+    harness: WorkspaceHarness,
+) -> None:
+    head = await harness.head()
+    owner = SOME_UID if os.geteuid() == 0 else None
+    for _ in ("built", "spare"):
+        directory = harness.workspaces.create_directory()
+        inode = (directory / "tree").stat().st_ino
+        async with harness.workspaces.checkout(
+            REPO, head, owner_uid=owner, into=directory
+        ) as checkout:
+            assert checkout.tree == directory / "tree"
+            assert checkout.tree.stat().st_ino == inode
+            (checkout.tree / "README.md").write_text("changed\n")
+            commit = await harness.commit(checkout)
+            assert commit is not None
+            assert harness.changed(commit) == ["M 100644 README.md"]
+            if owner is not None:
+                assert {path.lstat().st_uid for path in checkout.tree.rglob("*")} == {owner}
+                assert checkout.tree.stat().st_uid == owner
+        assert await left_over(harness) == []
+
+
+async def test_a_large_checkout_does_not_move(harness: WorkspaceHarness) -> None:
+    files = {f"many/{number}": b"" for number in range(IN_PROCESS_ENTRIES)}
+    harness.origin.commit(files)
+    directory = harness.workspaces.create_directory()
+    async with harness.workspaces.checkout(
+        REPO, await harness.head(), owner_uid=None, into=directory
+    ) as checkout:
+        assert checkout.tree.parent != directory
+    await harness.workspaces.remove_directory(directory)
+    assert await left_over(harness) == []
+
+
 async def test_two_checkouts_are_independent(harness: WorkspaceHarness) -> None:
     async with harness.checkout() as one, harness.checkout() as other:
         (one.tree / "README.md").write_text("changed\n")

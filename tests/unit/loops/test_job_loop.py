@@ -1,15 +1,19 @@
-"""How a stopped job ends when its agent's work is done but not published."""
+"""How a stopped job ends when its agent's work is done but not published, and idle slots."""
 
 import asyncio
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Released
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
-from agentjobs.loops.job_loop import RecentOrganizations, _ActiveJob
+from agentjobs.loops.job_loop import JobLoop, RecentOrganizations, _ActiveJob
+from agentjobs.store.changes import Changes
 
 KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
 
@@ -86,3 +90,25 @@ def test_organizations_are_recent_for_two_seconds() -> None:
     assert recent.without(["b"]) == {"a"}
     assert recent.without([]) == {"b"}
     assert recent.without([]) == frozenset()
+
+
+async def test_sandboxes_are_created_ahead_when_no_job_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping = asyncio.Event()
+    created_for: list[int] = []
+
+    def create(slots: Iterable[int]) -> None:
+        created_for.extend(slots)
+        stopping.set()
+
+    async def claim(_loop: JobLoop, _expected: frozenset[str]) -> list[ClaimedJob]:
+        return []
+
+    context = SimpleNamespace(db=SimpleNamespace(changes=Changes()), settings=None)
+    tools: Any = SimpleNamespace(context=context, spare_sandboxes=SimpleNamespace(create=create))
+    worker: Any = SimpleNamespace(id="wrk_1", tags=(), slots=2, agents=["agent"])
+    nothing: Any = None
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    await JobLoop(tools, worker, nothing).run(stopping)
+    assert sorted(created_for) == [0, 1]

@@ -12,7 +12,7 @@ from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.sandbox.protocol import BeforeStart, SandboxReport, SandboxTask
-from agentjobs.workspace.checkout import Checkout
+from agentjobs.workspace.checkout import Checkout, is_small
 
 
 async def run_agent(
@@ -28,7 +28,10 @@ async def run_agent(
             base = f"{run.job.base_branch} at {checkout.commit[:12]}"
             run.log.note(f"{plan.agent.id} starts on {base}")
 
-        report = await process.run(connect_task(run, task, network), start)
+        task = connect_task(run, task, network)
+        if is_small(checkout.entries):
+            run.tools.spare_sandboxes.remember(task)
+        report = await process.run(task, start)
     process.check_budget()
     _check_report(run, report, task, process.watch)
     return read_report(task.run_dir)

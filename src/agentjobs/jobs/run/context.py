@@ -15,6 +15,7 @@ from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import Sandbox
@@ -33,6 +34,7 @@ class JobTools:
     mirrors: Mirrors
     workspaces: Workspaces
     sandbox: Sandbox
+    spare_sandboxes: SpareSandboxes
     # The built-in platforms, by name; `platforms` has those that are reached over a connection.
     forges: Mapping[str, Forge]
     platforms: Platforms

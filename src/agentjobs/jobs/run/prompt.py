@@ -10,6 +10,7 @@ from agentjobs.agents.prompt import JobDetails, PreviousPull, TicketText
 from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.jobs.run.spare_sandboxes import run_dir_in
 from agentjobs.sandbox.protocol import SandboxTask
 from agentjobs.tickets.resolve import FoundTicket
 from agentjobs.workspace.checkout import Checkout
@@ -56,8 +57,7 @@ def prepare_task(
 
 
 def run_dir_of(checkout: Checkout) -> Path:
-    # Beside the tree, so that it is removed with it.
-    return checkout.tree.with_name("run")
+    return run_dir_in(checkout.tree.parent)
 
 
 def _ticket_text(match: FoundTicket | None) -> TicketText | None:

@@ -65,9 +65,12 @@ async def _propose(
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
     await repo.end_outage()
     owner_uid = run.tools.sandbox.owner_uid(run.slot)
-    async with run.tools.workspaces.checkout(
-        run.job.repo_id, base, owner_uid=owner_uid
-    ) as checkout:
+    async with (
+        run.tools.spare_sandboxes.borrow(run.slot) as directory,
+        run.tools.workspaces.checkout(
+            run.job.repo_id, base, owner_uid=owner_uid, into=directory
+        ) as checkout,
+    ):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
         report = await run_agent(run, plan, checkout, task)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
