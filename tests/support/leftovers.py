@@ -1,4 +1,8 @@
-"""Finds what agents left on the machine: processes, mounts, cgroups and files."""
+"""Finds what agents left on the machine: processes, mounts, cgroups and files.
+
+Excludes what waits for the next job: copies that contain only the repository, and sandboxes in
+which nothing has run.
+"""
 
 import os
 from collections.abc import Iterator
@@ -22,23 +26,49 @@ class Traces:
     known: frozenset[str]
 
     def all(self) -> list[str]:
+        leftovers, waiting_sandboxes = self._processes()
+        cgroups = list(self._cgroups())
+        # Last: a directory is created before the sandbox that waits for a job with it.
+        spares = sum(map(_is_spare, self._session_directories()))
+        cgroup_names = {path.name for path in cgroups}
         return [
-            *(f"process {command!r}" for command in self._processes()),
+            *(f"process {command!r}" for command in leftovers),
+            *(f"sandbox {pid}" for pid in waiting_sandboxes[spares:]),
             *(f"mount in {path}" for path in self._mounts()),
-            *(f"cgroup {path}" for path in self._cgroups()),
+            *(f"cgroup {name}" for name in sorted(cgroup_names)[spares:]),
             *(f"directory {path}" for path in self._directories()),
             *(f"temporary {path}" for path in self.outside.iterdir()),
         ]
 
-    def _processes(self) -> Iterator[bytes]:
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                process = _Process.read(entry)
-            except OSError:
-                continue  # ended, or not readable
-            is_sandbox = process.parent == self.service_pid and b"bwrap" in process.command
-            if is_sandbox or process.uid in self.uids or self.mark in process.environment:
-                yield process.command
+    def _processes(self) -> tuple[list[bytes], list[int]]:
+        """Commands of agents, and the pids of sandboxes whose processes all wait for a command."""
+        processes = _read_processes()
+        sandboxes: dict[int, list[_Process]] = {}
+        others = []
+        for process in processes.values():
+            sandbox = self._sandbox_of(process, processes)
+            if sandbox is not None:
+                sandboxes.setdefault(sandbox, []).append(process)
+            elif process.uid in self.uids or self.mark in process.environment:
+                others.append(process.command)
+        waiting = [pid for pid, members in sandboxes.items() if all(map(self._waits, members))]
+        for pid in sandboxes.keys() - set(waiting):
+            others += [member.command for member in sandboxes[pid]]
+        return others, waiting
+
+    def _sandbox_of(self, process: "_Process", processes: dict[int, "_Process"]) -> int | None:
+        while process.parent != self.service_pid:
+            if process.parent not in processes:
+                return None
+            process = processes[process.parent]
+        return process.pid if b"bwrap" in process.command else None
+
+    def _waits(self, process: "_Process") -> bool:
+        """A shell with arguments is an agent."""
+        program, *arguments = process.command.rstrip(b"\0").split(b"\0")
+        name = program.rpartition(b"/")[2]
+        is_preparing = name in {b"bwrap", b"setpriv"} or (name == b"sh" and not arguments)
+        return is_preparing and self.mark not in process.environment
 
     def _mounts(self) -> Iterator[str]:
         for pid in ("self", self.service_pid):
@@ -51,16 +81,20 @@ class Traces:
         for directory, names, _ in os.walk("/sys/fs/cgroup"):
             yield from (Path(directory, name) for name in names if f"-{self.service_pid}-" in name)
 
+    def _session_directories(self) -> Iterator[Path]:
+        return self.data_dir.glob("workspaces/sessions/*/*")
+
     def _directories(self) -> Iterator[Path]:
-        """Excludes copies for the next job, which contain only the repository."""
         yield from self.data_dir.glob("mirrors/*/incoming-*")
-        for directory in self.data_dir.glob("workspaces/sessions/*/*"):
-            yield from _others(directory, frozenset({"tree", "index"}))
-            yield from _others(directory / "tree", self.known)
+        for directory in self._session_directories():
+            if not _is_spare(directory):
+                yield from _others(directory, frozenset({"tree", "index"}))
+                yield from _others(directory / "tree", self.known)
 
 
 @dataclass(frozen=True)
 class _Process:
+    pid: int
     command: bytes
     environment: bytes
     uid: int
@@ -71,6 +105,7 @@ class _Process:
         lines = (entry / "status").read_bytes().splitlines()
         status = dict(line.split(b":\t", 1) for line in lines if b":\t" in line)
         return cls(
+            int(entry.name),
             (entry / "cmdline").read_bytes() or status[b"Name"],
             _environment(entry),
             int(status[b"Uid"].split()[0]),
@@ -78,11 +113,34 @@ class _Process:
         )
 
 
+def _read_processes() -> dict[int, _Process]:
+    processes = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            processes[int(entry.name)] = _Process.read(entry)
+        except OSError:
+            continue  # ended, or not readable
+    return processes
+
+
 def _environment(entry: Path) -> bytes:
     try:
         return (entry / "environ").read_bytes()
     except PermissionError:
         return b""  # another user's; agents of this test are not
+
+
+def _is_spare(directory: Path) -> bool:
+    """Whether a sandbox waits with this directory. It may just be created."""
+    return (
+        _names(directory) <= {"tree", "run"}
+        and _names(directory / "run") <= {"report"}
+        and not (_names(directory / "tree") | _names(directory / "run/report"))
+    )
+
+
+def _names(directory: Path) -> set[str]:
+    return {path.name for path in _others(directory, frozenset())}
 
 
 def _others(directory: Path, known: frozenset[str]) -> Iterator[Path]:
