@@ -134,13 +134,25 @@ class SqliteWriter:
             if self._queue[0].is_large:
                 return
             request = self._queue.popleft()
-            if not request.future.cancelled():
-                batch.append(request)
+            if request.future.cancelled():
+                continue
+            # SQLite keeps the former content of each page that changes after a savepoint.
+            is_alone = not batch and not self._queue
+            batch.append(request)
+            if is_alone:
                 self._run_request(request)
+            else:
+                self._run_in_savepoint(request)
+
+    def _run_in_savepoint(self, request: _Request) -> None:
+        """So that a failure does not affect the others."""
+        self._connection.execute("SAVEPOINT one")
+        self._run_request(request)
+        if request.error is not None:
+            self._connection.execute("ROLLBACK TO one")
+        self._connection.execute("RELEASE one")
 
     def _run_request(self, request: _Request) -> None:
-        """In a savepoint, so that a failure does not affect the others."""
-        self._connection.execute("SAVEPOINT one")
         tx = SqliteTransaction(self._connection, self._path)
         outer = current.set(tx)
         try:
@@ -149,11 +161,9 @@ class SqliteWriter:
             request.topics = tx.topics
         except BaseException as error:  # noqa: BLE001 - the caller's future receives it
             request.error = error
-            self._connection.execute("ROLLBACK TO one")
         finally:
             tx.end()
             current.reset(outer)
-        self._connection.execute("RELEASE one")
 
     def _end_immediately(self, batch: list[_Request], statement: str) -> None:
         try:
