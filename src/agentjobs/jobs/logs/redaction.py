@@ -6,7 +6,7 @@ only while they could still become a secret.
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agentjobs.jobs.logs.secret_forms import MIN_LENGTH, forms_of
 from agentjobs.jobs.logs.token_patterns import TOKEN_FORMATS, TokenFormat
@@ -18,6 +18,11 @@ _MAX_TERMINATED_BYTES = 16 * 1024
 _MAX_TERMINATOR_BYTES = 64
 _MARKS = tuple((mark, each.lead) for each in TOKEN_FORMATS for mark in each.marks)
 _MAX_FORMAT_BYTES = max(each.max_bytes for each in TOKEN_FORMATS)
+_BEGINNINGS = re.compile(
+    b"|".join(
+        b"(?P<format%d>%s)" % (index, each.beginning) for index, each in enumerate(TOKEN_FORMATS)
+    )
+)
 _UNFINISHED = re.compile(rb"(?:" + b"|".join(each.unfinished for each in TOKEN_FORMATS) + rb")\Z")
 
 
@@ -50,11 +55,11 @@ class Redactor:
         for form in forms_of(values):
             rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
             rests.add(form[_MAX_HEAD_BYTES:])
-        heads = sorted(self._rests, key=len, reverse=True)
+        # The longest first, so that a shorter value with the same beginning does not match.
+        self._heads = heads = sorted(self._rests, key=len, reverse=True)
         self._marks = (*_MARKS, *((head, 0) for head in heads))
         self._beginnings = {head[:length] for head in heads for length in range(1, len(head))}
         self._longest_beginning = max(map(len, self._beginnings), default=0)
-        self._pattern = _pattern_for(heads)
 
     def _redact(self, data: bytes, *, is_last: bool) -> bytes:
         # The byte before a token decides whether it is one, so one byte is kept.
@@ -66,12 +71,12 @@ class Redactor:
         for position in self._positions(buffer, at):
             if position >= hold:
                 break
-            match = self._pattern.match(buffer, position) if position >= at else None
-            if match is None:
+            secret = self._secret_at(buffer, position) if position >= at else None
+            if secret is None:
                 continue
-            output += (buffer[at:position], match["kept"] or b"", REDACTED)
-            self._dropping = self._rest_of(match)
-            at = self._drop(buffer, match.end())
+            output += (buffer[at:position], secret.kept, REDACTED)
+            self._dropping = secret.rest
+            at = self._drop(buffer, secret.end)
             if at > hold:
                 hold = hold_from(buffer, at)
         output.append(buffer[at:hold])
@@ -98,11 +103,16 @@ class Redactor:
                 self._dropping = None
         return at
 
-    def _rest_of(self, match: re.Match[bytes]) -> "_Drop":
-        if match.lastgroup == "value":
-            return _DropValue(self._rests[match["value"]])
+    def _secret_at(self, buffer: bytes, position: int) -> "_Secret | None":
+        # Not a pattern: every job adds its own values, and compiling takes a millisecond.
+        for head in self._heads:
+            if buffer.startswith(head, position):
+                return _Secret(b"", position + len(head), _DropValue(self._rests[head]))
+        match = _BEGINNINGS.match(buffer, position)
+        if match is None:
+            return None
         index = int((match.lastgroup or "").removeprefix("format"))
-        return _DropRun(TOKEN_FORMATS[index])
+        return _Secret(match["kept"] or b"", match.end(), _DropRun(TOKEN_FORMATS[index]))
 
     def _hold_from(self, buffer: bytes, at: int) -> int:
         """Where the rest of the buffer could be the beginning of a secret."""
@@ -125,6 +135,14 @@ class Redactor:
 class _Drop(Protocol):
     def end_in(self, buffer: bytes, at: int) -> int:
         """Where the secret ends; the end of the buffer when it may continue."""
+
+
+class _Secret(NamedTuple):
+    """The beginning of a secret up to `end`, of which `kept` is not secret; `rest` follows it."""
+
+    kept: bytes
+    end: int
+    rest: _Drop
 
 
 class _DropValue:
@@ -176,12 +194,3 @@ def _same_bytes(buffer: bytes, at: int, other: bytes) -> int:
     if buffer.startswith(other[:size], at):
         return size
     return next(index for index in range(size) if buffer[at + index] != other[index])
-
-
-def _pattern_for(heads: Iterable[bytes]) -> re.Pattern[bytes]:
-    """The longest value first, so that a shorter value with the same beginning does not match."""
-    formats = [
-        b"(?P<format%d>%s)" % (index, each.beginning) for index, each in enumerate(TOKEN_FORMATS)
-    ]
-    values = b"|".join(map(re.escape, heads))
-    return re.compile(b"|".join([b"(?P<value>%s)" % values, *formats] if values else formats))
