@@ -142,7 +142,10 @@ def _agent(run: RunContext) -> Agent:
 
 
 async def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
-    # A file of the allowed size can take a tenth of a second.
-    configuration = await asyncio.to_thread(summary.parse_configuration)
+    if summary.configuration is None:
+        configuration = summary.parse_configuration()
+    else:
+        # A file of the allowed size can take a tenth of a second.
+        configuration = await asyncio.to_thread(summary.parse_configuration)
     await warn(run, *configuration.warnings)
     return plan_run(run.job, agent, configuration)
