@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs.git.process import GitError
@@ -81,8 +81,8 @@ class Workspaces:
     ) -> AsyncIterator[Checkout]:
         """A copy of the commit's tree, which is removed at exit whatever its contents.
 
-        A small tree is moved into the directory `into`, which comes from `create_directory`. The
-        mirror is kept until the exit. Raises RepoUnavailable.
+        A small tree is moved into the directory `into`, which comes from `create_directory` and
+        which the caller removes. The mirror is kept until the exit. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
@@ -102,17 +102,13 @@ class Workspaces:
         try:
             if copy is None:
                 copy = await self._fill(directory, repo_id, commit)
-            if not is_small(copy.entries):
-                into = None
             checkout = await self._hand_over(copy, owner_uid, into)
             yield checkout
         finally:
-            if checkout is not None:
-                directory = checkout.tree.parent
             await self._reclaim(directory, copy, checkout)
 
     def create_directory(self) -> Path:
-        """An empty directory, with an empty tree in it, that a later checkout can move into.
+        """A directory with an empty tree that a later checkout can move into.
 
         Blocks for microseconds only. Raises RepoUnavailable.
         """
@@ -124,7 +120,6 @@ class Workspaces:
         return directory
 
     async def remove_directory(self, directory: Path) -> None:
-        """Remove it, unless the checkout that moved into it has removed it."""
         await run_in_thread(remove, directory)
 
     async def trim_cache(self) -> None:
@@ -271,19 +266,14 @@ def is_small(entries: int) -> bool:
 
 
 def _prepare_checkout(copy: Copy, owner_uid: int | None, into: Path | None) -> Checkout:
-    if into is not None:
-        copy = _move(copy, into)
     tree, index = copy.directory / "tree", copy.directory / "index"
+    if into is not None and is_small(copy.entries):
+        move_entries(tree, into / "tree")
+        tree = into / "tree"
     if owner_uid is not None:
         chown_tree(tree, owner_uid, entries=copy.entries)
     # Last, because this time separates our changes from the agent's.
     return Checkout(tree, copy.commit, index, _next_change_time(index), copy.entries)
-
-
-def _move(copy: Copy, directory: Path) -> Copy:
-    move_entries(copy.directory / "tree", directory / "tree")
-    move_entries(copy.directory, directory)
-    return replace(copy, directory=directory)
 
 
 def _next_change_time(path: Path) -> int:

@@ -38,7 +38,6 @@ def move_entries(source: Path, target: Path) -> None:
     os.chmod(target, os.stat(source).st_mode & 0o777)
     for name in os.listdir(source):
         os.rename(f"{source}/{name}", f"{target}/{name}")
-    source.rmdir()
 
 
 def chown_tree(tree: Path, owner_uid: int, *, entries: int) -> None:

@@ -73,6 +73,7 @@ async def test_a_small_checkout_moves_into_a_directory_that_exists_already(
             if owner is not None:
                 assert {path.lstat().st_uid for path in checkout.tree.rglob("*")} == {owner}
                 assert checkout.tree.stat().st_uid == owner
+        await harness.workspaces.remove_directory(directory)
         assert await left_over(harness) == []
 
 

@@ -43,7 +43,7 @@ class SpareSandboxes:
     async def borrow(self, slot: int) -> AsyncIterator[Path | None]:
         """The directory for the next checkout in this slot, with a sandbox that waits for it.
 
-        What was not used is removed at exit.
+        Both are removed at exit.
         """
         directory = self._directories.pop(slot, None)
         try:
@@ -72,8 +72,7 @@ class SpareSandboxes:
         try:
             await self._sandbox.discard(directory / "tree")
         finally:
-            if directory.exists():
-                await self._workspaces.remove_directory(directory)
+            await self._workspaces.remove_directory(directory)
 
 
 def run_dir_in(directory: Path) -> Path:
