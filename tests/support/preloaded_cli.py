@@ -97,7 +97,7 @@ def run(
         stdin.write(typed.encode())
         stdin.seek(0)
         streams = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
-        server = _server()
+        server = _server(preload=())
         process = ForkedProcess(server, server.fork(arguments, environment, streams), None)
         code = process.wait(_COMMAND_SECONDS)
         return subprocess.CompletedProcess(list(arguments), code, _text(stdout), _text(stderr))
@@ -118,7 +118,7 @@ def start(
     """
     readable, writable = os.pipe()
     with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a descriptor, not a path
-        server = _server(preload)
+        server = _server(preload=preload)
         streams = [stdin.fileno(), writable, stderr.fileno()]
         pid = server.fork(arguments, environment, streams, leads_group=True, setup=setup)
     os.close(writable)
@@ -168,7 +168,7 @@ class _Server:
 
 
 @cache
-def _server(preload: tuple[tuple[str, str], ...] = ()) -> _Server:
+def _server(preload: tuple[tuple[str, str], ...]) -> _Server:
     return _Server(dict(preload))
 
 
