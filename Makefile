@@ -18,6 +18,8 @@ COLLECTED_STAMP := $(VENV)/.collected
 # Agents that tests run have their own environment, separate from the service's.
 AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
+# What a run of mini-swe-agent imports.
+AGENTS_IMPORTS := minisweagent.run.mini, minisweagent.agents.interactive, minisweagent.environments.local, minisweagent.models.litellm_model
 # Large agents, only for `make test-agents`.
 AGENTS_DIR   := .agents
 # From npm, for tests: an OpenID provider, accessibility rules, a package manager, and GitHub's API
@@ -99,7 +101,8 @@ $(COLLECTED_STAMP): $(DEV_STAMP)
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
-	@UV_COMPILE_BYTECODE=1 $(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
+	@$(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
+	@LITELLM_LOCAL_MODEL_COST_MAP=True MSWEA_SILENT_STARTUP=1 $(AGENTS_VENV)/bin/python -c "import $(AGENTS_IMPORTS)" 2>/dev/null || true  # the tests report errors
 	@touch $@
 
 $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock

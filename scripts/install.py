@@ -20,33 +20,35 @@ Command = list[str]
 
 def main(venv: str, lock: str, *options: str) -> None:
     environment = PROJECT / venv
-    make_environment(environment)
+    with_project = WITHOUT_PROJECT not in options
+    make_environment(environment, with_pip=with_project)
     python = str(environment / "bin" / "python")
     lock_path = PROJECT / lock
-    with_project = WITHOUT_PROJECT not in options
+    # Installing pip takes seconds, so other environments use the running Python's.
+    pip = [python, "-m", "pip"] if with_project else [sys.executable, "-m", "pip"]
     # Some packages are installed only for their data.
     flags = [option for option in options if option == "--no-deps"]
     uv = find_uv(python, lock_path)
     if uv:
         installer = [*uv, "pip", "install", "--quiet", "--python", python, *flags]
-        settings = {**uv_settings(pip_settings(python)), **os.environ}
+        settings = {**uv_settings(pip_settings(pip)), **os.environ}
         if install(installer, lock_path, settings, with_project):
             return
         print("uv could not install the lock file; trying pip", file=sys.stderr)
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    installer = [*pip, *flags]
+    installer = [*pip, "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    installer += flags
     if not install(installer, lock_path, dict(os.environ), with_project):
         sys.exit(f"install: {lock} could not be installed; see the messages above")
 
 
-def make_environment(environment: Path) -> None:
+def make_environment(environment: Path, with_pip: bool) -> None:
     if sys.version_info < OLDEST_PYTHON:
         required = ".".join(map(str, OLDEST_PYTHON))
         sys.exit(
             f"install: {sys.executable} is Python {sys.version.split()[0]}, but {required} or "
             "newer is required. Choose another one: make PYTHON=/path/to/python3.11 …"
         )
-    if works(environment / "bin" / "python"):
+    if works(environment / "bin" / "python", with_pip):
         return
     try:
         import ensurepip  # noqa: F401, PLC0415 - Debian packages it separately
@@ -57,15 +59,14 @@ def make_environment(environment: Path) -> None:
             "install: this Python cannot create virtual environments. Run this command, then run "
             f"make again:\n\n  sudo apt-get install -y python{version}-venv"
         )
-    venv.create(environment, clear=environment.exists(), with_pip=True)
+    venv.create(environment, clear=environment.exists(), with_pip=with_pip)
 
 
-def works(python: Path) -> bool:
+def works(python: Path, with_pip: bool) -> bool:
     """False if the environment is missing, or if its Python was removed or upgraded."""
+    check = ["-m", "pip", "--version"] if with_pip else ["-c", ""]
     try:
-        return (
-            subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
-        )
+        return subprocess.run([python, *check], capture_output=True).returncode == 0
     except OSError:
         return False
 
@@ -100,10 +101,9 @@ def install(installer: Command, lock: Path, environ: dict[str, str], with_projec
     return all(subprocess.run(step, env=environ).returncode == 0 for step in steps)
 
 
-def pip_settings(python: str) -> dict[str, str]:
+def pip_settings(pip: Command) -> dict[str, str]:
     """pip's settings: the environment overrides `[install]`, which overrides `[global]`."""
-    command = [python, "-m", "pip", "config", "list"]
-    process = subprocess.run(command, capture_output=True, text=True)
+    process = subprocess.run([*pip, "config", "list"], capture_output=True, text=True)
     sections: dict[str, dict[str, str]] = {}
     for line in process.stdout.splitlines():
         name, _, value = line.partition("=")

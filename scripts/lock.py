@@ -18,7 +18,7 @@ OUTPUT_AGENTS = ("--output-file", "requirements-agents.lock")
 
 
 def main() -> None:
-    pip = install.pip_settings(sys.executable)
+    pip = install.pip_settings([sys.executable, "-m", "pip"])
     # An extra index may contain the files of only one platform; a lock file needs all hashes.
     settings = install.uv_settings({key: pip[key] for key in ("index-url", "cert") if key in pip})
     project = ("pyproject.toml",)
