@@ -24,7 +24,9 @@ def project(tmp_path: Path, tools: FixerTools) -> Project:
 def test_a_pin_that_conflicts_with_another_is_not_changed(project: Project) -> None:
     project.write(requirements__txt="requests==2.25.0\nidna==2.10\n")
     fix = {"package": "idna", "from": "2.10", "to": "3.7"}
-    with pytest.raises(AssertionError, match="nothing could be fixed: another pin excludes idna"):
+    with pytest.raises(
+        AssertionError, match="nothing could be fixed: another requirement excludes idna"
+    ):
         project.fix("requirements.txt", **fix)
     assert (project.tree / "requirements.txt").read_text() == project.before["requirements.txt"]
 
@@ -133,9 +135,49 @@ def test_a_pin_of_another_file_that_is_installed_together_excludes_a_version(
     assert (project.tree / "a.txt").read_text() == "requests==2.31.0\n"
     # requests 2.25.0 does not require it at all, and 2.31.0 a newer one.
     project.write(a__txt="requests==2.25.0\n", b__txt="charset-normalizer==1.4.0\n")
-    with pytest.raises(AssertionError, match="another pin excludes requests"):
+    with pytest.raises(AssertionError, match="another requirement excludes requests"):
         project.fix("a.txt", ["a.txt", "b.txt"])
     assert (project.tree / "a.txt").read_text() == "requests==2.25.0\n"
+
+
+RANGE = "requests>=2.20,<2.22\n"  # They require urllib3<1.25.
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a__txt": f"urllib3==1.24.1\n{RANGE}", "b__txt": ""},
+        {"a__txt": "urllib3==1.24.1\n", "b__txt": RANGE},
+        {"a__txt": "-c constraints.txt\nurllib3==1.24.1\nrequests\n", "constraints__txt": RANGE},
+    ],
+    ids=["same-file", "other-file", "constraints"],
+)
+def test_a_range_that_excludes_a_version_is_a_conflict(
+    project: Project, files: dict[str, str]
+) -> None:
+    project.write(**files)
+    names = [name.replace("__", ".") for name in files]
+    fix = {"package": "urllib3", "from": "1.24.1", "to": "1.26.17"}
+    with pytest.raises(AssertionError, match="another requirement excludes urllib3"):
+        project.fix("a.txt", names, **fix)
+    assert (project.tree / "a.txt").read_text() == files["a__txt"]
+
+
+def test_a_range_of_another_file_for_the_package_itself_is_raised(project: Project) -> None:
+    project.write(a__txt="urllib3==1.26.5\n", b__txt="urllib3<1.26.6\n")
+    project.fix(
+        *("a.txt", ["a.txt", "b.txt"]),
+        **{"package": "urllib3", "from": "1.26.5", "to": "1.26.17"},
+    )
+    assert (project.tree / "b.txt").read_text() == "urllib3<2\n"
+
+
+def test_files_of_different_installations_may_exclude_each_other(project: Project) -> None:
+    """b.txt and c.txt are never installed together, but each with a.txt."""
+    pins = {"b__txt": "charset-normalizer==1.4.0\n", "c__txt": "charset-normalizer==2.0.0\n"}
+    project.write(a__txt="requests==2.25.0\n", **pins)
+    with pytest.raises(AssertionError, match="another requirement excludes requests"):
+        project.fix("a.txt", ["a.txt", "b.txt"], ["a.txt", "c.txt"])
 
 
 def test_pins_that_could_never_be_installed_together_make_a_draft(project: Project) -> None:

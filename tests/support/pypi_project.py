@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +88,11 @@ class Project:
         source = r"\n\[package\.source\]\n(?:.+\n){3}"
         lock.write_text(re.sub(source, "", lock.read_text()))
 
-    def fix(self, manifest: str, together: Iterable[str] = (), **changes: Any) -> None:
+    def fix(self, manifest: str, *together: list[str], **changes: Any) -> None:
         self.before = {path.name: path.read_text() for path in self.tree.iterdir()}
         job = self.report.with_name("job.json")
         fixes = [{**REQUESTS, "manifest": manifest, **changes}]
-        job.write_text(json.dumps({"fixes": fixes, "installed_together": [list(together)]}))
+        job.write_text(json.dumps({"fixes": fixes, "installed_together": together}))
         self.output = self.run(
             *(sys.executable, "-I", "-u", str(ENTRY)),
             AGENTJOBS_JOB=str(job),

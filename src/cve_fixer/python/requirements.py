@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -13,10 +13,11 @@ from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile
-from cve_fixer.python.pip_compile import Setting
+from cve_fixer.python.pip_compile import Others, Setting
 from cve_fixer.python.runtime import supported_pythons
 from cve_fixer.python.versions import allows, is_same, normalize, raise_specifier
 
+_MAX_GROUPS = 10
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
 # A byte order mark at the start of a file is not part of the name.
 _START = (
@@ -45,22 +46,33 @@ def _fix(fix: Fix, root: Path) -> Outcome:
         tree.write(source, source_text)
         name = code(source.relative_to(root).as_posix())
         changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
-    changes += _update_constraints(fix, root)
+    changes += _raise_other_files(fix, root)
     return Outcome(fixed=[fix], changes=changes, unproven=list(resolution.unproven))
 
 
-def _update_constraints(fix: Fix, root: Path) -> Iterator[str]:
-    """Constraints files have no fixes of their own, because they install nothing."""
+def _raise_other_files(fix: Fix, root: Path) -> Iterator[str]:
+    """Files that are installed together with the manifest must allow the version too."""
     for name in _others(fix):
-        if "constraints" not in PurePosixPath(name).stem:
-            continue
         with suppress(CannotFix):
             path = tree.resolve_file(root, name)
             text = tree.read(path)
-            edited = allow_version(text, fix.package, fix.new)
+            edited = _allow_in_other_file(name, text, fix)
             if edited != text:
                 tree.write(path, edited)
                 yield f"{code(name)} excluded {escape(fix.new)} and now allows it."
+
+
+def _allow_in_other_file(name: str, text: str, fix: Fix) -> str:
+    """Pins of requirements files have fixes of their own; constraints and sources have none."""
+    path = PurePosixPath(name)
+    if path.suffix not in (".txt", ".in"):
+        return text
+    has_own_fixes = path.suffix == ".txt" and not _is_constraints(name)
+    return allow_version(text, fix.package, fix.new, keeps_pins=has_own_fixes)
+
+
+def _is_constraints(name: str) -> bool:
+    return "constraints" in PurePosixPath(name).stem
 
 
 def _others(fix: Fix) -> list[str]:
@@ -68,21 +80,35 @@ def _others(fix: Fix) -> list[str]:
     return sorted({name for group in fix.installed_together for name in group} - {fix.manifest})
 
 
-def install_settings(fix: Fix, root: Path) -> list[Setting]:
-    """From how the project says that the file is installed to how it may be installed alone."""
-    before, after = [], []
-    for name in _others(fix):
+def install_settings(fix: Fix, root: Path) -> list[list[Setting]]:
+    """From how the project says that the file is installed, with one setting for each group of
+    files, to how it may be installed alone."""
+    # The last resort is the Python of the worker: the project's may be too old for the resolver.
+    pythons = [each for each in (supported_pythons(root, fix.manifest), ("",)) if each]
+    groups = [_read_group(group, fix, root) for group in fix.installed_together[:_MAX_GROUPS]]
+    together = [[Setting(each, *group) for group in groups] for each in pythons]
+    return [*(together if groups else ()), *([Setting(each)] for each in pythons)]
+
+
+def _read_group(group: Sequence[str], fix: Fix, root: Path) -> tuple[Others, Others]:
+    """The other files of the group, before the fix and after it."""
+    before: dict[bool, list[str]] = {True: [], False: []}
+    after: dict[bool, list[str]] = {True: [], False: []}
+    for name in group:
+        is_source = name.endswith(".in") and f"{name.removesuffix('.in')}.txt" in group
+        # What was compiled from a source is installed, and not the source.
+        if name == fix.manifest or is_source or not name.endswith((".txt", ".in")):
+            continue
         try:
             text = tree.read(tree.resolve_file(root, name))
         except CannotFix:
             continue
-        before.append(text)
+        before[_is_constraints(name)].append(text)
         # Other files that have the package at a vulnerable version have fixes of their own.
-        after.append(_without_pin(text, fix.package))
-    # The last resort is the Python of the worker: the project's may be too old for the resolver.
-    pythons = [each for each in (supported_pythons(root, fix.manifest), ("",)) if each]
-    together = [Setting(each, "\n".join(before), "\n".join(after)) for each in pythons]
-    return [*(together if before else ()), *map(Setting, pythons)]
+        edited = _without_pin(_allow_in_other_file(name, text, fix), fix.package)
+        after[_is_constraints(name)].append(edited)
+    joined = [Others("\n".join(each[False]), "\n".join(each[True])) for each in (before, after)]
+    return joined[0], joined[1]
 
 
 def _without_pin(text: str, package: str) -> str:
@@ -135,14 +161,14 @@ def replace_hashes(line: str, fix: Fix) -> str:
     return line[: first.start()] + new + line[last.end() :]
 
 
-def allow_version(text: str, package: str, version: str) -> str:
+def allow_version(text: str, package: str, version: str, *, keeps_pins: bool = False) -> str:
     """Raise each requirement of the package that excludes the version."""
 
     def update(line: str) -> str:
         match = _SPECIFIER.match(line)
         if not match or normalize(match["name"]) != normalize(package):
             return line
-        if allows(match["specifier"], version):
+        if allows(match["specifier"], version) or (keeps_pins and _PIN.match(line)):
             return line
         new = raise_specifier(match["specifier"], version)
         start, end = match.span("specifier")
