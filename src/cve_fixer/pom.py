@@ -5,7 +5,10 @@ Works on the text, because an XML parser would not preserve its bytes.
 """
 
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +27,8 @@ _NESTED = re.compile(r"<(build|profiles|reporting)>.*?</\1>", re.DOTALL)
 _MANAGED = re.compile(r"<dependencyManagement>\s*<dependencies>")
 _INDENTATION = re.compile(r"\n([ \t]+)<")
 _MAX_PARENTS = 8
+_TIMEOUT_SECONDS = 30
+_NOT_FOUND = (404, 410)
 
 
 @dataclass(slots=True)
@@ -60,7 +65,8 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     if fix.managed_by:
         changes = list(_override(poms, fix))
     else:
-        changes = [change for pom in poms for change in _edit(pom, poms, fix)]
+        project = _load_project(fix, root)
+        changes = [change for pom in poms for change in _edit(pom, poms, project, fix)]
     edited = [pom for pom in poms if pom.text != before[pom.path]]
     if not edited and not _is_managed(poms[-1], poms, fix):
         raise CannotFix(
@@ -74,7 +80,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     return Outcome(fixed=[fix], changes=changes)
 
 
-def _edit(pom: Pom, poms: list[Pom], fix: Fix) -> Iterator[str]:
+def _edit(pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix) -> Iterator[str]:
     # From the end, so that earlier positions stay valid.
     for dependency in reversed(list(_dependencies(pom, poms))):
         if f"{dependency.group}:{dependency.artifact}" != fix.package:
@@ -83,29 +89,32 @@ def _edit(pom: Pom, poms: list[Pom], fix: Fix) -> Iterator[str]:
         if dependency.version == fix.old:
             pom.replace(dependency.span, fix.new)
         elif reference and property_value(reference[1], poms) == fix.old:
-            yield from _edit_property(reference[1], dependency, pom, poms, fix)
+            yield from _edit_property(reference[1], dependency, pom, poms, project, fix)
 
 
 def _edit_property(
-    name: str, dependency: _Dependency, pom: Pom, poms: list[Pom], fix: Fix
+    name: str, dependency: _Dependency, pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix
 ) -> Iterator[str]:
-    """Edit the property if only one group uses it; otherwise the dependency gets a version."""
-    groups = {
-        other.group
-        for candidate in poms
+    """Edit the property if only dependencies of one group use it, in all poms of the project, and
+    the registry has the new version of each; otherwise the dependency gets a version."""
+    everywhere = [*poms, *(each for each in project if each.path not in {p.path for p in poms})]
+    users = [
+        other
+        for candidate in everywhere
         for other in _dependencies(candidate, poms)
         if f"${{{name}}}" in other.version
-    }
-    uses = sum(candidate.visible.count(f"${{{name}}}") for candidate in poms)
-    dependency_uses = sum(
-        f"${{{name}}}" in other.version
-        for candidate in poms
-        for other in _dependencies(candidate, poms)
-    )
-    if groups != {dependency.group} or uses != dependency_uses:
+    ]
+    uses = sum(candidate.visible.count(f"${{{name}}}") for candidate in everywhere)
+    artifacts = {other.artifact for other in users} - {dependency.artifact}
+    if {other.group for other in users} != {dependency.group} or uses != len(users):
+        reason = f"is used for more than {code(dependency.group)}"
+    elif missing := [each for each in sorted(artifacts) if not _is_published(each, fix)]:
+        reason = f"is used for {code(missing[0])} too, which has no version {fix.new}"
+    else:
+        reason = ""
+    if reason:
         pom.replace(dependency.span, fix.new)
-        shared = f"The property {code(name)} is used for more than {code(dependency.group)}"
-        yield f"{shared}: the dependency now has its own version."
+        yield f"The property {code(name)} {reason}: the dependency now has its own version."
         return
     for candidate in poms:
         if span := _property_span(candidate, name):
@@ -113,6 +122,30 @@ def _edit_property(
             group = code(dependency.group)
             yield f"The property {code(name)} has the new version, for all of {group}."
             return
+
+
+def _is_published(artifact: str, fix: Fix) -> bool:
+    """Whether the registry has this artifact of the package's group in the new version. A registry
+    that does not answer does not prevent the fix of the group."""
+    directory = fix.package.partition(":")[0].replace(".", "/")
+    url = f"{fix.registry.rstrip('/')}/{directory}/{artifact}/{fix.new}/{artifact}-{fix.new}.pom"
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS):  # noqa: S310 - the operator's registry
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code not in _NOT_FOUND
+    except (OSError, ValueError):
+        return True
+
+
+def _load_project(fix: Fix, root: Path) -> list[Pom]:
+    """All poms that are built together with the manifest."""
+    poms = []
+    for name in sorted({name for group in fix.installed_together for name in group}):
+        with suppress(CannotFix):
+            path = tree.resolve_file(root, name)
+            poms.append(Pom(path, tree.read(path)))
+    return poms
 
 
 def _override(poms: list[Pom], fix: Fix) -> Iterator[str]:

@@ -84,6 +84,35 @@ def test_a_property_with_another_use_is_kept(corpus: Corpus) -> None:
     assert "<version>1.10.0</version>" in job.read("pom.xml")
 
 
+JACKSON_VERSION = "<jackson.version>2.13.4</jackson.version>"
+# Only this artifact has a version 2.13.4.2.
+JACKSON_FIX = advisory("Maven", "com.fasterxml.jackson.core:jackson-databind", "2.13.4.2")
+
+
+def jackson_property(name: str, group: str = "core") -> str:
+    return coordinates(name, f"com.fasterxml.jackson.{group}", "${jackson.version}")
+
+
+def test_a_property_of_artifacts_without_the_new_version_is_kept(corpus: Corpus) -> None:
+    required = dependencies(jackson_property("jackson-databind"), jackson_property("jackson-core"))
+    project = corpus.project({"pom.xml": pom("shop", required, properties=JACKSON_VERSION)})
+    job = project.fix(JACKSON_FIX)
+    assert "`jackson-core` too, which has no version 2.13.4.2" in job.report
+    assert JACKSON_VERSION in job.read("pom.xml")
+
+
+def test_a_property_that_another_module_uses_is_kept(corpus: Corpus) -> None:
+    objects = jackson_property("jackson-jr-objects", "jr")
+    project = corpus.project(
+        {
+            "pom.xml": pom("shop", modules("a", "b"), properties=JACKSON_VERSION),
+            "a/pom.xml": pom("a", dependencies(jackson_property("jackson-databind")), "shop"),
+            "b/pom.xml": pom("b", dependencies(objects), "shop"),
+        }
+    )
+    assert project.fix(JACKSON_FIX).changed == {"a/pom.xml"}
+
+
 def test_a_version_that_the_parent_manages_is_updated_there(corpus: Corpus) -> None:
     project = corpus.project(
         {
