@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.go.requirements import add_v, read_requirements, version_key
+from cve_fixer.go.requirements import add_v, read_go_version, read_requirements, version_key
 from cve_fixer.model import CannotFix, Fix
 
 _TIMEOUT_SECONDS = 60
@@ -22,7 +22,7 @@ def add_module(fix: Fix, go_mod: str, go_sum: Path) -> None:
     """`go_mod` is the text with the new version.
 
     Raises CannotFix if the new version requires more than the old one and go.mod, because only the
-    go command can select versions.
+    go command can select versions, or a newer Go.
     """
     version = add_v(fix.new)
     manifest = _fetch(fix, version, "mod")
@@ -35,6 +35,12 @@ def add_module(fix: Fix, go_mod: str, go_sum: Path) -> None:
 
 
 def _check_requirements(manifest: bytes, go_mod: str, fix: Fix) -> None:
+    needed, supported = (
+        read_go_version(manifest.decode("utf-8", "replace")),
+        read_go_version(go_mod),
+    )
+    if needed is not None and supported is not None and needed > supported:
+        raise CannotFix(f"{fix.package} {fix.new} needs a newer Go than go.mod names: raise it")
     selected = read_requirements(go_mod)
     before = read_requirements(_fetch(fix, add_v(fix.old), "mod").decode("utf-8", "replace"))
     for module, version in read_requirements(manifest.decode("utf-8", "replace")).items():

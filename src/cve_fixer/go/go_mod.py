@@ -45,6 +45,11 @@ def _apply(fix: Fix, path: Path) -> Outcome:
             reason = str(error)
     outcome = Outcome(fixed=[fix])
     tree.write(path, edited)
+    if (path.parent / "vendor" / "modules.txt").is_file():
+        outcome.unproven.append(
+            f"vendor next to {fix.manifest} has the old version of {fix.package} ({reason}): run "
+            "go mod vendor on this branch."
+        )
     if path.with_name("go.sum").is_file():
         try:
             checksums.add_module(fix, edited, path.with_name("go.sum"))

@@ -39,6 +39,20 @@ def test_checksums_come_from_the_registry(project: FixerProject) -> None:
     assert project.read("go.sum") == GO_SUM + NEW_LINES
 
 
+def test_vendored_modules_need_the_go_command(project: FixerProject) -> None:
+    (project.tree / "vendor").mkdir()
+    (project.tree / "vendor" / "modules.txt").write_text("# gopkg.in/yaml.v3 v3.0.0\n")
+    project.fix("go.mod", ("gopkg.in/yaml.v3", "3.0.0", "3.0.1"), with_tools=False)
+    assert "run go mod vendor" in project.draft_reasons
+
+
+def test_a_version_that_needs_a_newer_go_is_unproven(project: FixerProject) -> None:
+    manifest = "module example.com/app\n\ngo 1.19\n\nrequire golang.org/x/text v0.29.0\n"
+    (project.tree / "go.mod").write_text(manifest)
+    project.fix("go.mod", ("golang.org/x/text", "0.29.0", "0.30.0"), with_tools=False)
+    assert "needs a newer Go than go.mod names" in project.draft_reasons
+
+
 def test_a_version_that_requires_more_modules_is_unproven(project: FixerProject) -> None:
     manifest = GO_MOD.replace("gopkg.in/yaml.v3 v3.0.0", "golang.org/x/net v0.5.0")
     (project.tree / "go.mod").write_text(manifest)
