@@ -227,7 +227,8 @@ class _Connection:
 
 def owned_directory(prefix: str) -> Path:
     """A new directory of the user that the servers run as."""
-    path = Path(tempfile.mkdtemp(prefix=prefix))
+    # Where pytest keeps the files of tests; a disk would cost the server CPU time too.
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     if _owner():
         shutil.chown(path, _owner(), -1)
     return path
