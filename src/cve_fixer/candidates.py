@@ -77,13 +77,17 @@ def _check_node(fix: Fix, root: Path) -> _Check:
 def _check_rust(fix: Fix, root: Path) -> _Check:
     manifest = _nearest(root, fix.manifest, "Cargo.toml", tomllib.loads)
     workspace = manifest.get("workspace")
-    package = manifest.get("package") or (
-        workspace.get("package") if isinstance(workspace, dict) else None
-    )
-    supported = package.get("rust-version") if isinstance(package, dict) else None
+    shared = workspace.get("package") if isinstance(workspace, dict) else None
+    declared = [
+        table.get("rust-version")
+        for table in (manifest.get("package"), shared)
+        if isinstance(table, dict)
+    ]
+    # A package may have the one of its workspace.
+    supported = next((each for each in declared if isinstance(each, str)), None)
 
     def check(candidate: Candidate) -> str | None:
-        if not isinstance(supported, str) or _numbers(candidate.requires) <= _numbers(supported):
+        if supported is None or _numbers(candidate.requires) <= _numbers(supported):
             return None
         needs = f"{candidate.version} needs Rust {candidate.requires}"
         return f"{needs}, and the project supports {supported}."

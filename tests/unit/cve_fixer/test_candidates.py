@@ -81,6 +81,10 @@ CASES = [
         for lock in ("package-lock.json", "pnpm-lock.yaml", "yarn.lock")
     ),
     ("crates.io", "Cargo.lock", "Cargo.toml", '[package]\nrust-version = "{}"\n'),
+    (
+        *("crates.io", "Cargo.lock", "Cargo.toml"),
+        '[package]\nrust-version.workspace = true\n[workspace.package]\nrust-version = "{}"\n',
+    ),
 ]
 
 
