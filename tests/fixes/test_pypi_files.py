@@ -188,6 +188,14 @@ def test_pins_that_could_never_be_installed_together_make_a_draft(project: Proje
     assert "could not be checked for conflicts" in reasons
 
 
+@pytest.mark.parametrize("line", ["-e .", "x @ https://example.com/x.whl", "./lib"])
+def test_a_line_whose_requirements_are_not_known_makes_a_draft(project: Project, line: str) -> None:
+    project.write(a__txt=f"requests==2.25.0\n{line}\n")
+    project.fix("a.txt")
+    reasons = project.report.with_name("draft.md").read_text()
+    assert f"`{line}` in a.txt requires was not checked" in reasons
+
+
 def test_every_python_of_the_project_is_checked(project: Project) -> None:
     # flake8 4.0.1 requires importlib-metadata<4.3 on Python 3.7 only.
     pins = "flake8==4.0.1\nimportlib-metadata==4.2.0\nzipp==3.5.0\n"
@@ -203,6 +211,7 @@ def test_every_python_of_the_project_is_checked(project: Project) -> None:
 
 
 def test_a_package_without_a_wheel_does_not_prevent_the_check(project: Project) -> None:
-    project.write(requirements__txt="requests==2.25.0\ndocopt==0.6.2\n", setup__py=TRAP)
+    index = "--extra-index-url=https://example.com/simple\n"
+    project.write(requirements__txt=f"{index}requests==2.25.0\ndocopt==0.6.2\n", setup__py=TRAP)
     project.fix("requirements.txt")
     assert not project.report.with_name("draft.md").exists()

@@ -25,6 +25,12 @@ _START = (
 )
 _PIN = re.compile(rf"{_START[:-1]}===?[ \t]*)(?P<version>[^\s;,#\\]+)")
 _SPECIFIER = re.compile(rf"{_START}(?P<specifier>[=<>~!][^;#\\\r\n]*?)(?=[ \t]*(?:[;#\\\r\n]|$))")
+# Local projects and URLs, whose requirements are not known.
+_UNREAD = re.compile(
+    r"^[ \t]*(?P<line>(?:(?:-e|--editable)[ \t=]|\.{1,2}(?:[/\[\s]|$)|(?!-)[^\s#;]*://"
+    r"|[^\s#;]+[ \t]+@[ \t])[^\n]{0,100})",
+    re.MULTILINE,
+)
 _HASH = re.compile(r"--hash[= ][A-Za-z0-9]+:[A-Za-z0-9]+")
 _BEFORE_HASH = re.compile(r"[ \t]*(?:\\\r?\n[ \t]*)?$")
 
@@ -47,7 +53,11 @@ def _fix(fix: Fix, root: Path) -> Outcome:
         name = code(source.relative_to(root).as_posix())
         changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
     changes += _raise_other_files(fix, root)
-    return Outcome(fixed=[fix], changes=changes, unproven=list(resolution.unproven))
+    unproven = list(resolution.unproven)
+    if unread := _UNREAD.search(text):
+        line = code(unread["line"].strip())
+        unproven.append(f"What {line} in {fix.manifest} requires was not checked: install it.")
+    return Outcome(fixed=[fix], changes=changes, unproven=unproven)
 
 
 def _raise_other_files(fix: Fix, root: Path) -> Iterator[str]:
