@@ -42,6 +42,7 @@ class _ActiveJob:
         self.slot = slot
         self.task: asyncio.Task[None] | None = None
         self.stop_outcome: Outcome | None = None
+        self.is_ending = False
         self._run: RunContext | None = None
         self._is_late_cancel_noted = False
         self._running: asyncio.Task[Outcome] | None = None
@@ -127,7 +128,12 @@ class JobLoop:
 
     @property
     def active_jobs(self) -> list[ClaimedJob]:
-        return [active.job for active in self._active.values()]
+        # Other threads read it: the copy is made without a switch to this one.
+        return [active.job for active in list(self._active.values())]
+
+    def running_claims(self) -> frozenset[Claim]:
+        """Those whose end is not being stored, which ends the claim too."""
+        return frozenset(claim for claim, active in self._active.items() if not active.is_ending)
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
         for claim in claims:
@@ -204,6 +210,7 @@ class JobLoop:
                 outcome = await active.run(self._tools, log)
                 if isinstance(outcome, Failed):
                     log.note(f"failed: {outcome.code}")
+            active.is_ending = True
             if not await self._store(active.job, outcome):
                 outcome = await self._hand_over(active)
             name = type(outcome).__name__.lower()

@@ -39,6 +39,8 @@ class ActiveJobs(Protocol):
     @property
     def active_jobs(self) -> list[ClaimedJob]: ...
 
+    def running_claims(self) -> frozenset[Claim]: ...
+
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None: ...
 
     def stop_all(self, outcome: Outcome) -> None: ...
@@ -116,7 +118,7 @@ class LeaseLoop:
 
     def _stop(self, lost: frozenset[Claim], cancelled: frozenset[Claim]) -> None:
         # A job may have ended while its lease was being renewed.
-        if lost := lost & {job.claim for job in self._jobs.active_jobs}:
+        if lost := lost & self._jobs.running_claims():
             _log.warning("lost the claims on %s", ", ".join(job_id for job_id, _ in sorted(lost)))
         self._jobs.stop_claims(lost, Abandoned())
         self._jobs.stop_claims(cancelled, Cancelled())

@@ -35,6 +35,10 @@ BASE = "1" * 40
 class Jobs:
     active_jobs: list[ClaimedJob]
     stopped: dict[Claim, Outcome] = field(default_factory=dict)
+    ending: frozenset[Claim] = frozenset()
+
+    def running_claims(self) -> frozenset[Claim]:
+        return frozenset(job.claim for job in self.active_jobs) - self.ending
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
         self.stopped |= dict.fromkeys(claims, outcome)
@@ -111,8 +115,11 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
     caller = await harness.organization()
     await harness.job(caller)
     lost = await harness.claim()
-    jobs = Jobs([lost])
+    await harness.job(caller)
+    ending = await harness.claim()
+    jobs = Jobs([lost, ending], ending=frozenset({ending.claim}))
     async with renewing(harness, settings, jobs):
+        await harness.db.transact(_take_away, ending.id)
         await harness.db.transact(_take_away, lost.id)
         await until(lambda: isinstance(jobs.stopped.get(lost.claim), Abandoned))
         await harness.job(caller)
@@ -121,6 +128,7 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
         jobs.active_jobs = [running]
         await cancel_job(harness.context, caller.organization_id, running.id)
         await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
+    assert ending.claim not in jobs.stopped
 
 
 @on_postgresql
