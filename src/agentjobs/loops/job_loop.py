@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
 
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
@@ -25,11 +24,14 @@ from agentjobs.jobs.run.kept_work import keep_finished_work, warn_of_lost_work
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.loops.loop import first_of
+from agentjobs.loops.recent_organizations import (
+    POSTPONED_SECONDS,
+    RESERVED_SECONDS,
+    RecentOrganizations,
+)
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
-# While one organization fills the queue, the next job of another still starts at once.
-_RESERVED_SECONDS = 2.0
 # How long finished work waits for the database to return.
 _KEEP_SECONDS = 600.0
 
@@ -43,6 +45,7 @@ class _ActiveJob:
         self.task: asyncio.Task[None] | None = None
         self.stop_outcome: Outcome | None = None
         self.is_ending = False
+        self.claimed_at = time.monotonic()
         self._run: RunContext | None = None
         self._is_late_cancel_noted = False
         self._running: asyncio.Task[Outcome] | None = None
@@ -95,22 +98,6 @@ class _ActiveJob:
         return kept or outcome
 
 
-class RecentOrganizations:
-    """Those whose jobs ended on this worker a moment ago."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._ended: dict[str, float] = {}
-
-    def add(self, organization_id: str) -> None:
-        self._ended[organization_id] = self._clock()
-
-    def without(self, active: Iterable[str]) -> frozenset[str]:
-        since = self._clock() - _RESERVED_SECONDS
-        self._ended = {id_: ended for id_, ended in self._ended.items() if ended > since}
-        return frozenset(self._ended).difference(active)
-
-
 class JobLoop:
     name = "jobs"
 
@@ -156,29 +143,33 @@ class JobLoop:
                 if not self._free_slots:
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
-                expected = self._expected_organizations()
-                jobs = await self._claim(expected)
+                expected, postponed = self._expected(), self._recent.postponed(self._served())
+                jobs = await self._claim(expected, postponed)
                 for job in jobs:
                     self._start(job)
                 if not jobs:
                     self._tools.spare_sandboxes.create(self._free_slots)
                     seconds = changes.poll_seconds(_POLL_SECONDS)
-                    if expected:
-                        seconds = min(seconds, _RESERVED_SECONDS)
+                    if postponed:
+                        seconds = min(seconds, POSTPONED_SECONDS)
+                    elif expected:
+                        seconds = min(seconds, RESERVED_SECONDS)
                     announced = signal.wait(seconds)
                     await first_of(stopping.wait(), self._slot_freed.wait(), announced)
 
-    def _expected_organizations(self) -> frozenset[str]:
-        """One slot stays free for them."""
-        if self._worker.slots == 1:
-            return frozenset()
-        return self._recent.without(job.organization_id for job in self.active_jobs)
+    def _served(self) -> frozenset[str]:
+        return frozenset(job.organization_id for job in self.active_jobs)
 
-    async def _claim(self, expected: frozenset[str]) -> list[ClaimedJob]:
+    def _expected(self) -> frozenset[str]:
+        """Organizations for which one slot stays free."""
+        return frozenset() if self._worker.slots == 1 else self._recent.without(self._served())
+
+    async def _claim(self, expected: frozenset[str], postponed: frozenset[str]) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.
         if self._free_space.is_low:
             return []
-        return await self._claimer.claim(self._worker.agents, len(self._free_slots), expected)
+        count = len(self._free_slots)
+        return await self._claimer.claim(self._worker.agents, count, expected, postponed)
 
     def _start(self, job: ClaimedJob) -> None:
         # After the machine was suspended, this worker may still run an earlier claim of the job.
@@ -200,6 +191,7 @@ class JobLoop:
 
     async def _run_to_end(self, active: _ActiveJob) -> None:
         logging_setup.job_id.set(active.job.id)
+        has_failed = False
         try:
             async with LogWriter(
                 self._db,
@@ -208,7 +200,7 @@ class JobLoop:
                 secrets=(active.job.credential,),
             ) as log:
                 outcome = await active.run(self._tools, log)
-                if isinstance(outcome, Failed):
+                if has_failed := isinstance(outcome, Failed):
                     log.note(f"failed: {outcome.code}")
             active.is_ending = True
             if not await self._store(active.job, outcome):
@@ -218,7 +210,7 @@ class JobLoop:
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:
-            self._recent.add(active.job.organization_id)
+            self._recent.add(active.job.organization_id, active.claimed_at, has_failed=has_failed)
             self._free_slots.append(active.slot)
             self._slot_freed.set()
             del self._active[active.job.claim]

@@ -209,6 +209,7 @@ async def test_one_slot_stays_free_for_an_organization_that_is_expected(
         await harness.job(busy)
     claimer, expected = Claimer(harness.context, "wrk_a"), {other.organization_id}
     assert await claimer.claim(AGENTS, 1, expected) == []
+    assert await claimer.claim(AGENTS, 1, postponed={busy.organization_id}) == []
     assert len(await claimer.claim(AGENTS, 2, expected)) == 1
     await harness.job(other)
     [claimed] = await claimer.claim(AGENTS, 1, expected)

@@ -111,9 +111,14 @@ class Claimer:
         self._queue = WaitingOrganizations(context, worker_id)
 
     async def claim(
-        self, agents: Sequence[str], count: int, expected: Set[str] = frozenset()
+        self,
+        agents: Sequence[str],
+        count: int,
+        expected: Set[str] = frozenset(),
+        postponed: Set[str] = frozenset(),
     ) -> list[ClaimedJob]:
-        """At most `count` jobs, one fewer if an `expected` organization does not wait yet.
+        """At most `count` jobs, one fewer if an `expected` organization does not wait yet, and none
+        of a `postponed` one.
 
         Fewer jobs do not mean that nothing else waits.
         """
@@ -127,16 +132,17 @@ class Claimer:
             # Outside of the transaction: a look at an empty queue is one read.
             view = await self._queue.look(agents)
             free = count - has_absent(expected, view.waiting)
+            waiting = [each for each in view.waiting if each.organization_id not in postponed]
             jobs: list[ClaimedJob] = []
             try:
                 # Jobs under a limit come one by one, and first: others could take every slot.
                 if (limits or view.repos_have_limits) and (
-                    shares := share_slots(view.waiting, min(free, 1))
+                    shares := share_slots(waiting, min(free, 1))
                 ):
                     jobs += await self._context.db.transact(
                         self._claim_one, view.statements, agents, shares, limits
                     )
-                if shares := share_slots(view.waiting, free - len(jobs)):
+                if shares := share_slots(waiting, free - len(jobs)):
                     jobs += await self._context.db.transact(
                         self._claim, view.statements, unlimited, shares
                     )
