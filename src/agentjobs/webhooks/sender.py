@@ -68,6 +68,7 @@ class Sender:
             "retry": ScanCursor(),
         }
         self._empty_claims = 0
+        self._is_claiming = False
         self._is_idle = False
         self._retry_schedule = RetrySchedule()
         self._next_maintenance = 0
@@ -120,7 +121,11 @@ class Sender:
 
     async def _claim_kinds(self, kinds: list[AttemptKind]) -> None:
         started_at = elapsed_ms()
-        batches = await self._db.transact(self._claim, kinds)
+        self._is_claiming = True
+        try:
+            batches = await self._db.transact(self._claim, kinds)
+        finally:
+            self._is_claiming = False
         claimed = [each for batch in batches.values() for each in batch.deliveries]
         for pool, delivery in claimed:
             self._start(pool, delivery, started_at)
@@ -167,7 +172,9 @@ class Sender:
 
     def _on_ended(self, task: asyncio.Task[None], pool: SlotPool) -> None:
         delivery = self._in_progress.pop(task)
-        if self._slots.release(pool, delivery.endpoint_id, delivery.organization_id):
+        may_wait = self._slots.release(pool, delivery.endpoint_id, delivery.organization_id)
+        # A claim in progress has seen the slot in use.
+        if may_wait or self._is_claiming:
             self._claim_again(pool.kind)
         if task.cancelled():
             self.recorder.release(delivery)
