@@ -140,9 +140,10 @@ class SqliteWriter:
             is_alone = not batch and not self._queue
             batch.append(request)
             if is_alone:
+                # Nothing may join it: if it fails, everything is rolled back.
                 self._run_request(request)
-            else:
-                self._run_in_savepoint(request)
+                return
+            self._run_in_savepoint(request)
 
     def _run_in_savepoint(self, request: _Request) -> None:
         """So that a failure does not affect the others."""
