@@ -31,7 +31,7 @@ def group_advisories(
     all_records = {advisory.id: advisory for advisory in relatives} | members
     groups = (
         _group([a for a in related if a.id in members], related)
-        for related in _related(all_records.values())
+        for related in _group_aliases(all_records.values())
         if any(advisory.id in members for advisory in related)
     )
     return sorted(groups, key=lambda group: group.id)
@@ -57,7 +57,7 @@ def _precedence(advisory: Advisory) -> tuple[bool, str]:
     return (not advisory.id.startswith("GHSA-"), advisory.id)
 
 
-def _related(advisories: Iterable[Advisory]) -> Sequence[list[Advisory]]:
+def _group_aliases(advisories: Iterable[Advisory]) -> Sequence[list[Advisory]]:
     """Equivalence classes of records that share names."""
     leader: dict[str, str] = {}
 

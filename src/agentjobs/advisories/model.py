@@ -98,7 +98,7 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
     parsed = _decode(record)
     if not _IDENTIFIER.fullmatch(parsed.id):
         raise BadAdvisory(f"invalid id {parsed.id[:80]!r}")
-    affected = tuple(_affected(parsed))
+    affected = tuple(_parse_affected(parsed))
     if parsed.withdrawn or not affected:
         return None
     return Advisory(
@@ -192,7 +192,7 @@ def _decode(record: bytes | Mapping[str, Any]) -> _Record:
         raise BadAdvisory("not a valid OSV record: nested too deeply") from None
 
 
-def _affected(parsed: _Record) -> Iterator[Affected]:
+def _parse_affected(parsed: _Record) -> Iterator[Affected]:
     for item in parsed.affected or ():
         specific = item.database_specific or _Specific()
         if item.package is None or specific.informational:

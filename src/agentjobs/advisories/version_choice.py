@@ -78,7 +78,7 @@ class RegistryVersionChooser:
     ) -> Choice:
         """`advisories` are all known advisories of the package, not only those of this version."""
         try:
-            published = await self._registry.published(ecosystem, name)
+            published = await self._registry.fetch_published(ecosystem, name)
         except RegistryUnavailable:
             # Already logged. The versions that advisories call fixed are still candidates.
             published = None

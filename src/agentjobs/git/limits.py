@@ -29,7 +29,7 @@ def set_git_limits(limits: GitLimits) -> None:
     _current = limits
 
 
-def limited(*command: str) -> tuple[str, ...]:
+def limit_resources(*command: str) -> tuple[str, ...]:
     """The command with its limits, which its children inherit.
 
     A separate program sets them. `Popen` could do it only by running Python code in the child,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.environment import Configuration, git_environment
-from agentjobs.git.limits import explain_limit, limited
+from agentjobs.git.limits import explain_limit, limit_resources
 from agentjobs.git.remote import strip_credentials
 from agentjobs.safe_text import mask_unprintable
 
@@ -136,7 +136,7 @@ async def open_git(
         raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
     starting = asyncio.ensure_future(
         GitChild.start(
-            limited("git", *arguments),
+            limit_resources("git", *arguments),
             cwd=cwd or "/",
             environment=variables,
             stdin=stdin,

@@ -202,13 +202,15 @@ class _FilePatch(msgspec.Struct, frozen=True):
                 included, all_read = included[: included.rfind(b"\n") + 1], False
             # A few lines precede the first hunk; no more than needed are split.
             numbered = list(
-                islice(_numbered(included.split(b"\n", max_lines + 16)), max_lines + 1 - len(lines))
+                islice(
+                    _number_lines(included.split(b"\n", max_lines + 16)), max_lines + 1 - len(lines)
+                )
             )
             lines += numbered
         return tuple(lines[:max_lines]), all_read and len(lines) <= max_lines
 
 
-def _numbered(section: list[bytes]) -> Iterator[DiffLine]:
+def _number_lines(section: list[bytes]) -> Iterator[DiffLine]:
     old = new = 0
     in_hunk = False
     for line in section:

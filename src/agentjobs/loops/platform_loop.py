@@ -85,7 +85,7 @@ class PlatformLoop:
         while self._has_capacity() and (due := await self._claim()) is not None:
             task = asyncio.create_task(self._run_sync(due), name=due.repo.id)
             self._running[task] = RunningSync(due, time.monotonic())
-            task.add_done_callback(lambda done: self._ended(done, signal))
+            task.add_done_callback(lambda done: self._on_end(done, signal))
 
     def _has_capacity(self) -> bool:
         if not self._is_able():
@@ -97,7 +97,7 @@ class PlatformLoop:
         long = sum(running.started_at < long_before for running in self._running.values())
         return len(self._running) - min(long, MAX_LONG) < MAX_CONCURRENT
 
-    def _ended(self, task: asyncio.Task[None], signal: Signal) -> None:
+    def _on_end(self, task: asyncio.Task[None], signal: Signal) -> None:
         del self._running[task]
         # Others may start now, and the repository may be due again.
         signal.set()

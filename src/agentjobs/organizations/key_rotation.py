@@ -67,7 +67,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 async def prepare_rotation(settings: Settings) -> RotationResult:
     """Adds a new key to the file, so that it can be copied to other machines before it is used."""
-    with _locked(settings.data_path):
+    with _lock_rotation(settings.data_path):
         _require_file(settings)
         file = _file_of(settings)
         keys, key_id = _begin(file)
@@ -84,7 +84,7 @@ async def rotate_key(
     sleep: Sleep = asyncio.sleep,
 ) -> RotationResult:
     """Starts a rotation, or continues one that was prepared or interrupted."""
-    with _locked(settings.data_path):
+    with _lock_rotation(settings.data_path):
         if settings.encryption_key:
             return await _reseal_with_configured_keys(db, settings, kinds, on_progress)
         file = _file_of(settings)
@@ -233,7 +233,7 @@ def _require_file(settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _locked(data_path: Path) -> Iterator[None]:
+def _lock_rotation(data_path: Path) -> Iterator[None]:
     """Of two rotations at once, the second fails. The system unlocks when the process ends."""
     data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(data_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

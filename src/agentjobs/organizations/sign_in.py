@@ -47,7 +47,7 @@ async def sign_in_with_password(
     hashed = None if user is None else user["password_hash"]
     is_right = await verify_password(hashed, password)
     if user is None or hashed is None or not is_right:
-        raise _failed(user, origin, "wrong password" if hashed else "no password")
+        raise _sign_in_problem(user, origin, "wrong password" if hashed else "no password")
     verified = _VerifiedPassword(
         user_id=user["id"],
         verified_hash=hashed,
@@ -59,7 +59,7 @@ async def sign_in_with_password(
     try:
         return await db.transact(_open, settings, verified)
     except Problem as problem:
-        raise _failed(user, origin, problem.code) from None
+        raise _sign_in_problem(user, origin, problem.code) from None
 
 
 async def sign_in_with_identity(
@@ -121,7 +121,7 @@ async def _open(tx: Transaction, settings: Settings, verified: _VerifiedPassword
     return token
 
 
-def _failed(user: Row | None, origin: Origin, reason: str) -> Problem:
+def _sign_in_problem(user: Row | None, origin: Origin, reason: str) -> Problem:
     # The e-mail address is not logged: users sometimes type their password there.
     who = "an unknown user" if user is None else user["id"]
     _log.warning("sign-in from %r as %s failed: %s", origin.address, who, reason)

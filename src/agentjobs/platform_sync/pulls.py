@@ -126,7 +126,7 @@ class PullSync:
     async def _sync_pull(self, run: _Run, row: PullRow) -> bool:
         """False if a comment has to be handled again."""
         remote = await self._fetch(run, row)
-        if remote != _stored(row):
+        if remote != _to_remote(row):
             await self.context.db.transact(self._update, run.repo, row, remote)
         return remote.state != "open" or await self._handle_comments(run, row)
 
@@ -137,7 +137,7 @@ class PullSync:
             if error.fault != "gone":
                 raise
             run.missing.append(row.number)
-            stored = _stored(row)
+            stored = _to_remote(row)
             is_deleted = run.is_repo_present and row.missing_looks + 1 >= MAX_MISSING
             return msgspec.structs.replace(stored, state="closed") if is_deleted else stored
         run.present.append(row.number)
@@ -228,7 +228,7 @@ class PullSync:
         return False
 
 
-def _stored(row: PullRow) -> RemotePull:
+def _to_remote(row: PullRow) -> RemotePull:
     return RemotePull(
         row.number,
         row.title,

@@ -61,7 +61,7 @@ def sandbox_name(prefix: str, number: int) -> str:
     return f"{prefix}-{os.getpid()}-{number}"
 
 
-def abandoned(directory: Path, prefix: str, proc: Path) -> list[Path]:
+def find_abandoned(directory: Path, prefix: str, proc: Path) -> list[Path]:
     """The cgroups of sandboxes whose service died, and those of this process."""
     return [
         path

@@ -16,8 +16,8 @@ from agentjobs.sandbox.cgroup_files import (
     CPU_PERIOD_MICROSECONDS,
     CPU_SHARE_DIVISOR,
     NotDelegated,
-    abandoned,
     cpu_quota,
+    find_abandoned,
     members,
     mounted_directories,
     own_memberships,
@@ -154,7 +154,7 @@ class CgroupsV1:
     def sweep(self, proc: Path = Path("/proc")) -> None:
         """Remove the cgroups of services that died."""
         for directory in set(self.directories.values()):
-            for path in abandoned(directory, _SANDBOX, proc):
+            for path in find_abandoned(directory, _SANDBOX, proc):
                 _remove(path)
 
 

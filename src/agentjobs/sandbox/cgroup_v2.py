@@ -15,8 +15,8 @@ from agentjobs.sandbox.cgroup_files import (
     CPU_PERIOD_MICROSECONDS,
     CPU_SHARE_DIVISOR,
     NotDelegated,
-    abandoned,
     cpu_quota,
+    find_abandoned,
     members,
     mounted_directories,
     own_memberships,
@@ -128,7 +128,7 @@ class CgroupsV2:
 
     def sweep(self, proc: Path = Path("/proc")) -> None:
         """Remove the cgroups of services that died."""
-        for path in abandoned(self.root, _SANDBOX, proc):
+        for path in find_abandoned(self.root, _SANDBOX, proc):
             _remove(path)
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from agentjobs.git.child import GitChild
 from agentjobs.git.identity import Identity
-from agentjobs.git.limits import limited, lower_priority
+from agentjobs.git.limits import limit_resources, lower_priority
 from agentjobs.git.process import GitError, stop_git
 from agentjobs.git.trees import Change, TooManyChanges, changes_between
 from agentjobs.workspace.change_checks import Protection, check_changes, check_tree
@@ -128,7 +128,7 @@ async def _is_large(checkout: Checkout) -> bool:
 
 async def _commit_in_child(request: CommitRequest) -> str | None:
     child = await GitChild.start(
-        limited(sys.executable, "-I", "-c", _COMMAND),
+        limit_resources(sys.executable, "-I", "-c", _COMMAND),
         cwd="/",
         environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
         stdin=asyncio.subprocess.PIPE,

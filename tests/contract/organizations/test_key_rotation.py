@@ -350,7 +350,7 @@ async def test_keys_in_the_environment_are_changed_by_the_operator(
 async def test_two_rotations_at_once_and_one_without_a_key_are_refused(
     values: Values, tmp_path: Path
 ) -> None:
-    with key_rotation._locked(values.settings.data_path), pytest.raises(Problem) as refused:
+    with key_rotation._lock_rotation(values.settings.data_path), pytest.raises(Problem) as refused:
         await values.rotate()
     assert refused.value.code == "rotation_running"
     values.settings = load({}, data_dir=str(tmp_path / "empty"))

@@ -73,24 +73,24 @@ async def test_versions_are_fetched_from_every_registry(
 ) -> None:
     async with asking_of(server.settings(), clock) as asked:
         for package in RESPONSES:
-            assert await asked.published(*package) == recorded(*package)
+            assert await asked.fetch_published(*package) == recorded(*package)
     assert len(server.requests) == len(RESPONSES)
     assert {request.headers["Accept-Encoding"] for request in server.requests} == {"identity"}
 
 
 async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock) as asked:
-        assert await asked.published("npm", "no-such-package") == Published()
+        assert await asked.fetch_published("npm", "no-such-package") == Published()
 
 
 async def test_a_response_is_cached_for_an_hour(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock) as asked:
-        await asked.published("npm", "lodash")
+        await asked.fetch_published("npm", "lodash")
         clock.now += CACHE_MS - 1
-        await asked.published("npm", "lodash")
+        await asked.fetch_published("npm", "lodash")
         assert len(server.requests) == 1
         clock.now += 1
-        await asked.published("npm", "lodash")
+        await asked.fetch_published("npm", "lodash")
         assert len(server.requests) == 2
 
 
@@ -100,7 +100,7 @@ async def test_the_cache_is_limited_and_evicts_the_oldest(
     monkeypatch.setattr(registry, "MAX_WEIGHT", recorded("npm", "lodash").weight + 5)
     async with asking_of(server.settings(), clock) as asked:
         for name in ("minimist", "lodash", "lodash", "minimist"):
-            await asked.published("npm", name)
+            await asked.fetch_published("npm", name)
     asked_for = [request.path for request in server.requests]
     assert asked_for == ["/npm/minimist", "/npm/lodash", "/npm/minimist"]
 
@@ -114,7 +114,7 @@ async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
         return web.json_response({"versions": {"1.0.0": {}}})
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        first, second = (asyncio.create_task(asked.published("npm", "one")) for _ in range(2))
+        first, second = (asyncio.create_task(asked.fetch_published("npm", "one")) for _ in range(2))
         await arrived.wait()
         # The first caller gives up.
         first.cancel()
@@ -140,7 +140,7 @@ async def test_concurrent_requests_are_limited(clock: Clock) -> None:
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
         names = [f"package-{number}" for number in range(3 * MAX_CONCURRENT)]
-        await asyncio.gather(*(asked.published("npm", name) for name in names))
+        await asyncio.gather(*(asked.fetch_published("npm", name) for name in names))
     assert most == MAX_CONCURRENT
 
 
@@ -178,7 +178,7 @@ async def test_an_invalid_response_is_reported_with_url_and_setting_but_no_passw
         asking_of(server.settings("someone:secret"), clock) as asked,
     ):
         with pytest.raises(RegistryUnavailable, match=reason) as caught:
-            await asked.published("npm", "lodash")
+            await asked.fetch_published("npm", "lodash")
     message = str(caught.value)
     assert message.startswith(f"http://{server.host}/npm/lodash: ")
     assert "AGENTJOBS_REGISTRY_NPM_URL" in message
@@ -198,7 +198,7 @@ async def test_a_redirect_on_the_same_host_is_followed(clock: Clock) -> None:
         return web.json_response({"versions": {"1.0.0": {}}})
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        assert len((await asked.published("npm", "moved")).versions) == 1
+        assert len((await asked.fetch_published("npm", "moved")).versions) == 1
 
 
 async def test_a_silent_registry_times_out(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ async def test_a_silent_registry_times_out(clock: Clock, monkeypatch: pytest.Mon
     monkeypatch.setattr(asking, "_TIMEOUT", asking.aiohttp.ClientTimeout(total=0.05))
     async with registry_server(late) as server, asking_of(server.settings(), clock) as asked:
         with pytest.raises(RegistryUnavailable, match="no response within"):
-            await asked.published("npm", "lodash")
+            await asked.fetch_published("npm", "lodash")
         given_up.set()
 
 
@@ -224,18 +224,18 @@ async def test_an_unreachable_registry_is_retried_after_a_cooldown(clock: Clock)
     async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
         for number in range(2 * MAX_FAILURES):
             with pytest.raises(RegistryUnavailable):
-                await asked.published("npm", f"package-{number}")
+                await asked.fetch_published("npm", f"package-{number}")
         paths = {request.path for request in server.requests}
         assert len(paths) == MAX_FAILURES
         is_up = True
         clock.now += COOLDOWN_MS
-        assert await asked.published("npm", "package-0") == Published()
+        assert await asked.fetch_published("npm", "package-0") == Published()
 
 
 async def test_a_blocked_address_is_reported(server: RegistryServer, clock: Clock) -> None:
     async with asking_of(server.settings(), clock, "192.0.2.1/32") as asked:
         with pytest.raises(RegistryUnavailable, match="AGENTJOBS_EGRESS_ALLOW"):
-            await asked.published("npm", "lodash")
+            await asked.fetch_published("npm", "lodash")
     assert server.requests == []
 
 
@@ -275,10 +275,12 @@ async def test_a_public_registry_lists_versions(
     masks = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
     certificates = os.environ.get("SSL_CERT_FILE", "")
     async with asking_of(settings, clock, *masks, ca_file=certificates) as asked:
-        published = await asked.published(ecosystem, name)
+        published = await asked.fetch_published(ecosystem, name)
         assert version in {release.version for release in published.versions}
         assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
-        assert await asked.published(ecosystem, "no-such-package-was-published") == Published()
+        assert (
+            await asked.fetch_published(ecosystem, "no-such-package-was-published") == Published()
+        )
 
 
 async def test_a_published_pom_is_fetched_by_its_coordinates(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The sender on real sockets and both stores: order, lanes, retries, leases, several at once."""
+"""The sender on real sockets and both stores: order, concurrency, retries and leases."""
 
 import asyncio
 import hashlib

@@ -14,7 +14,7 @@ from agentjobs.sandbox.seccomp import ALLOW, ERRNO, KILL, filter_program
 from agentjobs.sandbox.syscalls import AARCH64, ARCHITECTURES, X86_64, Architecture
 from tests.support.bpf import verdict
 
-MOST_INSTRUCTIONS = 4096
+MAX_INSTRUCTIONS = 4096
 CLONE_THREAD_FLAGS = 0x003D_0F00
 NAMESPACES = (0x0002_0000, 0x0200_0000, *(0x0400_0000 << step for step in range(5)))
 PERMISSION = ERRNO | errno.EPERM
@@ -41,7 +41,7 @@ def seccomp(request: pytest.FixtureRequest) -> Filter:
 
 def test_the_program_is_short_enough_for_the_kernel(seccomp: Filter) -> None:
     assert len(seccomp.program) % 8 == 0
-    assert len(seccomp.program) // 8 < MOST_INSTRUCTIONS
+    assert len(seccomp.program) // 8 < MAX_INSTRUCTIONS
 
 
 def test_every_refused_call_is_refused(seccomp: Filter) -> None:

@@ -73,7 +73,7 @@ class Registry:
         self._requests: dict[Key, asyncio.Task[Published]] = {}
         self._health = {ecosystem: _Health() for ecosystem in REGISTRY_APIS}
 
-    async def published(self, ecosystem: str, name: str) -> Published:
+    async def fetch_published(self, ecosystem: str, name: str) -> Published:
         """All versions; empty if the registry does not have the package.
 
         Raises RegistryUnavailable.

@@ -89,14 +89,14 @@ def _read_message(data: bytes) -> _Message | None:
             return None
         length = int.from_bytes(header[3:])
         if not 1 <= length <= _MAX_RECORD_BYTES:
-            raise _malformed()
+            raise _malformed_error()
         position += RECORD_HEADER_BYTES
         body += data[position : position + length]
         position += length
         expected = _message_bytes(body)
         if expected is not None and expected <= len(body):
             if expected < len(body):
-                raise _malformed()
+                raise _malformed_error()
             return _Message(body[_MESSAGE_HEADER_BYTES:], position)
         if len(data) < position:
             return None
@@ -105,7 +105,7 @@ def _read_message(data: bytes) -> _Message | None:
 
 def _message_bytes(body: bytes) -> int | None:
     if body[:1] and body[0] != _CLIENT_HELLO:
-        raise _malformed()
+        raise _malformed_error()
     if len(body) < _MESSAGE_HEADER_BYTES:
         return None
     length = _MESSAGE_HEADER_BYTES + int.from_bytes(body[1:4])
@@ -118,14 +118,14 @@ def _parse(body: bytes) -> ClientHello:
     reader = _Reader(body)
     reader.take(2 + _RANDOM_BYTES)
     if len(reader.take_vector(1)) > _MAX_SESSION_ID_BYTES:
-        raise _malformed()
+        raise _malformed_error()
     reader.take_vector(2)
     reader.take_vector(1)
     if reader.is_at_end():
         return ClientHello(None)
     extensions = _parse_extensions(reader.take_vector(2))
     if not reader.is_at_end():
-        raise _malformed()
+        raise _malformed_error()
     if _ENCRYPTED_CLIENT_HELLO & extensions.keys():
         raise ClientHelloError("its TLS handshake hides the name of the server (ECH)")
     if _EARLY_DATA in extensions:
@@ -141,7 +141,7 @@ def _parse_extensions(data: bytes) -> dict[int, bytes]:
     while not reader.is_at_end():
         kind = int.from_bytes(reader.take(2))
         if kind in extensions:
-            raise _malformed()
+            raise _malformed_error()
         extensions[kind] = reader.take_vector(2)
     return extensions
 
@@ -152,7 +152,7 @@ def _parse_server_name(data: bytes) -> str:
     kind = reader.take(1)[0]
     name = reader.take_vector(2)
     if not (outer.is_at_end() and reader.is_at_end()) or kind != _HOST_NAME or not name.isascii():
-        raise _malformed()
+        raise _malformed_error()
     return name.decode()
 
 
@@ -167,7 +167,7 @@ class _Reader:
     def take(self, count: int) -> bytes:
         taken = self._data[self._position : self._position + count]
         if len(taken) < count:
-            raise _malformed()
+            raise _malformed_error()
         self._position += count
         return taken
 
@@ -175,5 +175,5 @@ class _Reader:
         return self.take(int.from_bytes(self.take(length_bytes)))
 
 
-def _malformed() -> ClientHelloError:
+def _malformed_error() -> ClientHelloError:
     return ClientHelloError("its TLS handshake is malformed")

@@ -101,7 +101,7 @@ def refusal_reason(address: str, allowed: AllowList) -> str | None:
         parsed = _unmap(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return f"{address} is not an IP address"
-    for checked in (parsed, *_embedded(parsed)):
+    for checked in (parsed, *_embedded_addresses(parsed)):
         if checked not in allowed and (reason := _denial_reason(checked, allowed)):
             if checked == parsed:
                 return f"{checked} is {reason}"
@@ -139,7 +139,7 @@ def _unmap(address: Address) -> Address:
     return mapped or address
 
 
-def _embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
+def _embedded_addresses(address: Address) -> Iterable[ipaddress.IPv4Address]:
     # ::1 is in ::/96 but embeds no IPv4 address.
     if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
         return ()

@@ -52,7 +52,7 @@ class UntrustedConnection(asyncio.Protocol):
         self._body_seconds = body_seconds
         self._waiter = waiter = self._loop.create_future()
         if self._error is not None or self._transport is None:
-            self._fail(self._error or _closed())
+            self._fail(self._error or _closed_error())
             return waiter
         if head_deadline is not None:
             self._timer = self._loop.call_at(head_deadline, self._on_timeout)
@@ -82,7 +82,7 @@ class UntrustedConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         # Never a TLS close_notify, which waits half a minute for a server that does not reply.
-        self._error = self._error or _closed()
+        self._error = self._error or _closed_error()
         if self._transport is not None:
             self._transport.abort()
 
@@ -94,7 +94,7 @@ class UntrustedConnection(asyncio.Protocol):
     def transport(self) -> asyncio.Transport:
         """Hands the transport over to the caller; raises ClosedEarly if it is gone."""
         if self._transport is None:
-            raise _closed()
+            raise _closed_error()
         return self._transport
 
     # Called by the event loop
@@ -120,13 +120,13 @@ class UntrustedConnection(asyncio.Protocol):
             self._finish()
 
     def eof_received(self) -> None:
-        self._end(_closed())
+        self._end(_closed_error())
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._is_lost = True
-        self._end(exc or _closed())
+        self._end(exc or _closed_error())
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
 
@@ -173,5 +173,5 @@ class UntrustedConnection(asyncio.Protocol):
         return waiter
 
 
-def _closed() -> ClosedEarly:
+def _closed_error() -> ClosedEarly:
     return ClosedEarly("the connection was closed")

@@ -80,7 +80,7 @@ async def create(call: Call) -> Response:
     else:
         idempotency = None
     created = await create_job(call.context.jobs, call.caller, request, idempotency=idempotency)
-    return _accepted(created)
+    return _receipt_response(created)
 
 
 def _examine(call: Call, body: dict[str, Any]) -> tuple[CreateJobRequest, IdempotencyClaim | None]:
@@ -113,7 +113,7 @@ async def follow_up(call: Call) -> Response:
         # The same body for another job is a different request.
         idempotency=read_claim(call.scope, {"follows": job_id, "body": body}),
     )
-    return _accepted(created)
+    return _receipt_response(created)
 
 
 async def show(call: Call) -> Response:
@@ -164,7 +164,7 @@ def job_id_of(call: Call) -> str:
     return job_id
 
 
-def _accepted(created: CreatedJob) -> Response:
+def _receipt_response(created: CreatedJob) -> Response:
     return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
 
 

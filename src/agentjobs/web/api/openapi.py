@@ -242,7 +242,7 @@ def _json(type_: Any, example: Any) -> dict[str, Any]:
 def _components(operations: Iterable[Operation]) -> dict[str, Any]:
     requests = _schemas(each.request for each in operations)
     # A newer service may send values that this document does not know.
-    responses = _opened(
+    responses = _allow_unknown_values(
         _schemas([*(each.response.type for each in operations), Payload, ErrorBody])
     )
     components = {**requests, **responses}
@@ -258,37 +258,37 @@ def _schemas(types: Iterable[Any]) -> dict[str, Any]:
     return {
         _PUBLIC_NAMES.get(name, name): {
             "type": "object",
-            "properties": {key: _simplified(each) for key, each in schema["properties"].items()},
+            "properties": {key: _simplify(each) for key, each in schema["properties"].items()},
             "required": schema["required"],
         }
         for name, schema in components.items()
     }
 
 
-def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
+def _simplify(schema: dict[str, Any]) -> dict[str, Any]:
     """A type or null as one list of types, and references by their public names."""
     schema = {key: value for key, value in schema.items() if key != "default"}
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return {**schema, "$ref": _REFERENCE + _PUBLIC_NAMES.get(name, name)}
     if "items" in schema:
-        schema["items"] = _simplified(schema["items"])
+        schema["items"] = _simplify(schema["items"])
     options = schema.get("anyOf", [])
     if len(options) == 2 and options[1] == _NULL and "type" in options[0]:
         del schema["anyOf"]
         return {**options[0], **schema, "type": [options[0]["type"], "null"]}
     if options:
-        schema["anyOf"] = [_simplified(option) for option in options]
+        schema["anyOf"] = [_simplify(option) for option in options]
     return schema
 
 
-def _opened(schema: Any) -> Any:
+def _allow_unknown_values(schema: Any) -> Any:
     """A schema with its enumerations as extensible lists."""
     if isinstance(schema, list):
-        return [_opened(each) for each in schema]
+        return [_allow_unknown_values(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    opened = {key: _opened(value) for key, value in schema.items()}
+    opened = {key: _allow_unknown_values(value) for key, value in schema.items()}
     if isinstance(opened.get("enum"), list):
         opened |= {"type": "string", "x-extensible-enum": opened.pop("enum")}
     return opened

@@ -65,7 +65,7 @@ def faults_in(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> Iterat
             before.at(location),
             after.at(location),
         )
-    yield from _introduced(fixed.keys(), before, after)
+    yield from _describe_new_exposure(fixed.keys(), before, after)
 
 
 def _still_vulnerable(
@@ -124,7 +124,9 @@ def _describe_downgrade(fix: Fix, version: str) -> str:
     return f"{fix.package} went from {fix.old} to {version} in {fix.manifest}."
 
 
-def _introduced(fixed: Collection[Location], before: Exposure, after: Exposure) -> Iterator[str]:
+def _describe_new_exposure(
+    fixed: Collection[Location], before: Exposure, after: Exposure
+) -> Iterator[str]:
     """An upgrade may bring in dependencies that are vulnerable themselves, in any manifest."""
     known = {(location_of(finding), finding.advisory_id) for finding in before.findings}
     # A version that was already there was not introduced, even if its advisory is new.

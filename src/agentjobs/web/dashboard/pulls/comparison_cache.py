@@ -62,7 +62,7 @@ class ComparisonCache:
 async def load_comparison(request: PageRequest, pull: Pull) -> Comparison:
     try:
         tips = await find_tips(present_path(request.settings.repositories_path, pull.repo_id), pull)
-        cached = _shared().find(CommitRange(pull.repo_id, tips.base, tips.head))
+        cached = _shared_cache().find(CommitRange(pull.repo_id, tips.base, tips.head))
         return cached or await _compare(request, pull)
     except Problem as problem:
         raise hide_details(problem, f"pull request {pull.path}") from None
@@ -74,11 +74,11 @@ async def _compare(request: PageRequest, pull: Pull) -> Comparison:
     ends = CommitRange(pull.repo_id, proposal.tips.base, proposal.tips.head)
     view = await render_diff(proposal.diff, ends)
     comparison = Comparison(ends, proposal.commits, proposal.commit_count, view)
-    _shared().add(comparison)
+    _shared_cache().add(comparison)
     return comparison
 
 
 @cache
-def _shared() -> ComparisonCache:
+def _shared_cache() -> ComparisonCache:
     """The cache of this process."""
     return ComparisonCache()
