@@ -134,6 +134,9 @@ class FakePlatform:
         self.replies.append((repo.full_name, number, self.last_author))
 
     async def check(self) -> Account:
+        self.requests["check"] += 1
+        if "check" in self.faults:
+            raise self.faults["check"]
         return Account("agentjobs", is_own=True)
 
     async def issue(self, full_name: str, number: int) -> Issue:

@@ -35,21 +35,23 @@ class GitTransport:
         self._lookup = lookup
 
     @contextlib.asynccontextmanager
-    async def connect(self, url: str, authorization: str) -> AsyncIterator[Remote]:
-        """`authorization` is the value of the header.
+    async def connect(
+        self, url: str, authorization: str, *, is_fresh: bool = False
+    ) -> AsyncIterator[Remote]:
+        """`authorization` is the value of the header; `is_fresh`: it may not be accepted yet.
 
         Raises ForgeError, also instead of git's error when the guard refuses the connection.
         """
         scheme, host, port = _target(url)
         if scheme == "http":
             pinned = await self._pin_addresses(host, port)
-            yield Remote(url, authorization, pinned=pinned)
+            yield Remote(url, authorization, pinned=pinned, is_fresh=is_fresh)
             return
         async with open_tunnel(
             host, port, self._allowed, max_bytes=self._max_bytes, lookup=self._lookup
         ) as (tunnel, proxy):
             try:
-                yield Remote(url, authorization, proxy, self._certificates)
+                yield Remote(url, authorization, proxy, self._certificates, is_fresh=is_fresh)
             except Exception:
                 if tunnel.refusal is None:
                     raise

@@ -38,6 +38,7 @@ class Remote:
 
     `proxy` is an address with user and password; `certificates` replaces the system's file.
     `pinned` is `host:port:address,address`, so that git does not resolve the host again.
+    `is_fresh`: the credential is so new that the host may not accept it yet.
     """
 
     url: str
@@ -45,6 +46,11 @@ class Remote:
     proxy: str | None = field(default=None, repr=False)
     certificates: Path | None = None
     pinned: str | None = None
+    is_fresh: bool = False
+
+    def is_temporary_failure(self, stderr: str) -> bool:
+        """Whether a retry may succeed after git wrote this to stderr."""
+        return is_temporary_failure(stderr) or (self.is_fresh and is_access_denied(stderr))
 
     @property
     def configuration(self) -> dict[str, str]:

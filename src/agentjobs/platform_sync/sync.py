@@ -65,7 +65,7 @@ class PlatformSync:
         except PlatformUnreachable as error:
             await claim.fail(str(error), is_unreachable=True)
         except ForgeError as error:
-            if error.fault == "unauthorized":
+            if error.fault == "unauthorized" and await self._is_credential_refused(due):
                 await claim.fail_connection(str(error))
             else:
                 await claim.fail(str(error))
@@ -74,6 +74,16 @@ class PlatformSync:
             return True
         fields = {"repo_id": due.repo.id, "failures": due.failures + 1}
         _log.warning("the sync of a repository failed", extra={"fields": fields})
+        return False
+
+    async def _is_credential_refused(self, due: DueSync) -> bool:
+        """Ask again: platforms sometimes refuse a valid credential for a moment."""
+        try:
+            budget = RetryBudget(RETRY_SECONDS)
+            platform = await self._platforms.adapter_for(due.repo.connection_id, budget)
+            await platform.check()
+        except ForgeError as error:
+            return error.fault == "unauthorized"
         return False
 
     async def _finish(self, claim: SyncClaim, result: PullSyncResult) -> None:

@@ -23,7 +23,6 @@ from agentjobs.git.remote import (
     Remote,
     is_branch_name,
     is_host_unreachable,
-    is_temporary_failure,
 )
 from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.copying import measure_tree
@@ -78,7 +77,7 @@ class Mirrors:
             message = f"the repository cannot be fetched: {error.reason}"
             raise RepoUnavailable(
                 message,
-                is_temporary=is_temporary_failure(error.stderr),
+                is_temporary=remote.is_temporary_failure(error.stderr),
                 is_host_unreachable=is_host_unreachable(error.stderr),
             ) from None
         except OSError as error:

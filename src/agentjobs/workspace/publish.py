@@ -12,7 +12,6 @@ from agentjobs.git.remote import (
     is_access_denied,
     is_branch_name,
     is_host_unreachable,
-    is_temporary_failure,
 )
 from agentjobs.safe_text import mask_unprintable
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
@@ -61,12 +60,12 @@ async def _push(git_dir: Path, source: str, branch: str, remote: Remote, expecte
             allowed_exit_codes=(0, 1),
         )
     except GitError as error:
-        raise _push_failure(error) from None
+        raise _push_failure(remote, error) from None
     report = pushed.stdout.decode("utf-8", "replace")
     if any(line.startswith("!") for line in report.splitlines()):
         raise PushRejected(_refusal_message(report, pushed.stderr))
     if pushed.exit_code != 0:
-        raise _push_failure(GitError(("push",), pushed.exit_code, pushed.stderr))
+        raise _push_failure(remote, GitError(("push",), pushed.exit_code, pushed.stderr))
 
 
 async def branch_head(remote: Remote, branch: str) -> str | None:
@@ -87,7 +86,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
     except GitError as error:
-        raise _unavailable("the repository cannot be reached", error) from None
+        raise _unavailable("the repository cannot be reached", remote, error) from None
     # The argument also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
@@ -96,16 +95,16 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
     return None
 
 
-def _push_failure(error: GitError) -> PushRejected | RepoUnavailable:
-    if is_access_denied(error.stderr):
+def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavailable:
+    if is_access_denied(error.stderr) and not remote.is_fresh:
         return PushRejected(f"the push was not allowed: {error.reason}")
-    return _unavailable("the branch cannot be pushed", error)
+    return _unavailable("the branch cannot be pushed", remote, error)
 
 
-def _unavailable(summary: str, error: GitError) -> RepoUnavailable:
+def _unavailable(summary: str, remote: Remote, error: GitError) -> RepoUnavailable:
     return RepoUnavailable(
         f"{summary}: {error.reason}",
-        is_temporary=is_temporary_failure(error.stderr),
+        is_temporary=remote.is_temporary_failure(error.stderr),
         is_host_unreachable=is_host_unreachable(error.stderr),
     )
 

@@ -162,7 +162,8 @@ async def test_the_error_says_why_a_repository_cannot_be_used(
 async def test_repositories_of_a_revoked_credential_back_off_together(env: SyncEnvironment) -> None:
     env.change_repo("42", full_name="acme/other")
     await env.connect("acme/other")
-    env.platform.faults["repository"] = ForgeError("Gitea refuses the token", "unauthorized")
+    refused = ForgeError("Gitea refuses the token", "unauthorized")
+    env.platform.faults = {"repository": refused, "check": refused}
     await env.full_sync()
     assert env.platform.requests["repository"] == 2  # connecting one repository requested it once
     for external_id in (SHOP, "42"):
@@ -174,6 +175,19 @@ async def test_repositories_of_a_revoked_credential_back_off_together(env: SyncE
     env.platform.faults.clear()
     await env.full_sync()
     assert await connection_error(env) is None
+
+
+async def test_one_refusal_of_a_credential_does_not_mark_the_connection(
+    env: SyncEnvironment,
+) -> None:
+    env.change_repo("42", full_name="acme/other")
+    await env.connect("acme/other")
+    env.platform.faults["repository"] = ForgeError("Bad credentials", "unauthorized")
+    row = await env.full_sync()
+    assert (row["sync_error"], row["sync_failures"]) == ("Bad credentials", 1)
+    assert env.platform.requests["check"] == 1
+    assert await connection_error(env) is None
+    assert (await env.row("42"))["sync_error"] is None
 
 
 async def connection_error(env: SyncEnvironment) -> str | None:

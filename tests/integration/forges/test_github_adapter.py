@@ -247,6 +247,9 @@ async def test_without_draft_support_a_ready_pull_request_is_opened_with_a_note(
 
 
 async def test_permission_faults_are_final_and_name_the_permission(harness: GitHubHarness) -> None:
+    await harness.github().repository(harness.repo)
+    # The token is no longer new, so that its permissions are known everywhere.
+    harness.clock.now += 60
     harness.server.next(forbidden("Resource not accessible by integration", on=NEW_PULL))
     with pytest.raises(ForgeError, match="“Pull requests: read and write”") as caught:
         await open_pull(harness.github(), harness)
@@ -308,6 +311,36 @@ async def test_tokens_that_were_revoked_early_are_replaced(harness: GitHubHarnes
     harness.clock.now += 3_400
     await harness.github().pull(harness.repo, pull.number)
     assert len(harness.server.app.tokens) == 2
+
+
+async def test_a_new_token_is_retried_until_github_has_replicated_it(
+    harness: GitHubHarness,
+) -> None:
+    harness.server.clock = harness.clock
+    harness.server.app.replication_seconds = 5
+    # Even without a budget for retries: these waits are short.
+    pull = await open_pull(harness.github(seconds=0), harness)
+    assert pull.number in harness.row.pulls
+    assert len(harness.server.app.tokens) == 1
+    assert harness.clock.waits == [1, 2, 4]
+    assert "does not accept a new credential yet (401)" in harness.clock.messages[0]
+    # A token that is never accepted is refused after that.
+    harness.server.app.replication_seconds = 1_000
+    harness.tokens = TokenCache(harness.clock)
+    with pytest.raises(ForgeError, match="Bad credentials") as caught:
+        await harness.github().repository(harness.repo)
+    assert caught.value.fault == "unauthorized"
+    assert harness.clock.waits == [1, 2, 4] * 2
+
+
+async def test_git_is_told_that_a_token_is_new(harness: GitHubHarness) -> None:
+    github = harness.github()
+    for is_fresh in (True, False):
+        async with github.open_remote(harness.repo, "") as remote:
+            assert remote.is_fresh is is_fresh
+        harness.clock.now += 60
+    async with harness.github("token").open_remote(harness.repo, "") as remote:
+        assert not remote.is_fresh
 
 
 async def test_pull_requests_are_returned_in_their_current_state(harness: GitHubHarness) -> None:

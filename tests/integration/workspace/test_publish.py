@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,11 @@ async def test_a_forbidden_push_is_rejected_and_a_silent_server_is_unavailable(
     harness.server.forbids_pushes = True
     with pytest.raises(PushRejected, match="403"):
         await push(harness.mirror, commit, BRANCH, harness.remote, expected=None)
+    # A credential that is so new may be accepted a moment later.
+    fresh = replace(harness.remote, is_fresh=True)
+    with pytest.raises(RepoUnavailable, match="403") as caught:
+        await push(harness.mirror, commit, BRANCH, fresh, expected=None)
+    assert caught.value.is_temporary
     nowhere = Remote("http://127.0.0.1:1/x.git")
     with pytest.raises(RepoUnavailable):
         await push(harness.mirror, commit, BRANCH, nowhere, expected=None)

@@ -26,6 +26,7 @@ class InstallationToken:
     value: str
     permissions: Mapping[str, str]
     repositories: frozenset[int] | None
+    issued_at: float
     expires_at: float
 
     def allows(self, permission: str, level: str) -> bool:
@@ -36,7 +37,8 @@ class InstallationToken:
 @dataclass
 class App:
     """`permissions` are what the installation was granted; `repository_ids` are those it
-    can access, None for all."""
+    can access, None for all. A new token gets 401 in the first half of `replication_seconds`, and
+    a token with chosen permissions 403 in the second half."""
 
     id: int = 4711
     slug: str = "agentjobs"
@@ -46,6 +48,7 @@ class App:
     repository_ids: set[int] | None = None
     is_suspended: bool = False
     token_seconds: float = 3_600.0
+    replication_seconds: float = 0.0
     tokens: dict[str, InstallationToken] = field(default_factory=dict)
 
     @property
@@ -90,6 +93,7 @@ class App:
             f"ghs_{secrets.token_hex(18)}",
             dict(permissions),
             frozenset(ids) if ids else None,
+            now,
             now + self.token_seconds,
         )
         self.tokens[token.value] = token
@@ -98,6 +102,13 @@ class App:
     def token_of(self, value: str, now: float) -> InstallationToken | None:
         token = self.tokens.get(value)
         return token if token is not None and token.expires_at > now else None
+
+    def check_replicated(self, token: InstallationToken, now: float) -> None:
+        age = now - token.issued_at
+        if age < self.replication_seconds / 2:
+            raise Refusal(401, "Bad credentials")
+        if age < self.replication_seconds:
+            raise Refusal(403, "Resource not accessible by integration")
 
     def can_read(self, token: InstallationToken, repository_id: int) -> bool:
         if not self._can_access(repository_id):

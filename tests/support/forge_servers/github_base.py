@@ -114,6 +114,7 @@ class GitHubBase(ContractServer):
             raise Refusal(401, "Requires authentication")
         token = self.app.token_of(value, self.clock())
         if token is not None:
+            self.app.check_replicated(token, self.clock())
             _admit_app(call, token)
         elif value != self.token:
             raise Refusal(401, "Bad credentials")
@@ -124,6 +125,10 @@ class GitHubBase(ContractServer):
         token = self.app.token_of(password, self.clock())
         if token is None:
             return repository.own_role if password == self.token else None
+        try:
+            self.app.check_replicated(token, self.clock())
+        except Refusal:
+            return None
         if user != "x-access-token":
             return None
         if not self.app.can_read(token, repository.id) or not token.allows("contents", "read"):

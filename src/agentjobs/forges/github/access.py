@@ -1,6 +1,6 @@
 """Access to GitHub's API with a connection's credential: a token, or an App and its tokens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,7 +15,7 @@ from agentjobs.forges.github.app import (
     missing_permissions,
     reduce_permissions,
 )
-from agentjobs.forges.http.client import ApiError, Headers, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.protocol import ForgeError
 
 _VERSION = "2022-11-28"
@@ -54,7 +54,15 @@ class GitHubAccess:
         def renew() -> bool:
             return self.is_app and self._tokens.forget(self._key(scope))
 
-        return self._new_api(headers, self._retry_budget, renew)
+        return PlatformApi(
+            self._session,
+            self._base_url,
+            platform="GitHub",
+            headers=headers,
+            retry_budget=self._retry_budget,
+            renew=renew,
+            is_fresh=lambda: self.is_fresh(scope),
+        )
 
     def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:
         """For requests that only the App itself may make."""
@@ -63,7 +71,13 @@ class GitHubAccess:
             app_id, now = self._connection.app_id or "", self._retry_budget.time_of_day()
             return _headers(app_jwt(app_id, self._credential, now))
 
-        return self._new_api(headers, retry_budget or self._retry_budget)
+        return PlatformApi(
+            self._session,
+            self._base_url,
+            platform="GitHub",
+            headers=headers,
+            retry_budget=retry_budget or self._retry_budget,
+        )
 
     async def installation(self, api: PlatformApi) -> Installation:
         try:
@@ -81,6 +95,10 @@ class GitHubAccess:
                 if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
+
+    def is_fresh(self, scope: Scope) -> bool:
+        """Whether the token was issued so recently that GitHub may not accept it yet."""
+        return self.is_app and self._tokens.is_fresh(self._key(scope))
 
     async def _token(self, scope: Scope) -> str:
         if not self.is_app:
@@ -136,18 +154,6 @@ class GitHubAccess:
         # The ID stays the same after a rename.
         repository = scope.repository_id or scope.full_name
         return (connection.id, connection.app_id, connection.installation_id, repository)
-
-    def _new_api(
-        self, headers: Headers, retry_budget: RetryBudget, renew: Callable[[], bool] = lambda: False
-    ) -> PlatformApi:
-        return PlatformApi(
-            self._session,
-            self._base_url,
-            platform="GitHub",
-            headers=headers,
-            retry_budget=retry_budget,
-            renew=renew,
-        )
 
 
 def api_url(url: str) -> str:

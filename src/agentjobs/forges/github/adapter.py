@@ -92,7 +92,9 @@ class GitHub:
         token = await self._access.token(_scope(repo))
         url = f"{self._url}{build_path(*remote_repo.full_name.split('/'))}.git"
         async with self._git_transport.connect(
-            url, basic_authorization("x-access-token", token)
+            url,
+            basic_authorization("x-access-token", token),
+            is_fresh=self._access.is_fresh(_scope(repo)),
         ) as remote:
             yield remote
 

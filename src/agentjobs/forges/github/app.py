@@ -23,6 +23,9 @@ from agentjobs.forges.protocol import ForgeError
 # A token is not used in its last minutes, so that operations can finish with it.
 SPARE_SECONDS = 300
 MAX_TOKEN_SECONDS = 3_600
+# Servers of GitHub that have not received a new token yet answer 401; those that have not received
+# its permissions yet answer 403 (github.com/octokit/auth-app.js, issues 65 and 589).
+REPLICATION_SECONDS = 10
 # GitHub accepts ten minutes at most, and its clock may be behind.
 SIGNATURE_SECONDS = 540
 CLOCK_DRIFT_SECONDS = 60
@@ -78,6 +81,7 @@ class InstallationToken(msgspec.Struct, frozen=True):
 class _CachedToken:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     token: str = field(default="", repr=False)
+    issued_at: float = 0.0
     usable_until: float = 0.0
 
 
@@ -95,11 +99,19 @@ class TokenCache:
         async with cached.lock:
             if self._clock() >= cached.usable_until:
                 granted = await request()
-                latest = self._clock() + MAX_TOKEN_SECONDS
+                cached.issued_at = self._clock()
+                latest = cached.issued_at + MAX_TOKEN_SECONDS
                 ends_at = min(granted.expires_at.timestamp(), latest)
                 cached.token, cached.usable_until = granted.token, ends_at - SPARE_SECONDS
                 self._remove_expired()
             return cached.token
+
+    def is_fresh(self, key: Hashable) -> bool:
+        """Whether GitHub issued the token so recently that it may not be replicated yet."""
+        cached = self._tokens.get(key)
+        if cached is None or not cached.token:
+            return False
+        return self._clock() < cached.issued_at + REPLICATION_SECONDS
 
     def forget(self, key: Hashable) -> bool:
         """Drop a token that was not accepted; False if none was cached."""

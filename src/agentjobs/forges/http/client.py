@@ -4,7 +4,7 @@ All adapters use it. Knows no platform's paths; credentials are headers here and
 of a message.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -40,6 +40,8 @@ REQUEST_SECONDS = 30.0
 MAX_REDIRECTS = 3
 # Adapters ask for at most a hundred.
 MAX_PAGE_LENGTH = 1_000
+# Between requests with a credential that the platform may not know everywhere yet.
+_REPLICATION_WAITS = (1.0, 2.0, 4.0)
 # Idempotent, so they are safe to retry.
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
@@ -83,7 +85,8 @@ class PlatformApi:
     """`headers` is called for each attempt. `base_url` may have a path, such as `…/api/v4`.
 
     `renew` is called when the credential was not accepted; it returns True if `headers` will
-    return another one.
+    return another one. While `is_fresh` returns True, the credential was issued so recently that
+    some servers of the platform may not know it or its permissions yet.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class PlatformApi:
         headers: Headers,
         retry_budget: RetryBudget,
         renew: Callable[[], bool] = lambda: False,
+        is_fresh: Callable[[], bool] = lambda: False,
     ) -> None:
         self.platform = platform
         self._session = session
@@ -103,6 +107,7 @@ class PlatformApi:
         self._headers = headers
         self._retry_budget = retry_budget
         self._renew = renew
+        self._is_fresh = is_fresh
 
     async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
         return decode(self.platform, await self.request("GET", path, needs=needs, **query))
@@ -222,10 +227,13 @@ class PlatformApi:
     async def _request(self, method: str, url: URL, body: Any, needs: str) -> Response:
         attempt = 0
         has_renewed = False
+        replication_waits = iter(_REPLICATION_WAITS)
         while True:
             try:
                 return await self._follow_redirects(method, url, body, needs)
             except ApiError as error:
+                if await self._wait_for_replication(error, replication_waits):
+                    continue
                 if error.fault == "unauthorized" and not has_renewed and self._renew():
                     has_renewed = True
                     continue
@@ -233,6 +241,18 @@ class PlatformApi:
                 if not may_repeat or not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
+
+    async def _wait_for_replication(self, error: ApiError, waits: Iterator[float]) -> bool:
+        """Whether the request should be repeated with the same credential."""
+        if error.fault not in {"unauthorized", "denied"} or not self._is_fresh():
+            return False
+        seconds = next(waits, None)
+        if seconds is None:
+            return False
+        await self._retry_budget.pause(
+            f"{self.platform} does not accept a new credential yet ({error.status})", seconds
+        )
+        return True
 
     async def _follow_redirects(self, method: str, url: URL, body: Any, needs: str) -> Response:
         for _ in range(MAX_REDIRECTS + 1):

@@ -42,9 +42,13 @@ class RetryBudget:
         seconds = max(backoff, requested_seconds) + backoff * random.random() / 4  # noqa: S311 - jitter, not a secret
         if self._clock() + seconds > self._ends_at:
             return False
+        await self.pause(summary, seconds)
+        return True
+
+    async def pause(self, summary: str, seconds: float) -> None:
+        """Wait even if no time remains: for a few short waits."""
         self._report(f"{summary}; trying again in {round(seconds)} s")
         await self._sleep(seconds)
-        return True
 
     async def wait_before_retry(self, error: ApiError, attempt: int) -> bool:
         """Wait if the error is temporary; True if the request should be retried now."""
