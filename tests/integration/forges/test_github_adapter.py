@@ -246,6 +246,23 @@ async def test_without_draft_support_a_ready_pull_request_is_opened_with_a_note(
     assert "does not support drafts" in pull.notes[0]
 
 
+async def test_a_branch_that_the_api_does_not_know_yet_is_retried(harness: GitHubHarness) -> None:
+    harness.server.unknown_heads = 3
+    pull = await open_pull(harness.github(seconds=0), harness)
+    assert list(harness.row.pulls) == [pull.number]
+    assert harness.clock.waits == [1, 2, 4]
+    # A branch that does not exist is refused in the end, and so is any other field at once.
+    with pytest.raises(ForgeError, match="head; invalid"):
+        await open_pull(harness.github(), harness, head_branch="agentjobs/lint/none")
+    assert harness.clock.waits == [1, 2, 4, 1, 2, 4, 8]
+    harness.server.git.set_branch(harness.row, "agentjobs/lint/2", harness.commit)
+    with pytest.raises(ForgeError, match="base; invalid"):
+        await open_pull(
+            harness.github(), harness, head_branch="agentjobs/lint/2", base_branch="none"
+        )
+    assert len(harness.clock.waits) == 7
+
+
 async def test_permission_faults_are_final_and_name_the_permission(harness: GitHubHarness) -> None:
     await harness.github().repository(harness.repo)
     # The token is no longer new, so that its permissions are known everywhere.

@@ -137,6 +137,9 @@ class GitHubServer(GitHubBase):
     async def new_pull(self, call: Call) -> Response:
         repository = self.writable(call)
         owner, _, branch = call.body["head"].rpartition(":")
+        if self.unknown_heads:
+            self.unknown_heads -= 1
+            raise _invalid("PullRequest", field="head", code="invalid")
         if (owner or repository.owner) != repository.owner or not self.has_branch(
             repository, branch
         ):

@@ -58,7 +58,8 @@ def description() -> Description:
 
 class GitHubBase(ContractServer):
     """`app` is the installed App; `token` belongs to a user. `scopes` are those of a classic token,
-    None for a fine-grained token."""
+    None for a fine-grained token. `unknown_heads` is how often the API does not know a pushed
+    branch yet."""
 
     platform: ClassVar[str] = "github"
     # Like GitHub Enterprise Server: one host for the web pages, the API and git.
@@ -68,6 +69,7 @@ class GitHubBase(ContractServer):
         super().__init__(description(), directory)
         self.app = App()
         self.scopes: str | None = "repo"
+        self.unknown_heads = 0
         self.state.add_user(f"{self.app.slug}[bot]", is_bot=True)
 
     # Hooks of ContractServer

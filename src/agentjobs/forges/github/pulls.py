@@ -27,6 +27,8 @@ _COMMENTS_ON_A_PAGE = 30
 _ALL_COMMENTS = ListBounds(pages=100)
 _MAX_CHECKED_COMMENTS = 30
 _UNPROCESSABLE = 422
+# GitHub's API may not know a branch yet that git has just pushed.
+_NEW_BRANCH_WAITS = (1.0, 2.0, 4.0, 8.0)
 _NOT_A_DRAFT = "GitHub opened it as ready for review: this repository does not support drafts."
 _NO_DRAFT_AGAIN = "GitHub's REST API cannot convert it back to a draft; do that on its page."
 
@@ -126,6 +128,7 @@ class RepositoryPulls:
     async def _create_or_adopt(self, request: PullRequestRequest, notes: list[str]) -> Pull:
         attempt = 0
         draft = request.draft
+        new_branch_waits = iter(_NEW_BRANCH_WAITS)
         while True:
             try:
                 return await self._create(request, draft)
@@ -139,6 +142,11 @@ class RepositoryPulls:
                 if draft and "draft" in str(error).lower():
                     draft = False
                     notes.append(_NOT_A_DRAFT)
+                elif "head" in error.invalid_fields:
+                    seconds = next(new_branch_waits, None)
+                    if seconds is None:
+                        raise
+                    await self._retry_budget.pause("GitHub does not know the branch yet", seconds)
                 elif not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1

@@ -43,6 +43,7 @@ class ApiError(ForgeError):
 
     `is_unprocessed`: the request certainly changed nothing. `retry_after_seconds` is what the
     platform asks for. `summary` is a short form of the message, for logs of retries.
+    `invalid_fields` are the fields of the request that the platform does not accept.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class ApiError(ForgeError):
         is_unprocessed: bool = True,
         retry_after_seconds: float = 0.0,
         summary: str = "",
+        invalid_fields: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(message, fault)
         self.status = status
         self.is_unprocessed = is_unprocessed
         self.retry_after_seconds = retry_after_seconds
         self.summary = summary or message
+        self.invalid_fields = invalid_fields
 
     @property
     def has_moved(self) -> bool:
@@ -88,19 +91,12 @@ def error_from(platform: str, response: Response, needs: str, now: float) -> Api
         return _server_error(platform, response, now)
     if _is_web_page(response):
         return not_an_api(platform, status)
-    return _refusal(platform, status, detail, needs)
+    return _refusal(platform, response, detail, needs)
 
 
 def message_in(response: Response) -> str:
     """The platform's own message in parentheses, or an empty string."""
-    if len(response.body) > MAX_MESSAGE_BYTES:
-        return ""
-    try:
-        value = msgspec.json.decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    if not isinstance(value, dict):
-        return ""
+    value = _error_body(response)
     fields = [value[name] for name in _MESSAGE_FIELDS if name in value]
     messages: dict[str, None] = {}
     for message in islice(_strings(fields), 20 * _MAX_MESSAGES):
@@ -109,6 +105,26 @@ def message_in(response: Response) -> str:
             break
     line = one_line("; ".join(filter(None, messages))).rstrip(".")
     return f" ({line})" if line else ""
+
+
+def _error_body(response: Response) -> dict[str, Any]:
+    """Empty if it is not an object."""
+    if len(response.body) > MAX_MESSAGE_BYTES:
+        return {}
+    try:
+        value = msgspec.json.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _invalid_fields(response: Response) -> frozenset[str]:
+    """The fields in `{"errors": [{"field": "head", "code": "invalid"}]}`, as GitHub sends them."""
+    errors = _error_body(response).get("errors")
+    if not isinstance(errors, list):
+        return frozenset()
+    faults = [fault for fault in errors if isinstance(fault, dict)]
+    return frozenset(str(fault.get("field")) for fault in faults if fault.get("code") == "invalid")
 
 
 def is_redirect(status: int) -> bool:
@@ -157,7 +173,8 @@ def unexpected_shape(platform: str, error: msgspec.ValidationError) -> ForgeErro
     )
 
 
-def _refusal(platform: str, status: int, detail: str, needs: str) -> ApiError:
+def _refusal(platform: str, response: Response, detail: str, needs: str) -> ApiError:
+    status = response.status
     fault = _REFUSALS.get(status, "refused")
     permission = f"; the connection needs the permission “{needs}”" if needs else ""
     messages = {
@@ -166,7 +183,12 @@ def _refusal(platform: str, status: int, detail: str, needs: str) -> ApiError:
         "gone": f"did not find it, or this connection cannot see it{detail}{permission}",
         "refused": f"refused the request{detail or f' ({status})'}",
     }
-    return ApiError(f"{platform} {messages[fault]}.", fault, status=status)
+    return ApiError(
+        f"{platform} {messages[fault]}.",
+        fault,
+        status=status,
+        invalid_fields=_invalid_fields(response),
+    )
 
 
 def _rate_limit(platform: str, response: Response, now: float) -> ApiError:
