@@ -59,6 +59,21 @@ async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:
     )
 
 
+async def test_lists_are_read_from_a_server_that_names_another_host_in_its_links(
+    harness: PlatformHarness,
+) -> None:
+    harness.server.link_origin = "http://platform.internal:8080"
+    for number in range(110):
+        harness.server.add_repository(f"acme/r{number}")
+    names = {remote.full_name async for remote in harness.platform.repositories()}
+    assert len(names) == 111
+    opened = await harness.open()
+    for number in range(70):
+        harness.server.state.add_comment(harness.row.pulls[opened.number], "ada", f"{number}")
+    comments = await harness.platform.comments(harness.repo, opened.number, CommentCursor())
+    assert len(comments) == 70
+
+
 async def test_a_branch_is_deleted_only_where_it_is_expected(
     harness: PlatformHarness, tmp_path: Path
 ) -> None:

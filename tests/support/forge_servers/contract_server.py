@@ -49,6 +49,8 @@ class ContractServer:
         self.authorities = authorities(directory)
         self.token = f"{self.platform}-token-5e2c7fd1"
         self.port = 0
+        # What links to other pages name instead of `url`: the server's own name behind a proxy.
+        self.link_origin = ""
         # A test with a manual clock sets it on the server as well.
         self.clock: Callable[[], float] = time.time
         # Valid requests, and the violations of the others.
@@ -125,8 +127,9 @@ class ContractServer:
         page_rows = rows[(page - 1) * per_page : page * per_page]
         last = max(1, -(-len(rows) // per_page))
         relations = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        address = f"{self.link_origin or self.url}{call.path}"
         links = [
-            f"<{self.url}{call.path}?{urlencode({**call.query, size: per_page, 'page': number})}>;"
+            f"<{address}?{urlencode({**call.query, size: per_page, 'page': number})}>;"
             f' rel="{relation}"'
             for relation, number in relations.items()
             if number != page and 0 < number <= last

@@ -70,7 +70,7 @@ class GitLabServer(GitLabBase):
         headers = {}
         if len(visible) > size:
             query = urlencode({**call.query, "id_after": visible[size - 1].id})
-            headers = {"Link": f'<{self.url}{call.path}?{query}>; rel="next"'}
+            headers = {"Link": f'<{self.link_origin or self.url}{call.path}?{query}>; rel="next"'}
         return Response([self.project_json(row) for row in visible[:size]], headers=headers)
 
     @handles(f"GET {_PROJECT}")

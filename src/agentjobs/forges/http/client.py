@@ -181,7 +181,7 @@ class PlatformApi:
             for page in reversed([page async for page in forward]):
                 yield page
             return
-        url = self._resolve(url, last)
+        url = self._linked(url, last)
         response = await self._request("GET", url, None, needs)
         async for page in self._linked_pages(shape, url, response, "prev", needs, bounds):
             yield page
@@ -205,7 +205,7 @@ class PlatformApi:
             following = link_url(response, relation)
             if following is None:
                 return
-            url = self._resolve(url, following)
+            url = self._linked(url, following)
             if url in seen:
                 raise endless_list(self.platform)
             seen.add(url)
@@ -293,8 +293,23 @@ class PlatformApi:
     def _address(self, path: str, query: Mapping[str, Query]) -> URL:
         return build_url(self._base_url, path, query)
 
+    def _linked(self, url: URL, link: str) -> URL:
+        """The address of another page of the list at `url`.
+
+        Servers behind a proxy may name their own host, port or path in links: then only the query
+        is taken, and the connection's own address stays.
+        """
+        target = resolve_same_origin(self._origin, url, link)
+        if target is not None:
+            return target
+        query = link.partition("#")[0].partition("?")[2]
+        try:
+            return URL(f"{url.with_query(None)}?{query}", encoded=True)
+        except ValueError:
+            return url
+
     def _resolve(self, url: URL, address: str) -> URL:
-        """Resolve a link or redirect. The credential is never sent to another host."""
+        """Resolve a redirect. The credential is never sent to another host."""
         target = resolve_same_origin(self._origin, url, address)
         if target is None:
             raise ApiError(
