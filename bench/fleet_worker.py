@@ -102,7 +102,10 @@ async def _worker(
     settings = fleet.settings()
     settings.data_path.mkdir(mode=0o700)
     db = await open_database(
-        settings.effective_database_url, migrate=False, pool_size=WORKER_POOL_SIZE
+        settings.effective_database_url,
+        migrate=False,
+        pool_size=WORKER_POOL_SIZE,
+        generic_plans=True,
     )
     try:
         context = JobsContext(db, settings, Catalog([an_agent(AGENT)]))

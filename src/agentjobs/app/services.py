@@ -69,7 +69,7 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _open_context(settings, pool_size=WORKER_POOL_SIZE) as (context, stop, _),
+        _open_context(settings, is_worker=True) as (context, stop, _),
         run_sender(context.db, settings, configured_allow_list(settings), stop.hurry),
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
@@ -78,7 +78,7 @@ async def run_worker(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_context(
-    settings: Settings, *, migrate: bool = False, pool_size: int = DEFAULT_POOL_SIZE
+    settings: Settings, *, migrate: bool = False, is_worker: bool = False
 ) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
     configure_logging(settings.log_level)
     for name in unknown_variables(os.environ):
@@ -92,7 +92,8 @@ async def _open_context(
         settings.effective_database_url,
         migrate=migrate or settings.auto_migrate,
         direct_url=settings.database_direct_url,
-        pool_size=pool_size,
+        pool_size=WORKER_POOL_SIZE if is_worker else DEFAULT_POOL_SIZE,
+        generic_plans=is_worker,
     )
     try:
         stop = Stop()

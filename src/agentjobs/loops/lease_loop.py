@@ -75,6 +75,7 @@ class LeaseLoop:
             listen=False,
             direct_url=self._settings.database_direct_url,
             pool_size=1,
+            generic_plans=True,
         )
         try:
             while True:

@@ -21,13 +21,21 @@ _log = logging.getLogger(__name__)
 
 
 async def open_database(
-    url: str, *, migrate: bool, direct_url: str = "", pool_size: int = DEFAULT_POOL_SIZE
+    url: str,
+    *,
+    migrate: bool,
+    direct_url: str = "",
+    pool_size: int = DEFAULT_POOL_SIZE,
+    generic_plans: bool = False,
 ) -> Database:
     """Open the database. With `migrate`, an old schema is migrated, otherwise refused.
 
-    `direct_url` bypasses the connection pooler that `url` leads to.
+    `direct_url` bypasses the connection pooler that `url` leads to. `generic_plans` is for
+    processes that only run short statements, in which the parameters do not change the plan.
     """
-    db = await open_unchecked(url, direct_url=direct_url, pool_size=pool_size)
+    db = await open_unchecked(
+        url, direct_url=direct_url, pool_size=pool_size, generic_plans=generic_plans
+    )
     try:
         if await is_behind(db):
             if not migrate:
@@ -48,7 +56,12 @@ async def open_database(
 
 
 async def open_unchecked(
-    url: str, *, listen: bool = True, direct_url: str = "", pool_size: int = DEFAULT_POOL_SIZE
+    url: str,
+    *,
+    listen: bool = True,
+    direct_url: str = "",
+    pool_size: int = DEFAULT_POOL_SIZE,
+    generic_plans: bool = False,
 ) -> Database:
     """Open the database without checking its schema.
 
@@ -61,7 +74,11 @@ async def open_unchecked(
         from agentjobs.store.postgresql.database import PostgresqlDatabase  # noqa: PLC0415
 
         return await PostgresqlDatabase.open(
-            url, listen=listen, direct_url=direct_url, pool_size=pool_size
+            url,
+            listen=listen,
+            direct_url=direct_url,
+            pool_size=pool_size,
+            generic_plans=generic_plans,
         )
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
 

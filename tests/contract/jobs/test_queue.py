@@ -629,3 +629,22 @@ async def test_a_look_at_the_queue_is_planned_once(postgres_url: str) -> None:
         assert (row["custom_plans"], row["generic_plans"]) == (5, 15)
     finally:
         await db.close()
+
+
+async def test_a_worker_plans_each_statement_once(postgres_url: str) -> None:
+    db = await open_database(postgres_url, migrate=False, pool_size=1, generic_plans=True)
+    try:
+        harness = job_harness(db, Settings(data_dir="/nonexistent"))
+        caller = await harness.organization()
+        for _ in range(10):
+            await harness.job(caller)
+            job = await claim_job(harness.context, "wrk_a", AGENTS)
+            assert job is not None
+            await start_job(db, job, BASE)
+            assert await finish_job(db, job, DONE)
+        rows = await db.fetch_all(
+            "SELECT statement FROM pg_prepared_statements WHERE custom_plans > 0"
+        )
+        assert [row["statement"] for row in rows] == []
+    finally:
+        await db.close()

@@ -128,14 +128,19 @@ class PostgresqlDatabase:
 
     engine: Engine = "postgresql"
 
-    def __init__(self, url: str, *, direct_url: str, pool_size: int) -> None:
+    def __init__(
+        self, url: str, *, direct_url: str, pool_size: int, generic_plans: bool = False
+    ) -> None:
         """With a `direct_url`, `url` leads to a pooler that cannot do everything."""
+        session: Mapping[str, Any] = (
+            {"plan_cache_mode": "force_generic_plan"} if generic_plans else {}
+        )
         self.changes = Changes()
         self.groups: dict[Any, Any] = {}
         self._clock = ServerClock()
         # As on SQLite, only `transact` can write, so that reads can be repeated safely.
         open_direct = functools.partial(
-            connect, direct_url or url, default_transaction_read_only="on"
+            connect, direct_url or url, default_transaction_read_only="on", **session
         )
         open_pooled = functools.partial(connect, url, through_pooler=True)
         self._begin = _BEGIN_THROUGH_POOLER if direct_url else _BEGIN
@@ -149,9 +154,17 @@ class PostgresqlDatabase:
 
     @classmethod
     async def open(
-        cls, url: str, *, listen: bool = True, direct_url: str = "", pool_size: int = 10
+        cls,
+        url: str,
+        *,
+        listen: bool = True,
+        direct_url: str = "",
+        pool_size: int = 10,
+        generic_plans: bool = False,
     ) -> Self:
-        db = cls(url, direct_url=direct_url, pool_size=pool_size)
+        """With `generic_plans`, each connection plans a statement once. By default PostgreSQL
+        plans most of ours on every call, because it estimates arrays of unknown length as long."""
+        db = cls(url, direct_url=direct_url, pool_size=pool_size, generic_plans=generic_plans)
         if listen:
             await db._notifications.start()
         return db
