@@ -1,4 +1,4 @@
-"""Stops cancelled jobs of this worker: on notification, and by polling twice a second."""
+"""Stops cancelled jobs of this worker: on notification, and by polling."""
 
 from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.leases import cancel_requests
@@ -6,6 +6,8 @@ from agentjobs.loops.job_loop import JobLoop
 from agentjobs.store.database import Database
 
 _POLL_SECONDS = 0.5
+# In a large fleet. Each renewal of the leases returns cancels, too.
+_MAX_POLL_SECONDS = 2.0
 
 
 class CancelLoop:
@@ -17,9 +19,10 @@ class CancelLoop:
         self._jobs = jobs
 
     async def run(self) -> None:
-        with self._db.changes.listen("cancel") as signal:
+        changes = self._db.changes
+        with changes.listen("cancel") as signal:
             while True:
                 if self._jobs.active_jobs:
                     claims = await cancel_requests(self._db, self._worker_id)
                     self._jobs.stop_claims(claims, Cancelled())
-                await signal.wait(_POLL_SECONDS)
+                await signal.wait(changes.poll_seconds(_POLL_SECONDS, _MAX_POLL_SECONDS))
