@@ -228,9 +228,9 @@ async def test_bodies_being_read_are_bounded_and_unknown_senders_use_no_memory(
     await started.wait()
     first = send_slowly(sender.added.connection.id)
     await started.wait()
-    response = await sender.stream(b" " * 2 * MIB, connection_id=sender.added.connection.id)
-    assert refusal(response) == (503, "unavailable")
-    assert int(response.headers["retry-after"]) > 0
+    response = await sender.stream(*[b" " * MIB] * 3, connection_id=sender.added.connection.id)
+    assert (response.status_code, response.json()) == (202, {"status": "dropped"})
+    assert sender.pieces_read == 3
     resume.set()
     assert refusal(await unknown) == refusal(await first) == (401, "unauthorized")
     # The memory is free again.
@@ -238,18 +238,24 @@ async def test_bodies_being_read_are_bounded_and_unknown_senders_use_no_memory(
     assert refusal(response) == (401, "unauthorized")
 
 
-async def test_a_connection_with_too_many_deliveries_is_limited_and_others_are_not(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch
+async def test_deliveries_beyond_the_rate_of_a_connection_are_dropped_without_an_error(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """GitLab disables a hook after four errors in a row."""
+    await insert_repository(sender)
     monkeypatch.setattr(limits, "HOOKS_BURST", 3)
     monkeypatch.setattr(limits, "HOOKS_PER_SECOND", 0.001)
     # Senders without the secret do not consume the connection's rate limit.
     for _ in range(5):
         assert (await sender.send(secret="wrong")).status_code == 401
-    assert [(await sender.send()).status_code for _ in range(3)] == [202] * 3
-    response = await sender.send()
-    assert refusal(response) == (429, "rate_limited")
-    assert int(response.headers["retry-after"]) > 0
+    responses = [await sender.send(X_GitHub_Delivery=f"d-{number}") for number in range(50)]
+    assert {response.status_code for response in responses} == {202}
+    assert [response.json()["status"] for response in responses[:4]] == [
+        *["accepted"] * 3,
+        "dropped",
+    ]
+    assert len(await sender.hints()) == 3
+    assert len([record for record in caplog.records if "dropped" in record.message]) == 1
     await sender.service.harness.organization("rival")
     other = await create_connection(sender.service, "rival")
     response = await sender.send(connection_id=other.connection.id, secret=other.hook_secret)

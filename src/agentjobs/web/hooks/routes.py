@@ -28,7 +28,7 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
 from agentjobs.web.context import WebContext
 from agentjobs.web.git.body import limit_size, receive_pieces
-from agentjobs.web.hooks.limits import BodyMemory, HookLimits
+from agentjobs.web.hooks.limits import BodyMemory, DeliveryDropped, HookLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,11 @@ async def receive_hook(request: Request) -> Response:
     _check_headers(request)
     context: WebContext = request.app.state.context
     connection_id: str = request.path_params["connection_id"]
-    event, delivery_id = await _verify(request, context, connection_id)
+    try:
+        event, delivery_id = await _verify(request, context, connection_id)
+    except DeliveryDropped:
+        _limits(request).log_dropped(connection_id)
+        return Reply(202, {"status": "dropped"})
     status = await record_hook_delivery(context.db, connection_id, delivery_id, event)
     return Reply(202, {"status": _STATUSES[status]})
 
@@ -53,7 +57,10 @@ async def receive_hook(request: Request) -> Response:
 async def _verify(
     request: Request, context: WebContext, connection_id: str
 ) -> tuple[HookEvent | None, str]:
-    """The event and the delivery's ID. An unknown connection and a wrong secret look the same."""
+    """The event and the delivery's ID. An unknown connection and a wrong secret look the same.
+
+    Raises DeliveryDropped.
+    """
     platform, headers = request.path_params["platform"], request.headers
     secret = await _secret(context, platform, connection_id)
     if lacks_signature(platform, secret, headers):
@@ -116,11 +123,11 @@ def _check_headers(request: Request) -> None:
 
 
 async def _body(request: Request, memory: BodyMemory | None) -> bytes:
-    """Without memory the body is read and discarded."""
+    """Without memory the body is read and discarded. Raises DeliveryDropped."""
     received = limit_size(MAX_HOOK_BYTES, receive_pieces(request.receive))
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return b"".join([piece async for piece in _collect(received, memory)])
+            return await _collect(received, memory)
     except TimeoutError:
         raise HttpProblem(
             "request_timeout",
@@ -131,13 +138,22 @@ async def _body(request: Request, memory: BodyMemory | None) -> bytes:
         raise _too_large() if problem.code == "payload_too_large" else problem from None
 
 
-async def _collect(
-    received: AsyncIterator[bytes], memory: BodyMemory | None
-) -> AsyncIterator[bytes]:
+async def _collect(received: AsyncIterator[bytes], memory: BodyMemory | None) -> bytes:
+    """The rest of a body that is dropped is read too: a response before would be lost."""
+    pieces: list[bytes] = []
+    is_dropped = False
     async for piece in received:
-        if memory is not None:
-            memory.add(len(piece))
-            yield piece
+        if memory is None or is_dropped:
+            continue
+        if memory.add(len(piece)):
+            pieces.append(piece)
+        else:
+            is_dropped = True
+            pieces.clear()
+            memory.release()
+    if is_dropped:
+        raise DeliveryDropped
+    return b"".join(pieces)
 
 
 def _unauthorized() -> Problem:
