@@ -90,7 +90,7 @@ class App:
             message = "There is at least one repository that does not exist or is not accessible"
             raise Refusal(422, f"{message} to the parent installation.")
         token = InstallationToken(
-            f"ghs_{secrets.token_hex(18)}",
+            f"ghs_{self.id}_eyJ{secrets.token_hex(18)}.{secrets.token_hex(150)}.{secrets.token_hex(80)}",
             dict(permissions),
             frozenset(ids) if ids else None,
             now,

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 _WORD = rb"[A-Za-z0-9]"
 _SLUG = rb"[A-Za-z0-9_-]"
+# Tokens that contain a JWT (`ghs_<App ID>_<JWT>`) or end with a checksum (`glpat-….01.0z1a2b3c4`).
+_DOTTED = rb"[A-Za-z0-9._-]"
 _BASE64 = rb"[A-Za-z0-9+/=_-]"
 _CREDENTIAL = rb"[A-Za-z0-9._~+/=:-]"
 # Base64 lines, old headers, `\n` in JSON, and quoted or numbered lines.
@@ -83,9 +85,10 @@ def _private_key() -> TokenFormat:
 
 TOKEN_FORMATS = (
     *(_token(prefix, _WORD, 20) for prefix in (b"ajk_", b"ajt_")),
-    *(_token(prefix, _WORD, 20) for prefix in (b"ghp_", b"gho_", b"ghs_", b"ghu_", b"npm_")),
+    *(_token(prefix, _DOTTED, 20) for prefix in (b"ghp_", b"gho_", b"ghr_", b"ghs_", b"ghu_")),
+    _token(b"npm_", _WORD, 20),
     _token(b"github_pat_", rb"[A-Za-z0-9_]", 20),
-    _token(b"glpat-", _SLUG, 16),
+    *(_token(prefix, _DOTTED, 16) for prefix in (b"glpat-", b"gldt-", b"glcbt-", b"glrt-")),
     *(_token(prefix, _SLUG, 10) for prefix in (b"xoxa-", b"xoxb-", b"xoxp-")),
     _token(b"AKIA", rb"[A-Z0-9]", 16),
     _token(b"AIza", _SLUG, 30),
