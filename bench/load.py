@@ -45,8 +45,10 @@ async def _run(load: Load) -> Throughput:
     loop = asyncio.get_running_loop()
     connections: list[_Connection] = []
     for requests in load.requests:
-        made = functools.partial(_Connection, requests, load.status)
-        connections.append((await loop.create_connection(made, "127.0.0.1", load.port))[1])
+        new_connection = functools.partial(_Connection, requests, load.status)
+        connections.append(
+            (await loop.create_connection(new_connection, "127.0.0.1", load.port))[1]
+        )
     await asyncio.sleep(WARM_UP_SECONDS)
     before, started, cpu = _answers(connections), time.perf_counter(), time.process_time()
     await asyncio.sleep(load.seconds)

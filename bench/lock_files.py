@@ -58,8 +58,10 @@ def _uv_lock(packages: int, chance: random.Random) -> bytes:
     lines += ["[[package]]", 'name = "shop"', 'version = "1"', 'source = { virtual = "." }', *own]
     for number in range(packages):
         lines += ["[[package]]", f'name = "package-{number}"', f'version = "1.{number}"', registry]
-        asked = [f'    {{ name = "package-{one}" }},' for one in _asked(number, packages, chance)]
-        lines += ["dependencies = [", *asked, "]", "wheels = ["]
+        requirements = [
+            f'    {{ name = "package-{one}" }},' for one in _asked(number, packages, chance)
+        ]
+        lines += ["dependencies = [", *requirements, "]", "wheels = ["]
         lines += [
             f'    {{ url = "https://files.test/{HASH}/package_{number}-{tag}.whl",'
             f' hash = "sha256:{HASH}", size = {number + 1000} }},'

@@ -45,8 +45,8 @@ async def _tenant(context: JobsContext, name: str) -> Tenant:
     await context.db.transact(insert_repo, organization.id, REPO, "ready")
     caller = await ApiKeyAuthenticator(context.db).authenticate(created.key)
     assert caller is not None
-    made = [await create_job(context, caller, JOB) for _ in range(_JOBS_EACH)]
-    return Tenant(created.key, tuple(one.receipt.job_id for one in made))
+    receipts = [await create_job(context, caller, JOB) for _ in range(_JOBS_EACH)]
+    return Tenant(created.key, tuple(one.receipt.job_id for one in receipts))
 
 
 async def empty_queue(settings: Settings, kept: list[Tenant]) -> int:

@@ -105,10 +105,10 @@ def _when_over(client: Client, job_id: str) -> dict[str, Any]:
 
 
 def _agent_time(client: Client, job_id: str) -> int:
-    said = _SAYS_THE_TIME.search(client.ask("GET", f"/jobs/{job_id}/logs"))
-    if said is None:
+    match = _SAYS_THE_TIME.search(client.ask("GET", f"/jobs/{job_id}/logs"))
+    if match is None:
         raise RuntimeError(f"the agent of {job_id} did not say the time")
-    return int(said[1])
+    return int(match[1])
 
 
 def _nanoseconds(timestamp: str) -> int:

@@ -108,9 +108,9 @@ async def test_a_failure_that_is_not_the_jobs_and_a_claim_lost_without_a_fault_a
     await start_job(harness.db, job, "0" * 40)
     await harness.expire_leases()
     assert await rescue_lost_jobs(harness.db, Settings(data_dir="/nowhere")) == [job_id]
-    again = await harness.claim()
-    await start_job(harness.db, again, "0" * 40)
-    await finish_job(harness.db, again, Failed("repo_unavailable", "away"))
+    repeated = await harness.claim()
+    await start_job(harness.db, repeated, "0" * 40)
+    await finish_job(harness.db, repeated, Failed("repo_unavailable", "away"))
     violations = await check(harness, sqlite_url, tmp_path, job_id)
     assert f"{job_id} (fixer) is failed: repo_unavailable away" in violations
     assert f"claim 1 of {job_id} counts as lost, but nothing happened to its worker " in violations

@@ -5,15 +5,15 @@ from agentjobs.identifiers import first_id_at, new_id, time_of
 
 
 def test_later_identifiers_sort_after_earlier_ones() -> None:
-    made = [new_id("job") for _ in range(1_000)]
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
+    new_ids = [new_id("job") for _ in range(1_000)]
+    assert new_ids == sorted(new_ids)
+    assert len(set(new_ids)) == len(new_ids)
 
 
 def test_an_identifier_contains_its_type_and_time() -> None:
     before = now_ms()
-    made = new_id("repo")
-    assert first_id_at("repo", before) <= made < first_id_at("repo", now_ms() + 1)
+    new_ids = new_id("repo")
+    assert first_id_at("repo", before) <= new_ids < first_id_at("repo", now_ms() + 1)
 
 
 def test_the_time_of_an_identifier_can_be_read_from_it() -> None:

@@ -61,8 +61,8 @@ async def test_the_first_sync_is_complete_and_later_ones_are_incremental(
     harness.write(FIRST, SECOND)
     first = await harness.sync()
     assert (first.kind, first.changed, first.removed, first.records) == ("full", 2, 0, 2)
-    again = await harness.sync()
-    assert (again.kind, again.changed) == ("delta", 0)
+    repeated = await harness.sync()
+    assert (repeated.kind, repeated.changed) == ("delta", 0)
     # The archive differs from the change list, which shows that it is not read.
     harness.write(record("GHSA-1", "one", "3.0", modified=LATER), record("GHSA-3", modified=LATER))
     (harness.directory / "osv" / "PyPI" / "all.zip").write_bytes(b"broken")

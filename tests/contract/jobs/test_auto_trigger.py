@@ -89,8 +89,8 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
     await cancel_job(harness.context, acme.organization_id, job_id)
     assert await reconcile(harness.context, repo_id) == []
     # A rerun has the same request and cause.
-    again = (await run_again(harness.context, acme, job_id)).receipt.job_id
-    assert (await harness.view(acme, again)).cause == (await harness.view(acme, job_id)).cause
+    repeated = (await run_again(harness.context, acme, job_id)).receipt.job_id
+    assert (await harness.view(acme, repeated)).cause == (await harness.view(acme, job_id)).cause
     # Another version or another manifest is another fix.
     await add_findings(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})
     assert len(await reconcile(harness.context, repo_id)) == 1

@@ -131,9 +131,9 @@ async def test_priorities_order_the_jobs_of_an_organization(harness: JobHarness)
 async def test_the_same_key_and_body_return_the_same_job(harness: JobHarness) -> None:
     caller = await harness.organization()
     first = await harness.same_request(caller, "k")
-    again = await harness.same_request(caller, "k")
-    assert (first.replayed, again.replayed) == (False, True)
-    assert again.receipt == first.receipt
+    repeated = await harness.same_request(caller, "k")
+    assert (first.replayed, repeated.replayed) == (False, True)
+    assert repeated.receipt == first.receipt
     assert len(await list_jobs(harness.context, caller.organization_id)) == 1
 
 

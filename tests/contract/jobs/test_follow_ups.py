@@ -212,9 +212,9 @@ async def test_the_same_request_returns_the_same_follow_up(harness: JobHarness) 
     job_id = await completed(harness, caller)
     body, claim = FollowUpRequest("Now test it."), IdempotencyClaim("k", b"1")
     first = await follow_up_job(harness.context, caller, job_id, body, idempotency=claim)
-    again = await follow_up_job(harness.context, caller, job_id, body, idempotency=claim)
-    assert (first.replayed, again.replayed) == (False, True)
-    assert again.receipt == first.receipt
+    repeated = await follow_up_job(harness.context, caller, job_id, body, idempotency=claim)
+    assert (first.replayed, repeated.replayed) == (False, True)
+    assert repeated.receipt == first.receipt
 
 
 async def test_a_follow_up_that_is_run_again_continues_the_same_pull_request(
@@ -228,9 +228,9 @@ async def test_a_follow_up_that_is_run_again_continues_the_same_pull_request(
     claimed = await harness.claim()
     assert (await problem_of_running_again(harness, caller, follow_up)).code == "follow_up_active"
     await finish_job(harness.db, claimed, Failed("no_changes", "none"))
-    again = (await run_again(harness.context, caller, follow_up)).receipt.job_id
+    repeated = (await run_again(harness.context, caller, follow_up)).receipt.job_id
     claimed = await harness.claim()
-    assert (claimed.id, claimed.follows, claimed.agent) == (again, job_id, "pro-fixer")
+    assert (claimed.id, claimed.follows, claimed.agent) == (repeated, job_id, "pro-fixer")
     assert claimed.branch.endswith(f"/{job_id[-12:]}-ABC-1")
     assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
     await finish_job(harness.db, claimed, Failed("no_changes", "none"))

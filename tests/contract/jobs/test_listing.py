@@ -326,11 +326,11 @@ async def test_jobs_read_together_are_shown_to_their_own_organization_only(
 ) -> None:
     acme, evil = await harness.organization(), await harness.organization("evil")
     jobs = {caller: await harness.job(caller) for caller in (acme, evil)}
-    asked = [(caller, jobs[owner]) for caller in (acme, evil) for owner in (acme, evil, acme)]
+    lookups = [(caller, jobs[owner]) for caller in (acme, evil) for owner in (acme, evil, acme)]
     results = await asyncio.gather(
-        *(harness.view(caller, job_id) for caller, job_id in asked), return_exceptions=True
+        *(harness.view(caller, job_id) for caller, job_id in lookups), return_exceptions=True
     )
-    for (caller, job_id), result in zip(asked, results, strict=True):
+    for (caller, job_id), result in zip(lookups, results, strict=True):
         if job_id == jobs[caller]:
             assert isinstance(result, JobView)
             assert result.job_id == job_id

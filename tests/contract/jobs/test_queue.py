@@ -395,8 +395,8 @@ async def test_a_drained_job_is_requeued_without_spending_an_attempt(harness: Jo
     job = await harness.view(caller, job_id)
     assert (job.status, job.attempt) == ("queued", 0)
     assert await harness.events(caller, job_id) == ["job.queued", "job.started", "job.queued"]
-    again = await harness.claim()
-    await start_job(harness.db, again, BASE)
+    repeated = await harness.claim()
+    await start_job(harness.db, repeated, BASE)
     assert (await harness.view(caller, job_id)).attempt == 1
 
 

@@ -129,8 +129,8 @@ async def test_only_the_current_hour_is_read_again(harness: JobHarness) -> None:
     statistics = Statistics(reading)
     await statistics.overview(caller.organization_id, "24h", NOW)
     await a_job(harness, caller, NOW, "completed")
-    again = await statistics.overview(caller.organization_id, "24h", NOW)
-    assert again.total.completed == 1
+    repeated = await statistics.overview(caller.organization_id, "24h", NOW)
+    assert repeated.total.completed == 1
     # Only the current hour, and the hour before while clocks may differ.
     soon = NOW + HOUR_MS // 2 + MINUTE_MS
     await statistics.overview(caller.organization_id, "24h", soon)

@@ -67,14 +67,14 @@ async def test_a_role_that_fails_is_repeated_at_the_next_interval(database: Data
 
 
 async def test_a_process_that_is_not_able_leaves_the_role_to_others(database: Database) -> None:
-    work, asked = Work(), asyncio.Event()
+    work, requested = Work(), asyncio.Event()
 
     def is_able() -> bool:
-        asked.set()
+        requested.set()
         return False
 
     loop = asyncio.create_task(RoleLoop(database, "test", 600, work, is_able=is_able).run())
-    await asked.wait()
+    await requested.wait()
     loop.cancel()
     work.may_end.set()
     assert await RoleLoop(database, "test", 600, work).run_if_due()

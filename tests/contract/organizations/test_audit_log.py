@@ -276,8 +276,8 @@ async def test_redeliveries_are_audited_with_their_number(database: Database) ->
     )
     assert details == {"failed_since": iso_utc(0), "count": 3}
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
-    again = redeliver_failed(database, "org_a", 0, endpoint_id)
-    assert (await log.assert_recorded(again, "webhook.redelivered", address))["count"] == 3
+    repeated = redeliver_failed(database, "org_a", 0, endpoint_id)
+    assert (await log.assert_recorded(repeated, "webhook.redelivered", address))["count"] == 3
     await database.transact(_execute, "UPDATE deliveries SET status = 'failed'")
     await harness.change_endpoint(endpoint_id, disabled_at=1, disabled_reason="gone")
     await log.assert_nothing_recorded(redeliver_failed(database, "org_a", 0))

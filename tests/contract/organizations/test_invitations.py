@@ -125,8 +125,8 @@ async def test_only_its_organization_can_revoke_an_invitation(
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
     accepting = accept_as_new_user(database, token, name="", password=PASSWORD)
     assert await problem_of(accepting) == "invitation_not_valid"
-    again = revoke_invitation(database, acme, invitation.id)
-    assert await problem_of(again) == "invitation_not_found"
+    repeated = revoke_invitation(database, acme, invitation.id)
+    assert await problem_of(repeated) == "invitation_not_found"
     assert (await actions(database, acme))[-1] == ("invitation.revoked", "ada@example.com")
 
 

@@ -307,9 +307,9 @@ async def test_values_that_cannot_be_decrypted_are_named_and_keep_the_old_keys(
     assert result.resealed["secrets"] == 3
     await values.check()
     await set_secret(values.db, values.keys, "acme", "A_LOST", "found")
-    again = await values.rotate()
-    assert again.is_complete
-    assert again.key_id == result.key_id
+    repeated = await values.rotate()
+    assert repeated.is_complete
+    assert repeated.key_id == result.key_id
     assert values.key_ids() == [result.key_id]
 
 

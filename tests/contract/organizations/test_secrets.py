@@ -50,8 +50,8 @@ async def test_a_secret_set_again_has_its_new_value_and_keeps_its_creation_time(
     first = await set_secret(database, keys, "acme", "API_KEY", VALUE)
     later = first.updated_at + 5_000
     monkeypatch.setattr("agentjobs.organizations.secrets.now_ms", lambda: later)
-    again = await set_secret(database, keys, "acme", "API_KEY", "two\nlines")
-    assert (again.created_at, again.updated_at) == (first.created_at, later)
+    repeated = await set_secret(database, keys, "acme", "API_KEY", "two\nlines")
+    assert (repeated.created_at, repeated.updated_at) == (first.created_at, later)
     assert await open_secret(database, keys, acme, "API_KEY") == "two\nlines"
 
 

@@ -300,8 +300,8 @@ async def test_a_disabled_endpoint_keeps_its_first_reason(harness):
     endpoint = (await harness.add()).endpoint
     assert await harness.db.transact(disable, endpoint.id, "gone", 1_000)
     assert not await harness.db.transact(disable, endpoint.id, "failing", 2_000)
-    again = await disable_endpoint(harness.db, "acme", endpoint.id)
-    assert (again.disabled_reason, again.disabled_at) == ("gone", 1_000)
+    repeated = await disable_endpoint(harness.db, "acme", endpoint.id)
+    assert (repeated.disabled_reason, repeated.disabled_at) == ("gone", 1_000)
     assert not await harness.db.transact(disable, "whk_none", "gone", 1_000)
 
 

@@ -61,36 +61,36 @@ async def asking_of(
     settings: Settings, clock: Clock, *allowed: str, ca_file: str = ""
 ) -> AsyncIterator[Registry]:
     async with new_session(AllowList.parse(allowed or [LOOPBACK]), ca_file) as session:
-        asked = Registry(settings, session, clock)
+        client = Registry(settings, session, clock)
         try:
-            yield asked
+            yield client
         finally:
-            await asked.close()
+            await client.close()
 
 
 async def test_versions_are_fetched_from_every_registry(
     server: RegistryServer, clock: Clock
 ) -> None:
-    async with asking_of(server.settings(), clock) as asked:
+    async with asking_of(server.settings(), clock) as client:
         for package in RESPONSES:
-            assert await asked.fetch_published(*package) == recorded(*package)
+            assert await client.fetch_published(*package) == recorded(*package)
     assert len(server.requests) == len(RESPONSES)
     assert {request.headers["Accept-Encoding"] for request in server.requests} == {"identity"}
 
 
 async def test_an_unknown_package_has_no_versions(server: RegistryServer, clock: Clock) -> None:
-    async with asking_of(server.settings(), clock) as asked:
-        assert await asked.fetch_published("npm", "no-such-package") == Published()
+    async with asking_of(server.settings(), clock) as client:
+        assert await client.fetch_published("npm", "no-such-package") == Published()
 
 
 async def test_a_response_is_cached_for_an_hour(server: RegistryServer, clock: Clock) -> None:
-    async with asking_of(server.settings(), clock) as asked:
-        await asked.fetch_published("npm", "lodash")
+    async with asking_of(server.settings(), clock) as client:
+        await client.fetch_published("npm", "lodash")
         clock.now += CACHE_MS - 1
-        await asked.fetch_published("npm", "lodash")
+        await client.fetch_published("npm", "lodash")
         assert len(server.requests) == 1
         clock.now += 1
-        await asked.fetch_published("npm", "lodash")
+        await client.fetch_published("npm", "lodash")
         assert len(server.requests) == 2
 
 
@@ -98,9 +98,9 @@ async def test_the_cache_is_limited_and_evicts_the_oldest(
     server: RegistryServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "MAX_WEIGHT", recorded("npm", "lodash").weight + 5)
-    async with asking_of(server.settings(), clock) as asked:
+    async with asking_of(server.settings(), clock) as client:
         for name in ("minimist", "lodash", "lodash", "minimist"):
-            await asked.fetch_published("npm", name)
+            await client.fetch_published("npm", name)
     asked_for = [request.path for request in server.requests]
     assert asked_for == ["/npm/minimist", "/npm/lodash", "/npm/minimist"]
 
@@ -113,8 +113,10 @@ async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
         await may_answer.wait()
         return web.json_response({"versions": {"1.0.0": {}}})
 
-    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        first, second = (asyncio.create_task(asked.fetch_published("npm", "one")) for _ in range(2))
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
+        first, second = (
+            asyncio.create_task(client.fetch_published("npm", "one")) for _ in range(2)
+        )
         await arrived.wait()
         # The first caller gives up.
         first.cancel()
@@ -138,9 +140,9 @@ async def test_concurrent_requests_are_limited(clock: Clock) -> None:
         under_way -= 1
         return web.json_response({"versions": {}})
 
-    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
         names = [f"package-{number}" for number in range(3 * MAX_CONCURRENT)]
-        await asyncio.gather(*(asked.fetch_published("npm", name) for name in names))
+        await asyncio.gather(*(client.fetch_published("npm", name) for name in names))
     assert most == MAX_CONCURRENT
 
 
@@ -175,10 +177,10 @@ async def test_an_invalid_response_is_reported_with_url_and_setting_but_no_passw
     monkeypatch.setattr(registry, "REGISTRY_APIS", {**registry.REGISTRY_APIS, "npm": short})
     async with (
         registry_server(give) as server,
-        asking_of(server.settings("someone:secret"), clock) as asked,
+        asking_of(server.settings("someone:secret"), clock) as client,
     ):
         with pytest.raises(RegistryUnavailable, match=reason) as caught:
-            await asked.fetch_published("npm", "lodash")
+            await client.fetch_published("npm", "lodash")
     message = str(caught.value)
     assert message.startswith(f"http://{server.host}/npm/lodash: ")
     assert "AGENTJOBS_REGISTRY_NPM_URL" in message
@@ -197,8 +199,8 @@ async def test_a_redirect_on_the_same_host_is_followed(clock: Clock) -> None:
             raise web.HTTPPermanentRedirect("/npm/here")
         return web.json_response({"versions": {"1.0.0": {}}})
 
-    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
-        assert len((await asked.fetch_published("npm", "moved")).versions) == 1
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
+        assert len((await client.fetch_published("npm", "moved")).versions) == 1
 
 
 async def test_a_silent_registry_times_out(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,9 +211,9 @@ async def test_a_silent_registry_times_out(clock: Clock, monkeypatch: pytest.Mon
         return web.Response()
 
     monkeypatch.setattr(asking, "_TIMEOUT", asking.aiohttp.ClientTimeout(total=0.05))
-    async with registry_server(late) as server, asking_of(server.settings(), clock) as asked:
+    async with registry_server(late) as server, asking_of(server.settings(), clock) as client:
         with pytest.raises(RegistryUnavailable, match="no response within"):
-            await asked.fetch_published("npm", "lodash")
+            await client.fetch_published("npm", "lodash")
         given_up.set()
 
 
@@ -221,21 +223,21 @@ async def test_an_unreachable_registry_is_retried_after_a_cooldown(clock: Clock)
     async def give(request: web.Request) -> web.StreamResponse:
         return web.json_response({"versions": {}}) if is_up else _gone(request)
 
-    async with registry_server(give) as server, asking_of(server.settings(), clock) as asked:
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
         for number in range(2 * MAX_FAILURES):
             with pytest.raises(RegistryUnavailable):
-                await asked.fetch_published("npm", f"package-{number}")
+                await client.fetch_published("npm", f"package-{number}")
         paths = {request.path for request in server.requests}
         assert len(paths) == MAX_FAILURES
         is_up = True
         clock.now += COOLDOWN_MS
-        assert await asked.fetch_published("npm", "package-0") == Published()
+        assert await client.fetch_published("npm", "package-0") == Published()
 
 
 async def test_a_blocked_address_is_reported(server: RegistryServer, clock: Clock) -> None:
-    async with asking_of(server.settings(), clock, "192.0.2.1/32") as asked:
+    async with asking_of(server.settings(), clock, "192.0.2.1/32") as client:
         with pytest.raises(RegistryUnavailable, match="AGENTJOBS_EGRESS_ALLOW"):
-            await asked.fetch_published("npm", "lodash")
+            await client.fetch_published("npm", "lodash")
     assert server.requests == []
 
 
@@ -246,13 +248,13 @@ async def test_a_version_is_chosen_with_the_registry_and_without_it(clock: Clock
     record = {"id": "TEST-1", "modified": "2020-01-01T00:00:00Z", "affected": [affected]}
     advisory = parse_advisory(record)
     assert advisory is not None
-    async with registry_server() as server, asking_of(server.settings(), clock) as asked:
-        chosen = await RegistryVersionChooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+    async with registry_server() as server, asking_of(server.settings(), clock) as client:
+        chosen = await RegistryVersionChooser(client).choose("npm", "minimist", "0.0.8", [advisory])
         assert (chosen.version, chosen.source) == ("0.2.1", "registry")
-        unasked = await RegistryVersionChooser(asked).choose("npm", "..", "0.0.8", [advisory])
+        unasked = await RegistryVersionChooser(client).choose("npm", "..", "0.0.8", [advisory])
         assert (unasked.version, unasked.source) == (None, "advisories")
-    async with asking_of(server.settings(), clock) as asked:
-        chosen = await RegistryVersionChooser(asked).choose("npm", "minimist", "0.0.8", [advisory])
+    async with asking_of(server.settings(), clock) as client:
+        chosen = await RegistryVersionChooser(client).choose("npm", "minimist", "0.0.8", [advisory])
         assert (chosen.version, chosen.source) == ("0.2.1", "advisories")
         assert "The npm registry is unreachable" in chosen.reason
 
@@ -274,12 +276,12 @@ async def test_a_public_registry_lists_versions(
     addresses = {address[0] for *_, address in results}
     masks = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
     certificates = os.environ.get("SSL_CERT_FILE", "")
-    async with asking_of(settings, clock, *masks, ca_file=certificates) as asked:
-        published = await asked.fetch_published(ecosystem, name)
+    async with asking_of(settings, clock, *masks, ca_file=certificates) as client:
+        published = await client.fetch_published(ecosystem, name)
         assert version in {release.version for release in published.versions}
         assert bool(hashes_of(published, version)) == (ecosystem == "PyPI")
         assert (
-            await asked.fetch_published(ecosystem, "no-such-package-was-published") == Published()
+            await client.fetch_published(ecosystem, "no-such-package-was-published") == Published()
         )
 
 
@@ -323,7 +325,7 @@ async def test_the_time_of_a_go_version_is_requested(clock: Clock) -> None:
             return web.json_response({"Time": times[version]})
         return await send_recorded(request)
 
-    async with registry_server(send) as server, asking_of(server.settings(), clock) as asked:
-        chooser = RegistryVersionChooser(asked, min_age_days=3)
+    async with registry_server(send) as server, asking_of(server.settings(), clock) as client:
+        chooser = RegistryVersionChooser(client, min_age_days=3)
         chosen = await chooser.choose("Go", "golang.org/x/text", "v0.3.7", [advisory])
     assert chosen.version == "v0.4.0"

@@ -107,8 +107,8 @@ def test_a_repository_is_connected_with_its_history_and_disconnected(agentjobs, 
     assert (repo["full_name"], repo["index_status"]) == ("acme/shop", "indexing")
     assert "acme/shop" in agentjobs("repos", "list").out
 
-    again = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
-    assert again.exit_code == 2
+    repeated = agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    assert repeated.exit_code == 2
     assert agentjobs("repos", "disconnect", "acme/shop").exit_code == 0
     assert agentjobs("repos", "list", "--json").document == {"repos": []}
 
@@ -121,8 +121,8 @@ def test_protected_paths_are_lifted_and_protected_again(agentjobs, repository):
     assert repo["lifted_paths"] == [".github/workflows/**"]
     refused = agentjobs("repos", "lift", "acme/shop", "../x")
     assert (refused.exit_code, "is not a pattern" in refused.err) == (2, True)
-    again = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
-    assert again.document["lifted_paths"] == []
+    repeated = agentjobs("repos", "protect", "acme/shop", ".github/workflows/**", "--json")
+    assert repeated.document["lifted_paths"] == []
     unknown = agentjobs("repos", "protect", "acme/shop", "x")
     assert (unknown.exit_code, "is not an unprotected path" in unknown.err) == (2, True)
 

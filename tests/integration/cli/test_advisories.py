@@ -41,8 +41,8 @@ def test_without_a_source_the_commands_say_how_to_configure_one(agentjobs):
 def test_advisories_are_synchronized_shown_and_searched(configured, tmp_path):
     (feed,) = configured("advisories", "sync", "--json").document["feeds"]
     assert (feed["ecosystem"], feed["result"], feed["changed"]) == ("PyPI", "full", 2)
-    again = configured("advisories", "sync")
-    assert (again.exit_code, again.out.splitlines()[1]) == (0, "PyPI\tdelta\t0\t0\t2")
+    repeated = configured("advisories", "sync")
+    assert (repeated.exit_code, repeated.out.splitlines()[1]) == (0, "PyPI\tdelta\t0\t0\t2")
 
     status = configured("advisories", "status", "--json").document
     assert status["source"] == str(tmp_path / "osv")

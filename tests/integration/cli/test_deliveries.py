@@ -258,8 +258,8 @@ def test_one_delivery_is_redelivered_unless_its_endpoint_is_closed(history, agen
     done = agentjobs("webhooks", "redeliver", first_id, "--org", "acme")
     assert (done.exit_code, done.out) == (0, f"{first_id}\n")
     assert f"`agentjobs webhooks show {first_id} --org acme`" in done.err
-    again = agentjobs("webhooks", "redeliver", second_id, "--org", "acme", "--json")
-    assert again.document == {"id": second_id, "status": "pending"}
+    repeated = agentjobs("webhooks", "redeliver", second_id, "--org", "acme", "--json")
+    assert repeated.document == {"id": second_id, "status": "pending"}
     for delivery in log("--status", "pending").document:
         assert delivery["next_attempt_at"] is not None
     history.change(endpoint, disabled_at=now_ms(), disabled_reason="gone")

@@ -161,10 +161,10 @@ def test_the_encryption_key_is_rotated(agentjobs, given):
     assert key_ids(agentjobs) == [prepared.out.strip()]
     (secret,) = agentjobs("secrets", "list", "--json").document["secrets"]
     assert secret["key_id"] == prepared.out.strip()
-    again = agentjobs("secrets", "rotate-key")
-    assert (again.exit_code, again.out) == (0, f"{key_ids(agentjobs)[0]}\n")
-    assert f"previous keys: {prepared.out.strip()}" in again.err
-    assert VALUE not in rotated.out + rotated.err + again.err
+    repeated = agentjobs("secrets", "rotate-key")
+    assert (repeated.exit_code, repeated.out) == (0, f"{key_ids(agentjobs)[0]}\n")
+    assert f"previous keys: {prepared.out.strip()}" in repeated.err
+    assert VALUE not in rotated.out + rotated.err + repeated.err
 
 
 @pytest.mark.usefixtures("no_wait")

@@ -125,13 +125,13 @@ def test_an_invitation_is_a_createdalone_on_stdout(agentjobs):
     assert link == f"{PUBLIC_URL}/invitation?token={token}"
     assert is_well_formed(token, INVITATION_PREFIX)
     assert "7 days" in invitation.err
-    again = agentjobs("users", "invite", "ada@example.com", "--json").document
-    assert (again["email"], again["role"], again["organization"]) == (
+    repeated = agentjobs("users", "invite", "ada@example.com", "--json").document
+    assert (repeated["email"], repeated["role"], repeated["organization"]) == (
         "ada@example.com",
         "member",
         "default",
     )
-    assert again["link"] != link
+    assert repeated["link"] != link
 
 
 def test_a_sign_in_createdis_alone_on_stdout(agentjobs):

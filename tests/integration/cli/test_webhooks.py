@@ -70,8 +70,8 @@ def test_json_contains_the_secret_and_all_fields_of_the_endpoint(agentjobs, list
     assert added.pop("secret").startswith("whsec_")
     assert added.pop("warning") is None
     assert listed() == [added]
-    again = agentjobs("webhooks", "add", URL, "--json").document
-    assert added["id"] in again["warning"]
+    repeated = agentjobs("webhooks", "add", URL, "--json").document
+    assert added["id"] in repeated["warning"]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_secret_is_rotated_and_promoted(agentjobs, listed):
     promoted = agentjobs("webhooks", "promote-secret", endpoint["id"])
     assert (promoted.exit_code, promoted.out) == (0, endpoint["id"] + "\n")
     assert not listed()[0]["has_pending_secret"]
-    again = agentjobs("webhooks", "promote-secret", endpoint["id"])
-    assert (again.exit_code, again.out, again.err.count("\n")) == (2, "", 1)
+    repeated = agentjobs("webhooks", "promote-secret", endpoint["id"])
+    assert (repeated.exit_code, repeated.out, repeated.err.count("\n")) == (2, "", 1)
     run_concurrently = agentjobs("webhooks", "rotate-secret", URL, "--overlap-hours", "0", "--json")
     assert run_concurrently.document["has_pending_secret"] is False
     assert run_concurrently.document["secret"].startswith("whsec_")
@@ -169,9 +169,9 @@ def test_a_new_secret_that_could_not_be_printed_stays_pending(
     (endpoint,) = listed()
     assert "No space left on device" in fault
     assert f"only signing secret at {endpoint['promote_at']}" in fault
-    again = fault.partition("Create another: agentjobs ")[2].split()
-    assert again[-1] == "7"
-    assert agentjobs(*again).out.startswith("whsec_")
+    repeated = fault.partition("Create another: agentjobs ")[2].split()
+    assert repeated[-1] == "7"
+    assert agentjobs(*repeated).out.startswith("whsec_")
     run_concurrently = run_with_full_stdout(
         "webhooks", "rotate-secret", URL, "--overlap-hours", "0", *options
     )

@@ -77,8 +77,8 @@ async def test_a_chat_completion_streams_and_is_charged_by_its_hidden_usage(db: 
         stream = await client.chat.completions.create(model="priced", messages=HELLO, stream=True)
         chunks = [chunk async for chunk in stream]
 
-        said = "".join(c.choices[0].delta.content or "" for c in chunks)
-        assert said == REPLY.text
+        reply = "".join(c.choices[0].delta.content or "" for c in chunks)
+        assert reply == REPLY.text
         assert all(chunk.choices and chunk.usage is None for chunk in chunks)
         await assert_charged(harness)
 
@@ -157,10 +157,10 @@ async def test_a_beta_message_keeps_its_query_and_its_headers(db: Database) -> N
             extra_query={"beta": "true"},
         )
 
-        asked = harness.provider.requests[0]
-        assert asked.query == "beta=true"
-        assert asked.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
-        assert asked.headers["anthropic-version"]
+        request = harness.provider.requests[0]
+        assert request.query == "beta=true"
+        assert request.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+        assert request.headers["anthropic-version"]
 
 
 async def test_blocking_clients_work_from_threads(db: Database) -> None:
@@ -192,11 +192,11 @@ async def test_the_provider_sees_the_real_key_and_the_agent_never_does(db: Datab
             extra_headers={"OpenAI-Organization": "other", "X-Odd": "1"},
         )
 
-        asked = harness.provider.requests[0].headers
-        assert asked["authorization"] == f"Bearer {REAL_KEY}"
-        assert asked["accept-encoding"] == "identity"
-        assert not {"openai-organization", "x-odd"} & asked.keys()
-        assert harness.gateway.token not in str(asked)
+        request = harness.provider.requests[0].headers
+        assert request["authorization"] == f"Bearer {REAL_KEY}"
+        assert request["accept-encoding"] == "identity"
+        assert not {"openai-organization", "x-odd"} & request.keys()
+        assert harness.gateway.token not in str(request)
         assert REAL_KEY not in str(raw.headers) + raw.text
         assert "openai-organization" not in raw.headers
         assert raw.headers["x-request-id"] == "req_1"

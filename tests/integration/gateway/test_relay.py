@@ -61,18 +61,18 @@ class Provider:
 
 @asynccontextmanager
 async def provider(*pieces: bytes, at_once: bool = True) -> AsyncIterator[Provider]:
-    made = Provider(pieces)
-    server = await asyncio.start_server(made.answer, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    provider_server = Provider(pieces)
+    server = await asyncio.start_server(provider_server.answer, "127.0.0.1", 0)
+    provider_server.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     for _ in pieces if at_once else ():
-        made.go_on.release()
+        provider_server.go_on.release()
     try:
-        yield made
+        yield provider_server
     finally:
         server.close()
         for _ in pieces:
-            made.go_on.release()
-        await asyncio.gather(*made.answering)
+            provider_server.go_on.release()
+        await asyncio.gather(*provider_server.answering)
 
 
 def answered(body: Any, *headers: str, status: str = "200 OK") -> bytes:
@@ -174,9 +174,9 @@ async def test_a_client_that_disconnects_after_an_early_usage_pays_the_reservati
 
 
 async def test_an_error_in_chunks_arrives_complete_without_the_key(db: Database) -> None:
-    said = answered({"error": {"message": f"no {REAL_KEY} here"}}, status="400 Bad")
-    middle = said.index(REAL_KEY.encode()) + 9
-    pieces = (said[:100], said[100:middle], said[middle:])
+    refusal = answered({"error": {"message": f"no {REAL_KEY} here"}}, status="400 Bad")
+    middle = refusal.index(REAL_KEY.encode()) + 9
+    pieces = (refusal[:100], refusal[100:middle], refusal[middle:])
     async with (
         provider(*pieces, at_once=False) as slow,
         gateway_harness(db, provider_url=slow.url) as harness,

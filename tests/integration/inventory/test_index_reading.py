@@ -122,8 +122,8 @@ async def test_a_blob_that_is_missing_or_broken_is_a_warning_and_the_rest_is_cou
     assert (result.line_count, result.file_count) == (6, 9)
     assert sorted(warnings_of(result)) == ["f2", "f5", "f8"]
     # A missing blob is not cached: it may arrive with the next fetch.
-    again = await setup.index(commit)
-    assert sorted(warnings_of(again)) == ["f2", "f5", "f8"]
+    repeated = await setup.index(commit)
+    assert sorted(warnings_of(repeated)) == ["f2", "f5", "f8"]
 
 
 async def test_warnings_beyond_the_limit_are_counted(setup: IndexSetup) -> None:

@@ -153,8 +153,8 @@ async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform:
     await platform.db.transact(_reopen)
     platform.propose("main", {"later": "work"})
     later = platform.head("main")
-    again = await merge_pull(platform.db, platform.settings, *HERE, number)
-    assert (again.state, again.merge_commit) == ("merged", merged)
+    repeated = await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert (repeated.state, repeated.merge_commit) == ("merged", merged)
     assert platform.head("main") == later
 
 
@@ -198,13 +198,13 @@ async def test_a_closed_pull_request_stays_closed(platform: Platform) -> None:
     closed = await close_pull(platform.db, *HERE, number)
     assert closed.state == "closed"
     assert closed.closed_at is not None
-    for again in (
+    for repeated in (
         close_pull(platform.db, *HERE, number),
         ready_pull(platform.db, *HERE, number),
         merge_pull(platform.db, platform.settings, *HERE, number),
     ):
         with pytest.raises(Problem) as refused:
-            await again
+            await repeated
         assert refused.value.code == "pull_not_open"
 
 

@@ -140,13 +140,13 @@ def test_a_service_moves_into_its_leaf_before_it_divides_its_cgroup(
             find_delegated_cgroup()
         return
     own = cgroups.root / "cgroup.procs"
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _SERVICE, cgroups.root, own],
         capture_output=True,
         text=True,
         check=True,
     )
-    place, outcome = said.stdout.split("\n")[:2]
+    place, outcome = result.stdout.split("\n")[:2]
     assert place == f"0::/{cgroups.root.name}/service"
     assert outcome == "claimed" or "cannot be divided" in outcome
     (cgroups.root / "service").rmdir()

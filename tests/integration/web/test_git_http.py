@@ -146,8 +146,8 @@ async def test_a_large_push_is_streamed_in_chunks(server: GitServer) -> None:
     assert process.exit_code == 0, process.output
     assert any(headers.get("transfer-encoding") == "chunked" for headers in server.request_headers)
     assert server.platform.head() == commit
-    again = await server.clone(await server.platform.key(), "again")
-    assert (again / "large.bin").read_bytes() == content
+    repeated = await server.clone(await server.platform.key(), "again")
+    assert (repeated / "large.bin").read_bytes() == content
 
 
 async def test_a_compressed_negotiation_is_accepted(server: GitServer) -> None:

@@ -200,9 +200,9 @@ def test_an_invalid_definition_with_a_preset_is_refused(
 
 
 def test_the_same_preset_twice_needs_an_id() -> None:
-    again = AgentTable(preset="codex", model="other")
+    repeated = AgentTable(preset="codex", model="other")
     with pytest.raises(SettingsError, match=r"agents\[1\].id: `codex` is declared twice"):
-        catalog_of(AgentTable(preset="codex"), again)
+        catalog_of(AgentTable(preset="codex"), repeated)
 
 
 def test_an_agents_limits_override_the_services() -> None:

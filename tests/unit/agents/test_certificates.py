@@ -92,11 +92,14 @@ def test_a_bundle_that_cannot_be_replaced_leaves_no_temporary_file(
 
 def test_an_agent_sees_the_bundle_and_its_variables_unless_it_sets_its_own() -> None:
     bundle = Path("/data/certificates.pem")
-    fitted = with_certificates(task(PIP_CERT="/own", A="b"), bundle)
-    assert fitted.read_only == (Path("/opt/tool"), bundle)
-    assert fitted.environment["SSL_CERT_FILE"] == str(bundle)
-    assert fitted.environment["NODE_EXTRA_CA_CERTS"] == str(bundle)
-    assert (fitted.environment["PIP_CERT"], fitted.environment["A"]) == ("/own", "b")
+    task_with_certificates = with_certificates(task(PIP_CERT="/own", A="b"), bundle)
+    assert task_with_certificates.read_only == (Path("/opt/tool"), bundle)
+    assert task_with_certificates.environment["SSL_CERT_FILE"] == str(bundle)
+    assert task_with_certificates.environment["NODE_EXTRA_CA_CERTS"] == str(bundle)
+    assert (
+        task_with_certificates.environment["PIP_CERT"],
+        task_with_certificates.environment["A"],
+    ) == ("/own", "b")
 
 
 def test_without_a_bundle_nothing_changes() -> None:

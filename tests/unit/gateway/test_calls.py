@@ -217,8 +217,8 @@ def test_the_usage_of_a_streamed_chat_is_requested() -> None:
 
 
 def test_an_agent_cannot_make_a_stream_report_usage_early() -> None:
-    asked = {"include_usage": True, "continuous_usage_stats": True}
-    call = prepared(CHAT, stream=True, stream_options=asked)
+    usage_options = {"include_usage": True, "continuous_usage_stats": True}
+    call = prepared(CHAT, stream=True, stream_options=usage_options)
 
     assert not call.hide_usage
     assert sent(call)["stream_options"] == {"include_usage": True}
@@ -428,30 +428,33 @@ def test_the_reservation_covers_the_most_expensive_input_class() -> None:
     assert plain.cost(None) == 0
 
 
-def said(text: str, role: str = "user", **options: Any) -> dict[str, Any]:
+def chat_message(text: str, role: str = "user", **options: Any) -> dict[str, Any]:
     return {"role": role, "content": [{"type": "text", "text": text, **options}]}
 
 
 def test_a_repeated_beginning_counts_as_the_provider_counted_it() -> None:
     measured = MeasuredPrompts()
-    marked = said("x" * 40_000, cache_control={"type": "ephemeral"})
+    marked = chat_message("x" * 40_000, cache_control={"type": "ephemeral"})
     first = prepared(MESSAGES, measured=measured, messages=[marked], tools=[])
     assert first.input_tokens > 40_000
     measured.record(first.prompt_digests, 10_000)
 
-    longer = [said("x" * 40_000), said("y" * 500)]
+    longer = [chat_message("x" * 40_000), chat_message("y" * 500)]
     second = prepared(MESSAGES, measured=measured, messages=longer, tools=[])
 
     assert 10_500 < second.input_tokens < 10_700
 
 
 CHANGED: list[dict[str, Any]] = [
-    {"messages": [said("z" * 40_000), said("y")]},
-    {"messages": [said("x" * 40_000)], "system": "another"},
-    {"messages": [said("x" * 40_000)], "model": "another"},
-    {"messages": [said("x" * 40_000)], "input": [said("y" * 40_000)]},
-    {"messages": [said("x" * 40_000)], "truncation": "auto"},
-    {"messages": [said("x" * 40_000)], "context_management": {"edits": [{"type": "clear_x"}]}},
+    {"messages": [chat_message("z" * 40_000), chat_message("y")]},
+    {"messages": [chat_message("x" * 40_000)], "system": "another"},
+    {"messages": [chat_message("x" * 40_000)], "model": "another"},
+    {"messages": [chat_message("x" * 40_000)], "input": [chat_message("y" * 40_000)]},
+    {"messages": [chat_message("x" * 40_000)], "truncation": "auto"},
+    {
+        "messages": [chat_message("x" * 40_000)],
+        "context_management": {"edits": [{"type": "clear_x"}]},
+    },
 ]
 
 
@@ -460,7 +463,9 @@ def test_another_prompt_counts_a_token_per_byte(body: dict[str, Any]) -> None:
     measured = MeasuredPrompts()
     for name in ("truncation", "context_management", "input", "none"):
         earlier = {key: value for key, value in body.items() if key == name}
-        call = prepared(MESSAGES, measured=measured, messages=[said("x" * 40_000)], **earlier)
+        call = prepared(
+            MESSAGES, measured=measured, messages=[chat_message("x" * 40_000)], **earlier
+        )
         measured.record(call.prompt_digests, 10)
 
     assert prepared(MESSAGES, measured=measured, **body).input_tokens > 40_000

@@ -103,14 +103,16 @@ def test_the_usage_of_each_api_is_converted() -> None:
 
 
 def test_an_hour_in_the_cache_has_its_own_price() -> None:
-    said = {
+    reported = {
         "input_tokens": 1,
         "output_tokens": 2,
         "cache_creation_input_tokens": 10,
         "cache_creation": {"ephemeral_1h_input_tokens": 8, "ephemeral_5m_input_tokens": 2},
     }
 
-    assert messages_usage(said) == Usage(uncached=1, output=2, cache_write=2, long_cache_write=8)
+    assert messages_usage(reported) == Usage(
+        uncached=1, output=2, cache_write=2, long_cache_write=8
+    )
 
 
 def test_every_model_run_behind_a_response_is_counted() -> None:
@@ -118,12 +120,14 @@ def test_every_model_run_behind_a_response_is_counted() -> None:
         {"type": "compaction", "input_tokens": 1_000, "output_tokens": 50},
         {"type": "message", "input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 7},
     ]
-    said = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 9}
+    reported = {"input_tokens": 20, "output_tokens": 5, "cache_read_input_tokens": 9}
 
     expected = Usage(uncached=1_020, output=55, cached=9)
-    assert messages_usage({**said, "iterations": runs}) == expected
-    assert messages_usage({**said, "iterations": None}) == Usage(uncached=20, output=5, cached=9)
-    assert messages_usage({**said, "iterations": [7]}) is None
+    assert messages_usage({**reported, "iterations": runs}) == expected
+    assert messages_usage({**reported, "iterations": None}) == Usage(
+        uncached=20, output=5, cached=9
+    )
+    assert messages_usage({**reported, "iterations": [7]}) is None
 
 
 @pytest.mark.parametrize("tokens", [10**9 + 1, 10**18, 2**63, 10**30])
@@ -135,9 +139,11 @@ def test_an_implausible_usage_is_ignored(tokens: int) -> None:
     assert messages_usage({**half, "iterations": [half, half]}) is None
 
 
-@pytest.mark.parametrize("said", [None, 7, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -5}])
-def test_a_malformed_usage_is_ignored(said: object) -> None:
-    assert chat_usage(said) is None
+@pytest.mark.parametrize(
+    "reported", [None, 7, {}, {"prompt_tokens": "many"}, {"prompt_tokens": -5}]
+)
+def test_a_malformed_usage_is_ignored(reported: object) -> None:
+    assert chat_usage(reported) is None
 
 
 def test_the_totals_are_reported_as_the_jobs_usage() -> None:

@@ -23,8 +23,8 @@ def encoded(events: list[Event], newline: bytes = b"\n") -> bytes:
     text = b""
     for name, data in events:
         text += b"event: " + name.encode() + newline if name else b""
-        said = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
-        text += b"data: " + said + newline * 2
+        body = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
+        text += b"data: " + body + newline * 2
     return text
 
 
@@ -78,8 +78,8 @@ def test_events_are_forwarded_as_soon_as_they_are_complete() -> None:
 
 
 def test_a_usage_in_an_event_with_content_is_not_hidden() -> None:
-    said = {"prompt_tokens": 1, "completion_tokens": 2}
-    event = encoded([("", {"choices": [{"delta": {"content": "a"}}], "usage": said})])
+    body = {"prompt_tokens": 1, "completion_tokens": 2}
+    event = encoded([("", {"choices": [{"delta": {"content": "a"}}], "usage": body})])
     reader = EventStreamReader(CHAT, hide_usage=True)
 
     assert reader.feed(event) == event

@@ -119,13 +119,15 @@ def test_imports_of_unaffected_sources_keep_their_targets(language, data) -> Non
     manifests = _manifests(data.draw(st.sets(st.sampled_from(projects))))
     configs = data.draw(st.sampled_from(({}, {"tsconfig.json": _CONFIG})))
     others = data.draw(st.sets(paths, max_size=3))
-    came = data.draw(st.sets(paths, min_size=1, max_size=2)).difference(facts, others)
-    went = data.draw(st.sets(st.sampled_from(sorted(facts)), max_size=1)) if facts else set()
+    added = data.draw(st.sets(paths, min_size=1, max_size=2)).difference(facts, others)
+    removed = data.draw(st.sets(st.sampled_from(sorted(facts)), max_size=1)) if facts else set()
     before = {*sources, *others}
-    after = (before | came) - went
+    after = (before | added) - removed
     graph = graph_of(facts, before, manifests, configs)
     staying = before & after
-    affected = affected_sources(came | went, sorted(staying), manifests, configs, graph, len(facts))
+    affected = affected_sources(
+        added | removed, sorted(staying), manifests, configs, graph, len(facts)
+    )
     left = {path: own for path, own in facts.items() if path in after and path not in affected}
     was, now = _led(graph, facts), _led(graph_of(left, after, manifests, configs), left)
     assert {path: was[path] for path in left} == now

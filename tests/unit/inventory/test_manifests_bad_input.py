@@ -114,8 +114,8 @@ def test_a_repeated_parent_counts_once():
 
 
 def test_packages_beyond_the_limit_are_never_built():
-    asked = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
-    facts = {f"d{at}/package.json": ParsedManifest("npm", requirements=asked) for at in range(200)}
+    many = tuple(Requirement(f"p{number}", "^1") for number in range(1000))
+    facts = {f"d{at}/package.json": ParsedManifest("npm", requirements=many) for at in range(200)}
     combined = combine(facts)
     assert len(combined.dependencies) == MAX_DEPENDENCIES
     assert combined.warnings[0].reason == "more than 100000 packages: the rest is left out"

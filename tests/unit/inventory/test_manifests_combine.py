@@ -120,15 +120,15 @@ def test_packages_that_no_other_requires_count_as_direct_by_default():
 
 
 def test_a_broken_lock_file_replaces_nothing_and_a_damaged_one_only_its_packages():
-    asked = _manifest(Requirement("a", "^1"), Requirement("lost", "^2"))
-    broken = {"package.json": asked, "package-lock.json": _lock(warnings=("not valid JSON",))}
+    manifest = _manifest(Requirement("a", "^1"), Requirement("lost", "^2"))
+    broken = {"package.json": manifest, "package-lock.json": _lock(warnings=("not valid JSON",))}
     assert _lines(broken) == [
         "package.json: a None runtime | direct ^1",
         "package.json: lost None runtime | direct ^2",
     ]
     assert combine(broken).warnings == (IndexWarning("package-lock.json", "not valid JSON"),)
     damaged = {
-        "package.json": asked,
+        "package.json": manifest,
         "package-lock.json": _lock(Locked("a", "1"), warnings=("one entry was left out",)),
     }
     assert _lines(damaged) == [

@@ -55,8 +55,8 @@ def test_modules_are_locked_as_required_replaced_and_excluded():
 
 
 def test_only_direct_modules_are_requirements():
-    asked = {r.name: (r.specifier, r.version) for r in read_go_mod(GO_MOD).requirements}
-    assert asked == {
+    by_name = {r.name: (r.specifier, r.version) for r in read_go_mod(GO_MOD).requirements}
+    assert by_name == {
         "golang.org/x/text": ("v0.3.7", "0.3.7"),
         "gopkg.in/yaml.v3": (
             "v3.0.0-20210107192922-496545a6307b",

@@ -80,17 +80,17 @@ async def test_a_hash_with_other_costs_needs_a_rehash():
 
 async def test_an_unknown_user_takes_as_long_as_a_known_one(monkeypatch):
     """By what is computed rather than by a clock, which is never the same twice."""
-    made = []
+    hashes = []
     hasher = PasswordHasher()
 
     class Counting:
         def hash(self, password):
-            made.append("argon2")
+            hashes.append("argon2")
             return hasher.hash(password)
 
     monkeypatch.setattr(passwords, "_hasher", Counting)
     assert not await verify_password(None, "correct horse")
-    assert made == ["argon2"]
+    assert hashes == ["argon2"]
 
 
 @pytest.mark.parametrize("hashed", [None, "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$aGFzaA"])

@@ -156,8 +156,8 @@ def test_uncounted_files_and_empty_diffs_are_labelled(
 def test_a_rendered_diff_is_cached_for_its_commits_only() -> None:
     cache = RenderedDiffCache()
     first = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
-    again = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
-    assert again.files[0].lines[1].html is first.files[0].lines[1].html
+    repeated = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
+    assert repeated.files[0].lines[1].html is first.files[0].lines[1].html
     other_range = CommitRange("rep_2", ENDS.base, ENDS.head)
     other = render_diff_view(diff_of(file_of("a.py", *added_lines("y = 2"))), other_range, cache)
     assert other.files[0].lines[1].html.startswith("y")

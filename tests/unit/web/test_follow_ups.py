@@ -45,18 +45,18 @@ async def test_a_follow_up_gets_the_response_of_a_job(service: Service) -> None:
 async def test_a_second_follow_up_is_refused_with_the_active_job(service: Service) -> None:
     path = f"/v1/jobs/{await completed_job(service)}/follow-ups"
     first = (await service.post(path, json=NOW)).json()["job_id"]
-    again = await service.post(path, json=NOW)
-    assert refusal(again) == (409, "follow_up_active")
-    assert again.json()["error"]["details"] == {"job_id": first}
+    repeated = await service.post(path, json=NOW)
+    assert refusal(repeated) == (409, "follow_up_active")
+    assert repeated.json()["error"]["details"] == {"job_id": first}
 
 
 async def test_the_same_request_under_one_key_is_one_follow_up(service: Service) -> None:
     path = f"/v1/jobs/{await completed_job(service)}/follow-ups"
     headers = {"Idempotency-Key": "k"}
     first = await service.post(path, json=NOW, headers=headers)
-    again = await service.post(path, json=NOW, headers=headers)
-    assert again.json() == first.json()
-    assert again.headers["idempotent-replay"] == "true"
+    repeated = await service.post(path, json=NOW, headers=headers)
+    assert repeated.json() == first.json()
+    assert repeated.headers["idempotent-replay"] == "true"
     # The same body for another job is another request.
     other_path = f"/v1/jobs/{await service.create_job()}/follow-ups"
     response = await service.post(other_path, json=NOW, headers=headers)

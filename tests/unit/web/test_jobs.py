@@ -142,11 +142,11 @@ async def test_the_same_key_and_body_is_the_same_job(service: Service) -> None:
     headers = {"Idempotency-Key": "order 66"}
     first = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T"}, headers=headers)
     # The order of the fields does not matter.
-    again = await service.post("/v1/jobs", json={"ticket_id": "T", **JOB}, headers=headers)
-    assert (first.status_code, again.status_code) == (202, 202)
-    assert again.json() == first.json()
+    repeated = await service.post("/v1/jobs", json={"ticket_id": "T", **JOB}, headers=headers)
+    assert (first.status_code, repeated.status_code) == (202, 202)
+    assert repeated.json() == first.json()
     assert "idempotent-replay" not in first.headers
-    assert again.headers["idempotent-replay"] == "true"
+    assert repeated.headers["idempotent-replay"] == "true"
     assert len((await service.get("/v1/jobs")).json()["jobs"]) == 1
 
 

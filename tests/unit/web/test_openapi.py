@@ -128,8 +128,8 @@ async def test_the_document_is_served_to_everyone(service: Service) -> None:
     assert response.headers["content-type"] == "application/json"
     assert response.json() == DOCUMENT
     tag = response.headers["etag"]
-    again = await service.get("/v1/openapi.json", headers={"If-None-Match": tag})
-    assert (again.status_code, again.content) == (304, b"")
+    repeated = await service.get("/v1/openapi.json", headers={"If-None-Match": tag})
+    assert (repeated.status_code, repeated.content) == (304, b"")
 
 
 async def test_real_responses_match_their_schemas(service: Service) -> None:

@@ -73,9 +73,9 @@ def test_the_timestamped_signature_matches_the_standard_webhooks_vector():
 
 
 def test_a_new_secret_is_the_base64_of_32_random_bytes():
-    made = {new_secret() for _ in range(100)}
-    assert len(made) == 100
-    for secret in made:
+    new_secrets = {new_secret() for _ in range(100)}
+    assert len(new_secrets) == 100
+    for secret in new_secrets:
         assert secret.startswith("whsec_")
         assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
 

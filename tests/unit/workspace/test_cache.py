@@ -8,7 +8,7 @@ from agentjobs.workspace.cache import Cache, CacheItem, sort_by_last_use
 
 
 @dataclass
-class Things:
+class Entries:
     """A store in memory: name → (repository, size, last use). Items in use cannot be dropped."""
 
     spares: dict[str, tuple[str, int, int]]
@@ -32,8 +32,8 @@ class Things:
 async def test_the_least_recently_used_repository_is_dropped_first_and_no_more_than_needed() -> (
     None
 ):
-    templates = Things({"t-old": ("old", 40, 1), "t-new": ("new", 40, 9)})
-    mirrors = Things({"m-old": ("old", 40, 2), "m-new": ("new", 40, 3)})
+    templates = Entries({"t-old": ("old", 40, 1), "t-new": ("new", 40, 9)})
+    mirrors = Entries({"m-old": ("old", 40, 2), "m-new": ("new", 40, 3)})
     await Cache([templates, mirrors], 130).trim()
     assert ({*templates.spares}, {*mirrors.spares}) == ({"t-new"}, {"m-old", "m-new"})
     await Cache([templates, mirrors], 80).trim()
@@ -54,46 +54,46 @@ async def test_the_mirror_of_a_repository_is_dropped_last() -> None:
 
 
 async def test_items_in_use_are_dropped_only_after_use() -> None:
-    things = Things({"huge": ("r", 1_000, 1), "small": ("s", 1, 2)}, in_use={"huge"})
-    cache = Cache([things], 100)
+    entries = Entries({"huge": ("r", 1_000, 1), "small": ("s", 1, 2)}, in_use={"huge"})
+    cache = Cache([entries], 100)
     cache.record_added(1_001)
     await cache.wait_until_idle()
-    assert {*things.spares} == {"huge"}
-    things.in_use.clear()
+    assert {*entries.spares} == {"huge"}
+    entries.in_use.clear()
     cache.record_added(0)
     await cache.wait_until_idle()
-    assert things.spares == {}
+    assert entries.spares == {}
 
 
 async def test_a_cache_within_its_limit_is_not_measured_again() -> None:
-    things = Things({"a": ("r", 10, 1)})
-    cache = Cache([things], 100)
+    entries = Entries({"a": ("r", 10, 1)})
+    cache = Cache([entries], 100)
     cache.record_added(0)
     await cache.wait_until_idle()
     for _ in range(8):
         cache.record_added(10)
     await cache.wait_until_idle()
-    assert things.listed == 1
+    assert entries.listed == 1
     cache.record_added(20)
     await cache.wait_until_idle()
-    assert things.listed == 2
+    assert entries.listed == 2
 
 
 async def test_a_request_during_trimming_trims_again() -> None:
-    things = Things({"a": ("r", 10, 1)})
-    cache = Cache([things], 100)
+    entries = Entries({"a": ("r", 10, 1)})
+    cache = Cache([entries], 100)
     for _ in range(5):
         cache.trim_soon()
     await asyncio.sleep(0)
     cache.trim_soon()
     await cache.wait_until_idle()
-    assert 1 <= things.listed <= 3
+    assert 1 <= entries.listed <= 3
 
 
 async def test_an_unlimited_cache_drops_nothing() -> None:
-    things = Things({"a": ("r", 10**15, 1)})
-    cache = Cache([things], 0)
+    entries = Entries({"a": ("r", 10**15, 1)})
+    cache = Cache([entries], 0)
     cache.record_added(10**15)
     await cache.wait_until_idle()
     await cache.trim()
-    assert (things.spares != {}, things.listed) == (True, 0)
+    assert (entries.spares != {}, entries.listed) == (True, 0)

@@ -141,11 +141,11 @@ async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
     page = await admin.send(await admin.open(HERE), HERE, **app, private_key=pem)
     assert "GitHub App 12, installation 34" in page.text
     (connection,) = await list_connections(dashboard.db, "acme")
-    again = await admin.send(
+    repeated = await admin.send(
         await admin.open(f"{HERE}/{connection.id}"), "/credential", private_key="x"
     )
-    assert "must be an RSA key" in again.text
-    assert pem.splitlines()[1] not in page.html + again.html
+    assert "must be an RSA key" in repeated.text
+    assert pem.splitlines()[1] not in page.html + repeated.html
     _, credential = await open_credential(dashboard.db, dashboard.context.keys, connection.id)
     assert credential == pem
 

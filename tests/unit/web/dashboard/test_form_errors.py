@@ -76,9 +76,11 @@ async def test_errors_of_reruns_and_follow_ups_use_the_same_labels(sample_dashbo
         id=samples.finished_job,
     )
     page = await sample_dashboard.member.open(f"/jobs/{samples.finished_job}")
-    again = await sample_dashboard.member.send(page, f"/jobs/{samples.finished_job}/again")
-    assert "Cost limit in US dollars must be at most 5.00, the organization's limit" in again.text
-    assert "max_cost_usd may" not in again.text
+    repeated = await sample_dashboard.member.send(page, f"/jobs/{samples.finished_job}/again")
+    assert (
+        "Cost limit in US dollars must be at most 5.00, the organization's limit" in repeated.text
+    )
+    assert "max_cost_usd may" not in repeated.text
     more = await sample_dashboard.member.send(page, "/follow-up", prompt=" ")
     assert "What should the agent do next? must not be blank" in more.text
 

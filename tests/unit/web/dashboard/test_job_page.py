@@ -74,9 +74,9 @@ async def test_a_queued_job_is_cancelled_once(sample_dashboard):
     assert done.path == path
     assert "The job is being cancelled." in done.text
     assert "cancelled" in done.text
-    again = await sample_dashboard.member.send(page, f"{path}/cancel")
-    assert again.path == path
-    assert "The job is being cancelled." not in again.text
+    repeated = await sample_dashboard.member.send(page, f"{path}/cancel")
+    assert repeated.path == path
+    assert "The job is being cancelled." not in repeated.text
 
 
 async def test_cancelling_a_running_job_requests_its_stop(sample_dashboard):

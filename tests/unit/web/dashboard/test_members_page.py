@@ -54,8 +54,8 @@ async def test_a_withdrawn_invitation_is_rejected(sample_dashboard):
     assert "new@acme.example" not in done.text
     address = f"/invitation?token={samples.invitation_token}"
     assert (await sample_dashboard.anonymous.open(address)).status == 400
-    again = await sample_dashboard.admin.send(stale, f"{samples.invitation}/withdraw")
-    assert again.status == 404
+    repeated = await sample_dashboard.admin.send(stale, f"{samples.invitation}/withdraw")
+    assert repeated.status == 404
 
 
 async def test_a_changed_role_applies_immediately(sample_dashboard):
@@ -81,8 +81,8 @@ async def test_a_removed_member_loses_access_immediately(sample_dashboard):
     assert "The member was removed" in done.text
     assert "member@acme.example" not in done.text
     assert (await sample_dashboard.member.open("/jobs")).path.startswith("/sign-in")
-    again = await sample_dashboard.admin.send(stale, f"{row['id']}/remove")
-    assert again.status == 404
+    repeated = await sample_dashboard.admin.send(stale, f"{row['id']}/remove")
+    assert repeated.status == 404
 
 
 async def test_an_administrator_ends_the_sessions_of_a_member(sample_dashboard):
@@ -94,8 +94,8 @@ async def test_an_administrator_ends_the_sessions_of_a_member(sample_dashboard):
     assert "The member was signed out." in done.text
     assert "member@acme.example" in done.text
     assert (await sample_dashboard.member.open("/jobs")).path.startswith("/sign-in")
-    again = await sample_dashboard.admin.send(stale, f"{row['id']}/sign-out")
-    assert "The member was not signed in to acme." in again.text
+    repeated = await sample_dashboard.admin.send(stale, f"{row['id']}/sign-out")
+    assert "The member was not signed in to acme." in repeated.text
     log = await sample_dashboard.admin.open("/settings/audit-log?action=member.signed_out")
     assert log.text.count("signed a member out: member@acme.example") == 1
 

@@ -93,9 +93,9 @@ async def test_merging_creates_a_commit_and_shows_the_user(sample_dashboard):
     assert "Merged into main." in merged.text
     assert "by Grace as" in merged.text
     assert not merged.has_form("/merge")
-    again = await member.send(stale, f"{at(OPEN)}/merge")
-    assert again.status == 409
-    assert "is already merged" in again.text
+    repeated = await member.send(stale, f"{at(OPEN)}/merge")
+    assert repeated.status == 409
+    assert "is already merged" in repeated.text
 
 
 async def test_a_conflict_names_the_files_and_changes_nothing(sample_dashboard):
@@ -114,9 +114,9 @@ async def test_a_closed_pull_request_stays_readable(sample_dashboard):
     closed = await member.send(page, f"{at(OPEN)}/close")
     assert "Closed without merging." in closed.text
     assert "by Grace" in closed.text
-    again = await member.send(stale, f"{at(OPEN)}/close")
-    assert again.status == 409
-    assert "PRICE = 3" in again.text
+    repeated = await member.send(stale, f"{at(OPEN)}/close")
+    assert repeated.status == 409
+    assert "PRICE = 3" in repeated.text
 
 
 async def test_a_draft_is_marked_ready_and_only_then_merged(sample_dashboard):

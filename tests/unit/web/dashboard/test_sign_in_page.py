@@ -59,8 +59,8 @@ async def test_a_sign_in_link_works_once(dashboard, ada):
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert "Path=/" in cookie
-    again = Browser(dashboard.app)
-    page = await again.open(f"/sign-in?token={token}")
+    repeated = Browser(dashboard.app)
+    page = await repeated.open(f"/sign-in?token={token}")
     assert page.status == 400
     assert "already used" in page.text
 

@@ -49,9 +49,9 @@ async def test_an_issue_tracker_is_added_once_and_can_link_back(dashboard):
     page = await admin.send(page, "/link-back")
     assert (await list_trackers(dashboard.db, "acme"))[0].link_back
     csrf = page.form("/link-back").value("csrf")
-    again = await admin.post(f"{HERE}/issues", [("csrf", csrf)])
-    assert again.status == 409
-    assert "already configured" in again.text
+    repeated = await admin.post(f"{HERE}/issues", [("csrf", csrf)])
+    assert repeated.status == 409
+    assert "already configured" in repeated.text
     page = await admin.post(f"{HERE}/{tracker.id}/token", [("csrf", csrf), ("token", "x")])
     assert "replace the token of that connection" in page.text
     page = await admin.post(f"{HERE}/{tracker.id}/check", [("csrf", csrf)])
