@@ -21,7 +21,7 @@ FIXERS: tuple[tuple[str, str, str], ...] = (
     ("PyPI", "uv.lock", "python.uv_lock"),
     ("PyPI", "poetry.lock", "python.poetry_lock"),
     ("PyPI", "Pipfile.lock", "python.pipfile_lock"),
-    ("PyPI", "pyproject.toml", "python.pyproject"),
+    ("PyPI", "pyproject.toml", "python.project_pins"),
     ("PyPI", "*.txt", "python.requirements"),
     ("PyPI", "*.in", "python.requirements"),
     ("npm", "package-lock.json", "npm.package_lock"),

@@ -20,6 +20,7 @@ from tests.support.python_tools import (
     source_distribution,
     uv,
 )
+from tests.support.vulnerable_projects import UV as UV_PROGRAM
 
 # Versions that are vulnerable by real advisories.
 URLLIB3 = advisory("PyPI", "urllib3", "1.26.17")
@@ -28,6 +29,7 @@ CERTIFI = advisory("PyPI", "certifi", "2022.12.7")
 PYGMENTS = advisory("PyPI", "pygments", "2.15.0")
 IDNA = advisory("PyPI", "idna", "3.7")
 H11 = advisory("PyPI", "h11", "0.16.0")
+PYTHON = "{}.{}".format(*sys.version_info)
 
 
 def changed_lines(job: FixJob, name: str) -> list[str]:
@@ -167,6 +169,118 @@ def test_compiled_files_with_their_sources(corpus: Corpus, tools: tuple[str, ...
     assert after.startswith(before[: before.index("\ncertifi")])
 
 
+# Requirements of pyproject.toml
+
+DEMO = """\
+[build-system]
+requires = ["setuptools<81"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "demo"
+version = "1"
+requires-python = ">=3.9"
+{dependencies}
+
+[tool.setuptools]
+py-modules = []
+"""
+WITH_EXTRA = """\
+dependencies = ["requests<2.26"]
+
+[project.optional-dependencies]
+web = ["urllib3{urllib3}", "flask<2.1"]
+"""
+
+
+def compiled_with(*command: str) -> Proof:
+    """The command that compiled the file has nothing to change, and uv can install it."""
+
+    def prove(tree: Path, fixes: Sequence[Fix]) -> None:
+        run_command(tree, *command)
+        run_command(tree, "git", "diff", "--exit-code")
+        installs_together(PYTHON)(tree, fixes)
+
+    return prove
+
+
+@pytest.mark.parametrize("tool", ["uv", "pip-compile"])
+def test_a_file_that_is_compiled_from_pyproject_toml(corpus: Corpus, tool: str) -> None:
+    text = DEMO.format(dependencies=WITH_EXTRA.format(urllib3="==1.26.5"))
+    project = corpus.project({"pyproject.toml": text, ".gitignore": "*.egg-info/\n"})
+    if tool == "uv":
+        command = (str(UV_PROGRAM), "pip", "compile", "-q", "pyproject.toml", "--extra=web")
+    else:
+        tools = python_tool("pip-tools==7.4.1", "pip==24.0", "setuptools<66")
+        command = (str(tools / tool), "--quiet", "pyproject.toml", "--extra=web", "--strip-extras")
+    command = (*command, "--output-file=requirements.txt")
+    run_command(project.tree, *command)
+    # The pins of both files are vulnerable, and one job fixes them.
+    job = project.fix(URLLIB3, prove=compiled_with(*command))
+    assert job.changed == {"pyproject.toml", "requirements.txt"}
+    assert changed_lines(job, "requirements.txt") == ["-urllib3==1.26.5", "+urllib3==1.26.17"]
+    allowed = text.replace("==1.26.5", "==1.26.17")
+    assert job.read("pyproject.toml") == allowed
+
+
+def test_a_range_of_the_project_that_a_file_was_compiled_from(corpus: Corpus) -> None:
+    text = DEMO.format(dependencies=WITH_EXTRA.format(urllib3="<1.26.6"))
+    project = corpus.project({"pyproject.toml": text})
+    command = (str(UV_PROGRAM), "pip", "compile", "-q", "pyproject.toml", "--all-extras")
+    command = (*command, "--universal", "--python-version=3.9", "-o", "requirements.txt")
+    run_command(project.tree, *command)
+    job = project.fix(URLLIB3, prove=compiled_with(*command))
+    assert job.changed == {"pyproject.toml", "requirements.txt"}
+    assert job.read("pyproject.toml") == text.replace("<1.26.6", "<2")
+
+
+def prove_project(tree: Path, _fixes: Sequence[Fix]) -> None:
+    """The project can be installed with the lowest Python and this one, and with all extras."""
+    for python in ("3.9", PYTHON):
+        options = ("--all-extras", f"--python-version={python}", "--output-file=/dev/null")
+        uv(tree, "pip", "compile", "-q", "pyproject.toml", *options)
+
+
+def test_pins_of_pyproject_toml_without_a_lock_file(corpus: Corpus) -> None:
+    pinned = WITH_EXTRA.format(urllib3="==1.26.5")
+    project = corpus.project({"pyproject.toml": DEMO.format(dependencies=pinned)})
+    job = project.fix(URLLIB3, prove=prove_project)
+    assert changed_lines(job, "pyproject.toml") == [
+        '-web = ["urllib3==1.26.5", "flask<2.1"]',
+        '+web = ["urllib3==1.26.17", "flask<2.1"]',
+    ]
+
+
+def test_a_pin_of_pyproject_toml_that_excludes_the_fix(corpus: Corpus) -> None:
+    """requests 2.25 excludes urllib3 2, so the project could not be installed."""
+    dependencies = 'dependencies = ["requests==2.25.1", "urllib3==1.26.5"]'
+    project = corpus.project({"pyproject.toml": DEMO.format(dependencies=dependencies)})
+    job = project.fix(advisory("PyPI", "urllib3", "2.0.7"), expect="failed")
+    assert "another requirement excludes urllib3" in job.report
+
+
+DYNAMIC = """\
+dynamic = ["dependencies", "optional-dependencies"]
+
+[tool.setuptools.dynamic]
+dependencies = {file = ["requirements/main.txt"]}
+optional-dependencies.web = {file = ["requirements/web.txt"]}
+"""
+
+
+def test_files_that_setuptools_reads(corpus: Corpus) -> None:
+    project = corpus.project(
+        {
+            "pyproject.toml": DEMO.format(dependencies=DYNAMIC),
+            "requirements/main.txt": "requests==2.25.1\nurllib3==1.26.5\n",
+            "requirements/web.txt": "urllib3<1.26.6\nflask==2.0.1\n",
+        }
+    )
+    job = project.fix(URLLIB3, prove=prove_project)
+    assert job.changed == {"requirements/main.txt", "requirements/web.txt"}
+    assert job.read("requirements/web.txt") == "urllib3<2\nflask==2.0.1\n"
+
+
 # uv
 
 UV = """\
@@ -296,7 +410,6 @@ def test_a_requirement_that_excludes_the_fix_is_raised(corpus: Corpus, version: 
 
 # pipenv
 
-PYTHON = "{}.{}".format(*sys.version_info)
 PIPFILE = f"""\
 [[source]]
 url = "https://pypi.org/simple"

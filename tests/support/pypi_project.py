@@ -11,6 +11,7 @@ from typing import Any
 
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.agents.cve_fixer_support import FixerTools
+from agentjobs.sandbox.protocol import DRAFT_FILE
 from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
 
@@ -93,12 +94,18 @@ class Project:
         job = self.report.with_name("job.json")
         fixes = [{**REQUESTS, "manifest": manifest, **changes}]
         job.write_text(json.dumps({"fixes": fixes, "installed_together": together}))
+        self.report.with_name(DRAFT_FILE).unlink(missing_ok=True)
         self.output = self.run(
             *(sys.executable, "-I", "-u", str(ENTRY)),
             AGENTJOBS_JOB=str(job),
             AGENTJOBS_REPORT=str(self.report),
             **self.tools.environment,
         )
+
+    @property
+    def draft_reasons(self) -> str:
+        path = self.report.with_name(DRAFT_FILE)
+        return path.read_text() if path.exists() else ""
 
     def changed_lines(self, name: str) -> list[str]:
         """As git shows them, without context."""

@@ -16,6 +16,7 @@ from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject, requirements
+from cve_fixer.python.requirement_lines import update_pin
 from cve_fixer.python.versions import is_same, normalize
 
 Lock = dict[str, Any]
@@ -37,7 +38,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     text = tree.read(path)
     lock = json_text.read_object(text, fix.manifest)
     before = as_requirements(lock)
-    after = requirements.update_pin(before, fix)
+    after = update_pin(before, fix)
     settings = requirements.install_settings(fix, root)
     resolution = pip_compile.resolve_pins(before, after, None, fix, settings)
     outcome = Outcome(

@@ -7,11 +7,9 @@ import re
 import tomllib
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from cve_fixer.apply_fixes import fix_manifest_text
-from cve_fixer.model import CannotFix, Fix, Outcome
+from cve_fixer.model import CannotFix
 from cve_fixer.python.versions import allows, normalize, raise_specifier
 
 _TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?", re.MULTILINE)
@@ -35,11 +33,6 @@ _VERSION_ENTRY = re.compile(
     r"^[ \t]*(?P<name>version)[ \t]*=[ \t]*[\"'](?P<specifier>[^\"'\n]+)[\"']", re.MULTILINE
 )
 _OVERRIDES = re.compile(r"^[ \t]*override-dependencies[ \t]*=[ \t]*\[", re.MULTILINE)
-
-
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    """Without a lock file, the pin in pyproject.toml decides."""
-    return fix_manifest_text(fixes, root, allow_version)
 
 
 def read_pyproject(text: str) -> dict[str, Any]:

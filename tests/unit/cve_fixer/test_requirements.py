@@ -3,7 +3,7 @@
 import pytest
 
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python import pyproject, requirements, versions
+from cve_fixer.python import pyproject, requirement_lines, versions
 
 FIX = Fix(
     "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")
@@ -45,15 +45,15 @@ FIX = Fix(
 def test_only_the_pin_and_its_hashes_change(before: str, after: str | None) -> None:
     if after is None:
         with pytest.raises(CannotFix, match=r"no line `requests==2\.25\.0`"):
-            requirements.update_pin(before, FIX)
+            requirement_lines.update_pin(before, FIX)
     else:
-        assert requirements.update_pin(before, FIX) == after
+        assert requirement_lines.update_pin(before, FIX) == after
 
 
 def test_a_hashed_pin_is_not_changed_without_the_new_hashes() -> None:
     unhashed = Fix("PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0")
     with pytest.raises(CannotFix, match="hashes of requests"):
-        requirements.update_pin("requests==2.25.0 --hash=sha256:1\n", unhashed)
+        requirement_lines.update_pin("requests==2.25.0 --hash=sha256:1\n", unhashed)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_hashed_pin_is_not_changed_without_the_new_hashes() -> None:
     ],
 )
 def test_the_source_of_a_compiled_file_allows_the_new_version(before: str, after: str) -> None:
-    assert requirements.allow_version(before, "requests", "2.31.0") == after
+    assert requirement_lines.allow_version(before, "requests", "2.31.0") == after
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,20 @@
 """Finds the files that are installed or resolved together: named in one command of a Dockerfile, CI
-or tox, included by each other, covered by one lock file, or members of one workspace.
+or tox, included by or compiled from each other, read by one project, covered by one lock file, or
+members of one workspace.
 
 Guesses from text and runs nothing. Every group is one installation, so a file may be in several.
 """
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
+from typing import Any
 
 from agentjobs.inventory.manifests.coverage import Layout
 from agentjobs.inventory.manifests.kinds import kind_of
+from agentjobs.inventory.manifests.text import UnreadableManifest, parse_toml
 from agentjobs.inventory.model import ParsedManifest
 
 MAX_GROUPS = 500
@@ -32,12 +35,20 @@ _COMMENT_LINE = re.compile(r"^[ \t]*#.*\n", re.MULTILINE)
 _INSTALLS = re.compile(r"\b(?:install|sync|compile|deps)\b|--requirement")
 _SEPARATORS = re.compile(r"[\s\"'`=,;|&<>()\[\]{}]+")
 _INCLUDE = re.compile(r"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*([^\s#]+)", re.MULTILINE)
+_PROJECT = "pyproject.toml"
+# Comments that pip-compile and uv write: their command, and what requires a package.
+_COMPILED = re.compile(
+    r"^[^\n#]{0,1000}#([^\n]{0,2000}(?:compile\b|-r |\()[^\n]{0,2000})", re.MULTILINE
+)
+_SOURCE = re.compile(r"(?<![^\s(=])[\w./-]{0,500}?(?:\.in|\bpyproject\.toml)(?![\w.-])")
 
 Group = tuple[str, ...]
 
 
 def is_install_file(path: str) -> bool:
-    """Whether the file may contain commands that install packages."""
+    """Whether the file may name the files that are installed."""
+    if posixpath.basename(path) == _PROJECT:
+        return kind_of(path) is not None
     return len(path) < 1_000 and _INSTALL_FILE.fullmatch(path) is not None
 
 
@@ -59,11 +70,15 @@ def find_installed_together(
     }
     groups = [
         *_covered_by_locks(manifests),
-        *_compiled(files),
+        *(_with_includes(group, includes) for group in _compiled(files, texts)),
         *(_with_includes([path], includes) for path in sorted(includes)),
     ]
     for path in sorted(texts):
-        if path not in files:
+        if posixpath.basename(path) == _PROJECT:
+            groups += (
+                _with_includes(group, includes) for group in _dynamic(path, texts[path], files)
+            )
+        elif path not in files:
             groups += (
                 _with_includes(named, includes) for named in files.named_in(path, texts[path])
             )
@@ -134,12 +149,60 @@ def _covered_by_locks(manifests: Mapping[str, ParsedManifest]) -> Iterator[list[
     yield from layout.workspaces()
 
 
-def _compiled(files: _RequirementsFiles) -> Iterator[list[str]]:
-    """A requirements file is beside the file that it was compiled from."""
+def _compiled(files: _RequirementsFiles, texts: Mapping[str, str]) -> Iterator[list[str]]:
+    """A requirements file is beside the file that it was compiled from, or names it."""
     for path in files:
         compiled = f"{path.removesuffix('.in')}.txt"
         if path.endswith(".in") and compiled in files:
             yield [path, compiled]
+        comments = "\n".join(_COMPILED.findall(texts.get(path, "")))
+        for name in dict.fromkeys(islice(_SOURCE.findall(comments), MAX_MEMBERS)):
+            source = _find_above(path, name, files, texts)
+            if source is not None and source != path:
+                yield [path, source]
+
+
+def _find_above(
+    path: str, name: str, files: _RequirementsFiles, texts: Container[str]
+) -> str | None:
+    """The command ran in the directory of the file or above it."""
+    directory = path
+    while directory:
+        directory = posixpath.dirname(directory)
+        source = posixpath.normpath(posixpath.join(directory, name))
+        if source in files or source in texts:
+            return source
+    return None
+
+
+def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
+    """Files from which setuptools takes the requirements of a project and of its extras."""
+    if "dynamic" not in text:
+        return
+    try:
+        document = parse_toml(text.encode("utf-8", "surrogateescape"))
+    except (UnreadableManifest, UnicodeEncodeError):
+        return
+    dynamic = _table(_table(_table(document, "tool"), "setuptools"), "dynamic")
+    here = posixpath.dirname(path)
+    base = [path, *_files_of(dynamic.get("dependencies"), here, files)]
+    yield base
+    for extra in _table(dynamic, "optional-dependencies").values():
+        yield [*base, *_files_of(extra, here, files)]
+
+
+def _files_of(table: Any, here: str, files: _RequirementsFiles) -> list[str]:
+    names = table.get("file") if isinstance(table, dict) else None
+    names = names if isinstance(names, list) else [names]
+    paths = (
+        posixpath.normpath(posixpath.join(here, name)) for name in names if isinstance(name, str)
+    )
+    return [path for path in islice(paths, MAX_MEMBERS) if path in files]
+
+
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _with_includes(named: Iterable[str], includes: Mapping[str, list[str]]) -> list[str]:

@@ -1,0 +1,57 @@
+"""Raises pins in a pyproject.toml that no lock file covers, and checks with uv that the project can
+be installed: with each Python, extra and dependency group."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cve_fixer import tree
+from cve_fixer.apply_fixes import fix_each
+from cve_fixer.model import CannotFix, Fix, Outcome
+from cve_fixer.python import pip_compile
+from cve_fixer.python.pip_compile import Others, Setting
+from cve_fixer.python.project_requirements import ProjectRequirements, read_project
+from cve_fixer.python.pyproject import allow_version
+from cve_fixer.python.runtime import supported_pythons
+from cve_fixer.python.versions import is_same, normalize
+
+
+def apply(fixes: list[Fix], root: Path) -> Outcome:
+    return fix_each(fixes, lambda fix: _fix(fix, root))
+
+
+def _fix(fix: Fix, root: Path) -> Outcome:
+    path = tree.resolve_file(root, fix.manifest)
+    text = tree.read(path)
+    edited = allow_version(text, fix.package, fix.new)
+    before, after = (read_project(path, root, each) for each in (text, edited))
+    if edited == text and not _is_pinned(after, fix):
+        raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")
+    alternatives = list(_settings(before, after, supported_pythons(root, fix.manifest)))
+    resolution = pip_compile.resolve_pins(before.base, after.base, None, fix, alternatives)
+    tree.write(path, edited)
+    unread = [
+        f"What {each} in {fix.manifest} requires was not checked: install the project."
+        for each in after.unread
+    ]
+    return Outcome(fixed=[fix], unproven=[*resolution.unproven, *unread])
+
+
+def _is_pinned(project: ProjectRequirements, fix: Fix) -> bool:
+    """True after the fix of a file that was compiled from this one."""
+    version = pip_compile.pins(project.select()).get(normalize(fix.package), "")
+    return is_same(version, fix.new)
+
+
+def _settings(
+    before: ProjectRequirements, after: ProjectRequirements, pythons: tuple[str, ...]
+) -> Iterator[list[Setting]]:
+    """Everything at once, or, if extras and groups exclude each other, one by one."""
+    # The last resort is the Python of the worker: the project's may be too old for the resolver.
+    for each in filter(None, (pythons, ("",))):
+        yield [Setting(each, Others(before.select()), Others(after.select()))]
+    parts = [({name}, ()) for name in after.extras] + [((), {name}) for name in after.groups]
+    for each in filter(None, (pythons, ("",))):
+        yield [
+            Setting(each, Others(before.select(*part)), Others(after.select(*part)))
+            for part in (((), ()), *parts)
+        ]

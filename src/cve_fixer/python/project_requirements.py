@@ -1,0 +1,192 @@
+"""Reads what a project requires from its pyproject.toml, without a build.
+
+`dynamic` requirements are read if setuptools takes them from files.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cve_fixer import tree
+from cve_fixer.model import CannotFix
+from cve_fixer.python.pip_compile import read_requirements
+from cve_fixer.python.pyproject import read_pyproject
+from cve_fixer.python.versions import normalize
+
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
+_LEGACY_FILES = ("setup.py", "setup.cfg")
+
+
+@dataclass(slots=True)
+class ProjectRequirements:
+    """One requirement a line. `unread` says what could not be read, each worded as an object."""
+
+    name: str = ""
+    base: str = ""
+    extras: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+    def select(
+        self, extras: Iterable[str] | None = None, groups: Iterable[str] | None = None
+    ) -> str:
+        """The base with these extras and groups; None means all."""
+        chosen = self.extras if extras is None else {normalize(extra) for extra in extras}
+        added = [text for extra, text in self.extras.items() if extra in chosen]
+        wanted = self.groups if groups is None else {normalize(group) for group in groups}
+        added += [text for group, text in self.groups.items() if group in wanted]
+        return "".join((self.base, *added))
+
+
+def read_project(path: Path, root: Path, text: str) -> ProjectRequirements:
+    """`text` is that of the pyproject.toml at `path`. Raises CannotFix if it is not valid."""
+    return _Reader(path, root, text).read()
+
+
+def read_static(path: Path, root: Path, text: str) -> str:
+    """All requirements that are in the pyproject.toml itself."""
+    return _Reader(path, root, text, with_files=False).read().select()
+
+
+class _Reader:
+    def __init__(self, path: Path, root: Path, text: str, *, with_files: bool = True) -> None:
+        document = read_pyproject(text)
+        self._directory = path.parent
+        self._root = root
+        self._with_files = with_files
+        self._project = _table(document, "project")
+        self._groups = _table(document, "dependency-groups")
+        self._tool = _table(document, "tool")
+        # Packages that do not come from the registry.
+        self._elsewhere = {normalize(name) for name in self._uv("sources")}
+        self._result = ProjectRequirements(name=normalize(str(self._project.get("name", ""))))
+
+    def read(self) -> ProjectRequirements:
+        result = self._result
+        result.base = self._read_base()
+        extras = self._read_extras()
+        result.extras = {name: self._expand(name, extras, set()) for name in extras}
+        result.base = self._with_own_extras(result.base, extras)
+        result.groups = {normalize(name): self._read_group(name, set()) for name in self._groups}
+        if dev := self._uv_list("dev-dependencies"):
+            result.groups["dev"] = result.groups.get("dev", "") + self._lines(dev)
+        if _table(self._tool, "poetry").keys() & {"dependencies", "dev-dependencies", "group"}:
+            result.unread.append("the tables of Poetry")
+        result.unread = list(dict.fromkeys(result.unread))
+        return result
+
+    def _uv(self, key: str) -> dict[str, Any]:
+        return _table(_table(self._tool, "uv"), key)
+
+    def _uv_list(self, key: str) -> list[Any]:
+        value = _table(self._tool, "uv").get(key)
+        return value if isinstance(value, list) else []
+
+    def _read_base(self) -> str:
+        if not self._project:
+            legacy = (name for name in _LEGACY_FILES if (self._directory / name).is_file())
+            self._result.unread += (f"`{name}`" for name in legacy)
+        if "dependencies" not in self._dynamic:
+            return self._lines(self._project.get("dependencies") or [])
+        text = self._read_files(self._setuptools.get("dependencies"))
+        if text is None:
+            self._result.unread.append("the dynamic `dependencies`")
+        return text or ""
+
+    def _read_extras(self) -> dict[str, str]:
+        if "optional-dependencies" not in self._dynamic:
+            tables = _table(self._project, "optional-dependencies")
+            return {normalize(name): self._lines(lines) for name, lines in tables.items()}
+        tables = _table(self._setuptools, "optional-dependencies")
+        texts = {normalize(name): self._read_files(table) for name, table in tables.items()}
+        if not texts or None in texts.values():
+            self._result.unread.append("the dynamic `optional-dependencies`")
+        return {name: text or "" for name, text in texts.items()}
+
+    @property
+    def _dynamic(self) -> list[Any]:
+        dynamic = self._project.get("dynamic")
+        return dynamic if isinstance(dynamic, list) else []
+
+    @property
+    def _setuptools(self) -> dict[str, Any]:
+        return _table(_table(self._tool, "setuptools"), "dynamic")
+
+    def _read_files(self, table: Any) -> str | None:
+        """None if they are not in the repository."""
+        names = table.get("file") if isinstance(table, dict) else None
+        names = [names] if isinstance(names, str) else names
+        if not isinstance(names, list) or not self._with_files:
+            return None
+        try:
+            return "".join(
+                self._lines(_requirement_lines(tree.read(self._resolve(str(name)))))
+                for name in names
+            )
+        except (CannotFix, ValueError):
+            return None
+
+    def _resolve(self, name: str) -> Path:
+        relative = (self._directory / name).relative_to(self._root)
+        return tree.resolve_file(self._root, relative.as_posix())
+
+    def _read_group(self, name: str, within: set[str]) -> str:
+        """A group may include others (PEP 735)."""
+        entries = self._groups.get(name)
+        if not isinstance(entries, list) or name in within:
+            return ""
+        included = {normalize(str(each["include-group"])) for each in entries if _includes(each)}
+        return self._lines(each for each in entries if not _includes(each)) + "".join(
+            self._read_group(each, {*within, name})
+            for each in self._groups
+            if normalize(each) in included
+        )
+
+    def _expand(self, extra: str, extras: Mapping[str, str], within: set[str]) -> str:
+        """An extra may name others of the same project: `demo[test]`."""
+        if extra in within or extra not in extras:
+            return ""
+        return self._with_own_extras(extras[extra], extras, {*within, extra})
+
+    def _with_own_extras(
+        self, text: str, extras: Mapping[str, str], within: set[str] | None = None
+    ) -> str:
+        lines: list[str] = []
+        for line in text.splitlines(keepends=True):
+            match = _NAME.match(line)
+            if not match or not self._result.name or normalize(match[1]) != self._result.name:
+                lines.append(line)
+                continue
+            named = (normalize(extra.strip()) for extra in (match[2] or "").split(","))
+            lines += (self._expand(extra, extras, within or set()) for extra in named)
+        return "".join(lines)
+
+    def _lines(self, requirements: Any) -> str:
+        lines: list[str] = []
+        for each in requirements if isinstance(requirements, Iterable) else ():
+            text = str(each)
+            name = _NAME.match(text)
+            read = list(read_requirements(text))
+            if not read or (name and normalize(name[1]) in self._elsewhere):
+                self._result.unread.append(f"`{' '.join(text.split())[:100]}`")
+            else:
+                lines += read
+        return "".join(lines)
+
+
+def _requirement_lines(text: str) -> Iterator[str]:
+    """Without comments, and with continued lines joined."""
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        if requirement := re.sub(r"(?:^|\s)#.*", "", line).strip():
+            yield requirement
+
+
+def _includes(entry: Any) -> bool:
+    return isinstance(entry, dict) and "include-group" in entry
+
+
+def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
