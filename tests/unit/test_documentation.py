@@ -4,6 +4,8 @@ import re
 
 import msgspec
 
+from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
+from agentjobs.jobs.run.retry import BACKOFF_SECONDS
 from agentjobs.settings import Settings
 from tests.support.paths import PROJECT
 
@@ -31,3 +33,10 @@ def test_every_test_that_the_security_page_names_exists() -> None:
         or (test and f"def {test}(" not in (PROJECT / path).read_text())
     ]
     assert missing == []
+
+
+def test_the_platforms_page_says_how_long_a_job_retries() -> None:
+    text = " ".join((PROJECT / "docs" / "platforms.md").read_text().split())
+    first, second, third = BACKOFF_SECONDS
+    assert f"retried for up to {RETRY_SECONDS:.0f} seconds" in text
+    assert f"three times, after {first}, {second} and {third} seconds" in text

@@ -13,8 +13,8 @@ from agentjobs.git.remote import (
     is_branch_name,
     is_host_unreachable,
 )
-from agentjobs.safe_text import mask_unprintable
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable
+from agentjobs.workspace.push_refusals import explain_refusal, explain_size
 
 PUSH_TIMEOUT_SECONDS = 1_800
 LIST_TIMEOUT_SECONDS = 60
@@ -63,7 +63,10 @@ async def _push(git_dir: Path, source: str, branch: str, remote: Remote, expecte
         raise _push_failure(remote, error) from None
     report = pushed.stdout.decode("utf-8", "replace")
     if any(line.startswith("!") for line in report.splitlines()):
-        raise PushRejected(_refusal_message(report, pushed.stderr))
+        refusal = explain_refusal(report, pushed.stderr)
+        if refusal.is_temporary:
+            raise RepoUnavailable(refusal.message, is_temporary=True)
+        raise PushRejected(refusal.message)
     if pushed.exit_code != 0:
         raise _push_failure(remote, GitError(("push",), pushed.exit_code, pushed.stderr))
 
@@ -96,6 +99,8 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
 
 
 def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavailable:
+    if too_large := explain_size(error.stderr):
+        return PushRejected(too_large.message)
     if is_access_denied(error.stderr) and not remote.is_fresh:
         return PushRejected(f"the push was not allowed: {error.reason}")
     return _unavailable("the branch cannot be pushed", remote, error)
@@ -107,14 +112,3 @@ def _unavailable(summary: str, remote: Remote, error: GitError) -> RepoUnavailab
         is_temporary=remote.is_temporary_failure(error.stderr),
         is_host_unreachable=is_host_unreachable(error.stderr),
     )
-
-
-def _refusal_message(report: str, stderr: str) -> str:
-    """The reasons from git and from the remote, safe to show."""
-    rejections = [line.split("\t")[-1] for line in report.splitlines() if line.startswith("!")]
-    remarks = [
-        line.removeprefix("remote:").strip() for line in stderr.splitlines() if "remote:" in line
-    ]
-    reasons = "; ".join(part for part in [*rejections[:1], *remarks[:5]] if part)
-    text = mask_unprintable(reasons)
-    return f"the push was refused: {text or 'no reason given'}"[:1_000]

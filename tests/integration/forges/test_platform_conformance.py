@@ -24,8 +24,8 @@ from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import refresh_copy
 from agentjobs.local_git.pull_heads import fetch_heads
 from agentjobs.settings import Settings
-from agentjobs.workspace.errors import PushRejected
-from agentjobs.workspace.publish import branch_head, delete_branch
+from agentjobs.workspace.errors import PushRejected, RepoUnavailable
+from agentjobs.workspace.publish import branch_head, delete_branch, push
 from tests.support.forge_adapters import (
     BRANCHES,
     PLATFORMS,
@@ -33,6 +33,7 @@ from tests.support.forge_adapters import (
     make_template,
     platform_harness,
 )
+from tests.support.forge_servers import push_refusals
 from tests.support.local_repository import git_output
 
 
@@ -72,6 +73,19 @@ async def test_lists_are_read_from_a_server_that_names_another_host_in_its_links
         harness.server.state.add_comment(harness.row.pulls[opened.number], "ada", f"{number}")
     comments = await harness.platform.comments(harness.repo, opened.number, CommentCursor())
     assert len(comments) == 70
+
+
+async def test_a_refused_push_says_what_to_do_and_a_merge_queue_is_waited_for(
+    harness: PlatformHarness,
+) -> None:
+    async with harness.platform.open_remote(harness.repo, "") as remote:
+        harness.row.push_refusal = push_refusals.GITHUB_SECRET
+        with pytest.raises(PushRejected, match=r"DeepSeek API Key in \.env, line 6"):
+            await push(harness.git_dir, harness.base, "agentjobs/x", remote, expected=None)
+        harness.row.push_refusal = push_refusals.GITHUB_MERGE_QUEUE
+        with pytest.raises(RepoUnavailable, match="merge queue") as caught:
+            await push(harness.git_dir, harness.base, "agentjobs/x", remote, expected=None)
+    assert caught.value.is_temporary
 
 
 async def test_a_branch_is_deleted_only_where_it_is_expected(

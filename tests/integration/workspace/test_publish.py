@@ -262,7 +262,7 @@ async def test_a_forbidden_push_is_rejected_and_a_silent_server_is_unavailable(
 
 async def test_an_interrupted_push_differs_from_a_refused_one(harness: WorkspaceHarness) -> None:
     commit = await commit_file(harness)
-    for status, expected in ((403, PushRejected), (500, RepoUnavailable)):
+    for status, expected in ((403, PushRejected), (413, PushRejected), (500, RepoUnavailable)):
         harness.server.status_of_posts = status
         with pytest.raises(expected, match=str(status)):
             await push(harness.mirror, commit, BRANCH, harness.remote, expected=None)

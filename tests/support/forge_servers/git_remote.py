@@ -11,6 +11,10 @@ from tests.support.forge_servers.state import RepositoryRow
 from tests.support.local_repository import commit_files, git_output
 
 _HOOK = """#!/bin/sh
+if [ -s push-refusal ]; then
+  cat push-refusal >&2
+  exit 1
+fi
 while read old new ref; do
   branch="${ref#refs/heads/}"
   if grep -qxF "$branch" protected; then
@@ -107,8 +111,9 @@ class GitRemote:
     def _protect(self, repository: RepositoryRow) -> None:
         directory = self.directory(repository)
         hook = directory / "hooks" / "pre-receive"
-        if repository.protected:
+        if repository.protected or repository.push_refusal:
             hook.parent.mkdir(exist_ok=True)
+            (directory / "push-refusal").write_text(repository.push_refusal)
             (directory / "protected").write_text("\n".join(repository.protected) + "\n")
             hook.write_text(_HOOK)
             hook.chmod(0o755)

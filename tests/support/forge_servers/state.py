@@ -94,6 +94,8 @@ class RepositoryRow:
     former_names: list[str] = field(default_factory=list)
     # Branches that no push may change.
     protected: set[str] = field(default_factory=set)
+    # What the platform prints when it refuses every push; empty if it accepts them.
+    push_refusal: str = ""
     # False if issues and pull requests are numbered separately, as on GitLab.
     shares_numbers: bool = True
 

@@ -14,7 +14,7 @@ from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.publish import branch_head, push
 
 # For longer outages a job waits in the queue.
-_RETRY_SECONDS = 15.0
+RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ async def fetch_base_commit(run: RunContext, repo: HostedRepo) -> str:
 async def _forge(run: RunContext) -> Forge | None:
     if run.job.connection_id is None:
         return run.tools.forges.get(run.job.platform)
-    retry_budget = RetryBudget(_RETRY_SECONDS, run.log.note)
+    retry_budget = RetryBudget(RETRY_SECONDS, run.log.note)
     return await run.tools.platforms.adapter_for(run.job.connection_id, retry_budget)
 
 

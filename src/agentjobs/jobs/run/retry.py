@@ -14,14 +14,14 @@ from agentjobs.workspace.errors import RepoUnavailable
 
 T = TypeVar("T")
 
-_BACKOFF_SECONDS = (1, 2, 4)
+BACKOFF_SECONDS = (1, 2, 4)
 _STORE_PAUSE_SECONDS = 0.5
 
 
 async def retry_while_unreachable(
     step: Callable[[], Awaitable[T]], on_note: Callable[[str], None]
 ) -> T:
-    for pause in _BACKOFF_SECONDS:
+    for pause in BACKOFF_SECONDS:
         try:
             return await step()
         except (RepoUnavailable, ForgeError) as error:
