@@ -14,7 +14,6 @@ export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
-COLLECTED_STAMP := $(VENV)/.collected
 # Agents that tests run have their own environment, separate from the service's.
 AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
@@ -38,12 +37,12 @@ demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request,
 	@$(BIN)/agentjobs demo
 
 test: system-test ## Run every test, and the checks beside them
-	@$(MAKE) --no-print-directory --jobs=3 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(COLLECTED_STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check run-tests \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
 
 run-tests:
-	@$(BIN)/python -m pytest -n $(JOBS) --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
@@ -92,11 +91,6 @@ $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
 
 $(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
-	@touch $@
-
-# In a fresh clone, every test process would compile all tests.
-$(COLLECTED_STAMP): $(DEV_STAMP)
-	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true  # the run reports errors
 	@touch $@
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.

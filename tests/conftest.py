@@ -9,17 +9,20 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FunctionType
-from typing import Any
 
 import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.event_loop import TidyLoops
 from tests.support.merged_cases import merge_cases
+from tests.support.parallel_run import (  # noqa: F401 - the first and last are hooks
+    pytest_addoption,
+    pytest_runtestloop,
+    scope_of,
+)
 from tests.support.postgres import FreshDatabases, PostgresCluster
 
 # How long an example takes says more about the machine than about the code.
@@ -54,21 +57,6 @@ if _has_room_in_memory():
 _WAITING = ("tests/acceptance/", "tests/browser", "tests/faults/", "tests/hostile/test_")
 
 
-def _scope(nodeid: str) -> str:
-    return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
-
-
-class _FilesTogether(LoadScopeScheduling):
-    """What the tests of a file share is made by one worker; the browser, for all its files."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _scope(nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _FilesTogether(config, log)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Without the garbage collector, which would scan thousands of tests again and again."""
@@ -84,8 +72,8 @@ def pytest_collection() -> Iterator[None]:
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
-    """On one process, which a developer starts, each case stays a test of its own."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or not isinstance(obj, FunctionType):
+    """In one process, which a developer starts, each case stays a test of its own."""
+    if not collector.config.option.processes or not isinstance(obj, FunctionType):
         return None
     merged = merge_cases(obj) if collector.istestfunction(obj, name) else None
     if merged is None:
@@ -98,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that wait run beside files that compute, and start before the last tenth of them."""
     scopes: dict[str, list[pytest.Item]] = {}
     for item in items:
-        scopes.setdefault(_scope(item.nodeid), []).append(item)
+        scopes.setdefault(scope_of(item.nodeid), []).append(item)
     waiting = [scope for scope in scopes if scope.startswith(_WAITING)]
     computing = [scope for scope in scopes if not scope.startswith(_WAITING)]
     positions = {scope: 0.9 * index / len(waiting) for index, scope in enumerate(waiting)}

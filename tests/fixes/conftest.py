@@ -38,7 +38,7 @@ def package_managers(tmp_path_factory: pytest.TempPathFactory) -> PackageManager
 
 
 class _Table:
-    """Registered where reports arrive, which is another process with pytest-xdist."""
+    """Registered where reports arrive, which is another process with `-n`."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
