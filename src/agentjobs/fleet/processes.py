@@ -81,17 +81,28 @@ async def is_first_process(db: Database, process_id: str) -> bool:
     return row is None
 
 
-async def count_processes(db: Database) -> int:
-    """The running workers, and the processes that only have an API."""
+class FleetSize(msgspec.Struct, frozen=True):
+    """`processes` are the workers, and the processes that only have an API."""
+
+    processes: int
+    # Of processes with an API.
+    has_other_versions: bool = False
+
+
+async def fleet_size(db: Database) -> FleetSize:
+    """The processes that are running."""
     row = await db.fetch_one(
         "SELECT (SELECT COUNT(*) FROM workers"
-        f"  WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT))"
-        " + (SELECT COUNT(*) FROM processes WHERE role <> 'up'"
-        f"  AND heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) AS running",
+        f"  WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) AS workers,"
+        " COUNT(CASE WHEN role <> 'up' THEN 1 END) AS apis,"
+        " COUNT(CASE WHEN version <> :version THEN 1 END) AS others"
+        f" FROM processes WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)",
         silent_ms=SILENT_MS,
         now=now_ms(),
+        version=program_version(),
     )
-    return 0 if row is None else int(row["running"])
+    assert row is not None
+    return FleetSize(row["workers"] + row["apis"], row["others"] > 0)
 
 
 async def sign_off(db: Database, process_id: str) -> None:

@@ -76,7 +76,16 @@ class Changes:
         """False while changes of other processes may be missed: caches are bypassed then."""
         self.processes = 1
         """How many processes share the database, as far as this one knows."""
+        self.all_ask = True
+        """Whether all of them ask for the topics that they watch. Earlier versions do not."""
+        self.on_subscribed: Callable[[str], None] = lambda _topic: None
+        """Called with the topic of each new subscriber."""
         self._subscribers: dict[str, list[_Subscriber]] = {}
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those with subscribers."""
+        return tuple(self._subscribers)
 
     def on(
         self, topic: str, callback: Callable[[], None], *, takes_work: bool = False
@@ -88,6 +97,7 @@ class Changes:
         """
         subscriber = _Subscriber(callback, takes_work)
         self._subscribers.setdefault(topic, []).append(subscriber)
+        self.on_subscribed(topic)
 
         def stop() -> None:
             subscriber.cancel()

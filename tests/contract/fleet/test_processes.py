@@ -5,12 +5,14 @@ import pytest
 from agentjobs.cli.doctor.processes import check_processes
 from agentjobs.fleet.processes import (
     SILENT_MS,
+    FleetSize,
     ProcessInfo,
     configuration_problems,
-    count_processes,
     delete_silent_processes,
+    fleet_size,
     is_first_process,
     list_processes,
+    program_version,
     record_heartbeat,
     running_configurations,
     sign_off,
@@ -197,11 +199,13 @@ def _viewer(organization: str, role: str) -> Viewer:
 
 
 async def test_workers_and_api_processes_that_are_alive_are_counted(database: Database) -> None:
-    assert await count_processes(database) == 0
-    await record_heartbeat(database, _process("a"))
-    await record_heartbeat(database, _process("b"))
+    assert await fleet_size(database) == FleetSize(processes=0)
+    await record_heartbeat(database, _process("a", version=program_version()))
+    await record_heartbeat(database, _process("b", version="0.1"))
+    assert await fleet_size(database) == FleetSize(processes=2, has_other_versions=True)
     await _age(database, "prc_b", SILENT_MS + 1)
     # `up` is counted by its worker.
-    await record_heartbeat(database, ProcessInfo("prc_up", "up", "c", "1.0", "same"))
+    up = ProcessInfo("prc_up", "up", "c", program_version(), "same")
+    await record_heartbeat(database, up)
     await leases.renew(database, _worker("c", "same"), [], 10)
-    assert await count_processes(database) == 2
+    assert await fleet_size(database) == FleetSize(processes=2)

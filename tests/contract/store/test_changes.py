@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.postgresql import notifications, watched_topics
 from tests.support.stores import add, opened, process, read_line
 
 Notify = Callable[..., Coroutine[Any, Any, None]]
@@ -165,3 +166,56 @@ async def test_topics_that_can_wait_arrive_soon_in_a_fleet_and_urgent_ones_at_on
             assert await work.wait(WITHIN_SECONDS)
             await writer.transact(announce, "b", "cancel")
             assert await cancel.wait(WITHIN_SECONDS)
+
+
+async def test_other_processes_hear_only_of_jobs_that_they_watch(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_topics, "_UNKNOWN_SECONDS", 0)
+    notices: list[str] = []
+    listener = await asyncpg.connect(postgres_url)
+    await listener.add_listener("agentjobs", lambda *payload: notices.append(str(payload[-1])))
+    async with opened(postgres_url) as writer, opened(postgres_url) as other:
+        await writer.transact(announce, "a", "job:1", "job:2")
+        # The writer has withheld both: it sends the one that is asked for.
+        with other.changes.listen("job:1") as watched:
+            assert await watched.wait(WITHIN_SECONDS)
+            await writer.transact(announce, "b", "job:1", "job:2")
+            assert await watched.wait(WITHIN_SECONDS)
+    await listener.close()
+    assert _topics(notices) == {"?job:1", "job:1"}
+
+
+async def test_processes_of_other_versions_hear_of_every_job(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_topics, "_UNKNOWN_SECONDS", 0)
+    async with opened(postgres_url) as writer, opened(postgres_url) as other:
+        with monkeypatch.context() as earlier_version:
+            earlier_version.setattr(other.changes, "on_subscribed", lambda _: None)
+            with other.changes.listen("job:1") as watched:
+                writer.changes.all_ask = False
+                await writer.transact(announce, "a", "job:1")
+                assert await watched.wait(WITHIN_SECONDS)
+
+
+async def test_a_process_asks_again_although_it_hears_of_others_all_the_time(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(notifications, "_HEARTBEAT_SECONDS", 600)
+    asked: list[str] = []
+    asked_again = asyncio.Event()
+
+    def hear(*payload: object) -> None:
+        asked.extend(topic for topic in str(payload[-1]).split() if topic == "?job:1")
+        if len(asked) == 3:
+            asked_again.set()
+
+    listener = await asyncpg.connect(postgres_url)
+    await listener.add_listener("agentjobs", hear)
+    async with opened(postgres_url) as db:
+        with db.changes.listen("job:1"):
+            async with asyncio.timeout(WITHIN_SECONDS):
+                await asked_again.wait()
+    await listener.close()

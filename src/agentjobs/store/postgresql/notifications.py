@@ -12,6 +12,7 @@ from typing import Any
 from agentjobs.store.changes import EVERYTHING, Changes
 from agentjobs.store.database import StoreError
 from agentjobs.store.postgresql.connection import Connection, close, translate
+from agentjobs.store.postgresql.watched_topics import ASK_SECONDS, WatchedTopics, is_watchable
 
 CHANNEL = "agentjobs"
 MIN_INTERVAL_SECONDS = 0.02
@@ -29,6 +30,8 @@ _GIVE_UP_SECONDS = 5.0
 _FIRST_RETRY_SECONDS = 0.1
 _MAX_RETRY_SECONDS = 5.0
 _TOPICS_PER_NOTIFICATION = 100
+_ASK = "?"
+"""Before a topic that this process watches."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +44,9 @@ class Notifications:
         self._changes = changes
         self._origin = secrets.token_hex(8)
         self._pending: set[str] = set()
+        self._watched = WatchedTopics()
+        self._ask_at = 0.0
+        self._heard_at = 0.0
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
@@ -48,6 +54,7 @@ class Notifications:
 
     async def start(self) -> None:
         await self._listen()
+        self._changes.on_subscribed = self._ask_for
         self._task = asyncio.create_task(self._run(), name="postgresql-notices")
 
     async def close(self) -> None:
@@ -63,8 +70,12 @@ class Notifications:
             await close(self._connection, _GIVE_UP_SECONDS)
 
     def notify(self, topics: Iterable[str]) -> None:
-        """Send the topics soon, batched with others."""
-        topics = set(topics)
+        """Send the topics soon that other processes need to know, batched with others."""
+        needed = self._watched.select(set(topics)) if self._changes.all_ask else set(topics)
+        if needed:
+            self._send_soon(needed)
+
+    def _send_soon(self, topics: set[str]) -> None:
         self._pending |= topics
         if self._changes.processes == 1 or not all(map(self._can_wait, topics)):
             self._wake.set()
@@ -75,7 +86,13 @@ class Notifications:
     def _can_wait(self, topic: str) -> bool:
         """Topics of one job or organization are for those who watch it. Work that this process
         takes itself is only announced to others in case it is too much."""
-        return ":" in topic or self._changes.is_taken_here(topic)
+        return is_watchable(topic) or self._changes.is_taken_here(topic)
+
+    def _ask_for(self, *topics: str) -> None:
+        """Have the others notify this process of topics that it watches."""
+        if asked := {f"{_ASK}{topic}" for topic in topics if is_watchable(topic)}:
+            self._pending |= asked
+            self._wake.set()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -93,17 +110,28 @@ class Notifications:
             if self._connection is None or self._connection.is_closed():
                 await self._reconnect()
             await self._wait_for_wake()
+            self._ask_again()
             await self._send_or_ping()
             interval = self._changes.processes * _INTERVAL_PER_PROCESS_SECONDS
             await asyncio.sleep(max(interval, MIN_INTERVAL_SECONDS))
 
     async def _wait_for_wake(self) -> None:
-        try:
-            async with asyncio.timeout(_HEARTBEAT_SECONDS):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        """Or until nothing was heard for a heartbeat, or it is time to ask again."""
+        now = asyncio.get_running_loop().time
+        while (seconds := min(self._heard_at + _HEARTBEAT_SECONDS, self._ask_at) - now()) > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            break
         self._wake.clear()
+
+    def _ask_again(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._ask_at:
+            self._ask_at = now + ASK_SECONDS
+            self._ask_for(*self._changes.topics)
 
     async def _send_or_ping(self) -> None:
         """Send pending topics, or a ping if there are none."""
@@ -120,6 +148,7 @@ class Notifications:
                 )
             if not topics:
                 await connection.execute("SELECT 1", timeout=_GIVE_UP_SECONDS)
+            self._heard_at = asyncio.get_running_loop().time()
             self._mark_live()
         except BaseException as error:
             self._pending |= topics
@@ -154,6 +183,8 @@ class Notifications:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _MAX_RETRY_SECONDS)
         _log.info("listening for changes of other processes again")
+        self._watched.forget()
+        self._ask_at = 0.0
         self._wake.set()
         self._mark_live()
 
@@ -170,6 +201,12 @@ class Notifications:
         self._wake.set()
 
     def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
         origin, *topics = str(payload).split()
-        if origin != self._origin:
-            self._changes.publish(*topics, by_other_process=True)
+        if origin == self._origin:
+            return
+        asked = {topic.removeprefix(_ASK) for topic in topics if topic.startswith(_ASK)}
+        if changed := self._watched.add(asked):
+            self._pending |= changed
+            self._wake.set()
+        self._changes.publish(*topics, by_other_process=True)
