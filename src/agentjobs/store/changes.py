@@ -47,6 +47,7 @@ class Signal:
 class _Subscriber:
     callback: Callable[[], None]
     takes_work: bool
+    passes_on: bool = False
     timer: asyncio.TimerHandle | None = None
 
     def call_within(self, seconds: float) -> None:
@@ -80,6 +81,8 @@ class Changes:
         """Whether all of them ask for the topics that they watch. Earlier versions do not."""
         self.on_subscribed: Callable[[str], None] = lambda _topic: None
         """Called with the topic of each new subscriber."""
+        self.pass_on: Callable[[str], None] = lambda _topic: None
+        """Announces work in the other processes that the subscriber of this one cannot take."""
         self._subscribers: dict[str, list[_Subscriber]] = {}
 
     @property
@@ -88,14 +91,20 @@ class Changes:
         return tuple(self._subscribers)
 
     def on(
-        self, topic: str, callback: Callable[[], None], *, takes_work: bool = False
+        self,
+        topic: str,
+        callback: Callable[[], None],
+        *,
+        takes_work: bool = False,
+        passes_on: bool = False,
     ) -> Callable[[], None]:
         """Subscribe to `topic` and to EVERYTHING; returns a function that unsubscribes.
 
         `takes_work`: one subscriber of the fleet takes what was announced. If another process
-        announced it, the subscribers are called one after the other.
+        announced it, the subscribers are called one after the other. `passes_on`: the subscriber
+        calls `pass_on` for what it cannot take, so that no other process hears of the rest.
         """
-        subscriber = _Subscriber(callback, takes_work)
+        subscriber = _Subscriber(callback, takes_work, passes_on)
         self._subscribers.setdefault(topic, []).append(subscriber)
         self.on_subscribed(topic)
 
@@ -133,6 +142,10 @@ class Changes:
     def is_taken_here(self, topic: str) -> bool:
         """Whether this process itself takes the work that `topic` announces."""
         return any(subscriber.takes_work for subscriber in self._subscribers.get(topic, ()))
+
+    def is_left_to_subscriber(self, topic: str) -> bool:
+        """Whether other processes hear of the work only if the subscriber here passes it on."""
+        return any(subscriber.passes_on for subscriber in self._subscribers.get(topic, ()))
 
     def poll_seconds(self, seconds: float, max_seconds: float = _MAX_POLL_SECONDS) -> float:
         """How long to wait until the next look for work that no announcement told about."""

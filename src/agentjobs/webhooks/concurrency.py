@@ -55,6 +55,11 @@ class Slots:
             if pool == SlotPool(kind) and used >= self._organization_capacity(pool)
         }
 
+    def is_saturated(self, kind: AttemptKind) -> bool:
+        """Whether some deliveries cannot be sent now."""
+        is_full = self.count_free(kind) <= 0
+        return bool(is_full or self.saturated_organizations(kind) or self.saturated_endpoints(kind))
+
     def max_per_endpoint(self, kind: AttemptKind) -> int:
         return self._endpoint_capacity[SlotPool(kind)]
 

@@ -14,7 +14,7 @@ from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import disable
-from agentjobs.webhooks.events import activity_topic
+from agentjobs.webhooks.events import TOPIC, activity_topic
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
 from agentjobs.webhooks.queue import HEALTH_INTERVAL_MS, release
 from agentjobs.webhooks.retries import AttemptOutcome
@@ -148,6 +148,9 @@ class Recorder:
         self._wake.clear()
         batch = await self._db.transact(self._write)
         del self._finished[: len(batch.finished)], self._released[: len(batch.released)]
+        if batch.released:
+            # This sender could not send them.
+            self._db.changes.pass_on(TOPIC)
         _log_batch(batch)
 
     async def _write(self, tx: Transaction) -> _Batch:

@@ -69,7 +69,7 @@ class Sender:
         }
         self._empty_claims = 0
         self._is_claiming = False
-        self._is_idle = False
+        self._expects_work = True
         self._retry_schedule = RetrySchedule()
         self._next_maintenance = 0
         self._next_clock_check = 0
@@ -78,7 +78,8 @@ class Sender:
 
     async def run(self) -> None:
         """Runs forever; `recorder.run` must run beside it."""
-        unsubscribe = self._db.changes.on(TOPIC, self._wake.set, takes_work=True)
+        changes = self._db.changes
+        unsubscribe = changes.on(TOPIC, self._wake.set, takes_work=True, passes_on=True)
         try:
             while True:
                 self._wake.clear()
@@ -88,6 +89,7 @@ class Sender:
                 await self._gather()
         finally:
             unsubscribe()
+            changes.pass_on(TOPIC)
 
     async def drain(self, timeout_seconds: float, hurry: asyncio.Event) -> None:
         """Waits for attempts to end, records them and releases the rest."""
@@ -109,11 +111,13 @@ class Sender:
 
     async def _claim_and_start(self) -> None:
         kinds = self._kinds_to_claim()
+        if not kinds:
+            self._db.changes.pass_on(TOPIC)
         if "retry" in kinds:
             poll_seconds = self._db.changes.poll_seconds(_POLL_SECONDS)
             self._retry_schedule.mark_polled(round(poll_seconds * SECOND_MS))
-        if self._is_idle:
-            # An idle sender only reads. Usually nothing waits, or another one has taken it.
+        if not self._expects_work:
+            # Usually nothing waits, or another sender has taken it: one read finds out.
             waiting = await waiting_kinds(self._db)
             kinds = [kind for kind in kinds if kind in waiting]
         if kinds:
@@ -121,6 +125,7 @@ class Sender:
 
     async def _claim_kinds(self, kinds: list[AttemptKind]) -> None:
         started_at = elapsed_ms()
+        self._expects_work = False
         self._is_claiming = True
         try:
             batches = await self._db.transact(self._claim, kinds)
@@ -129,11 +134,13 @@ class Sender:
         claimed = [each for batch in batches.values() for each in batch.deliveries]
         for pool, delivery in claimed:
             self._start(pool, delivery, started_at)
-        self._is_idle = not claimed
         self._empty_claims = 0 if claimed else self._empty_claims + 1
         for kind, batch in batches.items():
             if batch.has_more and self._empty_claims < _MAX_EMPTY_CLAIMS:
                 self._claim_again(kind)
+        if self._excluded_endpoints() or any(map(self._slots.is_saturated, batches)):
+            # Other senders may be able to send the rest.
+            self._db.changes.pass_on(TOPIC)
 
     def _kinds_to_claim(self) -> list[AttemptKind]:
         if elapsed_ms() < self._paused_until:
@@ -143,21 +150,25 @@ class Sender:
     async def _claim(
         self, tx: Transaction, kinds: list[AttemptKind]
     ) -> dict[AttemptKind, ClaimBatch]:
-        elapsed = elapsed_ms()
-        locked = frozenset(each for each, until in self._locked_until.items() if until > elapsed)
         terms = LeaseTerms(
             owner=self.id,
             lease_ms=self._lease_ms,
             now=await tx.clock_ms(),
-            excluded_endpoints=locked,
+            excluded_endpoints=self._excluded_endpoints(),
         )
         return {
             kind: await claim(tx, kind, self._slots, terms, self._cursors[kind]) for kind in kinds
         }
 
+    def _excluded_endpoints(self) -> frozenset[str]:
+        """Those whose secret could not be opened on this machine."""
+        elapsed = elapsed_ms()
+        return frozenset(each for each, until in self._locked_until.items() if until > elapsed)
+
     def _claim_again(self, kind: AttemptKind) -> None:
         if kind == "retry":
             self._retry_schedule.poll_soon()
+        self._expects_work = True
         self._wake.set()
 
     def _start(self, pool: SlotPool, delivery: ClaimedDelivery, claimed_at: int) -> None:

@@ -1,6 +1,7 @@
 """Listeners learn of a change at its commit, other processes within a second."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -219,3 +220,37 @@ async def test_a_process_asks_again_although_it_hears_of_others_all_the_time(
             async with asyncio.timeout(WITHIN_SECONDS):
                 await asked_again.wait()
     await listener.close()
+
+
+async def test_work_that_this_process_takes_is_announced_when_it_passes_it_on(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as writer, opened(postgres_url) as other:
+        stop = writer.changes.on("deliveries", lambda: None, takes_work=True, passes_on=True)
+        with other.changes.listen("deliveries") as work, other.changes.listen("cancel") as cancel:
+            await writer.transact(announce, "a", "deliveries")
+            await writer.transact(announce, "b", "cancel")
+            assert await cancel.wait(WITHIN_SECONDS)
+            assert not await work.wait(0)
+            writer.changes.pass_on("deliveries")
+            assert await work.wait(WITHIN_SECONDS)
+            stop()
+            await writer.transact(announce, "c", "deliveries")
+            assert await work.wait(WITHIN_SECONDS)
+
+
+async def test_work_that_no_process_can_take_is_passed_on_once(postgres_url: str) -> None:
+    notices: list[str] = []
+    listener = await asyncpg.connect(postgres_url)
+    await listener.add_listener("agentjobs", lambda *payload: notices.append(str(payload[-1])))
+    async with opened(postgres_url) as writer, opened(postgres_url) as other:
+        for changes in (writer.changes, other.changes):
+            pass_on = functools.partial(changes.pass_on, "deliveries")
+            changes.on("deliveries", pass_on, takes_work=True, passes_on=True)
+        with other.changes.listen("deliveries") as work, writer.changes.listen("cancel") as cancel:
+            await writer.transact(announce, "a", "deliveries")
+            assert await work.wait(WITHIN_SECONDS)
+            await other.transact(announce, "b", "cancel")
+            assert await cancel.wait(WITHIN_SECONDS)
+    await listener.close()
+    assert [notice.split()[1:] for notice in notices] == [["deliveries"], ["cancel"]]

@@ -91,12 +91,12 @@ def receiving() -> Iterator[Receiver]:
 @asynccontextmanager
 async def sending(
     harness: SenderHarness, db: Database | None = None, *, drain_immediately: bool = False
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Sender]:
     client = WebhookClient.from_settings(harness.settings, AllowList.parse(["127.0.0.0/8"]))
     sending = Sender(db or harness.db, SecretOpener(harness.keys), client, harness.settings)
     running = {asyncio.create_task(half.run()) for half in (sending, sending.recorder)}
     try:
-        yield
+        yield sending
     finally:
         for task in running:
             task.cancel()
@@ -474,3 +474,30 @@ async def test_an_idle_sender_only_reads(harness: SenderHarness, receiving: Rece
     await sender.drain(5, asyncio.Event())
     await client.close()
     assert len(receiving.received) == 1
+
+
+async def test_a_sender_passes_on_what_it_cannot_send(
+    postgres_url: str, tmp_path: Path, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_POLL_SECONDS", 600.0)
+    async with opened(postgres_url) as db, opened(postgres_url) as other_db:
+        deliveries = DeliveryHarness(db)
+        await deliveries.organization("org_a")
+        keyless = SenderHarness(db, load(QUICK, data_dir=str(tmp_path / "a")), deliveries)
+        other = SenderHarness(other_db, load(QUICK, data_dir=str(tmp_path / "b")), deliveries)
+        for harness in (keyless, other):
+            harness.settings.data_path.mkdir()
+        await other.endpoint(receiving.url)
+        async with sending(keyless) as first, sending(other) as second:
+            await until(lambda: _is_waiting(first) and _is_waiting(second))
+            # It learns with the first one that it has no key.
+            await deliveries.event("org_a", "job_0", 1)
+            await until(lambda: len(receiving.received) == 1)
+            await until(lambda: _is_waiting(first) and _is_waiting(second))
+            await deliveries.event("org_a", "job_1", 1)
+            await until(lambda: len(receiving.received) == 2)
+
+
+def _is_waiting(sending: Sender) -> bool:
+    is_sending = bool(sending._in_progress or sending.recorder.unrecorded_ids)
+    return not is_sending and bool(sending._wake._waiters)

@@ -44,6 +44,8 @@ class Notifications:
         self._changes = changes
         self._origin = secrets.token_hex(8)
         self._pending: set[str] = set()
+        self._left: set[str] = set()
+        """Topics that the subscriber here may still pass on."""
         self._watched = WatchedTopics()
         self._ask_at = 0.0
         self._heard_at = 0.0
@@ -55,6 +57,7 @@ class Notifications:
     async def start(self) -> None:
         await self._listen()
         self._changes.on_subscribed = self._ask_for
+        self._changes.pass_on = self._pass_on
         self._task = asyncio.create_task(self._run(), name="postgresql-notices")
 
     async def close(self) -> None:
@@ -71,12 +74,23 @@ class Notifications:
 
     def notify(self, topics: Iterable[str]) -> None:
         """Send the topics soon that other processes need to know, batched with others."""
-        needed = self._watched.select(set(topics)) if self._changes.all_ask else set(topics)
+        topics = set(topics)
+        left = {topic for topic in topics if self._changes.is_left_to_subscriber(topic)}
+        self._left |= left
+        needed = topics - left
+        if self._changes.all_ask:
+            needed = self._watched.select(needed)
         if needed:
-            self._send_soon(needed)
+            self._send_soon(*needed)
 
-    def _send_soon(self, topics: set[str]) -> None:
-        self._pending |= topics
+    def _pass_on(self, topic: str) -> None:
+        """Only what this process announced: the others already know the rest."""
+        if topic in self._left:
+            self._left.remove(topic)
+            self._send_soon(topic)
+
+    def _send_soon(self, *topics: str) -> None:
+        self._pending.update(topics)
         if self._changes.processes == 1 or not all(map(self._can_wait, topics)):
             self._wake.set()
         elif self._timer is None:
