@@ -139,12 +139,13 @@ class Account(msgspec.Struct, frozen=True):
     """The account of a connection's credential.
 
     `is_own`: only this service uses the account. `missing` are the permissions that it lacks, as
-    the platform names them.
+    the platform names them; `missing_extras` those that only some features need.
     """
 
     login: str
     is_own: bool
     missing: tuple[str, ...] = ()
+    missing_extras: tuple[str, ...] = ()
 
 
 class Forge(Protocol):

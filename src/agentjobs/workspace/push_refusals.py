@@ -32,6 +32,7 @@ _NOISE = re.compile(
     r"|Resolving deltas: .*|(GitLab|Gitea|Forgejo):|- GITHUB PUSH PROTECTION"
     r"|Resolve the following .*"
 )
+_GITHUB_CODE = re.compile(r"GH0\d\d")
 _PREFIX = re.compile(r"(error: )?(GH0\d\d: |GitLab: |Gitea: |Forgejo: )?(- )?")
 
 
@@ -140,7 +141,9 @@ def _remarks(stderr: str) -> list[str]:
 def _details(rejections: Sequence[str], remarks: Sequence[str]) -> str:
     reasons = [_PREFIX.sub("", line, count=1) for line in remarks if not _NOISE.fullmatch(line)]
     unique = dict.fromkeys(reason.rstrip(".") for reason in reasons if reason)
-    return "; ".join([*rejections, *list(unique)[:MAX_DETAILS]])
+    code = _GITHUB_CODE.search("\n".join(remarks))
+    label = "" if code is None else f"{code[0]}: "
+    return label + "; ".join([*list(unique)[:MAX_DETAILS], *rejections])
 
 
 def _secrets_message(text: str, remarks: Sequence[str]) -> str:

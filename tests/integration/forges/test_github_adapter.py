@@ -20,6 +20,8 @@ from agentjobs.git.process import git
 from agentjobs.git.remote import NETWORK_PROTOCOLS
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.workspace.errors import PushRejected
+from agentjobs.workspace.publish import push
 from tests.support.forge_servers.faults import Fault, cut, forbidden, server_error, too_many
 from tests.support.forge_servers.github import GitHubServer, secondary_limit
 from tests.support.forge_servers.state import RepositoryRow
@@ -96,17 +98,77 @@ async def test_a_check_returns_the_account_and_missing_permissions(harness: GitH
     assert (account.login, account.is_own, account.missing) == ("agentjobs[bot]", True, ())
     harness.server.app.permissions = {"metadata": "read", "contents": "read", "issues": "write"}
     missing = (await harness.github().check()).missing
-    assert missing == ("Contents: read and write", "Pull requests: read and write")
+    assert missing == (
+        "Contents: read and write (to fetch and push)",
+        "Pull requests: read and write (to open and follow pull requests)",
+    )
     person = await harness.github("token").check()
     assert (person.login, person.is_own, person.missing) == ("agentjobs-bot", False, ())
     harness.server.scopes = "public_repo, gist"
-    assert (await harness.github("token").check()).missing == ("repo",)
+    (missing_scope,) = (await harness.github("token").check()).missing
+    assert missing_scope.startswith("repo (to fetch")
     # The scopes of a fine-grained token are unknown.
     harness.server.scopes = None
     assert (await harness.github("token").check()).missing == ()
     with pytest.raises(ForgeError, match=r"Bad credentials\); replace it") as got:
         await harness.github("token", "ghp_revoked").check()
     assert got.value.fault == "unauthorized"
+
+
+async def test_a_check_names_the_features_that_need_more_permissions(
+    harness: GitHubHarness,
+) -> None:
+    workflows, teams = (await harness.github().check()).missing_extras
+    assert workflows.startswith("Workflows: read and write (to change .github/workflows")
+    assert teams == "Organization members: read-only (to request reviews from teams)"
+    harness.server.app.permissions |= {"workflows": "write", "members": "read"}
+    assert (await harness.github().check()).missing_extras == ()
+    (scope,) = (await harness.github("token").check()).missing_extras
+    assert scope.startswith("workflow (to change .github/workflows")
+    harness.server.scopes = "repo, workflow"
+    assert (await harness.github("token").check()).missing_extras == ()
+
+
+async def test_workflows_are_pushed_and_teams_asked_once_the_app_may(
+    harness: GitHubHarness, tmp_path: Path
+) -> None:
+    files = {".github/workflows/ci.yml": "on: push"}
+    template = harness.server.add_repository("acme/template", {"README.md": "shop"})
+    commit = harness.server.git.commit(template, "work", dict(files))
+    own = harness.server.git.directory(template)
+    harness.server.state.teams.add("acme/core")
+
+    async def push_workflow(kind: str, branch: str) -> None:
+        async with harness.github(kind).open_remote(harness.repo, "") as remote:
+            await push(own, commit, branch, remote, expected=None)
+
+    with pytest.raises(PushRejected, match="“Workflows: read and write”"):
+        await push_workflow("app", "agentjobs/1")
+    with pytest.raises(PushRejected, match="the scope `workflow`"):
+        await push_workflow("token", "agentjobs/1")
+    pull = await open_pull(harness.github(), harness, reviewers=("@acme/core",))
+    assert "'core' could not be requested" in pull.notes[0]
+    # What an admin grants later counts with the next token.
+    harness.server.app.permissions |= {"workflows": "write", "members": "read", "actions": "read"}
+    harness.server.scopes = "repo,workflow"
+    harness.clock.now += 3_600
+    await push_workflow("app", "agentjobs/1")
+    await push_workflow("token", "agentjobs/2")
+    await open_pull(harness.github(), harness, reviewers=("@acme/core",))
+    assert harness.row.pulls[pull.number].team_reviewers == ["core"]
+    token = list(harness.server.app.tokens.values())[-1]
+    assert "actions" not in token.permissions
+
+
+async def test_a_permission_that_is_withdrawn_is_no_longer_asked_for(
+    harness: GitHubHarness,
+) -> None:
+    harness.server.app.permissions["workflows"] = "write"
+    await harness.github().repository(harness.repo)
+    del harness.server.app.permissions["workflows"]
+    harness.tokens.forget(("fcn_1", "4711", "815", str(harness.row.id)))
+    assert (await harness.github().repository(harness.repo)).full_name == "acme/shop"
+    assert len(harness.server.app.tokens) == 2
 
 
 async def test_an_error_about_a_removed_installation_says_what_to_do(
@@ -177,6 +239,7 @@ async def test_a_pull_request_has_its_labels_and_all_existing_reviewers(
     harness: GitHubHarness,
 ) -> None:
     harness.row.roles = {"ann": "write", "bob": "read"}
+    harness.server.app.permissions["members"] = "read"
     harness.server.state.teams.add("acme/core")
     reviewers = ("@ann", "nobody", "bob", "@acme/core", "@acme/gone", "agentjobs[bot]")
     pull = await open_pull(

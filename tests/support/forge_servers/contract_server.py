@@ -82,6 +82,10 @@ class ContractServer:
         """Raise Refusal(401, …) for a credential that is not accepted; calls see `self.token`."""
         raise NotImplementedError
 
+    def workflow_refusal(self, password: str) -> str:  # noqa: ARG002 - for platforms with such a rule
+        """What is printed if the credential may not change workflows; empty if it may."""
+        return ""
+
     def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
         """The role that basic authentication gives; None if the credential is not accepted."""
         raise NotImplementedError
@@ -211,7 +215,9 @@ class ContractServer:
             return web.Response(status=301, headers={"Location": address})
         status = self._git_refusal(request.headers, repository, service)
         if status is None and repository is not None:
-            return await self.git.serve(request, repository, rest)
+            _, password = _basic(request.headers.get("Authorization", "")) or ("", "")
+            refusal = self.workflow_refusal(password)
+            return await self.git.serve(request, repository, rest, workflow_refusal=refusal)
         challenge = {"WWW-Authenticate": 'Basic realm="git"'} if status == 401 else {}
         return web.Response(status=status or 404, headers=challenge, text="Not for you.")
 

@@ -17,6 +17,11 @@ if [ -s push-refusal ]; then
 fi
 while read old new ref; do
   branch="${ref#refs/heads/}"
+  workflows=$(git log --format= --name-only "$new" --not --all -- .github/workflows)
+  if [ -n "$WORKFLOW_REFUSAL" ] && [ -n "$workflows" ]; then
+    echo "$WORKFLOW_REFUSAL" >&2
+    exit 1
+  fi
   if grep -qxF "$branch" protected; then
     echo "error: GH006: Protected branch update failed for $ref." >&2
     exit 1
@@ -76,10 +81,15 @@ class GitRemote:
             return None
 
     async def serve(
-        self, request: web.Request, repository: RepositoryRow, path: str
+        self,
+        request: web.Request,
+        repository: RepositoryRow,
+        path: str,
+        *,
+        workflow_refusal: str = "",
     ) -> web.StreamResponse:
         """`path` is what follows the repository, such as /info/refs."""
-        self._protect(repository)
+        self._protect(repository, has_refusal=bool(workflow_refusal))
         body = await request.read()
         environment = {
             "PATH": os.environ["PATH"],
@@ -94,6 +104,7 @@ class GitRemote:
             # aiohttp has already decompressed the body.
             "CONTENT_LENGTH": str(len(body)),
             "GIT_CONFIG_GLOBAL": "/dev/null",
+            "WORKFLOW_REFUSAL": workflow_refusal,
         }
         process = await asyncio.create_subprocess_exec(
             "git",
@@ -108,10 +119,10 @@ class GitRemote:
         status = int(headers.pop("Status", "200")[:3])
         return web.Response(status=status, headers=headers, body=content)
 
-    def _protect(self, repository: RepositoryRow) -> None:
+    def _protect(self, repository: RepositoryRow, *, has_refusal: bool) -> None:
         directory = self.directory(repository)
         hook = directory / "hooks" / "pre-receive"
-        if repository.protected or repository.push_refusal:
+        if repository.protected or repository.push_refusal or has_refusal:
             hook.parent.mkdir(exist_ok=True)
             (directory / "push-refusal").write_text(repository.push_refusal)
             (directory / "protected").write_text("\n".join(repository.protected) + "\n")

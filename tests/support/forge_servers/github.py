@@ -190,8 +190,12 @@ class GitHubServer(GitHubBase):
         if row.author in people:
             raise Refusal(422, "Review cannot be requested from pull request author.")
         outsiders = [name for name in people if name not in repository.roles]
+        token = self.app_token(call)
+        may_see_teams = token is None or token.allows("members", "read")
         outsiders += [
-            team for team in teams if f"{repository.owner}/{team}" not in self.state.teams
+            team
+            for team in teams
+            if not may_see_teams or f"{repository.owner}/{team}" not in self.state.teams
         ]
         if outsiders:
             message = (

@@ -15,6 +15,7 @@ from tests.support.forge_servers.calls import Call, Refusal
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.description import Description, parse_operations
 from tests.support.forge_servers.github_app import App, InstallationToken
+from tests.support.forge_servers.push_refusals import GITHUB_APP_WORKFLOW, GITHUB_TOKEN_WORKFLOW
 from tests.support.forge_servers.state import IssueRow, PullRow, RepositoryRow, Role
 from tests.support.paths import PROJECT
 
@@ -122,6 +123,13 @@ class GitHubBase(ContractServer):
             raise Refusal(401, "Bad credentials")
         elif call.name == "GET /installation/repositories":
             raise Refusal(403, "You must authenticate with an installation access token")
+
+    def workflow_refusal(self, password: str) -> str:
+        token = self.app.token_of(password, self.clock())
+        if token is not None:
+            return "" if token.allows("workflows", "write") else GITHUB_APP_WORKFLOW
+        scopes = None if self.scopes is None else self.scopes.replace(" ", "").split(",")
+        return "" if scopes is None or "workflow" in scopes else GITHUB_TOKEN_WORKFLOW
 
     def git_role(self, user: str, password: str, repository: RepositoryRow) -> Role | None:
         token = self.app.token_of(password, self.clock())

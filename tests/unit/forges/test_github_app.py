@@ -11,15 +11,17 @@ from joserfc.jwk import RSAKey
 
 from agentjobs.forges.github.access import api_url
 from agentjobs.forges.github.app import (
+    EXTRA_PERMISSIONS,
     LIST_PERMISSIONS,
     WORK_PERMISSIONS,
     InstallationToken,
     Scope,
     TokenCache,
     app_jwt,
+    choose_permissions,
+    missing_features,
     missing_permissions,
     permission_titles,
-    reduce_permissions,
 )
 from agentjobs.forges.protocol import ForgeError
 from tests.support.manual_clock import ManualClock
@@ -152,14 +154,25 @@ def test_missing_permissions_are_named_as_on_github() -> None:
     assert permission_titles(missing) == ("Contents: read and write", "Issues: read and write")
     assert missing_permissions({"contents": "admin"}, {"contents": "write"}) == ()
     with pytest.raises(ForgeError, match="“Contents: read and write”") as caught:
-        reduce_permissions(granted, WORK_PERMISSIONS)
+        choose_permissions(granted, WORK_PERMISSIONS)
     assert caught.value.fault == "denied"
+
+
+def test_granted_permissions_that_work_needs_are_asked_for() -> None:
+    granted = {**WORK_PERMISSIONS, "workflows": "write", "administration": "write"}
+    assert choose_permissions(granted, WORK_PERMISSIONS) == {
+        **WORK_PERMISSIONS,
+        "workflows": "write",
+    }
+    assert choose_permissions(granted, LIST_PERMISSIONS) == LIST_PERMISSIONS
+    (missing,) = missing_features(granted, EXTRA_PERMISSIONS)
+    assert missing == "Organization members: read-only (to request reviews from teams)"
 
 
 @pytest.mark.parametrize("issues", ["none", "read"])
 def test_an_app_without_issues_works_without_them(issues: str) -> None:
     granted = {"contents": "write", "pull_requests": "write", "metadata": "read", "issues": issues}
-    wanted = reduce_permissions(granted, WORK_PERMISSIONS)
+    wanted = choose_permissions(granted, WORK_PERMISSIONS)
     assert wanted.get("issues", "none") == issues
     assert wanted["contents"] == "write"
 

@@ -32,7 +32,7 @@ def refuse(remarks: str, reason: str = DECLINED) -> str:
         ),
         (
             printed.GITHUB_RULESET,
-            ("a ruleset", "Cannot create ref due to creations", "exempt the branches"),
+            ("a ruleset", "(GH013: Cannot create ref due to creations", "exempt the branches"),
         ),
         (printed.GITHUB_SIGNATURES, ("only signed commits", "verified signatures")),
         (

@@ -38,6 +38,7 @@ def account_document(account: "Account") -> dict[str, Any]:
         "login": account.login,
         "is_own": account.is_own,
         "missing_permissions": list(account.missing),
+        "missing_extra_permissions": list(account.missing_extras),
     }
 
 
@@ -50,6 +51,8 @@ def print_account(connection: "Connection", account: "Account") -> None:
         )
     for permission in account.missing:
         print_note(f"Warning: missing permission: {permission}")
+    for permission in account.missing_extras:
+        print_note(f"Not granted, and needed only for one feature: {permission}")
 
 
 def hook_address(public_url: str, connection: "Connection") -> str:

@@ -12,8 +12,7 @@ from agentjobs.forges.github.app import (
     Scope,
     TokenCache,
     app_jwt,
-    missing_permissions,
-    reduce_permissions,
+    choose_permissions,
 )
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.protocol import ForgeError
@@ -28,6 +27,7 @@ class App(msgspec.Struct, frozen=True):
 class Installation(msgspec.Struct, frozen=True):
     permissions: dict[str, str]
     suspended_at: str | None = None
+    target_type: str = "Organization"
 
 
 class GitHubAccess:
@@ -113,21 +113,35 @@ class GitHubAccess:
     async def _mint(self, scope: Scope) -> InstallationToken:
         # Other callers wait for this token with their own retry budgets, so they wait outside.
         api = self.as_app(RetryBudget(0, time_of_day=self._retry_budget.time_of_day))
+        chosen = await self._permissions(api, scope)
         try:
-            return await self._request_token(api, scope, scope.permissions)
+            return await self._request_token(api, scope, chosen)
         except ApiError as error:
             if error.status != 422:
                 raise self._installation_error(error) from None
             reason = str(error)
-        granted = (await self.installation(api)).permissions
-        if missing_permissions(granted, scope.permissions):
-            reduced = reduce_permissions(granted, scope.permissions)
-            return await self._request_token(api, scope, reduced)
+        # The installation may have lost a permission since it was asked for them.
+        self._tokens.forget_granted(self._installation_key)
+        current = await self._permissions(api, scope)
+        if current != chosen:
+            return await self._request_token(api, scope, current)
         where = scope.full_name or "any repository"
         raise ForgeError(
             f"The GitHub App is not installed on {where}, or the repository was deleted: {reason}",
             "gone",
         )
+
+    async def _permissions(self, api: PlatformApi, scope: Scope) -> Mapping[str, str]:
+        async def request() -> Mapping[str, str]:
+            return (await self.installation(api)).permissions
+
+        granted = await self._tokens.granted(self._installation_key, request)
+        try:
+            return choose_permissions(granted, scope.permissions)
+        except ForgeError:
+            # Asked again the next time: an admin may grant what is missing at any time.
+            self._tokens.forget_granted(self._installation_key)
+            raise
 
     async def _request_token(
         self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
@@ -150,10 +164,13 @@ class GitHubAccess:
         return build_path("app", "installations", self._connection.installation_id or "0")
 
     def _key(self, scope: Scope) -> tuple[str | None, ...]:
-        connection = self._connection
         # The ID stays the same after a rename.
-        repository = scope.repository_id or scope.full_name
-        return (connection.id, connection.app_id, connection.installation_id, repository)
+        return (*self._installation_key, scope.repository_id or scope.full_name)
+
+    @property
+    def _installation_key(self) -> tuple[str | None, ...]:
+        connection = self._connection
+        return (connection.id, connection.app_id, connection.installation_id)
 
 
 def api_url(url: str) -> str:

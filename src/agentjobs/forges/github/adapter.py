@@ -1,7 +1,7 @@
 """Adapter for GitHub (github.com or Enterprise) through one connection: an App or a token."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import aiohttp
@@ -11,11 +11,12 @@ from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.github.access import App, GitHubAccess
 from agentjobs.forges.github.app import (
+    EXTRA_PERMISSIONS,
     WORK_PERMISSIONS,
     Scope,
     TokenCache,
+    missing_features,
     missing_permissions,
-    permission_titles,
 )
 from agentjobs.forges.github.pulls import ISSUES, PULLS, RepositoryPulls
 from agentjobs.forges.github.responses import (
@@ -55,7 +56,9 @@ from agentjobs.git.remote import Remote, basic_authorization
 _NAME = "GitHub"
 _METADATA = "Metadata: read-only"
 _CONTENTS = "Contents: read and write"
-_CLASSIC_SCOPE = "repo"
+# Scopes of classic tokens, and what they are needed for.
+_CLASSIC_SCOPES = {"repo": "to fetch, push and open pull requests"}
+_EXTRA_CLASSIC_SCOPES = {"workflow": "to change .github/workflows after `agentjobs repos lift`"}
 _ALL = Scope()
 Result = TypeVar("Result")
 
@@ -203,8 +206,17 @@ class GitHub:
             raise ForgeError(
                 "The installation of the GitHub App is suspended; unsuspend it on GitHub.", "denied"
             )
-        missing = permission_titles(missing_permissions(installation.permissions, WORK_PERMISSIONS))
-        return validate(_NAME, Account(f"{app.slug}[bot]", is_own=True, missing=missing))
+        extra = dict(EXTRA_PERMISSIONS)
+        if installation.target_type != "Organization":
+            # People have no teams.
+            del extra["members"]
+        account = Account(
+            f"{app.slug}[bot]",
+            is_own=True,
+            missing=missing_features(installation.permissions, WORK_PERMISSIONS),
+            missing_extras=missing_features(installation.permissions, extra),
+        )
+        return validate(_NAME, account)
 
     async def _check_token(self) -> Account:
         api = self._access.api(_ALL)
@@ -212,9 +224,14 @@ class GitHub:
         login = decode_as(_NAME, response, User).login
         # Only classic tokens have scopes.
         header = response.headers.get("X-OAuth-Scopes")
-        scopes = [_CLASSIC_SCOPE] if header is None else [s.strip() for s in header.split(",")]
-        missing = () if _CLASSIC_SCOPE in scopes else (_CLASSIC_SCOPE,)
-        return validate(_NAME, Account(login, is_own=False, missing=missing))
+        scopes = None if header is None else {scope.strip() for scope in header.split(",")}
+        account = Account(
+            login,
+            is_own=False,
+            missing=_missing_scopes(scopes, _CLASSIC_SCOPES),
+            missing_extras=_missing_scopes(scopes, _EXTRA_CLASSIC_SCOPES),
+        )
+        return validate(_NAME, account)
 
     async def _follow_rename(
         self, repo: RepoAddress, write: Callable[[RepositoryPulls], Awaitable[Result]]
@@ -239,6 +256,13 @@ def _scope(repo: RepoAddress) -> Scope:
 def _path(full_name: str) -> str:
     owner, _, name = full_name.partition("/")
     return build_path("repos", owner, name)
+
+
+def _missing_scopes(scopes: set[str] | None, required: Mapping[str, str]) -> tuple[str, ...]:
+    """None means that the token has no scopes, but permissions that it does not show."""
+    if scopes is None:
+        return ()
+    return tuple(f"{scope} ({why})" for scope, why in required.items() if scope not in scopes)
 
 
 async def _has_branch(api: PlatformApi, full_name: str, branch: str) -> bool:

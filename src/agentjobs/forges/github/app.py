@@ -4,6 +4,7 @@ Tokens are cached in this process's memory only. Sends no requests.
 """
 
 import asyncio
+import math
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -37,6 +38,8 @@ WORK_PERMISSIONS: Mapping[str, str] = {
     "issues": "write",
     "metadata": "read",
 }
+# Asked for if the installation grants them.
+EXTRA_PERMISSIONS: Mapping[str, str] = {"workflows": "write", "members": "read"}
 # Pull requests can be opened without it.
 _OPTIONAL_PERMISSION = "issues"
 _TITLES = {
@@ -44,7 +47,19 @@ _TITLES = {
     "pull_requests": "Pull requests",
     "issues": "Issues",
     "metadata": "Metadata",
+    "workflows": "Workflows",
+    "members": "Organization members",
 }
+_FEATURES = {
+    "contents": "to fetch and push",
+    "pull_requests": "to open and follow pull requests",
+    "issues": "for labels, tickets and comments on issues",
+    "metadata": "to list repositories",
+    "workflows": "to change .github/workflows after `agentjobs repos lift`",
+    "members": "to request reviews from teams",
+}
+# How long the permissions of an installation are not asked for again.
+_GRANT_SECONDS = 300
 _LEVELS = {"read": "read-only", "write": "read and write"}
 _RANKS = ("none", "read", "write", "admin")
 
@@ -57,6 +72,7 @@ class Scope(NamedTuple):
 
     @property
     def permissions(self) -> Mapping[str, str]:
+        """What is required."""
         return WORK_PERMISSIONS if self.full_name else LIST_PERMISSIONS
 
     @property
@@ -91,6 +107,7 @@ class TokenCache:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._tokens: dict[Hashable, _CachedToken] = {}
+        self._grants: dict[Hashable, tuple[float, Mapping[str, str]]] = {}
 
     async def token(
         self, key: Hashable, request: Callable[[], Awaitable[InstallationToken]]
@@ -105,6 +122,20 @@ class TokenCache:
                 cached.token, cached.usable_until = granted.token, ends_at - SPARE_SECONDS
                 self._remove_expired()
             return cached.token
+
+    async def granted(
+        self, key: Hashable, request: Callable[[], Awaitable[Mapping[str, str]]]
+    ) -> Mapping[str, str]:
+        """The permissions of an installation, which `request` asks for."""
+        asked_at, permissions = self._grants.get(key, (-math.inf, {}))
+        if self._clock() < asked_at + _GRANT_SECONDS:
+            return permissions
+        permissions = await request()
+        self._grants[key] = (self._clock(), permissions)
+        return permissions
+
+    def forget_granted(self, key: Hashable) -> None:
+        self._grants.pop(key, None)
 
     def is_fresh(self, key: Hashable) -> bool:
         """Whether GitHub issued the token so recently that it may not be replicated yet."""
@@ -152,8 +183,29 @@ def permission_titles(
     return tuple(f"{_TITLES[name]}: {_LEVELS[required[name]]}" for name in names)
 
 
-def reduce_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> dict[str, str]:
-    """The required permissions without the optional one. Raises ForgeError if one is missing."""
+def missing_features(granted: Mapping[str, str], required: Mapping[str, str]) -> tuple[str, ...]:
+    """The missing permissions and what they are needed for."""
+    missing = missing_permissions(granted, required)
+    titles = permission_titles(missing, required)
+    return tuple(
+        f"{title} ({_FEATURES[name]})" for name, title in zip(missing, titles, strict=True)
+    )
+
+
+def choose_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> dict[str, str]:
+    """What to ask for: the required permissions, and others that work needs if they are granted.
+
+    Raises ForgeError if one is missing.
+    """
+    chosen = _reduce_permissions(granted, required)
+    if required == WORK_PERMISSIONS:
+        missing = missing_permissions(granted, EXTRA_PERMISSIONS)
+        extra = {name: EXTRA_PERMISSIONS[name] for name in EXTRA_PERMISSIONS if name not in missing}
+        return chosen | extra
+    return chosen
+
+
+def _reduce_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> dict[str, str]:
     missing = missing_permissions(granted, required)
     needed = tuple(name for name in missing if name != _OPTIONAL_PERMISSION)
     if needed:
