@@ -24,6 +24,8 @@ _WRITE = re.compile(
     r"(?:\s+(?:AS\s+)?(?!SET\b)\w+)?(\s+SET\s.*)?",
     re.DOTALL,
 )
+# Parsing the other modules would take most of the time.
+_MAY_WRITE = re.compile(r"\b(?:INSERT|DELETE|UPDATE|DueColumn)\b")
 
 
 class Write(NamedTuple):
@@ -121,7 +123,10 @@ def _find_writes() -> Iterator[Write]:
         parts = path.relative_to(SOURCE).parts
         if parts[:2] == ("store", "migrations"):
             continue
-        tree = ast.parse(path.read_text())
+        source = path.read_text()
+        if not _MAY_WRITE.search(source):
+            continue
+        tree = ast.parse(source)
         for line, text in _strings(tree):
             for table, columns in _writes_in(text):
                 if table not in CACHE_TABLES:
@@ -133,7 +138,7 @@ def _find_writes() -> Iterator[Write]:
 def _due_columns(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """The columns that `store/leases.py` updates for whoever declares them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "DueColumn":
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "DueColumn":
             table, _, column, _ = node.args
             for name in (column, *(keyword.value for keyword in node.keywords)):
                 yield node.lineno, ast.literal_eval(table), ast.literal_eval(name)

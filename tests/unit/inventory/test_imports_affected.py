@@ -109,7 +109,7 @@ def _led(graph: FlatGraph, facts: Facts) -> dict[str, set[str]]:
     [_PYTHON, _JAVASCRIPT, _GO, _JAVA, _RUST],
     ids=["Python", "JavaScript", "Go", "Java", "Rust"],
 )
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_imports_of_unaffected_sources_keep_their_targets(language, data) -> None:
     paths, names, projects = language

@@ -105,16 +105,16 @@ def test_no_text_is_lost_or_becomes_markup(path: str, lines: list[str]) -> None:
 def test_hostile_code_takes_linear_time(suffix: str, hostile: str) -> None:
     language = language_of_file(f"x{suffix}")
     assert language is not None
-    short = _seconds_for([hostile * (60 // len(hostile))] * 100, language)
-    long = _seconds_for([hostile * (60 // len(hostile))] * 1_000, language)
-    assert long < 40 * short
+    line = hostile * (60 // len(hostile))
+    # The first attempt at a quiet moment suffices; a busy machine needs another.
+    assert any(
+        _seconds_for([line] * 1_000, language) < 40 * _seconds_for([line] * 100, language)
+        for _ in range(3)
+    )
 
 
 def _seconds_for(lines: list[str], language: Language) -> float:
-    """CPU time; the lowest of three, for the caches of a busy machine."""
-    measured = []
-    for _ in range(3):
-        started = time.thread_time()
-        assert highlight(lines, language) is not None
-        measured.append(time.thread_time() - started)
-    return min(measured)
+    """CPU time."""
+    started = time.thread_time()
+    assert highlight(lines, language) is not None
+    return time.thread_time() - started
