@@ -15,10 +15,11 @@ import hypothesis
 import pytest
 
 from agentjobs.store.database import Database
-from agentjobs.store.opening import open_database
+from agentjobs.store.opening import open_database, open_unchecked
 from tests.support.event_loop import TidyLoops
 from tests.support.merged_cases import merge_cases
-from tests.support.parallel_run import (  # noqa: F401 - the first and last are hooks
+from tests.support.parallel_run import (  # noqa: F401 - some are hooks
+    make_once,
     pytest_addoption,
     pytest_runtestloop,
     scope_of,
@@ -32,6 +33,8 @@ asyncio.set_event_loop_policy(TidyLoops())
 # Each client would read all certificates of the machine, for plain HTTP too.
 httpx_transports.create_ssl_context = functools.cache(httpx_transports.create_ssl_context)
 
+# The database with the current schema.
+_MIGRATED = "migrated"
 _ENGINES = ("sqlite", "postgresql")
 _SHARED_MEMORY = Path("/dev/shm")
 _MIN_FREE_BYTES = 8 * 1024**3
@@ -97,18 +100,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_cluster() -> Iterator[PostgresCluster]:
-    cluster = PostgresCluster()
+def postgres_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresCluster]:
+    template = make_once(tmp_path_factory, "postgresql", _make_cluster)
+    cluster = PostgresCluster(template=template)
     cluster.start()
     yield cluster
     cluster.remove()
 
 
+def _make_cluster(path: Path) -> None:
+    cluster = PostgresCluster()
+    cluster.start()
+    _migrate(cluster.url(cluster.create_database(name=_MIGRATED)))
+    cluster.save(path)
+
+
 @pytest.fixture(scope="session")
 def postgres_template(postgres_cluster: PostgresCluster) -> str:
-    name = postgres_cluster.create_database()
-    _migrate(postgres_cluster.url(name))
-    return name
+    return _MIGRATED
 
 
 @pytest.fixture(scope="session")
@@ -132,9 +141,7 @@ def postgres_url(
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sqlite") / "template.db"
-    _migrate(f"sqlite:///{path}")
-    return path
+    return make_once(tmp_path_factory, "template.db", lambda path: _migrate(f"sqlite:///{path}"))
 
 
 @pytest.fixture
@@ -184,7 +191,8 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    db = await open_database(database_url, migrate=False)
+    """It does not listen for changes of other processes, which costs a second connection."""
+    db = await open_unchecked(database_url, listen=False)
     yield db
     await db.close()
 

@@ -4,12 +4,13 @@ Importing and collecting all tests takes several seconds of CPU time, which proc
 afresh, like those of pytest-xdist, spend again each.
 """
 
+import fcntl
 import os
 import random
 import struct
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+_PREFIX = "process-"
 _FILE_NUMBER = struct.Struct("=H")
 
 
@@ -31,6 +33,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def scope_of(nodeid: str) -> str:
     """What the tests of a file share is made by one process; the browser, for all its files."""
     return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
+
+
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """What the first process that needs it makes is used by all, and must not be changed."""
+    own = factory.getbasetemp()
+    shared = own.parent if own.name.startswith(_PREFIX) else own
+    path = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            unfinished = shared / f"{name}.unfinished"
+            make(unfinished)
+            unfinished.rename(path)
+    return path
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,7 +77,7 @@ class _Run:
             if pid == 0:
                 for connection in (*self._pids, receiving):
                     connection.close()
-                directory = self._directory / f"process-{number}"
+                directory = self._directory / f"{_PREFIX}{number}"
                 _Process(self._session, sending, directory).run(self._files, waiting)
             sending.close()
             self._pids[receiving] = pid

@@ -30,8 +30,8 @@ _END = "end of the output"
 # Changes with every DDL statement, and with nothing else.
 _SCHEMA = (
     "SELECT (SELECT version_num FROM alembic_version),"
-    " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_class),"
-    " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute)"
+    " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_class WHERE oid >= 16384),"
+    " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute WHERE attrelid >= 16384)"
 )
 _EMPTY = """
 DO $$
@@ -53,13 +53,21 @@ END $$
 class PostgresCluster:
     """Listens on loopback; runs as an ordinary user even if the tests run as root."""
 
-    def __init__(self, primary: "PostgresCluster | None" = None) -> None:
-        """A standby, if it is given a `primary`, which must be running."""
+    def __init__(
+        self, primary: "PostgresCluster | None" = None, template: Path | None = None
+    ) -> None:
+        """A standby, if it is given a `primary`, which must be running.
+
+        Files saved by `save` are a template.
+        """
         self.port = free_port()
         self._home = owned_directory("agentjobs-pg-")
         # A standby has the databases of its primary.
         self._databases: int = 0 if primary is None else primary._databases
         self._server: subprocess.Popen[str] | None = None
+        if template is not None:
+            _copy(template, self._data)
+            return
         if primary is not None:
             self._run("pg_basebackup", "-D", str(self._data), "-R", "-c", "fast", "--no-sync",
                       "-d", f"host=127.0.0.1 port={primary.port} user=agentjobs")  # fmt: skip
@@ -116,6 +124,12 @@ class PostgresCluster:
         """Make a standby the primary; returns when it accepts writes."""
         self._run("pg_ctl", "promote", "-w", "-s", "-D", str(self._data))
 
+    def save(self, path: Path) -> None:
+        """Stop the server and keep only its files, as a template."""
+        self.stop()
+        _copy(self._data, path)
+        shutil.rmtree(self._home)
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._home)
@@ -123,9 +137,9 @@ class PostgresCluster:
     def url(self, database: str) -> str:
         return f"postgresql://agentjobs@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self, template: str = "template0") -> str:
+    def create_database(self, template: str = "template0", name: str = "") -> str:
         self._databases += 1
-        name = f"test_{self._databases}"
+        name = name or f"test_{self._databases}"
         self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
@@ -223,6 +237,11 @@ class _Connection:
         self._process.kill()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
+
+
+def _copy(source: Path, target: Path) -> None:
+    # Keeps the owners of the files, unlike shutil.
+    subprocess.run(["cp", "--archive", source, target], check=True)
 
 
 def owned_directory(prefix: str) -> Path:
