@@ -116,7 +116,8 @@ class DeliveryHarness:
     async def _claim(
         self, kind: AttemptKind, now: int | None, terms: dict[str, Any]
     ) -> list[ClaimedDelivery]:
-        moment = now_ms() if now is None else now
+        # As a sender: the clock of the database may be a millisecond ahead of this machine's.
+        moment = await self.db.clock_ms() if now is None else now
         how = LeaseTerms(owner=self.sender, lease_ms=LEASE_MS, now=moment, **terms)
         claimed = await self.db.transact(claim, kind, self.slots, how, self.cursors[kind])
         return [delivery for _, delivery in claimed.deliveries]

@@ -3,7 +3,8 @@
 import asyncio
 import base64
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,16 @@ class Values:
         keys = KeyFile(self.settings.data_path / KEY_FILE).read()
         return [key_id.hex() for key_id in keys]
 
-    async def rotate(self, db: Any = None, on_progress: Any = None) -> RotationResult:
+    async def rotate(
+        self,
+        db: Any = None,
+        on_progress: Any = None,
+        settle: Callable[[], Awaitable[None]] | None = None,
+    ) -> RotationResult:
+        """`settle` takes the place of the wait for operations that have read a value or a key."""
+
         async def sleep(_: float) -> None:
-            await asyncio.sleep(0)
+            await (settle() if settle else asyncio.sleep(0))
 
         ignore: Callable[[str, int], None] = lambda _kind, _number: None  # noqa: E731
         return await rotate_key(
@@ -248,30 +256,36 @@ async def test_a_rotation_that_is_killed_again_and_again_ends(
 
 async def test_services_read_and_write_during_a_rotation(values: Values) -> None:
     done = asyncio.Event()
+    keys = values.keys
+    rounds: Counter[str] = Counter()
+    round_ended = asyncio.Condition()
 
-    async def read() -> int:
-        rounds = 0
+    async def repeat(name: str, operation: Callable[[], Awaitable[object]]) -> None:
         while not done.is_set():
-            await values.check()
-            rounds += 1
-        return rounds
+            await operation()
+            async with round_ended:
+                rounds[name] += 1
+                round_ended.notify_all()
 
-    async def write() -> int:
-        number = 0
-        keys = values.keys
-        while not done.is_set():
-            number += 1
-            await set_secret(values.db, keys, "acme", "COUNTER", str(number))
-        return number
+    async def write() -> None:
+        await set_secret(values.db, keys, "acme", "COUNTER", str(rounds["write"] + 1))
 
-    reading, writing = asyncio.create_task(read()), asyncio.create_task(write())
-    for _ in range(5):
-        assert (await values.rotate()).is_complete
-    done.set()
-    number = await writing
-    assert await reading > 0
+    async def finish_operations() -> None:
+        """Those that have read a value or a key end, as in the seconds that a rotation waits."""
+        before = Counter(rounds)
+        async with round_ended:
+            await round_ended.wait_for(
+                lambda: all(rounds[name] > before[name] for name in ("read", "write"))
+            )
+
+    async with asyncio.TaskGroup() as services:
+        services.create_task(repeat("read", values.check))
+        services.create_task(repeat("write", write))
+        for _ in range(5):
+            assert (await values.rotate(settle=finish_operations)).is_complete
+        done.set()
     counter = await open_secret(values.db, values.keys, values.organization, "COUNTER")
-    assert counter == str(number)
+    assert counter == str(rounds["write"])
 
 
 async def test_a_value_that_changes_meanwhile_is_not_overwritten(
