@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
@@ -93,6 +94,36 @@ async def test_a_long_value_does_not_make_the_cards_grow(admin: Page) -> None:
     )
     assert heights[0] == heights[1]
     assert heights[2]
+
+
+@pytest.mark.usefixtures("samples")
+async def test_cards_do_not_move_while_the_rest_of_a_page_arrives(
+    open_page: OpenPage, admin_state: Any
+) -> None:
+    moved = []
+    # The second has room for more columns than most pages have cards.
+    for width in (1264, 2560):
+        page = await open_page(storage_state=admin_state, viewport={"width": width, "height": 800})
+        for address in (
+            *("/", "/account", "/vulnerabilities", "/settings/budgets", f"/repos/{REPO}"),
+            *(f"/repos/{REPO}/graph", f"/repos/{REPO}/graph?node=shop/cart.py"),
+        ):
+            await page.goto(address)
+            cards = await page.evaluate(_WITHOUT_LATER_CARDS)
+            assert cards, address
+            moved += [(address, width, *card) for card in cards if card[0] != card[1]]
+    assert moved == []
+
+
+# The left edge and the width of each first card, with those after it and without them.
+_WITHOUT_LATER_CARDS = """() =>
+  [...document.querySelectorAll("main div.grid, main .tiles")].map((grid) => {
+    const [first, ...later] = grid.children;
+    const measure = () => `${first.offsetLeft} ${first.offsetWidth}`;
+    const before = measure();
+    for (const card of later) card.style.display = "none";
+    return [before, measure()];
+  })"""
 
 
 async def test_cards_and_sections_of_a_page_keep_a_distance(
