@@ -4,7 +4,7 @@ axe-core checks accessibility; `make test` fetches it into `.npm-tests`.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Self
 from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, Response
@@ -20,6 +20,27 @@ _RUN_AXE = """async (runOnly) => {
   return violations.flatMap(({ id, nodes }) =>
     nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} ${failureSummary}`));
 }"""
+_STYLES = """const stylesOf = () =>
+  [...document.querySelectorAll("link[rel=stylesheet]")].map(({ href }) => href).join();"""
+_READ = f"""() => {{
+  {_STYLES}
+  const {{ attributes }} = document.documentElement;
+  return {{
+    attributes: Array.from(attributes, ({{ name, value }}) => [name, value]),
+    styles: stylesOf(),
+    title: document.title,
+    body: document.body.outerHTML,
+  }};
+}}"""
+_SHOW = f"""({{ attributes, styles, title, body }}) => {{
+  {_STYLES}
+  if (stylesOf() !== styles) throw new Error(`The page has other styles: ${{styles}}`);
+  const root = document.documentElement;
+  for (const name of root.getAttributeNames()) root.removeAttribute(name);
+  for (const [name, value] of attributes) root.setAttribute(name, value);
+  document.title = title;
+  document.body.outerHTML = body;
+}}"""
 # Sums up layout shifts that no input caused.
 COUNT_SHIFTS = """
 globalThis.shifted = 0;
@@ -29,12 +50,16 @@ new PerformanceObserver((list) => {
 """
 MAX_LAYOUT_SHIFT = 0.02
 # 1264 px remain of 1280 px beside a scrollbar.
-WIDTHS = (360, 1264, 2560)
+WIDTHS = (360, 2560, 1264)
+HEIGHT = 800
 
 
-_CUT_TABLES = """() => [...document.querySelectorAll(".table")]
-  .filter((table) => table.scrollWidth > table.clientWidth)
-  .map((table) => table.querySelector("caption").textContent)"""
+_MEASURE = """() => [
+  document.documentElement.scrollWidth,
+  [...document.querySelectorAll(".table")]
+    .filter((table) => table.scrollWidth > table.clientWidth)
+    .map((table) => table.querySelector("caption").textContent),
+]"""
 
 
 @dataclass
@@ -81,40 +106,48 @@ class PageMonitor:
         self.errors.append(problem)
 
 
-async def accessibility_faults(page: Page) -> list[str]:
-    """In both colour schemes. The script is evaluated because the pages' content security policy
-    blocks other scripts."""
-    await page.evaluate(_axe())
-    faults: list[str] = await page.evaluate(_RUN_AXE, _TAGS)
-    await page.emulate_media(color_scheme="dark")
-    dark = await page.evaluate(_RUN_AXE, {"type": "rule", "values": _COLOUR_RULES})
-    await page.emulate_media(color_scheme="light")
-    return faults + [f"in the dark scheme: {fault}" for fault in dark]
+class AccessibilityChecker:
+    """Shows copies of pages in a page per colour scheme: these compile axe-core only once, which
+    takes as long as checking a page."""
+
+    def __init__(self, light: Page, dark: Page) -> None:
+        self._light = light
+        self._dark = dark
+
+    @classmethod
+    async def open(cls, context: BrowserContext, address: str) -> Self:
+        """`address` is any page of the dashboard, for its styles."""
+        pages = [await context.new_page() for _ in range(2)]
+        for page in pages:
+            await page.goto(address)
+            # Evaluated, because the content security policy blocks other scripts.
+            await page.evaluate(AXE.read_text() + "\n;null")
+        await pages[1].emulate_media(color_scheme="dark")
+        return cls(*pages)
+
+    async def faults(self, page: Page) -> list[str]:
+        content = await page.evaluate(_READ)
+        await self._light.evaluate(_SHOW, content)
+        faults: list[str] = await self._light.evaluate(_RUN_AXE, _TAGS)
+        await self._dark.evaluate(_SHOW, content)
+        rules = {"type": "rule", "values": _COLOUR_RULES}
+        dark: list[str] = await self._dark.evaluate(_RUN_AXE, rules)
+        return faults + [f"in the dark scheme: {fault}" for fault in dark]
 
 
 async def overflowing_widths(page: Page) -> list[str]:
     """Widths at which the page needs horizontal scrolling or cuts off a table."""
-    size: Any = page.viewport_size
     faults = []
+    # Ends with the width at which pages are loaded.
     for width in WIDTHS:
-        await page.set_viewport_size({"width": width, "height": 800})
-        needed = await page.evaluate("document.documentElement.scrollWidth")
+        await page.set_viewport_size({"width": width, "height": HEIGHT})
+        needed, cut_tables = await page.evaluate(_MEASURE)
         if needed > width:
             faults.append(f"needs {needed} px where there are {width}")
-        faults += [f"cuts {table} off at {width} px" for table in await page.evaluate(_CUT_TABLES)]
-    await page.set_viewport_size(size)
+        faults += [f"cuts {table} off at {width} px" for table in cut_tables]
     return faults
 
 
 async def layout_shift(page: Page) -> float:
     shifted: float = await page.evaluate("shifted")
     return shifted
-
-
-_loaded: list[str] = []
-
-
-def _axe() -> str:
-    if not _loaded:
-        _loaded.append(AXE.read_text() + "\n;null")
-    return _loaded[0]

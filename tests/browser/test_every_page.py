@@ -8,8 +8,10 @@ from playwright.async_api import Page
 from agentjobs.web.dashboard.routes import ROUTES
 from tests.browser.conftest import OpenPage
 from tests.browser.page_checks import (
+    HEIGHT,
     MAX_LAYOUT_SHIFT,
-    accessibility_faults,
+    WIDTHS,
+    AccessibilityChecker,
     layout_shift,
     overflowing_widths,
 )
@@ -23,7 +25,11 @@ _NOT_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/ca
 # The browser logs the status of an error page.
 _REFUSALS = ("status of 400", "status of 404", "status of 422")
 # Without transitions, whose intermediate colours would fail the contrast check.
-_STILL: Any = {"color_scheme": "light", "reduced_motion": "reduce"}
+_STILL: Any = {
+    "color_scheme": "light",
+    "reduced_motion": "reduce",
+    "viewport": {"width": WIDTHS[-1], "height": HEIGHT},
+}
 _FOR_GUESTS = ("/sign-in", "/invitation")
 
 
@@ -51,10 +57,10 @@ def pages_of(samples: SampleData) -> list[str]:
     ]
 
 
-async def check_page(page: Page, address: str) -> list[str]:
+async def check_page(page: Page, checker: AccessibilityChecker, address: str) -> list[str]:
     response = await page.goto(address)
     assert response is not None
-    faults = await accessibility_faults(page)
+    faults = await checker.faults(page)
     shift = await layout_shift(page)
     if shift >= MAX_LAYOUT_SHIFT:
         faults.append(f"moved by {shift:.3f} while it was loaded")
@@ -70,9 +76,10 @@ async def test_every_page_is_accessible_and_does_not_overflow(
     # Indexing after another test's push changes the layout.
     wait_until(service.is_settled, "the index and the scan")
     page = await open_page(storage_state=admin_state, expected_errors=_REFUSALS, **_STILL)
+    checker = await AccessibilityChecker.open(page.context, "/account")
     faults = []
     for address in pages_of(samples):
-        faults += await check_page(page, address)
+        faults += await check_page(page, checker, address)
     assert faults == []
 
 
@@ -80,7 +87,8 @@ async def test_pages_for_signed_out_users_are_accessible_and_do_not_overflow(
     open_page: OpenPage, service: BrowserTestService
 ) -> None:
     page = await open_page(expected_errors=_REFUSALS, **_STILL)
+    checker = await AccessibilityChecker.open(page.context, "/sign-in")
     faults = []
     for address in (*_FOR_GUESTS, "/sign-in?token=used"):
-        faults += await check_page(page, address)
+        faults += await check_page(page, checker, address)
     assert faults == []
