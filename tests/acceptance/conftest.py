@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.postgres import PostgresCluster
 from tests.support.service import Api, Service, StartService, sample_repository
 
 QUICK = {"AGENTJOBS_LEASE_SECONDS": "2", "AGENTJOBS_LEASE_RENEW_SECONDS": "0.5"}
@@ -66,6 +67,16 @@ def api(service: Service, key: str, tmp_path_factory: pytest.TempPathFactory) ->
     client = service.client(key)
     client.wait_ready("acme/shop")
     return client
+
+
+@pytest.fixture
+def stoppable_postgres(
+    postgres_cluster: PostgresCluster, postgres_url: str
+) -> Iterator[PostgresCluster]:
+    """The server of `postgres_url`, for tests that stop it: they run alone on it."""
+    yield postgres_cluster
+    if not postgres_cluster.is_running:
+        postgres_cluster.start()
 
 
 @pytest.fixture

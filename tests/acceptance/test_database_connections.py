@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres import PostgresCluster
+from tests.support.postgres import Connection, PostgresCluster
 from tests.support.replication import replicated_postgres
 from tests.support.service import Api, Service, connected, wait_until
 
@@ -22,12 +22,14 @@ def test_a_worker_has_at_most_four_connections_and_two_when_idle(
     postgres_cluster.sql("DROP ROLE IF EXISTS worker; CREATE ROLE worker SUPERUSER LOGIN")
     database = postgres_url.rpartition("/")[2]
 
+    monitor = Connection(postgres_cluster.url("postgres"))
+
     def connections(role: str) -> int:
         return int(
-            postgres_cluster.sql(
+            monitor.run(
                 "SELECT count(*) FROM pg_stat_activity"
                 f" WHERE datname = '{database}' AND usename = '{role}'"
-                " AND application_name = 'agentjobs'"
+                " AND application_name = 'agentjobs';"
             )
         )
 
@@ -60,6 +62,7 @@ def test_a_worker_has_at_most_four_connections_and_two_when_idle(
     finally:
         worker.stop()
         serve.stop()
+        monitor.close()
 
 
 def test_a_service_works_through_pgbouncer(

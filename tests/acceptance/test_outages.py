@@ -63,27 +63,21 @@ def test_work_finished_while_serve_is_away_is_published_without_another_run(
     assert pull_requests(serve) == 2
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_work_finished_while_the_database_is_away_is_handed_over(
-    start: StartService, tmp_path: Path
+    start: StartService, stoppable_postgres: PostgresCluster, tmp_path: Path
 ) -> None:
-    cluster = PostgresCluster()
-    cluster.start()
-    try:
-        url = cluster.url(cluster.create_database())
-        service = start(AGENTJOBS_DATABASE_URL=url, AGENTJOBS_LEASE_SECONDS="10")
-        api = connected(service, tmp_path)
-        job_id = api.create("acme/shop", "two-seconds")
-        api.wait_status(job_id, "running")
-        cluster.stop()
-        # The agent finishes long before the worker gives up its lease of ten seconds.
-        message = "are stopped before their leases expire"
-        wait_until(lambda: message in service.log(), "the lease to be lost")
-        cluster.start()
-        job = api.wait_status(job_id, "completed", "failed")
-        assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
-        assert api.log(job_id).count("the agent runs") == 1
-        assert api.events(job_id) == PUBLISHED_LATER
-        assert service.stop() == 0
-    finally:
-        cluster.remove()
+    service = start(AGENTJOBS_LEASE_SECONDS="10")
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "two-seconds")
+    api.wait_status(job_id, "running")
+    stoppable_postgres.stop()
+    # The agent finishes long before the worker gives up its lease of ten seconds.
+    message = "are stopped before their leases expire"
+    wait_until(lambda: message in service.log(), "the lease to be lost")
+    stoppable_postgres.start()
+    job = api.wait_status(job_id, "completed", "failed")
+    assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
+    assert api.log(job_id).count("the agent runs") == 1
+    assert api.events(job_id) == PUBLISHED_LATER
+    assert service.stop() == 0

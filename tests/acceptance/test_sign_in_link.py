@@ -3,11 +3,13 @@
 import os
 import pty
 import re
+import shutil
 import socket
 import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.service import PROGRAM, wait_until
 
@@ -21,12 +23,23 @@ def free_port() -> int:
         return port
 
 
-def test_without_a_terminal_the_link_is_in_a_private_file_and_signs_in_once(tmp_path: Path) -> None:
+@pytest.fixture
+def data_dir(sqlite_template: Path, tmp_path: Path) -> Path:
+    """With a migrated store: migrations take most of the CPU time of a first start."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    shutil.copy(sqlite_template, directory / "agentjobs.db")
+    return directory
+
+
+def test_without_a_terminal_the_link_is_in_a_private_file_and_signs_in_once(
+    data_dir: Path, tmp_path: Path
+) -> None:
     port = free_port()
     printed = tmp_path / "stdout"
     with printed.open("w") as stdout, (tmp_path / "stderr").open("w") as stderr:
         process = subprocess.Popen(
-            [PROGRAM, "up", "--data-dir", str(tmp_path / "data"), "--port", str(port)],
+            [PROGRAM, "up", "--data-dir", str(data_dir), "--port", str(port)],
             stdout=stdout,
             stderr=stderr,
             env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
@@ -35,23 +48,23 @@ def test_without_a_terminal_the_link_is_in_a_private_file_and_signs_in_once(tmp_
         wait_until(lambda: is_ready(port), "the service to be ready")
         # Once the service is ready, the whole line is printed. Without a terminal, it is a path.
         _, link_file = printed.read_text().splitlines()
-        assert link_file == str(tmp_path / "data" / "sign-in-link")
+        assert link_file == str(data_dir / "sign-in-link")
         link = Path(link_file).read_text().strip()
         assert LINK.fullmatch(link), link
         check_link(link)
         # A command does not know the service's flags, but finds its address.
-        check_link(another_link(tmp_path / "data", port))
+        check_link(another_link(data_dir, port))
     finally:
         process.terminate()
         assert process.wait(60) == 0
 
 
-def test_a_terminal_shows_the_link(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_link(data_dir: Path) -> None:
     port = free_port()
     terminal, stdout = pty.openpty()
     try:
         process = subprocess.Popen(
-            [PROGRAM, "up", "--data-dir", str(tmp_path / "data"), "--port", str(port)],
+            [PROGRAM, "up", "--data-dir", str(data_dir), "--port", str(port)],
             stdout=stdout,
             stderr=subprocess.DEVNULL,
             env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
@@ -61,7 +74,7 @@ def test_a_terminal_shows_the_link(tmp_path: Path) -> None:
             wait_until(lambda: is_ready(port), "the service to be ready")
             lines = os.read(terminal, 10_000).decode().splitlines()
             assert LINK.fullmatch(lines[1]), lines
-            assert not (tmp_path / "data" / "sign-in-link").exists()
+            assert not (data_dir / "sign-in-link").exists()
         finally:
             process.terminate()
             assert process.wait(60) == 0

@@ -71,26 +71,22 @@ def test_a_full_disk_returns_503_and_loses_nothing(service: Service, api: Api) -
     assert jobs(api) == 2
 
 
-def test_the_service_recovers_from_a_restart_of_the_database_server(tmp_path: Path) -> None:
-    cluster = PostgresCluster()
-    cluster.start()
-    try:
-        url = cluster.url(cluster.create_database())
-        environment = {"AGENTJOBS_DATABASE_URL": url}
-        service = Service(tmp_path / "data", environment, ("serve",)).start()
-        service.connect(sample_repository(tmp_path / "source"), "acme/shop")
-        api = service.client(service.key())
-        api.wait_ready("acme/shop")
-        assert post(api) == 202
+def test_the_service_recovers_from_a_restart_of_the_database_server(
+    stoppable_postgres: PostgresCluster, postgres_url: str, tmp_path: Path
+) -> None:
+    environment = {"AGENTJOBS_DATABASE_URL": postgres_url}
+    service = Service(tmp_path / "data", environment, ("serve",)).start()
+    service.connect(sample_repository(tmp_path / "source"), "acme/shop")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    assert post(api) == 202
 
-        cluster.stop()
-        assert post(api) == 503
-        assert api.http.get(f"{service.root_url}/readyz").status_code == 503
-        assert api.http.get(f"{service.root_url}/healthz").status_code == 200
+    stoppable_postgres.stop()
+    assert post(api) == 503
+    assert api.http.get(f"{service.root_url}/readyz").status_code == 503
+    assert api.http.get(f"{service.root_url}/healthz").status_code == 200
 
-        cluster.start()
-        wait_until(lambda: post(api) == 202, "the store to be back")
-        assert jobs(api) == 2
-        assert service.stop() == 0
-    finally:
-        cluster.remove()
+    stoppable_postgres.start()
+    wait_until(lambda: post(api) == 202, "the store to be back")
+    assert jobs(api) == 2
+    assert service.stop() == 0

@@ -164,27 +164,23 @@ def test_a_stopping_service_waits_briefly_for_responses_and_not_for_hanging_rece
         assert restarted.stop() == 0
 
 
-def test_results_are_recorded_once_the_store_is_back(tmp_path: Path) -> None:
-    cluster = PostgresCluster()
-    cluster.start()
-    try:
-        url = cluster.url(cluster.create_database())
-        environment = {"AGENTJOBS_DATABASE_URL": url, **SHARED}
-        with (
-            running(Service(tmp_path / "data", environment, ("serve",))) as service,
-            holding_receiver() as (receiving, may_respond),
-        ):
-            harness = open_harness(service, tmp_path)
-            harness.add(receiving.url)
-            jobs = queue_jobs(harness, 5)
-            receiving.wait_for(5)
-            cluster.stop()
-            may_respond.set()
-            cluster.start()
-            logged = harness.settled()
-            assert sorted(delivery["job_id"] for delivery in logged) == sorted(jobs)
-            assert [outcomes(delivery) for delivery in logged] == [[204]] * 5
-            # Nothing was sent twice, because the results were kept until the store was back.
-            assert len(receiving.received) == 5
-    finally:
-        cluster.remove()
+def test_results_are_recorded_once_the_store_is_back(
+    stoppable_postgres: PostgresCluster, postgres_url: str, tmp_path: Path
+) -> None:
+    environment = {"AGENTJOBS_DATABASE_URL": postgres_url, **SHARED}
+    with (
+        running(Service(tmp_path / "data", environment, ("serve",))) as service,
+        holding_receiver() as (receiving, may_respond),
+    ):
+        harness = open_harness(service, tmp_path)
+        harness.add(receiving.url)
+        jobs = queue_jobs(harness, 5)
+        receiving.wait_for(5)
+        stoppable_postgres.stop()
+        may_respond.set()
+        stoppable_postgres.start()
+        logged = harness.settled()
+        assert sorted(delivery["job_id"] for delivery in logged) == sorted(jobs)
+        assert [outcomes(delivery) for delivery in logged] == [[204]] * 5
+        # Nothing was sent twice, because the results were kept until the store was back.
+        assert len(receiving.received) == 5

@@ -67,13 +67,13 @@ def clone(shared: SharedService, tmp_path: Path) -> Path:
 
 def test_a_tree_of_long_paths(shared: SharedService) -> None:
     with shared.neighbour():
-        job = shared.attack(python=long_paths(files=8_000))
+        job = shared.attack(python=long_paths(files=3_000))
     assert job["error"]["code"] == "unsafe_change"
 
 
 def test_busy_processes(shared: SharedService) -> None:
     with shared.neighbour():
-        job = shared.attack(python=busy_processes(seconds=1.5))
+        job = shared.attack(python=busy_processes(seconds=0.5))
     assert job["status"] == "completed", job["error"]
 
 

@@ -81,6 +81,10 @@ class PostgresCluster:
         return self._server.pid
 
     @property
+    def is_running(self) -> bool:
+        return self._server is not None and self._server.poll() is None
+
+    @property
     def _data(self) -> Path:
         return self._home / "data"
 
@@ -177,7 +181,7 @@ class FreshDatabases:
         self._schema = cluster.sql(_SCHEMA, template)
         self._free: list[str] = []
         self._uses: Counter[str] = Counter()
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, Connection] = {}
 
     def take(self) -> str:
         if self._free:
@@ -205,11 +209,11 @@ class FreshDatabases:
                 return self._connections[name].run(statement)
             # The test stopped the server or closed all connections.
             self._connections.pop(name).close()
-        self._connections[name] = _Connection(self._cluster.url(name))
+        self._connections[name] = Connection(self._cluster.url(name))
         return self._connections[name].run(statement)
 
 
-class _Connection:
+class Connection:
     """A psql that stays connected."""
 
     def __init__(self, url: str) -> None:
