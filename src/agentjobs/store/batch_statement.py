@@ -31,7 +31,8 @@ class BatchStatement:
 
     def __init__(self, types: Mapping[str, str], *, one: str, many: str) -> None:
         names = ", ".join(types)
-        arrays = ", ".join(array(name, type_) for name, type_ in types.items())
+        # The subqueries hide the lengths of the arrays from the planner: see `statements.render`.
+        arrays = ", ".join(f"(SELECT {array(name, type_)})" for name, type_ in types.items())
         self._names = tuple(types)
         self._texts = frozenset(name for name, type_ in types.items() if type_.lower() == "text")
         self._one = one

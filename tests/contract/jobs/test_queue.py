@@ -631,6 +631,21 @@ async def test_a_look_at_the_queue_is_planned_once(postgres_url: str) -> None:
         await db.close()
 
 
+async def test_the_statements_that_create_and_read_jobs_are_planned_once(postgres_url: str) -> None:
+    db = await open_database(postgres_url, migrate=False, pool_size=1)
+    try:
+        harness = job_harness(db, Settings(data_dir="/nonexistent"))
+        caller = await harness.organization()
+        for _ in range(20):
+            await harness.view(caller, await harness.job(caller))
+        rows = await db.fetch_all(
+            "SELECT statement FROM pg_prepared_statements WHERE custom_plans > 5"
+        )
+        assert [row["statement"] for row in rows] == []
+    finally:
+        await db.close()
+
+
 async def test_a_worker_plans_each_statement_once(postgres_url: str) -> None:
     db = await open_database(postgres_url, migrate=False, pool_size=1, generic_plans=True)
     try:

@@ -27,8 +27,9 @@ async def test_asyncpg_needs_to_know_no_other_array_type() -> None:
         tx, [{"id": "a", "size": 1, "body": b"\0\xff"}, {"id": "b", "size": None, "body": None}]
     )
     assert tx.sql == (
-        "INSERT INTO things SELECT id, size, body FROM unnest(CAST(CAST($1 AS text[]) AS text[]),"
-        " CAST(CAST($2 AS text[]) AS bigint[]), CAST(CAST($3 AS text[]) AS bytea[]))"
-        " AS v(id, size, body)"
+        "INSERT INTO things SELECT id, size, body"
+        " FROM unnest((SELECT CAST(CAST($1 AS text[]) AS text[])),"
+        " (SELECT CAST(CAST($2 AS text[]) AS bigint[])),"
+        " (SELECT CAST(CAST($3 AS text[]) AS bytea[]))) AS v(id, size, body)"
     )
     assert tx.parameters == {"id": ["a", "b"], "size": ["1", None], "body": ["\\x00ff", None]}

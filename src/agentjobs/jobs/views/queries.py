@@ -59,7 +59,7 @@ _SELECT = (
 _ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
 # On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
 # keys: with the organizations as a second condition, the planner may read all jobs of each.
-_MANY = f"{_SELECT} WHERE j.id = ANY(CAST(:job_ids AS TEXT[]))"
+_MANY = f"{_SELECT} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
