@@ -85,24 +85,31 @@ class FleetSize(msgspec.Struct, frozen=True):
     """`processes` are the workers, and the processes that only have an API."""
 
     processes: int
+    # Those that take jobs, and how many of them come before the given one.
+    workers: int = 0
+    workers_before: int = 0
     # Of processes with an API.
     has_other_versions: bool = False
 
 
-async def fleet_size(db: Database) -> FleetSize:
+async def fleet_size(db: Database, worker_id: str = "") -> FleetSize:
     """The processes that are running."""
     row = await db.fetch_one(
-        "SELECT (SELECT COUNT(*) FROM workers"
-        f"  WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) AS workers,"
-        " COUNT(CASE WHEN role <> 'up' THEN 1 END) AS apis,"
-        " COUNT(CASE WHEN version <> :version THEN 1 END) AS others"
-        f" FROM processes WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)",
+        "SELECT w.*, p.* FROM (SELECT COUNT(*) AS running,"
+        "  COUNT(CASE WHEN drain_requested_at IS NULL THEN 1 END) AS workers,"
+        "  COUNT(CASE WHEN drain_requested_at IS NULL AND id < :worker_id THEN 1 END) AS before"
+        f"  FROM workers WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) w,"
+        " (SELECT COUNT(CASE WHEN role <> 'up' THEN 1 END) AS apis,"
+        "  COUNT(CASE WHEN version <> :version THEN 1 END) AS others"
+        f"  FROM processes WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) p",
         silent_ms=SILENT_MS,
         now=now_ms(),
         version=program_version(),
+        worker_id=worker_id,
     )
     assert row is not None
-    return FleetSize(row["workers"] + row["apis"], row["others"] > 0)
+    processes = row["running"] + row["apis"]
+    return FleetSize(processes, row["workers"], row["before"], row["others"] > 0)
 
 
 async def sign_off(db: Database, process_id: str) -> None:

@@ -144,11 +144,13 @@ class JobLoop:
                     await first_of(stopping.wait(), self._slot_freed.wait())
                     continue
                 expected, postponed = self._expected(), self._recent.postponed(self._served())
+                signal.clear()
                 jobs = await self._claim(expected, postponed)
                 for job in jobs:
                     self._start(job)
                 if not jobs:
                     self._tools.spare_sandboxes.create(self._free_slots)
+                if not jobs or not self._claimer.may_find_more:
                     seconds = changes.poll_seconds(_POLL_SECONDS)
                     if postponed:
                         seconds = min(seconds, POSTPONED_SECONDS)

@@ -68,7 +68,7 @@ class Worker:
                 self._leases,
                 self._cancels,
                 self._rescue,
-                fleet_size_loop(self._db),
+                fleet_size_loop(self._db, self._info.id),
             ]
             group.create_task(run_loops(until_drained, drained))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))

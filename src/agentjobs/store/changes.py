@@ -4,6 +4,7 @@ Works within one event loop; the engines forward changes to other processes.
 """
 
 import asyncio
+import functools
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -16,31 +17,14 @@ EVERYTHING = "*"
 _FULL_RATE_PROCESSES = 8
 _MAX_POLL_SECONDS = 5.0
 _JITTER = 0.25
-# How far the processes of a fleet react to an announcement one after the other.
-_SPREAD_SECONDS = 0.004
-_MAX_SPREAD_SECONDS = 0.2
+# The worker that comes first has time to take what was announced; those after it follow one by one.
+# Each looks once for all announcements until its turn, so that a large fleet looks less often.
+_HEAD_START_SECONDS_PER_WORKER = 0.002
+_MAX_HEAD_START_SECONDS = 0.1
+_STEP_SECONDS_PER_WORKER = 0.0004
+_MAX_SPREAD_SECONDS = 0.9
 
 _log = logging.getLogger(__name__)
-
-
-class Signal:
-    """A wake-up that is remembered: announcements between two waits are not missed."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """True once something was announced since the last wait, False after the timeout."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        self._event.clear()
-        return True
 
 
 @dataclass(eq=False, slots=True)
@@ -49,12 +33,15 @@ class _Subscriber:
     takes_work: bool
     passes_on: bool = False
     timer: asyncio.TimerHandle | None = None
+    due_at: float = 0
 
-    def call_within(self, seconds: float) -> None:
-        """At a random time; once for all announcements until then."""
-        if self.timer is None:
-            delay = random.uniform(0, seconds)  # noqa: S311 - no secret
-            self.timer = asyncio.get_running_loop().call_later(delay, self.call)
+    def call_after(self, seconds: float) -> None:
+        """Once for all announcements until then."""
+        due_at = asyncio.get_running_loop().time() + seconds
+        if self.timer is None or due_at < self.due_at:
+            self.cancel()
+            self.due_at = due_at
+            self.timer = asyncio.get_running_loop().call_later(seconds, self.call)
 
     def call(self) -> None:
         self.cancel()
@@ -69,6 +56,33 @@ class _Subscriber:
             self.timer = None
 
 
+class Signal:
+    """A wake-up that is remembered: announcements between two waits are not missed."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.subscribers: list[_Subscriber] = []
+
+    def set(self) -> None:
+        self._event.set()
+
+    def clear(self) -> None:
+        """Forget announcements until now, also those that are not due yet."""
+        self._event.clear()
+        for subscriber in self.subscribers:
+            subscriber.cancel()
+
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        """True once something was announced since the last wait, False after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
 class Changes:
     """Topics and their subscribers. All calls are made on the event loop's thread."""
 
@@ -77,6 +91,9 @@ class Changes:
         """False while changes of other processes may be missed: caches are bypassed then."""
         self.processes = 1
         """How many processes share the database, as far as this one knows."""
+        self.workers = 1
+        self.position: int | None = 0
+        """Of this worker among the workers; None in a process that is no worker."""
         self.all_ask = True
         """Whether all of them ask for the topics that they watch. Earlier versions do not."""
         self.on_subscribed: Callable[[str], None] = lambda _topic: None
@@ -104,40 +121,56 @@ class Changes:
         announced it, the subscribers are called one after the other. `passes_on`: the subscriber
         calls `pass_on` for what it cannot take, so that no other process hears of the rest.
         """
-        subscriber = _Subscriber(callback, takes_work, passes_on)
+        subscriber = self._subscribe(topic, _Subscriber(callback, takes_work, passes_on))
+        return functools.partial(self._unsubscribe, topic, subscriber)
+
+    def _subscribe(self, topic: str, subscriber: _Subscriber) -> _Subscriber:
         self._subscribers.setdefault(topic, []).append(subscriber)
         self.on_subscribed(topic)
+        return subscriber
 
-        def stop() -> None:
-            subscriber.cancel()
-            subscribed = self._subscribers.get(topic, [])
-            if subscriber in subscribed:
-                subscribed.remove(subscriber)
-            if not subscribed:
-                self._subscribers.pop(topic, None)
-
-        return stop
+    def _unsubscribe(self, topic: str, subscriber: _Subscriber) -> None:
+        subscriber.cancel()
+        subscribed = self._subscribers.get(topic, [])
+        if subscriber in subscribed:
+            subscribed.remove(subscriber)
+        if not subscribed:
+            self._subscribers.pop(topic, None)
 
     @contextmanager
     def listen(self, *topics: str, takes_work: bool = False) -> Iterator[Signal]:
         """A signal set by any of the topics. Subscribe before reading, then wait."""
         signal = Signal()
-        stops = [self.on(topic, signal.set, takes_work=takes_work) for topic in topics]
+        signal.subscribers = [
+            self._subscribe(topic, _Subscriber(signal.set, takes_work)) for topic in topics
+        ]
         try:
             yield signal
         finally:
-            for stop in stops:
-                stop()
+            for topic, subscriber in zip(topics, signal.subscribers, strict=True):
+                self._unsubscribe(topic, subscriber)
 
-    def publish(self, *topics: str, by_other_process: bool = False) -> None:
-        """Call the subscribers in this process; EVERYTHING calls all of them."""
-        spread_seconds = min((self.processes - 1) * _SPREAD_SECONDS, _MAX_SPREAD_SECONDS)
+    def publish(self, *topics: str, number: int | None = None) -> None:
+        """Call the subscribers in this process; EVERYTHING calls all of them.
+
+        `number` is that of an announcement of another process: it decides which worker of the fleet
+        takes the work up at once, and those after it follow one by one.
+        """
+        delay_seconds = 0.0 if number is None else self._delay_seconds(number)
         for topic in self._subscribers.copy() if EVERYTHING in topics else topics:
             for subscriber in tuple(self._subscribers.get(topic, ())):
-                if by_other_process and subscriber.takes_work and spread_seconds:
-                    subscriber.call_within(spread_seconds)
+                if delay_seconds and subscriber.takes_work:
+                    subscriber.call_after(delay_seconds)
                 else:
                     subscriber.call()
+
+    def _delay_seconds(self, number: int) -> float:
+        place = self.workers if self.position is None else (self.position - number) % self.workers
+        if place == 0:
+            return 0.0
+        step = min(self.workers * _STEP_SECONDS_PER_WORKER, _MAX_SPREAD_SECONDS / self.workers)
+        head_start = min(self.workers * _HEAD_START_SECONDS_PER_WORKER, _MAX_HEAD_START_SECONDS)
+        return head_start + (place - 1) * step
 
     def is_taken_here(self, topic: str) -> bool:
         """Whether this process itself takes the work that `topic` announces."""

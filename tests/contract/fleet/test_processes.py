@@ -208,4 +208,21 @@ async def test_workers_and_api_processes_that_are_alive_are_counted(database: Da
     up = ProcessInfo("prc_up", "up", "c", program_version(), "same")
     await record_heartbeat(database, up)
     await leases.renew(database, _worker("c", "same"), [], 10)
-    assert await fleet_size(database) == FleetSize(processes=2)
+    assert await fleet_size(database) == FleetSize(processes=2, workers=1)
+
+
+async def test_each_worker_has_a_position_among_those_that_take_work(database: Database) -> None:
+    workers = [_worker(name, "same") for name in ("a", "b", "c")]
+    for worker in workers:
+        await leases.renew(database, worker, [], 10)
+    sizes = [await fleet_size(database, worker.id) for worker in workers]
+    assert sizes == [FleetSize(3, workers=3, workers_before=place) for place in range(3)]
+
+    await database.transact(_drain, workers[0].id)
+
+    size = await fleet_size(database, workers[2].id)
+    assert size == FleetSize(3, workers=2, workers_before=1)
+
+
+async def _drain(tx: Transaction, worker_id: str) -> None:
+    await tx.execute("UPDATE workers SET drain_requested_at = 1 WHERE id = :id", id=worker_id)

@@ -612,6 +612,19 @@ async def test_a_deleted_worker_returns_with_its_next_heartbeat(harness: JobHarn
     assert (await harness.view(caller, job_id)).queue_reason is None
 
 
+async def test_a_claim_knows_whether_another_one_could_find_more(harness: JobHarness) -> None:
+    callers = [await harness.organization(name) for name in ("acme", "globex")]
+    for caller in callers:
+        for _ in range(2):
+            await harness.job(caller)
+    claimer = Claimer(harness.context, "wrk_a")
+
+    assert len(await claimer.claim(AGENTS, 3)) == 3
+    assert claimer.may_find_more
+    assert len(await claimer.claim(AGENTS, 3)) == 1
+    assert not claimer.may_find_more
+
+
 async def test_a_look_at_the_queue_is_planned_once(postgres_url: str) -> None:
     """Planning it for every call would take PostgreSQL longer than running it."""
     db = await open_database(postgres_url, migrate=False, pool_size=1)

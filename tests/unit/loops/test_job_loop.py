@@ -1,7 +1,7 @@
 """How a stopped job ends when its agent's work is done but not published, and idle slots."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
 from agentjobs.loops.job_loop import JobLoop, _ActiveJob
-from agentjobs.store.changes import Changes
+from agentjobs.store.changes import Changes, Signal
 
 KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
 
@@ -82,6 +82,15 @@ async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
     assert await active.keep_work() == KEPT
 
 
+def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -> JobLoop:
+    context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=None)
+    sandboxes = SimpleNamespace(create=create_sandboxes)
+    tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
+    worker: Any = SimpleNamespace(id="wrk_1", tags=(), slots=2, agents=["agent"])
+    nothing: Any = None
+    return JobLoop(tools, worker, nothing)
+
+
 async def test_sandboxes_are_created_ahead_when_no_job_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,10 +104,48 @@ async def test_sandboxes_are_created_ahead_when_no_job_waits(
     async def claim(*_: object) -> list[ClaimedJob]:
         return []
 
-    context = SimpleNamespace(db=SimpleNamespace(changes=Changes()), settings=None)
-    tools: Any = SimpleNamespace(context=context, spare_sandboxes=SimpleNamespace(create=create))
-    worker: Any = SimpleNamespace(id="wrk_1", tags=(), slots=2, agents=["agent"])
-    nothing: Any = None
     monkeypatch.setattr(JobLoop, "_claim", claim)
-    await JobLoop(tools, worker, nothing).run(stopping)
+    await _loop(Changes(), create).run(stopping)
     assert sorted(created_for) == [0, 1]
+
+
+@pytest.mark.parametrize(("may_find_more", "looks"), [(True, 2), (False, 1)])
+async def test_a_worker_looks_again_only_if_its_claim_may_have_left_something(
+    monkeypatch: pytest.MonkeyPatch, may_find_more: bool, looks: int
+) -> None:
+    stopping, counted = asyncio.Event(), 0
+
+    async def claim(loop: JobLoop, *_: object) -> list[Any]:
+        nonlocal counted
+        counted += 1
+        loop._claimer.may_find_more = may_find_more
+        return ["job"] if counted == 1 else []
+
+    async def wait(_: Signal, _seconds: float) -> bool:
+        stopping.set()
+        return False
+
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    monkeypatch.setattr(JobLoop, "_start", lambda *_: None)
+    monkeypatch.setattr(Signal, "wait", wait)
+    await _loop(Changes(), lambda _: None).run(stopping)
+    assert counted == looks
+
+
+async def test_a_job_that_is_announced_during_a_look_causes_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes, stopping, counted = Changes(), asyncio.Event(), 0
+
+    async def claim(*_: object) -> list[ClaimedJob]:
+        nonlocal counted
+        counted += 1
+        if counted == 2:
+            stopping.set()
+        changes.publish("jobs")
+        return []
+
+    monkeypatch.setattr(job_loop, "_POLL_SECONDS", 600)
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    async with asyncio.timeout(10):
+        await _loop(changes, lambda _: None).run(stopping)

@@ -86,21 +86,51 @@ async def test_a_failing_subscriber_does_not_affect_the_others(
     assert "subscriber" in caplog.text
 
 
-async def test_work_of_another_process_is_taken_up_a_moment_later_in_a_fleet() -> None:
+async def test_workers_take_up_work_of_another_process_one_after_the_other() -> None:
+    fleet = [Changes() for _ in range(4)]
+    for position, changes in enumerate(fleet):
+        changes.workers, changes.position = len(fleet), position
+    for number in range(8):
+        delays = [changes._delay_seconds(number) for changes in fleet]
+        order = sorted(range(4), key=delays.__getitem__)
+        assert order == [(number + place) % 4 for place in range(4)]
+        assert delays[order[0]] == 0
+        assert len(set(delays)) == 4
+
+
+async def test_a_process_without_a_worker_takes_up_work_after_all_workers() -> None:
     changes = Changes()
-    changes.processes = 50
+    changes.workers, changes.position = 50, None
+    assert all(changes._delay_seconds(number) > 0.5 for number in range(50))
+    assert all(changes._delay_seconds(number) < 1 for number in range(50))
+
+
+async def test_a_look_covers_the_announcements_before_it() -> None:
+    changes = Changes()
+    changes.workers, changes.position = 50, 0
     with changes.listen("jobs", takes_work=True) as signal, changes.listen("jobs") as watcher:
-        changes.publish("jobs", by_other_process=True)
-        changes.publish("jobs", by_other_process=True)
+        changes.publish("jobs", number=1)
         assert await watcher.wait(0)
         assert not await signal.wait(0)
-        assert await signal.wait()
+        (subscriber,) = signal.subscribers
+        assert subscriber.timer is not None
+        signal.clear()
+        assert subscriber.timer is None
+
+
+async def test_an_earlier_turn_replaces_a_later_one() -> None:
+    changes = Changes()
+    changes.workers, changes.position = 50, 2
+    with changes.listen("jobs", takes_work=True) as signal:
+        changes.publish("jobs", number=3)
+        changes.publish("jobs", number=2)
+        assert await signal.wait(0)
         assert not await signal.wait(0)
 
 
 async def test_work_of_this_process_is_taken_up_at_once() -> None:
     changes = Changes()
-    changes.processes = 50
+    changes.workers, changes.position = 50, 7
     with changes.listen("jobs", takes_work=True) as signal:
         changes.publish("jobs")
         assert await signal.wait(0)
@@ -109,17 +139,17 @@ async def test_work_of_this_process_is_taken_up_at_once() -> None:
 async def test_a_single_process_takes_up_all_work_at_once() -> None:
     changes = Changes()
     with changes.listen("jobs", takes_work=True) as signal:
-        changes.publish("jobs", by_other_process=True)
+        changes.publish("jobs", number=7)
         assert await signal.wait(0)
 
 
 async def test_an_unsubscribed_process_takes_up_nothing() -> None:
     changes = Changes()
-    changes.processes = 2
+    changes.workers, changes.position = 2, 1
     heard: list[str] = []
     stop = changes.on("jobs", lambda: heard.append("jobs"), takes_work=True)
     assert changes.is_taken_here("jobs")
-    changes.publish("jobs", by_other_process=True)
+    changes.publish("jobs", number=0)
     stop()
     # Its timer would run first: it was set earlier, for a time within 4 ms.
     await asyncio.wait_for(_timer(0.005), 5)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -15,6 +16,7 @@ from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,
     WaitingOrganizations,
+    count_startable,
     has_absent,
     share_slots,
 )
@@ -23,8 +25,10 @@ from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, tok
 from agentjobs.store.batch_statement import array_texts
 from agentjobs.store.database import Row, Transaction
 
-# Others are claiming: with each try the chance grows that they have finished.
+# Others are claiming: with each try the chance grows that they have finished. In a large fleet,
+# more of them try again at once.
 _CONTENDED_PAUSES_SECONDS = (0.005, 0.01, 0.02, 0.04, 0.08)
+_MAX_CONTENDED_PAUSE_SECONDS = 0.3
 
 # A job's identifier and the fence of one claim on it.
 Claim = tuple[str, int]
@@ -97,6 +101,12 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         return self.id, self.fence
 
 
+class _Claimed(msgspec.Struct, frozen=True):
+    jobs: list[ClaimedJob]
+    # Nothing else of these organizations waits that the worker could start now.
+    is_all: bool
+
+
 class _Contended(Exception):
     """Other workers hold the locks of all organizations that could start a job."""
 
@@ -109,6 +119,8 @@ class Claimer:
         self._worker_id = worker_id
         self._tags = tags
         self._queue = WaitingOrganizations(context, worker_id)
+        self.may_find_more = True
+        """Whether another claim at once could find more jobs than the last one."""
 
     async def claim(
         self,
@@ -128,27 +140,36 @@ class Claimer:
             if agent is not None and agent.max_concurrent_jobs is not None
         }
         unlimited = [agent for agent in agents if agent not in limits]
+        changes = self._context.db.changes
         for pause_seconds in _CONTENDED_PAUSES_SECONDS:
             # Outside of the transaction: a look at an empty queue is one read.
             view = await self._queue.look(agents)
             free = count - has_absent(expected, view.waiting)
             waiting = [each for each in view.waiting if each.organization_id not in postponed]
             jobs: list[ClaimedJob] = []
+            self.may_find_more = not view.is_whole
             try:
                 # Jobs under a limit come one by one, and first: others could take every slot.
                 if (limits or view.repos_have_limits) and (
                     shares := share_slots(waiting, min(free, 1))
                 ):
-                    jobs += await self._context.db.transact(
+                    claimed = await self._context.db.transact(
                         self._claim_one, view.statements, agents, shares, limits
                     )
+                    jobs += claimed.jobs
+                    self.may_find_more = True
                 if shares := share_slots(waiting, free - len(jobs)):
-                    jobs += await self._context.db.transact(
+                    claimed = await self._context.db.transact(
                         self._claim, view.statements, unlimited, shares
                     )
+                    jobs += claimed.jobs
+                    is_shared_by_all = len(shares) == count_startable(waiting)
+                    self.may_find_more |= not (claimed.is_all and is_shared_by_all)
             except _Contended:
+                self.may_find_more = True
                 if not jobs:
-                    await asyncio.sleep(random.uniform(0.5, 1.5) * pause_seconds)  # noqa: S311 - no secret
+                    seconds = changes.poll_seconds(pause_seconds, _MAX_CONTENDED_PAUSE_SECONDS)
+                    await asyncio.sleep(random.uniform(0.5, 1.5) * seconds)  # noqa: S311 - no secret
                     continue
             return jobs
         return []
@@ -160,7 +181,7 @@ class Claimer:
         agents: Sequence[str],
         shares: Mapping[str, Share],
         limits: Mapping[str, int],
-    ) -> list[ClaimedJob]:
+    ) -> _Claimed:
         free = [
             agent
             for agent in agents
@@ -176,7 +197,7 @@ class Claimer:
         shares: Mapping[str, Share],
         *,
         one_by_one: bool = False,
-    ) -> list[ClaimedJob]:
+    ) -> _Claimed:
         lease_ms = int(self._context.settings.lease_seconds * 1_000)
         locked = await tx.fetch_all(
             queries.LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
@@ -200,7 +221,11 @@ class Claimer:
         jobs = [_claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
         if keys := {key for job in jobs if job.has_outage for key in job.outage_keys}:
             await postpone_others(tx, keys)
-        return sorted(jobs, key=lambda job: job.id)
+        claimed_of = Counter(job.organization_id for job in jobs)
+        is_all = len(locked) == len(shares) and all(
+            claimed_of[organization_id] < share.count for organization_id, share in shares.items()
+        )
+        return _Claimed(sorted(jobs, key=lambda job: job.id), is_all)
 
 
 async def _is_below_limit(tx: Transaction, agent: str, limit: int) -> bool:

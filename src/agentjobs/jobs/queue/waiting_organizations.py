@@ -30,6 +30,8 @@ class QueueView(msgspec.Struct, frozen=True):
     waiting: Sequence[Waiting]
     # Of any organization.
     repos_have_limits: bool
+    # Whether `waiting` are all of them.
+    is_whole: bool
 
 
 class WaitingOrganizations:
@@ -47,7 +49,10 @@ class WaitingOrganizations:
             statements = queries.DURING_OUTAGES
             rows = await self._organizations(statements, agents)
         return QueueView(
-            statements, self._waiting(rows), any(row["repos_have_limits"] for row in rows)
+            statements,
+            self._waiting(rows),
+            repos_have_limits=any(row["repos_have_limits"] for row in rows),
+            is_whole=len(rows) < WINDOW,
         )
 
     async def _organizations(
@@ -82,6 +87,11 @@ class WaitingOrganizations:
 
 def has_absent(expected: Set[str], waiting: Sequence[Waiting]) -> bool:
     return not expected <= {each.organization_id for each in waiting}
+
+
+def count_startable(waiting: Sequence[Waiting]) -> int:
+    """How many organizations are below their limit."""
+    return sum(each.active < each.limit for each in waiting)
 
 
 class Share(msgspec.Struct):

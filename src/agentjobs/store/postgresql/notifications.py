@@ -5,7 +5,9 @@ While it is down or unresponsive, `changes.live` is False; afterwards everything
 
 import asyncio
 import logging
+import random
 import secrets
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
@@ -43,6 +45,7 @@ class Notifications:
         self._connect = connect
         self._changes = changes
         self._origin = secrets.token_hex(8)
+        self._number = 0
         self._pending: set[str] = set()
         self._left: set[str] = set()
         """Topics that the subscriber here may still pass on."""
@@ -117,7 +120,9 @@ class Notifications:
         """The payloads for the channel. The origin lets this process ignore its own."""
         ordered = sorted(topics)
         for start in range(0, len(ordered), _TOPICS_PER_NOTIFICATION):
-            yield " ".join([self._origin, *ordered[start : start + _TOPICS_PER_NOTIFICATION]])
+            self._number += 1
+            source = f"{self._origin}#{self._number}"
+            yield " ".join([source, *ordered[start : start + _TOPICS_PER_NOTIFICATION]])
 
     async def _run(self) -> None:
         while True:
@@ -207,7 +212,7 @@ class Notifications:
 
     def _mark_live(self) -> None:
         if not self._changes.live:
-            self._changes.publish(EVERYTHING, by_other_process=True)
+            self._changes.publish(EVERYTHING, number=random.getrandbits(32))
             self._changes.live = True
 
     def _on_connection_lost(self, *_: Any) -> None:
@@ -216,11 +221,11 @@ class Notifications:
 
     def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         self._heard_at = asyncio.get_running_loop().time()
-        origin, *topics = str(payload).split()
-        if origin == self._origin:
+        source, *topics = str(payload).split()
+        if source.partition("#")[0] == self._origin:
             return
         asked = {topic.removeprefix(_ASK) for topic in topics if topic.startswith(_ASK)}
         if changed := self._watched.add(asked):
             self._pending |= changed
             self._wake.set()
-        self._changes.publish(*topics, by_other_process=True)
+        self._changes.publish(*topics, number=zlib.crc32(source.encode()))
