@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cve_fixer import java, tree
+from cve_fixer.go.requirements import add_v, is_excluded
 from cve_fixer.model import Candidate, CannotFix, Fix
 from cve_fixer.npm import ranges
 from cve_fixer.python import versions
@@ -74,6 +75,22 @@ def _check_node(fix: Fix, root: Path) -> _Check:
     return check
 
 
+def _check_go(fix: Fix, root: Path) -> _Check:
+    """The go command decides about the version of Go."""
+    try:
+        text = tree.read(tree.resolve_file(root, fix.manifest))
+    except CannotFix:
+        text = ""
+
+    def check(candidate: Candidate) -> str | None:
+        if not is_excluded(text, fix.package, candidate.version):
+            return None
+        version = add_v(candidate.version)
+        return f"{fix.manifest} excludes {version}: remove that `exclude` if it is not needed."
+
+    return check
+
+
 def _check_rust(fix: Fix, root: Path) -> _Check:
     manifest = _nearest(root, fix.manifest, "Cargo.toml", tomllib.loads)
     workspace = manifest.get("workspace")
@@ -111,6 +128,7 @@ def _check_java(fix: Fix, root: Path) -> _Check:
 _CHECKS: Mapping[str, Callable[[Fix, Path], _Check]] = {
     "PyPI": _check_python,
     "npm": _check_node,
+    "Go": _check_go,
     "crates.io": _check_rust,
     "Maven": _check_java,
 }

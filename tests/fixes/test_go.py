@@ -135,3 +135,10 @@ def test_an_untidy_project_keeps_its_other_requirements(corpus: Corpus) -> None:
     project.write({"go.mod": GO_MOD + "require gopkg.in/yaml.v3 v3.0.1\n"})
     job = project.fix(TEXT, prove=lambda tree, _: prove_build(tree))
     assert "gopkg.in/yaml.v3 v3.0.1" in job.read("go.mod")
+
+
+def test_a_version_that_go_mod_excludes_is_passed_over(corpus: Corpus) -> None:
+    project = tidy_project(corpus, GO_MOD + "\nexclude golang.org/x/text v0.3.8\n")
+    job = project.fix(TEXT)
+    assert "golang.org/x/text v0.4.0" in job.read("go.mod")
+    assert "excludes v0.3.8" in job.report

@@ -1,6 +1,7 @@
 """Reads go.mod: its requirements and go version, and the order of Go versions."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 _COMMENT = re.compile(r"//.*")
@@ -23,19 +24,26 @@ def strip_version(version: str) -> str:
 
 def read_requirements(text: str) -> dict[str, str]:
     """Versions by module, with their prefix."""
-    required: dict[str, str] = {}
+    return dict(_read_lines(text, "require"))
+
+
+def is_excluded(text: str, module: str, version: str) -> bool:
+    return (module, add_v(version)) in _read_lines(text, "exclude")
+
+
+def _read_lines(text: str, verb: str) -> Iterator[tuple[str, str]]:
+    """The modules and versions of lines with the verb, or of its blocks."""
     is_block = False
     for line in text.splitlines():
         words = _COMMENT.sub("", line).strip()
-        if words.startswith("require") and words.endswith("("):
+        if words.startswith(verb) and words.endswith("("):
             is_block = True
         elif words.startswith(")"):
             is_block = False
-        elif is_block or words.startswith("require "):
-            match = _REQUIRE.match(words.removeprefix("require").strip())
+        elif is_block or words.startswith(f"{verb} "):
+            match = _REQUIRE.match(words.removeprefix(verb).strip())
             if match:
-                required[match["module"]] = match["version"]
-    return required
+                yield match["module"], match["version"]
 
 
 def read_go_version(text: str) -> tuple[int, ...] | None:

@@ -132,3 +132,24 @@ def test_a_version_that_needs_an_older_python_is_left_to_the_resolver(tmp_path: 
     candidates = (Candidate("1.11.0", ">=3.9,<3.13"),)
     fix = Fix("PyPI", "requirements.txt", "scipy", "1.10.0", "1.11.0", candidates=candidates)
     assert choose_candidate(fix, tmp_path).new == "1.11.0"
+
+
+GO_MOD = """\
+module example.com/app
+
+exclude example.com/a v1.2.0
+exclude (
+\texample.com/a v1.2.1 // broken
+\texample.com/b v1.2.2
+)
+"""
+
+
+def test_a_version_that_go_mod_excludes_is_not_chosen(tmp_path: Path) -> None:
+    write(tmp_path, {"go.mod": GO_MOD})
+    candidates = tuple(map(Candidate, ("1.2.0", "1.2.1", "1.2.2")))
+    fix = Fix("Go", "go.mod", "example.com/a", "1.0.0", "1.2.0", candidates=candidates)
+    assert choose_candidate(fix, tmp_path).new == "1.2.2"
+    other = Fix("Go", "go.mod", "example.com/b", "1.0.0", "1.2.2", candidates=candidates[2:])
+    with pytest.raises(CannotFix, match=r"go\.mod excludes v1\.2\.2: remove that `exclude`"):
+        choose_candidate(other, tmp_path)
