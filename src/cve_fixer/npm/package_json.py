@@ -31,10 +31,20 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
     return fix_manifest_text(fixes, root, allow_version)
 
 
-def allow_version(text: str, name: str, version: str) -> str:
-    """Raise the ranges that require `name`, if they exclude the version."""
-    for section in _sections_of(read(text), name):
-        spec = read(text)[section][name]
+def allow_version(text: str, package: str, version: str) -> str:
+    """Raise the ranges that require the package, if they exclude the version."""
+    for name, (_, spec) in requirements(read(text)).items():
+        # An alias has another name than its package: `"alias": "npm:package@1.0.0"`.
+        if spec.startswith(f"npm:{package}@") or (name == package and "npm:" not in spec):
+            text = raise_requirement(text, name, version)
+    return text
+
+
+def raise_requirement(text: str, name: str, version: str) -> str:
+    """`name` is an alias, or that of the package."""
+    manifest = read(text)
+    for section in _sections_of(manifest, name):
+        spec = manifest[section][name]
         if allows(spec, version) is False:
             text = json_text.set_value(text, (section, name), raise_range(spec, version))
     return text

@@ -124,7 +124,7 @@ class _Editor:
                     manifests[requirement.requirer],
                     code(self._project.name(requirement.requirer)),
                 )
-                manifests[requirement.requirer] = package_json.allow_version(
+                manifests[requirement.requirer] = package_json.raise_requirement(
                     text, requirement.name, fix.new
                 )
                 outcome.changes.append(f"{place} excluded {fix.new} and now allows it.")

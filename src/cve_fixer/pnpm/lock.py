@@ -148,7 +148,7 @@ class _Editor:
         for direct in directs:
             member = members([direct.importer])[0]
             text = manifests[member]
-            manifests[member] = package_json.allow_version(text, direct.name, fix.new)
+            manifests[member] = package_json.raise_requirement(text, direct.name, fix.new)
             if manifests[member] != text:
                 edited[self._project.files.name(member)] = None
             if catalog := catalogs.catalog_of(direct.spec):

@@ -60,6 +60,15 @@ def test_a_range_is_raised_only_where_it_excludes_the_version() -> None:
     assert package_json.allow_version(text, "unknown", "2.0.0") == text
 
 
+def test_the_range_of_an_alias_is_raised() -> None:
+    text = (
+        '{"dependencies": {"old-a": "npm:a@1.0.0", "b": "npm:c@1.0.0", "@s/a": "npm:@s/a@1.0.0"}}'
+    )
+    raised = text.replace("npm:a@1.0.0", "npm:a@1.2.0")
+    assert package_json.allow_version(text, "a", "1.2.0") == raised
+    assert package_json.allow_version(text, "b", "1.2.0") == text
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
