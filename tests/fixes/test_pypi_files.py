@@ -22,10 +22,11 @@ def project(tmp_path: Path, tools: FixerTools) -> Project:
 
 
 def test_a_pin_that_conflicts_with_another_is_not_changed(project: Project) -> None:
-    project.write(requirements__txt="requests==2.25.0\nidna==2.10\n")
-    fix = {"package": "idna", "from": "2.10", "to": "3.7"}
+    """No version of Flask 1 allows werkzeug 2."""
+    project.write(requirements__txt="flask==1.1.4\nwerkzeug==1.0.1\n")
+    fix = {"package": "werkzeug", "from": "1.0.1", "to": "2.2.3"}
     with pytest.raises(
-        AssertionError, match="nothing could be fixed: another requirement excludes idna"
+        AssertionError, match="nothing could be fixed: another requirement excludes werkzeug"
     ):
         project.fix("requirements.txt", **fix)
     assert (project.tree / "requirements.txt").read_text() == project.before["requirements.txt"]
@@ -344,3 +345,17 @@ def test_files_that_setuptools_reads_together_exclude_a_version(project: Project
     )
     with pytest.raises(AssertionError, match="another requirement excludes requests"):
         project.fix("a.txt", ["a.txt", "pyproject.toml"])
+
+
+def test_a_pin_that_the_fix_excludes_is_raised_with_it(project: Project) -> None:
+    """urllib3 2 needs requests 2.30."""
+    project.write(requirements__txt="requests==2.29.0 # http\nsix==1.15.0\nurllib3==1.26.5\n")
+    project.fix("requirements.txt", **{**URLLIB3, "to": "2.0.7"})
+    assert project.changed_lines("requirements.txt") == [
+        *("-requests==2.29.0 # http", "+requests==2.30.0 # http"),
+        *("-urllib3==1.26.5", "+urllib3==2.0.7"),
+    ]
+    assert "`requests` 2.29.0 → 2.30.0, because `urllib3` 2.0.7 needs it." in (
+        project.report.read_text()
+    )
+    assert not project.draft_reasons

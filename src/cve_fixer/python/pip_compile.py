@@ -175,7 +175,7 @@ def _describe_conflict(conflict: CannotFix, fix: Fix, python: str) -> str:
 
 def _is_resolvable(text: str, others: Others, fix: Fix, python: str) -> bool:
     try:
-        _resolve(text, others, fix, python)
+        resolve(text, others, fix, python)
     except CannotFix:
         return False
     return True
@@ -201,11 +201,11 @@ def pins(text: str) -> dict[str, str]:
 
 def _find_missing(text: str, others: Others, fix: Fix, python: str) -> list[str]:
     """Packages that the pins require but do not include."""
-    resolved = pins(_resolve(text, others, fix, python))
+    resolved = pins(resolve(text, others, fix, python))
     return sorted(resolved.keys() - pins(text).keys() - pins(others.requirements).keys())
 
 
-def _resolve(text: str, others: Others, fix: Fix, python: str, *options: str) -> str:
+def resolve(text: str, others: Others, fix: Fix, python: str, *options: str) -> str:
     """The pins and their requirements, as uv writes them. Raises CannotFix on a conflict."""
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         directory = Path(name)
@@ -237,7 +237,7 @@ def _add_pins(missing: dict[str, str], text: str, fix: Fix, setting: Setting) ->
     options = [name for name in _options_of(text) if name in _LAYOUT]
     new_blocks: dict[str, str] = {}
     for python in dict.fromkeys(missing.values()):
-        new_blocks |= blocks(_resolve(text, setting.others_after, fix, python, *options))
+        new_blocks |= blocks(resolve(text, setting.others_after, fix, python, *options))
     for name in sorted(missing):
         following = (pin for pin in _PIN.finditer(text) if normalize(pin["name"]) > name)
         index = next((pin.start() for pin in following), len(text))
@@ -275,7 +275,7 @@ def _recompile(
     after = with_line_endings_of(before, _head(before) + body)
     for each in setting.pythons if setting.others_after != Others() else ():
         try:
-            _resolve(after, setting.others_after, fix, each)
+            resolve(after, setting.others_after, fix, each)
         except CannotFix as conflict:
             if _is_resolvable(before, setting.others_before, fix, each):
                 raise CannotFix(_describe_conflict(conflict, fix, each)) from None

@@ -14,6 +14,7 @@ _START = (
 )
 _PIN = re.compile(rf"{_START[:-1]}===?[ \t]*)(?P<version>[^\s;,#\\]+)")
 _SPECIFIER = re.compile(rf"{_START}(?P<specifier>[=<>~!][^;#\\\r\n]*?)(?=[ \t]*(?:[;#\\\r\n]|$))")
+_MAJOR = re.compile(r"\d+(?![\d!])")
 _HASH = re.compile(r"--hash[= ][A-Za-z0-9]+:[A-Za-z0-9]+")
 _BEFORE_HASH = re.compile(r"[ \t]*(?:\\\r?\n[ \t]*)?$")
 
@@ -74,6 +75,21 @@ def without_pin(text: str, package: str) -> str:
         return "" if pin and normalize(pin["name"]) == normalize(package) else line
 
     return _map_logical_lines(text, keep)
+
+
+def relax_pins(text: str, *, keep: str) -> str:
+    """Allow later versions with the same major version, except of `keep`."""
+
+    def relax(line: str) -> str:
+        pin = _PIN.match(line)
+        major = _MAJOR.match(pin["version"]) if pin else None
+        if not pin or not major or normalize(pin["name"]) == normalize(keep):
+            return line
+        requirement = pin["start"].rstrip(" \t=")
+        bounds = f">={pin['version']},<{int(major[0]) + 1}"
+        return f"{requirement}{bounds}{line[pin.end('version') :]}"
+
+    return _map_logical_lines(text, relax)
 
 
 def _map_logical_lines(text: str, change: Callable[[str], str]) -> str:

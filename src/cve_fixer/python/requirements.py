@@ -6,6 +6,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from cve_fixer import tree
@@ -13,8 +14,9 @@ from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject
-from cve_fixer.python.compile_sources import find_sources
-from cve_fixer.python.pip_compile import Others, Setting
+from cve_fixer.python.compile_sources import Sources, find_sources
+from cve_fixer.python.connected_pins import raise_connected_pins
+from cve_fixer.python.pip_compile import Others, Resolution, Setting
 from cve_fixer.python.project_requirements import read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
 from cve_fixer.python.runtime import supported_pythons
@@ -38,7 +40,10 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     edited = update_pin(text, fix)
     sources = find_sources(path, text, fix, root)
     settings = install_settings(fix, root, sources.edits)
-    resolution = pip_compile.resolve_pins(text, edited, sources.inputs, fix, settings)
+    try:
+        resolution = pip_compile.resolve_pins(text, edited, sources.inputs, fix, settings)
+    except CannotFix as conflict:
+        resolution = _resolve_connected(text, edited, sources, fix, settings, conflict)
     tree.write(path, resolution.text)
     changes = list(resolution.changes)
     for source, source_text in sources.edits.items():
@@ -52,6 +57,25 @@ def _fix(fix: Fix, root: Path) -> Outcome:
         line = code(unread["line"].strip())
         unproven.append(f"What {line} in {fix.manifest} requires was not checked: install it.")
     return Outcome(fixed=[fix], changes=changes, unproven=unproven)
+
+
+def _resolve_connected(
+    text: str,
+    edited: str,
+    sources: Sources,
+    fix: Fix,
+    settings: list[list[Setting]],
+    conflict: CannotFix,
+) -> Resolution:
+    """Pins that exclude the new version are raised too, unless the file is compiled from others."""
+    if sources.inputs:
+        raise conflict
+    try:
+        raised, changes = raise_connected_pins(edited, fix, settings[0][0])
+        resolution = pip_compile.resolve_pins(text, raised, None, fix, settings)
+    except CannotFix:
+        raise conflict from None
+    return replace(resolution, changes=(*changes, *resolution.changes))
 
 
 def _raise_other_files(fix: Fix, root: Path) -> Iterator[str]:

@@ -119,6 +119,19 @@ def test_a_specifier_allows_the_same_versions_as_in_the_ecosystem(
     assert versions.allows(specifier, version) is is_admitted
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("idna == 2.10 # x\n", "idna>=2.10,<3 # x\n"),
+        ("idna[a]==2.10 ; b\n", "idna[a]>=2.10,<3 ; b\n"),
+        ("idna==2.10 \\\n  --hash=sha256:1\n", "idna>=2.10,<3 \\\n  --hash=sha256:1\n"),
+        ("requests==2.25.0\nidna==1!2\nidna<3\n", "requests==2.25.0\nidna==1!2\nidna<3\n"),
+    ],
+)
+def test_other_pins_are_relaxed_within_their_major_version(before: str, after: str) -> None:
+    assert requirement_lines.relax_pins(before, keep="requests") == after
+
+
 PYPROJECT = """\
 # kept
 [build-system]

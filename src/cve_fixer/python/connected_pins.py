@@ -1,0 +1,38 @@
+"""Raises other pins of a requirements file if a fix needs it: to the lowest version that fits, with
+the same major version."""
+
+import re
+
+from cve_fixer.markdown import code, escape
+from cve_fixer.model import Fix
+from cve_fixer.python import pip_compile
+from cve_fixer.python.pip_compile import Setting
+from cve_fixer.python.requirement_lines import relax_pins, update_pin
+from cve_fixer.python.versions import is_same, normalize
+
+_HASH = re.compile(r"--hash=(\S+)")
+
+
+def raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, list[str]]:
+    """The text with other pins raised, and what changed. `text` has the new version already.
+
+    Raises CannotFix if no versions fit.
+    """
+    options = ["--resolution=lowest-direct"]
+    options += ["--generate-hashes"] if "--hash=" in text else []
+    resolved = pip_compile.resolve(
+        relax_pins(text, keep=fix.package), setting.others_after, fix, setting.pythons[0], *options
+    )
+    new_pins, blocks = pip_compile.pins(resolved), pip_compile.blocks(resolved)
+    changes = []
+    for name, old in pip_compile.pins(text).items():
+        new = new_pins.get(name, old)
+        if name == normalize(fix.package) or is_same(old, new):
+            continue
+        hashes = tuple(_HASH.findall(blocks[name]))
+        text = update_pin(text, Fix("PyPI", fix.manifest, name, old, new, hashes=hashes))
+        changes.append(
+            f"{code(name)} {escape(old)} → {escape(new)}, because {code(fix.package)} "
+            f"{escape(fix.new)} needs it."
+        )
+    return text, changes
