@@ -5,7 +5,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cve_fixer import tree
@@ -19,7 +19,13 @@ MINORS = ("2.7", *(f"3.{minor}" for minor in range(4, 16)))
 _VERSION = re.compile(r"\b([23]\.\d+)")
 _COMPILED_WITH = re.compile(r"^#.*(?:with [Pp]ython |--python-version[ =])(\d+\.\d+)", re.MULTILINE)
 _PYTHON_REQUIRES = re.compile(r"^\s*python_requires\s*=\s*([\"']?)([^\"'\n]+)\1", re.MULTILINE)
-_FROM_PYTHON = re.compile(r"^\s*FROM\s+(?:\S*/)?python:(\d\.\d+)", re.MULTILINE | re.IGNORECASE)
+_FROM_PYTHON = re.compile(
+    r"^\s*FROM\s+(?:--\S+\s+)?(?:\S*/)?python:(?:(?P<version>\d\.\d+)|\$\{?(?P<argument>\w+))",
+    re.MULTILINE | re.IGNORECASE,
+)
+# The value of a build argument: `ARG name=3.8`, and `name: 3.8` or `- name=3.8` in compose files.
+_ARGUMENT = r"^[ \t-]*(?:ARG[ \t]+)?[\"']?{name}[\"']?[ \t]*[:=][ \t]*[\"']?(\d\.\d+)"
+_COMPOSE_FILE = re.compile(r"(?:docker-)?compose[\w.-]*\.ya?ml")
 
 
 def supported_pythons(root: Path, manifest: str) -> tuple[str, ...]:
@@ -69,9 +75,7 @@ def _specifier_of_pyproject(text: str) -> str:
 def _named(directory: Path, root: Path) -> tuple[str, ...]:
     """Versions that files of this directory name; CI belongs to the root."""
     versions = set(_from_version_files(directory))
-    for path in _entries(directory)[:_MAX_FILES]:
-        if path.name.startswith("Dockerfile"):
-            versions.update(_FROM_PYTHON.findall(_read(path)))
+    versions.update(_from_images(directory))
     versions.update(ci_pythons.from_tox(_texts(directory, ci_pythons.TOX_FILES)))
     versions.update(ci_pythons.from_nox(_read(directory / "noxfile.py")))
     if directory == root:
@@ -83,6 +87,20 @@ def _named(directory: Path, root: Path) -> tuple[str, ...]:
         texts = [_read(path) for path in workflows[:_MAX_FILES]]
         versions.update(ci_pythons.from_yaml([*texts, *_texts(root, ci_pythons.CI_FILES)]))
     return tuple(version for version in MINORS if version in versions)
+
+
+def _from_images(directory: Path) -> Iterator[str]:
+    """Of Dockerfiles, whose build arguments compose files may set."""
+    files = _entries(directory)[:_MAX_FILES]
+    compose = "\n".join(_read(path) for path in files if _COMPOSE_FILE.fullmatch(path.name))
+    for path in files:
+        text = _read(path) if path.name.startswith("Dockerfile") else ""
+        for image in _FROM_PYTHON.finditer(text):
+            if image["version"]:
+                yield image["version"]
+            else:
+                pattern = re.compile(_ARGUMENT.format(name=image["argument"]), re.MULTILINE)
+                yield from pattern.findall(f"{text}\n{compose}")
 
 
 def _from_version_files(directory: Path) -> Iterable[str]:

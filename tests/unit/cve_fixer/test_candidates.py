@@ -33,6 +33,15 @@ def write(root: Path, files: Mapping[str, str]) -> None:
         ({"runtime.txt": "python-3.6.8\n"}, ("3.6",)),
         ({"Pipfile": '[requires]\npython_version = "3.7"\n'}, ("3.7",)),
         ({"a/Dockerfile": "FROM docker.io/library/python:3.8-slim AS base\n"}, ("3.8",)),
+        ({"Dockerfile": 'ARG V="3.9"\nFROM --platform=linux/amd64 python:${V}-slim\n'}, ("3.9",)),
+        (
+            {
+                "Dockerfile": "ARG PYTHON_VERSION=3.10\nFROM python:$PYTHON_VERSION\n",
+                "compose.yml": "    build:\n      args:\n        PYTHON_VERSION: '3.8'\n",
+                "docker-compose.dev.yaml": "      args:\n        - PYTHON_VERSION=3.11\n",
+            },
+            ("3.8", "3.10", "3.11"),
+        ),
         ({".github/workflows/ci.yml": MATRIX}, ("3.9", "3.10")),
         ({".github/workflows/ci.yml": LIST}, ("3.8", "3.12")),
         (

@@ -42,6 +42,8 @@ BOTH = [(MAIN, TESTS)]
             f'def tests(s):\n    s.install("-r", "{MAIN}")\n    s.install("-r{TESTS}")\n',
         ),
         ("requirements/Makefile", "install:\n\tpip install -r main.txt -c tests.txt\n"),
+        ("action.yml", f"runs:\n  steps:\n    - run: pip install -r {MAIN} -r {TESTS}\n"),
+        ("Dockerfile", f"ARG FILE={TESTS}\nRUN pip install -r {MAIN} -r ${{FILE}}\n"),
         ("ci/install.sh", "pip install $(printf -- '-r %s ' requirements/*.txt)"),
     ],
 )
@@ -101,6 +103,16 @@ def test_a_lock_file_belongs_to_its_manifests_and_a_compiled_file_to_its_source(
         ("requirements.in", "requirements.txt"),
         ("web/package.json", "web/packages/b/package.json"),
     ]
+
+
+def test_each_value_of_a_build_argument_is_an_installation() -> None:
+    docs = "requirements/docs.txt"
+    files = {
+        "Dockerfile": f"ARG FILE={TESTS}\nRUN pip install -r {MAIN} -r $FILE\n",
+        "compose.yaml": f"services:\n  docs:\n    build:\n      args:\n        FILE: {docs}\n",
+        **dict.fromkeys((MAIN, TESTS, docs), ""),
+    }
+    assert groups_of(files) == [(docs, MAIN), (MAIN, TESTS)]
 
 
 UV_HEADER = """\

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from agentjobs.inventory.manifests.coverage import Layout
@@ -24,10 +24,20 @@ _MAX_NAMES = 1_000_000
 
 _INSTALL_FILE = re.compile(
     r"(?:.*/)?(?:(?:Docker|Container|Make|Jenkins|just)file[^/]*|[^/]*\.[Dd]ockerfile|tox\.ini"
-    r"|noxfile\.py|[^/]+\.sh|\.gitlab-ci\.yml|bitbucket-pipelines\.yml|azure-pipelines\.yml"
+    r"|noxfile\.py|[^/]+\.sh|action\.ya?ml|(?:docker-)?compose[^/]*\.ya?ml|\.gitlab-ci\.yml|bitbucket-pipelines\.yml|azure-pipelines\.yml"
     r"|\.travis\.yml|\.drone\.yml|\.?appveyor\.yml)"
     r"|(?:\.github|\.gitea|\.forgejo|\.circleci|\.woodpecker)/.*\.ya?ml|\.woodpecker\.ya?ml"
 )
+_IMAGE_FILE = re.compile(
+    r"(?:^|/)(?:(?:Docker|Container)file[^/]*|(?:docker-)?compose[^/]*\.ya?ml)$"
+)
+_ARGUMENT = re.compile(
+    r"^[ \t-]*(?:(?:ARG|ENV)[ \t]+)?[\"']?(\w{1,100})[\"']?[ \t]*[:=][ \t]*[\"']?"
+    r"([^\s\"'=:]{1,500}\.(?:txt|in))\b",
+    re.MULTILINE,
+)
+_VARIABLE = re.compile(r"\$\{?(\w{1,100})\}?")
+_MAX_VALUES = 8
 _REQUIREMENTS_ENDINGS = (".txt", ".in")
 # Lines that continue the previous one if they are indented.
 _INDENTED_ENDINGS = (".ini", ".cfg", ".py")
@@ -73,6 +83,7 @@ def find_installed_together(
         *(_with_includes(group, includes) for group in _compiled(files, texts)),
         *(_with_includes([path], includes) for path in sorted(includes)),
     ]
+    arguments = _build_arguments(texts)
     for path in sorted(texts):
         if posixpath.basename(path) == _PROJECT:
             groups += (
@@ -80,7 +91,8 @@ def find_installed_together(
             )
         elif path not in files:
             groups += (
-                _with_includes(named, includes) for named in files.named_in(path, texts[path])
+                _with_includes(named, includes)
+                for named in files.named_in(path, texts[path], arguments)
             )
     return _maximal(groups)
 
@@ -107,10 +119,12 @@ class _RequirementsFiles:
         named = (posixpath.normpath(posixpath.join(here, name)) for name in _INCLUDE.findall(text))
         return [name for name in islice(named, MAX_MEMBERS) if name in self._paths]
 
-    def named_in(self, path: str, text: str) -> Iterator[list[str]]:
-        """The requirements files that each command names."""
+    def named_in(
+        self, path: str, text: str, arguments: Mapping[str, Collection[str]]
+    ) -> Iterator[list[str]]:
+        """The requirements files that each command names, with each value of build arguments."""
         here = posixpath.dirname(path)
-        for command in _commands(path, text):
+        for command in _commands(path, text, arguments):
             if not _INSTALLS.search(command):
                 continue
             tokens = (t for t in _SEPARATORS.split(command) if t.endswith(_REQUIREMENTS_ENDINGS))
@@ -135,11 +149,33 @@ class _RequirementsFiles:
         return same_name if len(same_name) == 1 else ()
 
 
-def _commands(path: str, text: str) -> Iterator[str]:
+def _build_arguments(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Requirements files that Dockerfiles and compose files name as build arguments."""
+    arguments: dict[str, list[str]] = {}
+    for path in sorted(texts):
+        if _IMAGE_FILE.search(path):
+            for name, value in islice(_ARGUMENT.findall(texts[path]), MAX_MEMBERS):
+                values = arguments.setdefault(name, [])
+                if value not in values and len(values) < _MAX_VALUES:
+                    values.append(value)
+    return arguments
+
+
+def _commands(path: str, text: str, arguments: Mapping[str, Collection[str]]) -> Iterator[str]:
     text = _COMMENT_LINE.sub("", text.replace("\r\n", "\n")).replace("\\\n", " ")
     if path.endswith(_INDENTED_ENDINGS):
         text = re.sub(r"\n(?=[ \t])", " ", text)
-    yield from text.split("\n")
+    for command in text.split("\n"):
+        names = sorted({name for name in _VARIABLE.findall(command) if name in arguments})
+        chosen = product(*(arguments[name] for name in names))
+        for values in islice(chosen, _MAX_VALUES):
+            yield _substitute(command, dict(zip(names, values, strict=True)))
+
+
+def _substitute(command: str, values: Mapping[str, str]) -> str:
+    return (
+        _VARIABLE.sub(lambda match: values.get(match[1], match[0]), command) if values else command
+    )
 
 
 def _covered_by_locks(manifests: Mapping[str, ParsedManifest]) -> Iterator[list[str]]:
