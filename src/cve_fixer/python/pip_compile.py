@@ -31,8 +31,9 @@ _CLAUSE = r"(?:===?|~=|!=|<=?|>=?)[ \t]*[^\s,;()#]+"
 _REQUIREMENT = re.compile(
     r"\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?P<extras>\[[^\]]*\])?[ \t]*"
     rf"(?:\(?(?P<specifier>{_CLAUSE}(?:[ \t]*,[ \t]*{_CLAUSE})*)[ \t]*,?[ \t]*\)?[ \t]*)?"
-    r"(?P<marker>;[^#]*)?(?:[ \t]#.*)?"
+    r"(?P<marker>;[^#]*)?"
 )
+_AFTER_REQUIREMENT = re.compile(r"[ \t]#| --")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 _MAX_LINE = 1000
 _CONTINUATION = re.compile(r"\\\r?\n")
@@ -221,8 +222,8 @@ def resolve(text: str, others: Others, fix: Fix, python: str, *options: str) -> 
 def read_requirements(text: str, *, with_extras: bool = True) -> Iterator[str]:
     """Lines with only a name, its extras, a specifier and a marker."""
     for line in _CONTINUATION.sub(" ", _COMMENT_LINE.sub("", text)).splitlines():
-        # Hashes and other options follow the requirement.
-        requirement = line.partition(" --")[0].rstrip()
+        # Comments, hashes and other options follow the requirement.
+        requirement = _AFTER_REQUIREMENT.split(line, maxsplit=1)[0].rstrip()
         match = _REQUIREMENT.fullmatch(requirement) if len(requirement) < _MAX_LINE else None
         if match:
             extras = (match["extras"] or "") if with_extras else ""

@@ -68,7 +68,7 @@ class _Reader:
         result.base = self._read_base()
         extras = self._read_extras()
         result.extras = {name: self._expand(name, extras, set()) for name in extras}
-        result.base = self._with_own_extras(result.base, extras)
+        result.base = self._with_own_extras(result.base, extras, set())
         result.groups = {normalize(name): self._read_group(name, set()) for name in self._groups}
         if dev := self._uv_list("dev-dependencies"):
             result.groups["dev"] = result.groups.get("dev", "") + self._lines(dev)
@@ -132,27 +132,25 @@ class _Reader:
         relative = (self._directory / name).relative_to(self._root)
         return tree.resolve_file(self._root, relative.as_posix())
 
-    def _read_group(self, name: str, within: set[str]) -> str:
+    def _read_group(self, name: str, seen: set[str]) -> str:
         """A group may include others (PEP 735)."""
         entries = self._groups.get(name)
-        if not isinstance(entries, list) or name in within:
+        if not isinstance(entries, list) or name in seen:
             return ""
+        seen.add(name)
         included = {normalize(str(each["include-group"])) for each in entries if _includes(each)}
         return self._lines(each for each in entries if not _includes(each)) + "".join(
-            self._read_group(each, {*within, name})
-            for each in self._groups
-            if normalize(each) in included
+            self._read_group(each, seen) for each in self._groups if normalize(each) in included
         )
 
-    def _expand(self, extra: str, extras: Mapping[str, str], within: set[str]) -> str:
+    def _expand(self, extra: str, extras: Mapping[str, str], seen: set[str]) -> str:
         """An extra may name others of the same project: `demo[test]`."""
-        if extra in within or extra not in extras:
+        if extra in seen or extra not in extras:
             return ""
-        return self._with_own_extras(extras[extra], extras, {*within, extra})
+        seen.add(extra)
+        return self._with_own_extras(extras[extra], extras, seen)
 
-    def _with_own_extras(
-        self, text: str, extras: Mapping[str, str], within: set[str] | None = None
-    ) -> str:
+    def _with_own_extras(self, text: str, extras: Mapping[str, str], seen: set[str]) -> str:
         lines: list[str] = []
         for line in text.splitlines(keepends=True):
             match = _NAME.match(line)
@@ -160,7 +158,7 @@ class _Reader:
                 lines.append(line)
                 continue
             named = (normalize(extra.strip()) for extra in (match[2] or "").split(","))
-            lines += (self._expand(extra, extras, within or set()) for extra in named)
+            lines += [self._expand(extra, extras, seen) for extra in named]
         return "".join(lines)
 
     def _lines(self, requirements: Any) -> str:

@@ -16,10 +16,11 @@ from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject
 from cve_fixer.python.compile_sources import Sources, find_sources
 from cve_fixer.python.connected_pins import raise_connected_pins
-from cve_fixer.python.pip_compile import Others, Resolution, Setting
+from cve_fixer.python.pip_compile import Others, Resolution, Setting, read_requirements
 from cve_fixer.python.project_requirements import read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
 from cve_fixer.python.runtime import supported_pythons
+from cve_fixer.python.versions import normalize
 
 _MAX_GROUPS = 10
 # Local projects and URLs, whose requirements are not known.
@@ -53,6 +54,10 @@ def _fix(fix: Fix, root: Path) -> Outcome:
             changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
     changes += _raise_other_files(fix, root)
     unproven = [*resolution.unproven, *sources.unproven]
+    if normalize(fix.package) not in pip_compile.pins("".join(read_requirements(edited))):
+        unproven.append(
+            f"The line of {fix.package} in {fix.manifest} could not be read: install it."
+        )
     if unread := _UNREAD.search(text):
         line = code(unread["line"].strip())
         unproven.append(f"What {line} in {fix.manifest} requires was not checked: install it.")

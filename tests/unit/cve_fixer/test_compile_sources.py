@@ -132,3 +132,16 @@ def test_what_only_a_build_knows_is_reported(tmp_path: Path, text: str, unread: 
     write(tmp_path, {"root/setup.py": "", "outside.txt": "idna\n"})
     root = tmp_path / "root"
     assert unread in read_project(root / "pyproject.toml", root, text).unread
+
+
+def test_groups_and_extras_that_include_each_other_are_read_once(tmp_path: Path) -> None:
+    names = [f"g{number}" for number in range(30)]
+    included = ", ".join(f"{{include-group = '{name}'}}" for name in names)
+    groups = "".join(f"{name} = [{included}]\n" for name in names)
+    extras = "".join(f'{name} = ["demo[{",".join(names)}]", "{name}-a"]\n' for name in names)
+    text = (
+        '[project]\nname = "demo"\n[project.optional-dependencies]\n'
+        f"{extras}[dependency-groups]\n{groups}"
+    )
+    project = read_project(tmp_path / "pyproject.toml", tmp_path, text)
+    assert all(len(each.splitlines()) == len(names) for each in project.extras.values())

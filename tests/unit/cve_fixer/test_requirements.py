@@ -3,7 +3,7 @@
 import pytest
 
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python import pyproject, requirement_lines, versions
+from cve_fixer.python import pip_compile, pyproject, requirement_lines, versions
 
 FIX = Fix(
     "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")
@@ -117,6 +117,22 @@ def test_a_specifier_allows_the_same_versions_as_in_the_ecosystem(
     specifier: str, version: str, *, is_admitted: bool
 ) -> None:
     assert versions.allows(specifier, version) is is_admitted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("idna==2.10 # " + "x" * 5_000, ["idna==2.10"]),
+        ("idna==2.10 --hash=sha256:1", ["idna==2.10"]),
+        ("idna [a] <3 ; os_name == 'nt'", ["idna[a]<3 ; os_name == 'nt'"]),
+        ("idna\t# why", ["idna"]),
+        ("-e .\nidna @ https://example.com/idna.whl\n# idna==1\n", []),
+    ],
+)
+def test_only_requirements_of_the_registry_reach_the_resolver(
+    text: str, expected: list[str]
+) -> None:
+    assert [line.strip() for line in pip_compile.read_requirements(text)] == expected
 
 
 @pytest.mark.parametrize(
