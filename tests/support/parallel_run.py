@@ -4,6 +4,7 @@ Importing and collecting all tests takes several seconds of CPU time, which proc
 afresh, like those of pytest-xdist, spend again each.
 """
 
+import atexit
 import fcntl
 import os
 import random
@@ -86,7 +87,8 @@ class _Run:
             while self._pids and not self._session.shouldfail:
                 readable: Any = wait(list(self._pids))
                 for connection in readable:
-                    self._receive(connection)
+                    if not self._session.shouldfail:
+                        self._receive(connection)
         finally:
             # Processes that have not ended cannot send the next report, and end therefore.
             for unread in list(self._pids):
@@ -139,6 +141,7 @@ class _Process:
         except BaseException:  # noqa: BLE001 - the process ends here, whatever it was
             traceback.print_exc()
         finally:
+            atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
@@ -151,7 +154,8 @@ class _Process:
         self._sending.send(data)
 
     def _separate(self) -> None:
-        """From what the processes would share: files, output, and random numbers."""
+        """From what the processes would share: files, output, exit functions, random numbers."""
+        atexit._clear()
         plugins: Any = self._config.pluginmanager
         self._directory.mkdir(mode=0o700)
         self._config._tmp_path_factory._basetemp = self._directory  # type: ignore[attr-defined]
