@@ -84,7 +84,8 @@ async def _lock_migrations(connection: AsyncConnection) -> None:
 async def _upgrade_postgresql(connection: AsyncConnection) -> None:
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
-            return await connection.run_sync(_upgrade)
+            await connection.run_sync(_upgrade)
+            return
         except DBAPIError as error:
             if _sqlstate(_original(error)) != _LOCK_NOT_AVAILABLE:
                 raise
@@ -123,7 +124,8 @@ def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
 
 def _original(error: DBAPIError) -> BaseException:
     """SQLAlchemy wraps the driver's exception twice."""
-    return getattr(error.orig, "__cause__", None) or error.orig or error
+    original: BaseException = getattr(error.orig, "__cause__", None) or error.orig or error
+    return original
 
 
 def _sqlstate(error: BaseException) -> str | None:

@@ -46,7 +46,8 @@ def drop_index(name: str, table: str) -> None:
 
 
 def _is_postgresql() -> bool:
-    return op.get_context().dialect.name == "postgresql"
+    name: str = op.get_context().dialect.name
+    return name == "postgresql"
 
 
 @contextmanager
