@@ -89,9 +89,10 @@ $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
 	@$(PYTHON) scripts/install.py $(VENV) requirements.lock
 	@touch $@
 
-$(DEV_STAMP): $(RUN_STAMP) requirements-dev.lock
+# It contains the packages of requirements.lock too.
+$(DEV_STAMP): requirements-dev.lock pyproject.toml scripts/install.py
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
-	@touch $@
+	@touch $(RUN_STAMP) $@
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
