@@ -33,21 +33,32 @@ async def record_check(
     )
 
 
-async def record_unreachable(tx: Transaction, connection_id: str, asked_at: int) -> None:
-    """Pause all syncs of the connection; the pause grows until the platform answers again."""
+async def record_unreachable(
+    tx: Transaction, connection_id: str, asked_at: int, wait_seconds: float = 0.0
+) -> None:
+    """Pause all syncs of the connection; the pause grows until the platform answers again.
+
+    It lasts for at least `wait_seconds`, which a rate limit asks for, up to an hour.
+    """
     row = await tx.fetch_one(
         "SELECT away_failures, resting_until FROM forge_connections WHERE id = :id"
         " /*postgresql FOR UPDATE */",
         id=connection_id,
     )
-    # Syncs that ran concurrently count as one failure.
-    if row is None or (row["resting_until"] or 0) > asked_at:
+    if row is None:
         return
+    now, paused_until = await tx.clock_ms(), row["resting_until"] or 0
+    until = now + min(int(wait_seconds * SECOND_MS), _MAX_BACKOFF_MS)
+    # Syncs that ran concurrently count as one failure.
+    is_counted = paused_until > asked_at
+    if not is_counted:
+        until = max(until, now + sync_backoff_ms(row["away_failures"]))
     await tx.execute(
-        "UPDATE forge_connections SET away_failures = away_failures + 1, resting_until = :until"
-        " WHERE id = :id",
+        "UPDATE forge_connections SET away_failures = away_failures + :failures,"
+        " resting_until = :until WHERE id = :id",
         id=connection_id,
-        until=await tx.clock_ms() + sync_backoff_ms(row["away_failures"]),
+        failures=0 if is_counted else 1,
+        until=max(until, paused_until),
     )
 
 

@@ -99,10 +99,18 @@ class SyncClaim:
         due_at = whole_due_at if due_at is None else min(due_at, whole_due_at)
         await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
 
-    async def fail(self, reason: str, *, is_unreachable: bool = False) -> None:
-        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait."""
+    async def fail(
+        self, reason: str, *, is_unreachable: bool = False, wait_seconds: float = 0.0
+    ) -> None:
+        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait;
+        for at least `wait_seconds`, which it may have asked for."""
+        is_pausing = is_unreachable or wait_seconds > 0
         await self._db.transact(
-            _fail, self.due, self._lease.until, reason[:_MAX_ERROR_LENGTH], is_unreachable
+            _fail,
+            self.due,
+            self._lease.until,
+            reason[:_MAX_ERROR_LENGTH],
+            wait_seconds if is_pausing else None,
         )
 
     async def fail_connection(self, reason: str) -> None:
@@ -189,7 +197,7 @@ async def _finish(
 
 
 async def _fail(
-    tx: Transaction, due: DueSync, lease_until: int, reason: str, is_unreachable: bool
+    tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
 ) -> None:
     await tx.execute(
         "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
@@ -203,8 +211,9 @@ async def _fail(
         reason=reason,
     )
     await record_first_fetch_error(tx, due.repo.id, reason)
-    if is_unreachable:
-        await health.record_unreachable(tx, due.repo.connection_id, due.claimed_at)
+    if pause_seconds is not None:
+        connection_id = due.repo.connection_id
+        await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
 
 
 async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:

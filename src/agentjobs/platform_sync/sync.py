@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.connections.repositories import reason_not_connectable
-from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.http.client import ApiError, RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
 from agentjobs.jobs.context import JobsContext
@@ -43,7 +43,11 @@ class RepositoryMissing(Exception):
 
 
 class PlatformUnreachable(Exception):
-    """The platform did not answer the first request in time."""
+    """The platform did not answer the first request in time, or asked to wait."""
+
+    def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
 
 
 class PlatformSync:
@@ -63,12 +67,12 @@ class PlatformSync:
         except RepositoryMissing as error:
             await claim.fail(str(error))
         except PlatformUnreachable as error:
-            await claim.fail(str(error), is_unreachable=True)
+            await claim.fail(str(error), is_unreachable=True, wait_seconds=error.wait_seconds)
         except ForgeError as error:
             if error.fault == "unauthorized" and await self._is_credential_refused(due):
                 await claim.fail_connection(str(error))
             else:
-                await claim.fail(str(error))
+                await claim.fail(str(error), wait_seconds=_requested_wait(error))
         else:
             await self._finish(claim, result)
             return True
@@ -158,13 +162,18 @@ async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
         return await platform.repository(repo.address)
     except ForgeError as error:
         if error.fault == "away":
-            raise PlatformUnreachable(str(error)) from None
+            raise PlatformUnreachable(str(error), _requested_wait(error)) from None
         if error.fault != "gone":
             raise
         raise RepositoryMissing(
             f"{repo.full_name} no longer exists on its platform, or this connection cannot see it:"
             f" restore it or the permission there, or disconnect it here. ({error})"
         ) from None
+
+
+def _requested_wait(error: ForgeError) -> float:
+    """The time that a rate limit asks for."""
+    return error.retry_after_seconds if isinstance(error, ApiError) else 0.0
 
 
 async def _follow_name(

@@ -9,6 +9,7 @@ import pytest
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.forges.hooks import HookEvent
+from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
 from agentjobs.platform_sync import pulls, sync
@@ -227,6 +228,26 @@ async def pause_seconds(env: SyncEnvironment) -> int:
     row = await env.db.fetch_one("SELECT resting_until FROM forge_connections")
     assert row is not None
     return max(0, round(((row["resting_until"] or 0) - now_ms()) / SECOND_MS))
+
+
+async def test_a_rate_limit_pauses_the_connection_until_its_reset(env: SyncEnvironment) -> None:
+    async def pause_seconds() -> float:
+        row = await env.db.fetch_one("SELECT resting_until, away_failures FROM forge_connections")
+        assert row is not None
+        return (row["resting_until"] - now_ms()) / 1_000
+
+    for wait_seconds, expected in ((1_800.0, 1_800), (1e9, 3_600)):
+        busy = ApiError("GitHub is busy", "away", retry_after_seconds=wait_seconds)
+        env.platform.faults["repository"] = busy
+        await env.full_sync()
+        assert expected - 60 < await pause_seconds() <= expected
+    # In a later request of a sync too; a pause is never shortened.
+    del env.platform.faults["repository"]
+    await env.open_pull(1)
+    env.platform.faults["comments"] = ApiError("busy", "away", retry_after_seconds=900)
+    env.platform.faults["open_remote"] = ApiError("busy", "away", retry_after_seconds=600)
+    await env.full_sync()
+    assert 540 < await pause_seconds() <= 900
 
 
 async def test_rows_of_pull_requests_follow_the_platform(env: SyncEnvironment) -> None:

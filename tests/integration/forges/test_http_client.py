@@ -147,6 +147,7 @@ async def test_a_requested_wait_is_respected_even_for_a_post(
         (429, "slow down", "Retry-After", lambda _: "33", 33),
         (429, "slow down", "Retry-After", lambda now: formatdate(now() + 44, usegmt=True), 44),
         (429, "slow down", "RateLimit-Reset", _moment(55), 55),
+        (429, "slow down", "X-Other", lambda _: "1", 60),
         (403, "no", "Retry-After", lambda _: "66", 66),
         # The hourly limit is not used up, so its reset time does not count.
         (403, "You have exceeded a secondary rate limit.", "x-ratelimit-reset", _moment(900), 60),

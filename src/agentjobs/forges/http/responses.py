@@ -16,8 +16,8 @@ import msgspec
 from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.forges.text import one_line
 
-# The wait after a secondary rate limit without a time: GitHub asks for at least a minute.
-SECONDARY_LIMIT_SECONDS = 60.0
+# The wait after a rate limit that names no time: GitHub asks for at least a minute.
+UNNAMED_LIMIT_SECONDS = 60.0
 # A reset is a time since the epoch; a smaller number must be in seconds from now.
 _MIN_EPOCH_SECONDS = 1_000_000_000
 # Where platforms put their messages, the more specific ones last.
@@ -194,11 +194,10 @@ def _refusal(platform: str, response: Response, detail: str, needs: str) -> ApiE
 def _rate_limit(platform: str, response: Response, now: float) -> ApiError:
     wait = _requested_wait(response, now)
     if wait is None:
-        wait = SECONDARY_LIMIT_SECONDS if response.status == HTTPStatus.FORBIDDEN else 0.0
+        wait = UNNAMED_LIMIT_SECONDS
     summary = f"{platform} is busy (rate limit)"
-    when = f"in {_duration(wait)}" if wait else "later"
     return ApiError(
-        f"{summary}; try again {when}.",
+        f"{summary}; try again in {_duration(wait)}.",
         "away",
         status=response.status,
         retry_after_seconds=wait,
