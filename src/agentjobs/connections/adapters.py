@@ -1,6 +1,7 @@
 """Creates an adapter for a connection each time one is used, with the credential it has now.
 
-Caches only the installation tokens that GitHub issues for an hour.
+Shared by all adapters of this process: the installation tokens that GitHub issues for an hour, and
+what is known of a connection's rate limit and responses.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from agentjobs.forges.github.adapter import GitHub
 from agentjobs.forges.github.app import TokenCache
 from agentjobs.forges.gitlab.adapter import GitLab
 from agentjobs.forges.http.client import RetryBudget
+from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
@@ -73,4 +75,9 @@ class Platforms:
 
 
 def _adapters() -> dict[str, NewPlatform]:
-    return {"github": partial(GitHub, tokens=TokenCache()), "gitlab": GitLab, "gitea": Gitea}
+    traffic = TrafficRegistry()
+    return {
+        "github": partial(GitHub, tokens=TokenCache(), traffic=traffic),
+        "gitlab": partial(GitLab, traffic=traffic),
+        "gitea": partial(Gitea, traffic=traffic),
+    }

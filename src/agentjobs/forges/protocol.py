@@ -126,13 +126,27 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class RemoteRepository(msgspec.Struct, frozen=True):
-    """A repository as the platform returns it; `default_branch` is empty if it has no commits."""
+    """A repository as the platform returns it; `default_branch` is empty if it has no commits.
+
+    `pushed_at` is the time of the last push in milliseconds since the epoch; None if the platform
+    does not tell.
+    """
 
     external_id: str
     full_name: str
     default_branch: str
     is_archived: bool = False
     may_push: bool = True
+    pushed_at: int | None = None
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    """How many requests a platform allows per period and how many are left; `resets_at` is in
+    seconds since the epoch."""
+
+    limit: int
+    remaining: int
+    resets_at: float
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -140,12 +154,14 @@ class Account(msgspec.Struct, frozen=True):
 
     `is_own`: only this service uses the account. `missing` are the permissions that it lacks, as
     the platform names them; `missing_extras` those that only some features need.
+    `rate_limit` is None if the platform does not tell.
     """
 
     login: str
     is_own: bool
     missing: tuple[str, ...] = ()
     missing_extras: tuple[str, ...] = ()
+    rate_limit: RateLimit | None = None
 
 
 class Forge(Protocol):

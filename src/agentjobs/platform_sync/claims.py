@@ -64,6 +64,12 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
         return self.whole_due_at is None or self.whole_due_at <= self.claimed_at
 
     @property
+    def is_poll(self) -> bool:
+        """Nothing happened that is known of, so that the sync can wait."""
+        is_new = not self.repo.head_commit
+        return not (is_new or self.has_repo_event or self.has_pull_events or self.error)
+
+    @property
     def reads_repository(self) -> bool:
         """A repository that shows an error is always read, to see whether the error is over."""
         is_named = self.has_repo_event or not self.has_pull_events
@@ -98,6 +104,10 @@ class SyncClaim:
         """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
         due_at = whole_due_at if due_at is None else min(due_at, whole_due_at)
         await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
+
+    async def postpone(self, wait_seconds: float) -> None:
+        """Leave everything as it is until then."""
+        await self._db.transact(_postpone, self.due, self._lease.until, wait_seconds)
 
     async def fail(
         self, reason: str, *, is_unreachable: bool = False, wait_seconds: float = 0.0
@@ -194,6 +204,19 @@ async def _finish(
     # The sync that stored this error stored it on the connection too.
     if due.connection_error is not None and due.connection_error == due.error:
         await health.clear_error(tx, connection_id, due.error)
+
+
+async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
+    await tx.execute(
+        "UPDATE repos SET"
+        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+        "  ELSE sync_lease_until END"
+        " WHERE id = :id AND disconnected_at IS NULL",
+        id=due.repo.id,
+        lease_until=lease_until,
+        due_at=await tx.clock_ms() + int(wait_seconds * SECOND_MS),
+    )
 
 
 async def _fail(

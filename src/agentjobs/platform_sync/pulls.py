@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agentjobs.forges.http.traffic import PollsPaused
 from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
 from agentjobs.forges.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.jobs.context import JobsContext
@@ -114,7 +115,8 @@ class PullSync:
         try:
             is_current = await self._sync_pull(run, row)
         except ForgeError as error:
-            if error.fault == "unauthorized" or (error.fault == "away" and run.unavailable):
+            is_unavailable = error.fault == "away" and run.unavailable
+            if error.fault == "unauthorized" or is_unavailable or isinstance(error, PollsPaused):
                 raise
             if error.fault == "away":
                 # Only this pull request may be affected: the next one tells.

@@ -12,6 +12,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.connections.repositories import reason_not_connectable
 from agentjobs.forges.http.client import ApiError, RetryBudget
+from agentjobs.forges.http.traffic import PollsPaused
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
 from agentjobs.jobs.context import JobsContext
@@ -20,6 +21,7 @@ from agentjobs.local_git.copies import fetch_error, refresh_copy
 from agentjobs.organizations import audit
 from agentjobs.platform_sync.branches import delete_finished_branches
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, next_due_at
+from agentjobs.platform_sync.fetched_heads import FetchedHeads
 from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
 from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
@@ -58,12 +60,16 @@ class PlatformSync:
         self._settings = context.settings
         self._platforms = platforms
         self._pulls = PullSync(context)
+        self._heads = FetchedHeads()
 
     async def sync(self, claim: SyncClaim) -> bool:
         """False if it failed; the repository's row then has the error."""
         due = claim.due
         try:
             result = await self._sync(due)
+        except PollsPaused as error:
+            await claim.postpone(error.retry_after_seconds)
+            return True
         except RepositoryMissing as error:
             await claim.fail(str(error))
         except PlatformUnreachable as error:
@@ -106,11 +112,11 @@ class PlatformSync:
         if remote is not None:
             repo, note = await _follow_name(self._db, due.repo, remote)
             note = reason_not_connectable(remote) or note
-        if remote is not None and remote.default_branch:
+        if remote is not None and remote.default_branch and not self._heads.skip(due, remote):
             try:
-                await self._follow_head(due, repo, platform, remote.default_branch)
+                await self._follow_head(due, repo, platform, remote)
             except ForgeError as error:
-                if error.fault == "unauthorized":
+                if error.fault == "unauthorized" or isinstance(error, PollsPaused):
                     raise
                 # The pull requests can still be read.
                 fetch_error = error
@@ -124,7 +130,7 @@ class PlatformSync:
         """None instead of the repository if only its pull requests are read."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                budget = RetryBudget(RETRY_SECONDS)
+                budget = RetryBudget(RETRY_SECONDS, is_poll=due.is_poll)
                 platform = await self._platforms.adapter_for(due.repo.connection_id, budget)
                 remote = await _fetch(platform, due.repo) if due.reads_repository else None
         except TimeoutError:
@@ -135,9 +141,10 @@ class PlatformSync:
         return platform, remote
 
     async def _follow_head(
-        self, due: DueSync, repo: PlatformRepo, platform: Platform, branch: str
+        self, due: DueSync, repo: PlatformRepo, platform: Platform, current: RemoteRepository
     ) -> None:
         """Fetch the default branch into the copy and store its head."""
+        branch = current.default_branch
         target = repositories.path(self._settings.repositories_path, repo.id)
         try:
             async with platform.open_remote(repo.address, "") as remote:
@@ -155,13 +162,14 @@ class PlatformSync:
             await self._db.transact(
                 record_fetched_head, repo.id, branch, head, only_unindexed=not has_moved
             )
+        self._heads.record(repo.id, current, head, due.claimed_at)
 
 
 async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
     try:
         return await platform.repository(repo.address)
     except ForgeError as error:
-        if error.fault == "away":
+        if error.fault == "away" and not isinstance(error, PollsPaused):
             raise PlatformUnreachable(str(error), _requested_wait(error)) from None
         if error.fault != "gone":
             raise

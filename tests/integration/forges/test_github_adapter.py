@@ -59,7 +59,7 @@ class GitHubHarness:
         )
         secret = credential or (app.private_key if is_app else self.server.token)
         git_transport = GitTransport(AllowList.parse(["127.0.0.1/32"]), self.server.authorities)
-        retry_budget = self.clock.retry_budget(seconds, time.time)
+        retry_budget = self.clock.retry_budget(seconds)
         return GitHub(connection, secret, self.session, git_transport, retry_budget, self.tokens)
 
     def request(self, **fields: Any) -> PullRequestRequest:
@@ -80,7 +80,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[GitHubHarness]:
     server = GitHubServer(tmp_path)
     row = server.add_repository("acme/shop", {"README.md": "shop"})
     commit = server.git.commit(row, BRANCH, {"new.txt": "1"})
-    clock = ManualClock(time.time())
+    server.clock = clock = ManualClock(time.time())
     ca_file = str(server.authorities)
     async with (
         server.serving(),
@@ -396,7 +396,6 @@ async def test_tokens_that_were_revoked_early_are_replaced(harness: GitHubHarnes
 async def test_a_new_token_is_retried_until_github_has_replicated_it(
     harness: GitHubHarness,
 ) -> None:
-    harness.server.clock = harness.clock
     harness.server.app.replication_seconds = 5
     # Even without a budget for retries: these waits are short.
     pull = await open_pull(harness.github(seconds=0), harness)

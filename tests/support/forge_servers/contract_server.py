@@ -5,10 +5,12 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import hashlib
 import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
@@ -16,7 +18,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tests.support.forge_servers.authority import authorities, tls
-from tests.support.forge_servers.calls import NO_BODY, Call, Refusal, find_handlers
+from tests.support.forge_servers.calls import NO_BODY, Call, Refusal, Response, find_handlers
 from tests.support.forge_servers.description import Description, Match
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.git_remote import GitRemote
@@ -41,6 +43,8 @@ class ContractServer:
     # The prefix of every path of the description, such as "/api/v4".
     api_path: ClassVar[str] = ""
     account: ClassVar[str] = "agentjobs-bot"
+    # Whether responses have an ETag, which a later request can name in If-None-Match.
+    has_etags: ClassVar[bool] = False
 
     def __init__(self, description: Description, directory: Path) -> None:
         self.description = description
@@ -57,6 +61,8 @@ class ContractServer:
         self.calls: list[Call] = []
         self.violations: list[str] = []
         self.git_requests: list[str] = []
+        # How many requests were answered with 304.
+        self.not_modified = 0
         self._faults: list[Fault] = []
         self._handlers = find_handlers(type(self))
 
@@ -188,7 +194,23 @@ class ContractServer:
         if response.status < 300 and response.content is not NO_BODY:
             for fault in match.operation.response_faults(response.content):
                 self.violations.append(f"{name}: {fault}")
+        if call.name.startswith("GET ") and self.has_etags and response.status == 200:
+            etag = self._etag(call, response)
+            if call.headers.get("If-None-Match") == etag:
+                self.not_modified += 1
+                return web.Response(status=304, headers={**self.usual_headers(), "ETag": etag})
+            response = replace(response, headers={**response.headers, "ETag": etag})
+        self.count(call)
         return self._respond(response.content, response.status, response.headers)
+
+    def _etag(self, call: Call, response: Response) -> str:
+        """Another credential gets another ETag, as on GitHub."""
+        credential = call.headers.get("Authorization", "")
+        content = json.dumps([credential, response.content, call.query], sort_keys=True)
+        return f'W/"{hashlib.sha256(content.encode()).hexdigest()}"'
+
+    def count(self, call: Call) -> None:
+        """A request that counts against the rate limit."""
 
     def _respond(
         self, content: Any, status: int, headers: Mapping[str, str] | None = None

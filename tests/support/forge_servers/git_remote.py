@@ -64,6 +64,7 @@ class GitRemote:
         commit = commit_files(self.tree, files, f"Change {branch}")
         target = f"HEAD:refs/heads/{branch}"
         git_output("push", "--quiet", "--force", str(directory), target, cwd=self.tree)
+        repository.record_push()
         return commit
 
     def set_branch(self, repository: RepositoryRow, branch: str, commit: str) -> None:
@@ -71,6 +72,7 @@ class GitRemote:
         file = self.directory(repository) / "refs" / "heads" / branch
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{commit}\n")
+        repository.record_push()
 
     def head(self, repository: RepositoryRow, branch: str) -> str | None:
         """The head of a branch, if it exists."""
@@ -114,6 +116,8 @@ class GitRemote:
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await process.communicate(body)
+        if path == "/git-receive-pack":
+            repository.record_push()
         head, _, content = output.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n"))
         status = int(headers.pop("Status", "200")[:3])

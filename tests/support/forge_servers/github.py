@@ -31,6 +31,17 @@ class GitHubServer(GitHubBase):
     async def own_user(self, _: Call) -> Response:
         return Response(shapes.user(self.url, self.state.user(self.state.account)))
 
+    @handles("GET /rate_limit")
+    async def own_rate_limit(self, _: Call) -> Response:
+        self._start_period()
+        resource = {
+            "limit": self.rate_limit,
+            "used": self.used,
+            "remaining": self.rate_limit - self.used,
+            "reset": int(self._period_ends_at),
+        }
+        return Response({"resources": {"core": resource, "search": resource}, "rate": resource})
+
     @handles("GET /app")
     async def own_app(self, _: Call) -> Response:
         app = self.app

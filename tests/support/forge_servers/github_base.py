@@ -26,6 +26,7 @@ PULL = f"{REPO}/pulls/{{pull_number}}"
 INSTALLATION = "/app/installations/{installation_id}"
 # The level, and the permissions of an App of which one is required.
 _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "GET /rate_limit": ("read", ("metadata",)),
     "GET /installation/repositories": ("read", ("metadata",)),
     f"GET {REPO}": ("read", ("metadata",)),
     f"GET {REPO}/collaborators/{{username}}/permission": ("read", ("metadata",)),
@@ -65,12 +66,16 @@ class GitHubBase(ContractServer):
     platform: ClassVar[str] = "github"
     # Like GitHub Enterprise Server: one host for the web pages, the API and git.
     api_path: ClassVar[str] = "/api/v3"
+    has_etags: ClassVar[bool] = True
 
     def __init__(self, directory: Path) -> None:
         super().__init__(description(), directory)
         self.app = App()
         self.scopes: str | None = "repo"
         self.unknown_heads = 0
+        self.rate_limit = 5_000
+        self.used = 0
+        self._period_ends_at = 0.0
         self.state.add_user(f"{self.app.slug}[bot]", is_bot=True)
 
     # Hooks of ContractServer
@@ -90,15 +95,26 @@ class GitHubBase(ContractServer):
         return problems
 
     def usual_headers(self) -> Mapping[str, str]:
+        self._start_period()
         headers = {
-            "x-ratelimit-limit": "5000",
-            "x-ratelimit-remaining": "4987",
-            "x-ratelimit-used": "13",
-            "x-ratelimit-reset": str(int(self.clock()) + 1_800),
+            "x-ratelimit-limit": str(self.rate_limit),
+            "x-ratelimit-remaining": str(max(0, self.rate_limit - self.used)),
+            "x-ratelimit-used": str(self.used),
+            "x-ratelimit-reset": str(int(self._period_ends_at)),
             "x-ratelimit-resource": "core",
             "x-github-request-id": "0001:0002:0003",
         }
         return headers if self.scopes is None else {**headers, "x-oauth-scopes": self.scopes}
+
+    def count(self, call: Call) -> None:
+        """The App's own requests have another limit, and responses 304 do not count."""
+        self._start_period()
+        if call.name not in (*_BY_APP, "GET /rate_limit"):
+            self.used += 1
+
+    def _start_period(self) -> None:
+        if self.clock() >= self._period_ends_at:
+            self.used, self._period_ends_at = 0, self.clock() + 3_600
 
     def described_path(self, path: str) -> str:
         by_id = _BY_ID.fullmatch(path)

@@ -61,7 +61,7 @@ def repository(url: str, row: RepositoryRow, owner: User, role: Role) -> dict[st
         # GitHub returns a default branch even if nothing was pushed yet; `size` is 0 then.
         "default_branch": row.default_branch,
         "size": 0 if row.is_empty else 42,
-        "pushed_at": _DAY,
+        "pushed_at": row.pushed_at,
         "archived": row.is_archived,
         "disabled": False,
         "has_issues": row.has_issues,

@@ -21,6 +21,7 @@ class GitLabBase(ContractServer):
     those that texts triggered; `shared` are IDs of projects with access through a group."""
 
     platform: ClassVar[str] = "gitlab"
+    has_etags: ClassVar[bool] = True
     api_path: ClassVar[str] = "/api/v4"
 
     def __init__(self, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
 from typing import Literal
 
@@ -94,6 +95,8 @@ class RepositoryRow:
     former_names: list[str] = field(default_factory=list)
     # Branches that no push may change.
     protected: set[str] = field(default_factory=set)
+    # In seconds, as GitHub tells it.
+    pushed_at: str = "2026-01-02T03:04:05Z"
     # What the platform prints when it refuses every push; empty if it accepts them.
     push_refusal: str = ""
     # False if issues and pull requests are numbered separately, as on GitLab.
@@ -106,6 +109,9 @@ class RepositoryRow:
     @property
     def name(self) -> str:
         return self.full_name.rpartition("/")[2]
+
+    def record_push(self) -> None:
+        self.pushed_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def next_number(self, of: Literal["issue", "pull"]) -> int:
         own: Iterable[int] = self.pulls if of == "pull" else self.issues

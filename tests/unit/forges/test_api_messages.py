@@ -1,5 +1,7 @@
 """What an agent wrote, as platforms take it; and who is asked for a review on GitHub."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from agentjobs.forges.github.pulls import find_adoptable, split_reviewers
@@ -88,7 +90,8 @@ def test_reviewers_are_people_and_teams_of_the_owner_but_not_the_author() -> Non
 def test_a_repository_of_size_zero_may_be_empty() -> None:
     fields = {"id": 7, "full_name": "acme/x", "default_branch": "main"}
     assert Repository(**fields, size=0).to_remote().default_branch == ""  # type: ignore[arg-type]
-    small = Repository(**fields, size=0, pushed_at="2026-01-01T00:00:00Z")  # type: ignore[arg-type]
+    pushed_at = datetime(2026, 1, 1, tzinfo=UTC)
+    small = Repository(**fields, size=0, pushed_at=pushed_at)  # type: ignore[arg-type]
     assert small.may_be_empty
     assert small.to_remote().default_branch == "main"
 

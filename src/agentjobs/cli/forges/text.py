@@ -39,7 +39,18 @@ def account_document(account: "Account") -> dict[str, Any]:
         "is_own": account.is_own,
         "missing_permissions": list(account.missing),
         "missing_extra_permissions": list(account.missing_extras),
+        "rate_limit": _rate_limit_document(account),
     }
+
+
+def _rate_limit_document(account: "Account") -> dict[str, Any] | None:
+    from agentjobs.clock import SECOND_MS, iso_utc_or_none
+
+    limit = account.rate_limit
+    if limit is None:
+        return None
+    resets_at = iso_utc_or_none(int(limit.resets_at) * SECOND_MS)
+    return {"limit": limit.limit, "remaining": limit.remaining, "resets_at": resets_at}
 
 
 def print_account(connection: "Connection", account: "Account") -> None:
@@ -48,6 +59,11 @@ def print_account(connection: "Connection", account: "Account") -> None:
         print_note(
             f"{account.login} may be a person's account, in whose name pull requests are opened. "
             "Prefer an app, a bot, or an account that only this service uses."
+        )
+    if limit := _rate_limit_document(account):
+        print_note(
+            f"{limit['remaining']} of {limit['limit']} API requests are left until"
+            f" {limit['resets_at']}; polls use at most half of them."
         )
     for permission in account.missing:
         print_note(f"Warning: missing permission: {permission}")

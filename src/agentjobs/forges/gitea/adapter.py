@@ -21,6 +21,7 @@ from agentjobs.forges.gitea.responses import (
 )
 from agentjobs.forges.gitea.reviews import Reviews
 from agentjobs.forges.http.client import ALL_REPOSITORIES, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.protocol import (
     Account,
     BranchPull,
@@ -59,6 +60,7 @@ class Gitea:
         session: aiohttp.ClientSession,
         git_transport: GitTransport,
         retry_budget: RetryBudget,
+        traffic: TrafficRegistry | None = None,
     ) -> None:
         self._url = connection.url.rstrip("/")
         self._account = connection.account
@@ -67,12 +69,14 @@ class Gitea:
         self._retry_budget = retry_budget
         self._repositories: dict[str, RemoteRepository] = {}
         self._comment_counts: dict[tuple[str, int], int] = {}
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v1",
             platform=_NAME,
             headers=self._headers,
             retry_budget=retry_budget,
+            traffic=self._traffic,
         )
 
     @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from agentjobs.forges.github.app import (
     choose_permissions,
 )
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.traffic import ConnectionTraffic
 from agentjobs.forges.protocol import ForgeError
 
 _VERSION = "2022-11-28"
@@ -38,6 +39,7 @@ class GitHubAccess:
         session: aiohttp.ClientSession,
         retry_budget: RetryBudget,
         tokens: TokenCache,
+        traffic: ConnectionTraffic,
     ) -> None:
         self.is_app = connection.kind == "app"
         self._connection = connection
@@ -45,6 +47,7 @@ class GitHubAccess:
         self._session = session
         self._retry_budget = retry_budget
         self._tokens = tokens
+        self._traffic = traffic
         self._base_url = api_url(connection.url)
 
     def api(self, scope: Scope) -> PlatformApi:
@@ -62,6 +65,7 @@ class GitHubAccess:
             retry_budget=self._retry_budget,
             renew=renew,
             is_fresh=lambda: self.is_fresh(scope),
+            traffic=self._traffic,
         )
 
     def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:

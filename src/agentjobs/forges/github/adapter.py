@@ -36,6 +36,8 @@ from agentjobs.forges.http.client import (
     build_path,
 )
 from agentjobs.forges.http.responses import decode_as
+from agentjobs.forges.http.traffic import TrafficRegistry
+from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
     Account,
@@ -46,6 +48,7 @@ from agentjobs.forges.protocol import (
     Issue,
     PullRequest,
     PullRequestRequest,
+    RateLimit,
     RemotePull,
     RemoteRepository,
     RepoAddress,
@@ -76,12 +79,15 @@ class GitHub:
         git_transport: GitTransport,
         retry_budget: RetryBudget,
         tokens: TokenCache | None = None,
+        traffic: TrafficRegistry | None = None,
     ) -> None:
         self._url = connection.url.rstrip("/")
         self._git_transport = git_transport
         self._retry_budget = retry_budget
+        self._latest = LatestRepository(retry_budget.time_of_day)
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
         self._access = GitHubAccess(
-            connection, credential, session, retry_budget, tokens or TokenCache()
+            connection, credential, session, retry_budget, tokens or TokenCache(), self._traffic
         )
 
     async def check(self) -> Account:
@@ -90,8 +96,8 @@ class GitHub:
     @contextlib.asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - GitHub uses the connection's credential
         # The name may belong to another repository by now, and a cached token may be revoked; git
-        # would notice neither.
-        remote_repo = await self.repository(repo)
+        # would notice neither. A sync has just asked.
+        remote_repo = self._latest.take(repo) or await self.repository(repo)
         token = await self._access.token(_scope(repo))
         url = f"{self._url}{build_path(*remote_repo.full_name.split('/'))}.git"
         async with self._git_transport.connect(
@@ -135,6 +141,7 @@ class GitHub:
                 "gone",
             )
         remote = validate(_NAME, response.to_remote(may_push=True if self._access.is_app else None))
+        self._latest.put(repo, remote)
         if not (remote.default_branch and response.may_be_empty):
             return remote
         has_commits = await _has_branch(api, remote.full_name, remote.default_branch)
@@ -215,8 +222,16 @@ class GitHub:
             is_own=True,
             missing=missing_features(installation.permissions, WORK_PERMISSIONS),
             missing_extras=missing_features(installation.permissions, extra),
+            rate_limit=await self._installation_limit(),
         )
         return validate(_NAME, account)
+
+    async def _installation_limit(self) -> RateLimit | None:
+        """The limit of the installation: the App itself has another one."""
+        with contextlib.suppress(ForgeError):
+            # This request does not count.
+            await self._access.api(_ALL).get("/rate_limit")
+        return self._traffic.rate_limit
 
     async def _check_token(self) -> Account:
         api = self._access.api(_ALL)
@@ -230,6 +245,7 @@ class GitHub:
             is_own=False,
             missing=_missing_scopes(scopes, _CLASSIC_SCOPES),
             missing_extras=_missing_scopes(scopes, _EXTRA_CLASSIC_SCOPES),
+            rate_limit=self._traffic.rate_limit,
         )
         return validate(_NAME, account)
 

@@ -39,7 +39,7 @@ class Repository(msgspec.Struct, frozen=True):
     disabled: bool = False
     permissions: Permissions | None = None
     size: int | None = None
-    pushed_at: str | None = None
+    pushed_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
     @property
     def may_be_empty(self) -> bool:
@@ -56,6 +56,7 @@ class Repository(msgspec.Struct, frozen=True):
             default_branch="" if is_empty else self.default_branch or "",
             is_archived=self.archived or self.disabled,
             may_push=has_push if may_push is None else may_push,
+            pushed_at=None if self.pushed_at is None else int(self.pushed_at.timestamp() * 1_000),
         )
 
 

@@ -32,6 +32,8 @@ from agentjobs.forges.http.client import (
     build_path,
 )
 from agentjobs.forges.http.responses import decode_as
+from agentjobs.forges.http.traffic import TrafficRegistry
+from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
     Account,
@@ -65,17 +67,21 @@ class GitLab:
         session: aiohttp.ClientSession,
         git_transport: GitTransport,
         retry_budget: RetryBudget,
+        traffic: TrafficRegistry | None = None,
     ) -> None:
         self._url = connection.url.rstrip("/")
         self._token = credential
         self._git_transport = git_transport
         self._retry_budget = retry_budget
+        self._latest = LatestRepository(retry_budget.time_of_day)
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v4",
             platform=_NAME,
             headers=self._headers,
             retry_budget=retry_budget,
+            traffic=self._traffic,
         )
 
     @contextlib.asynccontextmanager
@@ -85,8 +91,14 @@ class GitLab:
         credential: str,  # noqa: ARG002 - GitLab uses the connection's credential
     ) -> AsyncIterator[Remote]:
         # Looked up by ID: the old name may belong to another project by now.
-        project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
-        url = f"{self._url}/{quote(project.path_with_namespace)}.git"
+        # A sync has just asked.
+        latest = self._latest.take(repo)
+        if latest is None:
+            project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
+            full_name = project.path_with_namespace
+        else:
+            full_name = latest.full_name
+        url = f"{self._url}/{quote(full_name)}.git"
         async with self._git_transport.connect(
             url, basic_authorization("oauth2", self._token)
         ) as remote:
@@ -94,7 +106,9 @@ class GitLab:
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_SCOPE)
-        return validate(_NAME, Account(user.username, user.is_own, await self._missing()))
+        missing = await self._missing()
+        limit = self._traffic.rate_limit
+        return validate(_NAME, Account(user.username, user.is_own, missing, rate_limit=limit))
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         # Keyset pagination by ID is the only one that GitLab does not limit.
@@ -120,7 +134,9 @@ class GitLab:
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         is_granted = project.permissions is not None and project.permissions.may_push
         may_push = is_granted or await self._may_push_as_member(project.id)
-        return validate(_NAME, project.to_remote(may_push=may_push))
+        remote = validate(_NAME, project.to_remote(may_push=may_push))
+        self._latest.put(repo, remote)
+        return remote
 
     async def open_pull_request(
         self,

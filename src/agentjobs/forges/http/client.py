@@ -5,6 +5,7 @@ of a message.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -25,6 +26,7 @@ from agentjobs.forges.http.responses import (
     unexpected_shape,
 )
 from agentjobs.forges.http.retry import RetryBudget
+from agentjobs.forges.http.traffic import ConnectionTraffic, confirmed
 from agentjobs.forges.http.transport_errors import (
     connection_error,
     read_bounded,
@@ -86,7 +88,8 @@ class PlatformApi:
 
     `renew` is called when the credential was not accepted; it returns True if `headers` will
     return another one. While `is_fresh` returns True, the credential was issued so recently that
-    some servers of the platform may not know it or its permissions yet.
+    some servers of the platform may not know it or its permissions yet. `traffic` is shared by all
+    requests of the connection.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class PlatformApi:
         retry_budget: RetryBudget,
         renew: Callable[[], bool] = lambda: False,
         is_fresh: Callable[[], bool] = lambda: False,
+        traffic: ConnectionTraffic | None = None,
     ) -> None:
         self.platform = platform
         self._session = session
@@ -108,6 +112,7 @@ class PlatformApi:
         self._retry_budget = retry_budget
         self._renew = renew
         self._is_fresh = is_fresh
+        self._traffic = traffic or ConnectionTraffic()
 
     async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
         return decode(self.platform, await self.request("GET", path, needs=needs, **query))
@@ -215,7 +220,8 @@ class PlatformApi:
         self, method: str, path: str, body: Any = None, *, needs: str = "", **query: Query
     ) -> Response:
         """A successful response. Raises ForgeError, or ApiError for errors of the platform."""
-        return await self._request(method, self._address(path, query), body, needs)
+        url = self._address(path, query)
+        return await self._request(method, url, body, needs, is_page=False)
 
     def convert(self, value: Any, kind: type[Shape]) -> Shape:
         """Convert a decoded value to the given type. Raises ForgeError."""
@@ -224,13 +230,15 @@ class PlatformApi:
         except msgspec.ValidationError as error:
             raise unexpected_shape(self.platform, error) from None
 
-    async def _request(self, method: str, url: URL, body: Any, needs: str) -> Response:
+    async def _request(
+        self, method: str, url: URL, body: Any, needs: str, *, is_page: bool = True
+    ) -> Response:
         attempt = 0
         has_renewed = False
         replication_waits = iter(_REPLICATION_WAITS)
         while True:
             try:
-                return await self._follow_redirects(method, url, body, needs)
+                return await self._follow_redirects(method, url, body, needs, is_page=is_page)
             except ApiError as error:
                 if await self._wait_for_replication(error, replication_waits):
                     continue
@@ -254,25 +262,47 @@ class PlatformApi:
         )
         return True
 
-    async def _follow_redirects(self, method: str, url: URL, body: Any, needs: str) -> Response:
+    async def _follow_redirects(
+        self, method: str, url: URL, body: Any, needs: str, *, is_page: bool
+    ) -> Response:
         for _ in range(MAX_REDIRECTS + 1):
-            response = await self._attempt(method, url, body, needs)
+            response = await self._attempt(method, url, body, needs, is_page=is_page)
             if not is_redirect(response.status):
                 return response
             url = self._resolve(url, response.headers.get("Location", ""))
         raise ApiError(f"{self.platform} redirects endlessly; check the address.", "refused")
 
-    async def _attempt(self, method: str, url: URL, body: Any, needs: str) -> Response:
-        """Send one request; redirects of GET requests are returned, to be followed."""
+    async def _attempt(
+        self, method: str, url: URL, body: Any, needs: str, *, is_page: bool
+    ) -> Response:
+        """Send one request; redirects of GET requests are returned, to be followed.
+
+        Pages of lists are always sent whole: a page that has not changed says nothing about the
+        pages after it.
+        """
+        now = self._retry_budget.time_of_day()
+        self._traffic.check(self.platform, now, is_poll=self._retry_budget.is_poll)
         headers = _with_defaults(await self._headers())
+        is_conditional = method == "GET" and not is_page
+        cached = self._traffic.cached(str(url)) if is_conditional else None
+        if cached is not None:
+            headers["If-None-Match"] = cached.headers["ETag"]
         response = await self._send(method, url, headers, body)
+        self._traffic.observe(response, now)
+        if cached is not None and response.status == HTTPStatus.NOT_MODIFIED:
+            return confirmed(cached, response)
+        if is_conditional:
+            self._traffic.remember(str(url), response)
         is_followed = method == "GET" and is_redirect(response.status)
         if 200 <= response.status < 300 or is_followed:
             return response
         redacted = msgspec.structs.replace(
             response, body=redact_credentials(response.body, headers)
         )
-        raise error_from(self.platform, redacted, needs, self._retry_budget.time_of_day())
+        error = error_from(self.platform, redacted, needs, now)
+        if error.is_rate_limit:
+            self._traffic.block(error.retry_after_seconds, now)
+        raise error
 
     async def _send(self, method: str, url: URL, headers: dict[str, str], body: Any) -> Response:
         payload = None if body is None else msgspec.json.encode(body)

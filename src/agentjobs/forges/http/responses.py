@@ -13,11 +13,12 @@ from typing import Any, Literal, TypeVar, get_origin
 
 import msgspec
 
-from agentjobs.forges.protocol import ForgeError, ForgeFault
+from agentjobs.forges.protocol import ForgeError, ForgeFault, RateLimit
 from agentjobs.forges.text import one_line
 
 # The wait after a rate limit that names no time: GitHub asks for at least a minute.
 UNNAMED_LIMIT_SECONDS = 60.0
+_MAX_PERIOD_SECONDS = 86_400.0
 # A reset is a time since the epoch; a smaller number must be in seconds from now.
 _MIN_EPOCH_SECONDS = 1_000_000_000
 # Where platforms put their messages, the more specific ones last.
@@ -56,6 +57,7 @@ class ApiError(ForgeError):
         retry_after_seconds: float = 0.0,
         summary: str = "",
         invalid_fields: frozenset[str] = frozenset(),
+        is_rate_limit: bool = False,
     ) -> None:
         super().__init__(message, fault)
         self.status = status
@@ -63,6 +65,7 @@ class ApiError(ForgeError):
         self.retry_after_seconds = retry_after_seconds
         self.summary = summary or message
         self.invalid_fields = invalid_fields
+        self.is_rate_limit = is_rate_limit
 
     @property
     def has_moved(self) -> bool:
@@ -202,6 +205,7 @@ def _rate_limit(platform: str, response: Response, now: float) -> ApiError:
         status=response.status,
         retry_after_seconds=wait,
         summary=summary,
+        is_rate_limit=True,
     )
 
 
@@ -248,6 +252,18 @@ def _requested_wait(response: Response, now: float) -> float | None:
         # The header is on every response; it counts once nothing is left until the reset.
         if reset is not None and response.headers.get(f"{family}-remaining", "0") == "0":
             return max(0.0, reset - now if reset >= _MIN_EPOCH_SECONDS else reset)
+    return None
+
+
+def rate_limit_of(response: Response, now: float) -> RateLimit | None:
+    """What the headers of any response say about the rate limit; None if they say nothing."""
+    for family in ("x-ratelimit", "RateLimit"):
+        names = ("limit", "remaining", "reset")
+        values = [_number(response.headers.get(f"{family}-{name}", "")) for name in names]
+        limit, remaining, reset = values
+        if limit is not None and remaining is not None and reset is not None:
+            resets_at = reset if reset >= _MIN_EPOCH_SECONDS else now + reset
+            return RateLimit(int(limit), int(remaining), min(resets_at, now + _MAX_PERIOD_SECONDS))
     return None
 
 

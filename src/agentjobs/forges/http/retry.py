@@ -17,7 +17,8 @@ def _ignore(_: str) -> None:
 class RetryBudget:
     """The time for retries of one operation, counted from creation.
 
-    `report` is called with a message before each wait.
+    `report` is called with a message before each wait. `is_poll`: nobody waits for the operation,
+    so it leaves a share of the platform's rate limit to others.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class RetryBudget:
         clock: Callable[[], float] = time.monotonic,
         time_of_day: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        is_poll: bool = False,
     ) -> None:
         self.time_of_day = time_of_day
+        self.is_poll = is_poll
         self._report = report
         self._clock = clock
         self._sleep = sleep
