@@ -318,6 +318,20 @@ async def test_a_small_pool_shares_a_connection_unless_it_is_busy(postgres_url: 
     await operator.close()
 
 
+async def test_a_small_pool_in_a_large_fleet_waits_longer_before_it_grows(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_MAX_GROW_SECONDS", 600)
+    operator = await asyncpg.connect(postgres_url)
+    db = await PostgresqlDatabase.open(postgres_url, listen=False, pool_size=2)
+    db.changes.processes = 1_000_000
+    await db.ping()
+    await asyncio.gather(db.fetch_all("SELECT pg_sleep(0.2)"), db.ping(), db.ping())
+    assert await _connections(operator) == 1
+    await db.close()
+    await operator.close()
+
+
 async def test_a_caller_that_stops_waiting_for_a_connection_leaves_it_to_others(
     postgres_url: str,
 ) -> None:

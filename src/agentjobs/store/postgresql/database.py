@@ -33,7 +33,9 @@ T = TypeVar("T")
 
 _SMALL_POOL = 2
 _GROW_SECONDS = 0.05
-"""A small pool opens its second connection only if the first one is busy for this long."""
+_MAX_GROW_SECONDS = 0.3
+"""A small pool opens its second connection only if the first one is busy for this long, in a large
+fleet for longer: there, a slow server has many connections already."""
 _CLOSE_SECONDS = 5.0
 _ROLLBACK_SECONDS = 5.0
 _BEGIN = "BEGIN READ WRITE"
@@ -148,7 +150,7 @@ class PostgresqlDatabase:
         self._pool = Pool(
             open_pooled if direct_url else open_direct,
             pool_size,
-            _GROW_SECONDS if pool_size <= _SMALL_POOL else 0,
+            self._grow_after if pool_size <= _SMALL_POOL else None,
         )
         self._notifications = Notifications(open_direct, self.changes)
 
@@ -213,6 +215,9 @@ class PostgresqlDatabase:
     async def close(self) -> None:
         await self._pool.close(_CLOSE_SECONDS)
         await self._notifications.close()
+
+    def _grow_after(self) -> float:
+        return self.changes.poll_seconds(_GROW_SECONDS, _MAX_GROW_SECONDS)
 
     async def _read(self, method: str, sql: str, parameters: dict[str, Any]) -> Any:
         forbid_inside_transaction()

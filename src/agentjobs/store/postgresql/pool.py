@@ -22,7 +22,7 @@ MAX_IDLE_SECONDS = 10.0
 class Pool:
     """At most `max_size` connections, opened on demand; the last one released is used next.
 
-    While others are in use, a caller waits `grow_after_seconds` for one of them before it opens
+    While others are in use, a caller waits `grow_after` seconds for one of them before it opens
     another.
     """
 
@@ -30,12 +30,13 @@ class Pool:
         self,
         connect: Callable[[], Awaitable[Connection]],
         max_size: int,
-        grow_after_seconds: float = 0,
+        grow_after: Callable[[], float] | None = None,
     ) -> None:
         self._connect = connect
         self._max_size = max_size
-        self._grow_after_seconds = grow_after_seconds
+        self._grow_after = grow_after
         self._available = asyncio.Semaphore(max_size)
+        self._reserved = 0
         self._idle: deque[tuple[Connection, float]] = deque()
         self._waiting: deque[asyncio.Future[Connection]] = deque()
         self._timers: dict[Connection, asyncio.TimerHandle] = {}
@@ -47,7 +48,7 @@ class Pool:
         try:
             connection = self._pop_idle() or await self._wait_for_release() or await self._connect()
         except BaseException:
-            self._available.release()
+            self._unreserve()
             raise
         # One timer for all statements of a transaction; asyncpg's own would be one for each.
         self._timers[connection] = asyncio.get_running_loop().call_later(
@@ -62,13 +63,13 @@ class Pool:
             return
         self._timers.pop(connection).cancel()
         self._keep(connection)
-        self._available.release()
+        self._unreserve()
 
     def discard(self, connection: Connection) -> None:
         """Return a connection whose state is unknown."""
         self._timers.pop(connection).cancel()
         connection.terminate()
-        self._available.release()
+        self._unreserve()
 
     async def close(self, within_seconds: float) -> None:
         """Wait up to `within_seconds` for the connections in use."""
@@ -90,6 +91,11 @@ class Pool:
             await self._wait()
         else:
             await self._available.acquire()
+        self._reserved += 1
+
+    def _unreserve(self) -> None:
+        self._reserved -= 1
+        self._available.release()
 
     async def _wait(self) -> None:
         try:
@@ -117,12 +123,13 @@ class Pool:
 
     async def _wait_for_release(self) -> Connection | None:
         """A connection that was released in time, None otherwise."""
-        if not self._grow_after_seconds or not self._timers:
+        is_alone = self._reserved == 1
+        if self._grow_after is None or is_alone:
             return None
         released = asyncio.get_running_loop().create_future()
         self._waiting.append(released)
         try:
-            await asyncio.wait({released}, timeout=self._grow_after_seconds)
+            await asyncio.wait({released}, timeout=self._grow_after())
         except BaseException:
             if released.done():
                 self._keep(released.result())
