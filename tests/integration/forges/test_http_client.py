@@ -12,13 +12,8 @@ import trustme
 from aiohttp import web
 
 from agentjobs.forges.http import client as api_module
-from agentjobs.forges.http.client import (
-    ALL_REPOSITORIES,
-    ApiError,
-    ListBounds,
-    PlatformApi,
-    RetryBudget,
-)
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
+from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES, ListBounds
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session

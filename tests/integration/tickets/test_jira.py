@@ -72,8 +72,11 @@ class Waits:
         self.now = 0.0
         self.said: list[str] = []
         self.retry_budget = RetryBudget(
-            300, self.said.append, clock=lambda: self.now, sleep=self._sleep
+            300, self.said.append, clock=self._clock, time_of_day=self._clock, sleep=self._sleep
         )
+
+    def _clock(self) -> float:
+        return self.now
 
     async def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -20,7 +20,8 @@ from agentjobs.forges.gitea.responses import (
     User,
 )
 from agentjobs.forges.gitea.reviews import Reviews
-from agentjobs.forges.http.client import ALL_REPOSITORIES, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.protocol import (
     Account,

@@ -12,14 +12,8 @@ from agentjobs.forges.gitea.responses import (
     Pull,
     as_list,
 )
-from agentjobs.forges.http.client import (
-    ApiError,
-    ListBounds,
-    ListLimits,
-    PlatformApi,
-    RetryBudget,
-    build_path,
-)
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.list_bounds import ListBounds, ListLimits
 from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 from agentjobs.forges.text import pull_body

@@ -7,7 +7,8 @@ from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.github.responses import IssueComment, Pull, newest_of_branch
 from agentjobs.forges.github.reviews import PullReviews
-from agentjobs.forges.http.client import ApiError, ListBounds, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.list_bounds import ListBounds
 from agentjobs.forges.protocol import (
     Comment,
     CommentCursor,

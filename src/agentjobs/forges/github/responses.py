@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.forges.http.client import MAX_PAGE_LENGTH
+from agentjobs.forges.http.list_bounds import MAX_PAGE_LENGTH
 from agentjobs.forges.protocol import (
     BranchPull,
     Comment,

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.github.responses import LineComment, Review
-from agentjobs.forges.http.client import ListBounds, PlatformApi
+from agentjobs.forges.http.client import PlatformApi
+from agentjobs.forges.http.list_bounds import ListBounds
 from agentjobs.forges.protocol import Comment, CommentCursor
 
 # Comments of the maximum length still fit into the largest response that is read; a comment on a

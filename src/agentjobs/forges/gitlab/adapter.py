@@ -24,13 +24,8 @@ from agentjobs.forges.gitlab.responses import (
     User,
     escape_quick_actions,
 )
-from agentjobs.forges.http.client import (
-    ALL_REPOSITORIES,
-    ApiError,
-    PlatformApi,
-    RetryBudget,
-    build_path,
-)
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.latest_repository import LatestRepository

@@ -7,14 +7,14 @@ of a message.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Literal, NamedTuple, TypeVar
-from urllib.parse import quote
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
+from agentjobs.forges.http.list_bounds import USUAL, ListBounds, ListLimits, endless_list
 from agentjobs.forges.http.responses import (
     ApiError,
     Response,
@@ -32,55 +32,20 @@ from agentjobs.forges.http.transport_errors import (
     read_bounded,
     redact_credentials,
 )
-from agentjobs.forges.protocol import ForgeError
-from agentjobs.safe_text import replace_unstorable
+from agentjobs.forges.http.urls import Query, build_path, build_url, resolve_same_origin
 
 __all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "build_path"]
 
 MAX_RESPONSE_BYTES = 8 * 2**20
 REQUEST_SECONDS = 30.0
 MAX_REDIRECTS = 3
-# Adapters ask for at most a hundred.
-MAX_PAGE_LENGTH = 1_000
 # Between requests with a credential that the platform may not know everywhere yet.
 _REPLICATION_WAITS = (1.0, 2.0, 4.0)
 # Idempotent, so they are safe to retry.
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
-Query = str | int | bool | None
 Shape = TypeVar("Shape")
-
-
-class ListBounds(NamedTuple):
-    pages: int = 50
-    size_bytes: int = 32 * 2**20
-
-
-_USUAL = ListBounds()
-# For listing all repositories of a connection, of which the caller keeps only a few fields.
-ALL_REPOSITORIES = ListBounds(1_000, 2**30)
-
-
-class ListLimits:
-    """Counts what was read of one list; a list beyond the bounds counts as endless."""
-
-    def __init__(self, platform: str, bounds: ListBounds) -> None:
-        self._platform = platform
-        self._bounds = bounds
-        self._pages = 0
-        self._bytes = 0
-
-    def count(self, response: Response) -> None:
-        """Raises ApiError beyond the bounds."""
-        self._pages += 1
-        self._bytes += len(response.body)
-        if self._pages > self._bounds.pages or self._bytes > self._bounds.size_bytes:
-            raise endless_list(self._platform)
-
-    def check_length(self, page: Any) -> None:
-        if isinstance(page, list) and len(page) > MAX_PAGE_LENGTH:
-            raise endless_list(self._platform)
 
 
 class PlatformApi:
@@ -155,7 +120,7 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: ListBounds = _USUAL,
+        bounds: ListBounds = USUAL,
         **query: Query,
     ) -> AsyncIterator[Shape]:
         """Each page, following the links to the next one."""
@@ -170,7 +135,7 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: ListBounds = _USUAL,
+        bounds: ListBounds = USUAL,
         **query: Query,
     ) -> AsyncIterator[Shape]:
         """The last page first, each page in its own order.
@@ -359,38 +324,3 @@ def _with_defaults(headers: Mapping[str, str]) -> dict[str, str]:
         "User-Agent": f"agentjobs/{version('agentjobs')}",
         **headers,
     }
-
-
-def endless_list(platform: str) -> ApiError:
-    return ApiError(f"{platform} returned an endless list.", "refused")
-
-
-def build_path(*parts: str | int) -> str:
-    """Escape and join path segments. Raises ForgeError for a segment that cannot be a name."""
-    names = [str(part) for part in parts]
-    if any(name in {"", ".", ".."} for name in names):
-        raise ForgeError(f"{'/'.join(names)!r} is not a valid name.", "gone")
-    return "".join(f"/{quote(replace_unstorable(name), safe='')}" for name in names)
-
-
-def _quote_value(value: str | int | bool) -> str:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return quote(replace_unstorable(text), safe="")
-
-
-def build_url(base_url: str, path: str, query: Mapping[str, Query]) -> URL:
-    """Parameters that are None are left out."""
-    pairs = [
-        f"{quote(name)}={_quote_value(value)}" for name, value in query.items() if value is not None
-    ]
-    query_string = f"?{'&'.join(pairs)}" if pairs else ""
-    return URL(f"{base_url}{path}{query_string}", encoded=True)
-
-
-def resolve_same_origin(origin: URL, url: URL, address: str) -> URL | None:
-    """Resolve an address relative to `url`; None if it is invalid or on another origin."""
-    try:
-        target = url.join(URL(address, encoded=True)).with_fragment(None)
-        return target if target.origin() == origin and target.user is None else None
-    except ValueError:
-        return None

@@ -19,9 +19,11 @@ from agentjobs.web.git.push_commands import (
     rejection_report,
 )
 from agentjobs.workspace.patterns import Pattern, fold_path
+from agentjobs.workspace.push_refusals import MAX_MESSAGE_LENGTH, explain_refusal, explain_size
 from tests.hostile.fuzz.documents import TOKENS, Inputs, documents, texts
 from tests.hostile.fuzz.feeding import run_coroutine, split_bytes
 from tests.hostile.fuzz.target import Target
+from tests.support.forge_servers import push_refusals
 
 _OID, _ZERO = b"1" * 40, b"0" * 40
 _MAX_UNPACKED = 4 * 1024 * 1024
@@ -136,7 +138,26 @@ _DIFFS = Inputs(
     ),
 )
 
+_SECRET = "".join(f"remote: {line}\n" for line in push_refusals.GITHUB_SECRET.splitlines())
+_RULE = f"remote: {push_refusals.GITLAB_EMAIL_RULE}"
+
+
+def _explain_refusal(text: str) -> object:
+    explain_size(text)
+    message = explain_refusal(f"!\tx\t{text}", text).message
+    assert len(message) <= MAX_MESSAGE_LENGTH
+    return message
+
+
 TARGETS = (
+    Target(
+        "refusal of a push",
+        texts(_SECRET, _RULE, tokens=["remote: ", "—— ", "path: a:1", "GH013", "author", "-- "]),
+        _explain_refusal,
+        frames=("{}", "remote: {}", "remote: —— {}", "remote: -- {}"),
+        units=("author ", "remote: author\n", "remote: -- a:1 ", "—— a ", "exceed the "),
+        is_text=True,
+    ),
     Target(
         "push commands",
         documents(_PUSH, _SHALLOW_PUSH, b"0000", tokens=[b"0000", b"0004", b"0005a", b"ffff"]),

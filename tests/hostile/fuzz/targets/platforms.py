@@ -36,6 +36,7 @@ _REPOSITORY = {
     "default_branch": "main",
     "permissions": {"push": True, "project_access": {"access_level": 30}},
     "size": 0,
+    "pushed_at": "2024-01-01T00:00:00Z",
 }
 _PULL = {
     "number": 1,
