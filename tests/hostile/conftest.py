@@ -13,8 +13,14 @@ def _migrated_stores(sqlite_template: Path) -> None:
     Service.sqlite_template = sqlite_template
 
 
+@pytest.fixture(scope="module")
+def hostile(attacked_service: HostileService) -> Iterator[HostileService]:
+    yield attacked_service
+    attacked_service.check_ordinary_job()
+
+
 @pytest.fixture(scope="session")
-def hostile() -> Iterator[HostileService]:
+def attacked_service() -> Iterator[HostileService]:
     """One `agentjobs up` for all hostile agents, so that each test detects earlier damage."""
     # On a disk: where workspaces live in memory, their files count as memory of the agent.
     with (
