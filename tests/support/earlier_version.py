@@ -1,11 +1,11 @@
 """An earlier version of the service, from the history of this repository."""
 
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from tests.support import preloaded_cli
 from tests.support.paths import PROJECT
 from tests.support.service import Service
 
@@ -30,27 +30,17 @@ class EarlierService(Service):
 
     source: Path = field(default_factory=Path)
 
-    def _spawn(self, arguments: list[str], log: IO[str]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self._command(arguments),
-            env=self._environment(),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+    def _spawn(self, arguments: list[str], log: IO[str]) -> preloaded_cli.ForkedProcess:
+        return preloaded_cli.start(arguments, self._environment(), log, preload=self._preload)
 
     def try_admin(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self._command([*arguments, "--data-dir", str(self.data_dir)]),
-            env=self._environment(),
-            input=typed,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        arguments = (*arguments, "--data-dir", str(self.data_dir))
+        return preloaded_cli.run(arguments, self._environment(), typed, preload=self._preload)
 
-    def _command(self, arguments: list[str]) -> list[str]:
-        return [sys.executable, "-m", "agentjobs.cli.main", *arguments]
+    @property
+    def _preload(self) -> tuple[tuple[str, str], ...]:
+        return (("PYTHONPATH", str(self.source)),)
 
     def _environment(self) -> dict[str, str]:
+        # For processes that it starts.
         return {**super()._environment(), "PYTHONPATH": str(self.source)}

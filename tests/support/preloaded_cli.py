@@ -86,7 +86,10 @@ class ForkedProcess:
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str], typed: str = ""
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    typed: str = "",
+    preload: tuple[tuple[str, str], ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end, as `subprocess.run` would."""
     with (
@@ -97,7 +100,7 @@ def run(
         stdin.write(typed.encode())
         stdin.seek(0)
         streams = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
-        server = _server(preload=())
+        server = _server(preload=preload)
         process = ForkedProcess(server, server.fork(arguments, environment, streams), None)
         code = process.wait(_COMMAND_SECONDS)
         return subprocess.CompletedProcess(list(arguments), code, _text(stdout), _text(stderr))
@@ -114,7 +117,7 @@ def start(
     """Start a service as the leader of a process group, like a shell does.
 
     `setup` is a function (`package.module:function`) that the process calls first. `preload` are
-    variables that must be set when a program is executed, such as LD_PRELOAD.
+    variables that must be set when a program is executed, such as LD_PRELOAD or PYTHONPATH.
     """
     readable, writable = os.pipe()
     with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a descriptor, not a path
