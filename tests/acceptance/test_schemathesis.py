@@ -12,7 +12,7 @@ from tests.support.service import Api, Service, sample_repository, wait_until
 
 PROGRAM = str(Path(sys.executable).with_name("schemathesis"))
 PHASES = "examples,coverage,fuzzing,stateful"
-CASES_PER_OPERATION = 8
+CASES_PER_OPERATION = 4
 # A repository or an agent that does not exist has a valid form; only the service can refuse it.
 # The longest a request may take is a long-poll of 60 s.
 CONFIGURATION = """
