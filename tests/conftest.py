@@ -100,9 +100,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresCluster]:
-    template = make_once(tmp_path_factory, "postgresql", _make_cluster)
-    cluster = PostgresCluster(template=template)
+def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a server that has the database `postgres_template`."""
+    return make_once(tmp_path_factory, "postgresql", _make_cluster)
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster(postgres_files: Path) -> Iterator[PostgresCluster]:
+    cluster = PostgresCluster(template=postgres_files)
     cluster.start()
     yield cluster
     cluster.remove()
@@ -116,7 +121,7 @@ def _make_cluster(path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_cluster: PostgresCluster) -> str:
+def postgres_template() -> str:
     return _MIGRATED
 
 

@@ -84,8 +84,10 @@ def test_a_service_works_through_pgbouncer(
         pooler.remove()
 
 
-def test_no_job_is_lost_or_run_again_by_the_failover_to_a_standby(tmp_path: Path) -> None:
-    with replicated_postgres() as servers:
+def test_no_job_is_lost_or_run_again_by_the_failover_to_a_standby(
+    postgres_files: Path, postgres_template: str, tmp_path: Path
+) -> None:
+    with replicated_postgres(postgres_files, postgres_template) as servers:
         environment = {
             "AGENTJOBS_DATABASE_URL": servers.url("?target_session_attrs=read-write"),
             "AGENTJOBS_SLOTS": "4",

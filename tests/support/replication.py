@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.postgres import PostgresCluster
 
 
 class ReplicatedPostgres:
-    def __init__(self) -> None:
-        self.primary = PostgresCluster()
+    def __init__(self, template: Path, database: str) -> None:
+        """`template` are the files of a server that has `database`."""
+        self.database = database
+        self.primary = PostgresCluster(template=template)
         self.primary.start()
         self.standby = PostgresCluster(self.primary)
         self.standby.start()
@@ -17,7 +20,7 @@ class ReplicatedPostgres:
 
     def url(self, options: str = "") -> str:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in (self.primary, self.standby))
-        return f"postgresql://agentjobs@{hosts}/postgres{options}"
+        return f"postgresql://agentjobs@{hosts}/{self.database}{options}"
 
     def fail_over(self) -> None:
         self.primary.kill()
@@ -29,8 +32,8 @@ class ReplicatedPostgres:
 
 
 @contextmanager
-def replicated_postgres() -> Iterator[ReplicatedPostgres]:
-    servers = ReplicatedPostgres()
+def replicated_postgres(template: Path, database: str) -> Iterator[ReplicatedPostgres]:
+    servers = ReplicatedPostgres(template, database)
     try:
         yield servers
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,8 @@ from tests.support.stores import add, names, until
 
 
 @pytest.fixture
-def servers() -> Iterator[ReplicatedPostgres]:
-    with replicated_postgres() as servers:
+def servers(postgres_files: Path, postgres_template: str) -> Iterator[ReplicatedPostgres]:
+    with replicated_postgres(postgres_files, postgres_template) as servers:
         yield servers
 
 
@@ -23,7 +24,7 @@ async def test_a_promoted_standby_is_found_under_load_and_nothing_acknowledged_i
     servers: ReplicatedPostgres, options: str
 ) -> None:
     url = servers.url(options)
-    db = await open_database(url, migrate=True)
+    db = await open_database(url, migrate=False)
     other = await open_database(url, migrate=False)
     acknowledged: list[str] = []
     numbers = itertools.count()
@@ -58,10 +59,9 @@ async def test_a_standby_is_used_only_on_request_and_refuses_writes_until_it_is_
     servers: ReplicatedPostgres,
 ) -> None:
     with pytest.raises(StoreUnavailable, match="the server is a standby"):
-        await open_database(servers.standby.url("postgres"), migrate=False)
+        await open_database(servers.standby.url(servers.database), migrate=False)
 
-    await (await open_database(servers.url(), migrate=True)).close()
-    url = f"{servers.standby.url('postgres')}?target_session_attrs=any"
+    url = f"{servers.standby.url(servers.database)}?target_session_attrs=any"
     db = await open_unchecked(url, listen=False)
     assert await names(db) == []
 
