@@ -70,7 +70,7 @@ class Gitea:
         self._retry_budget = retry_budget
         self._repositories: dict[str, RemoteRepository] = {}
         self._comment_counts: dict[tuple[str, int], int] = {}
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v1",

@@ -80,7 +80,7 @@ class GitHub:
         self._git_transport = git_transport
         self._retry_budget = retry_budget
         self._latest = LatestRepository(retry_budget.time_of_day)
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
         self._access = GitHubAccess(
             connection, credential, session, retry_budget, tokens or TokenCache(), self._traffic
         )

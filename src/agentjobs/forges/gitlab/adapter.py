@@ -69,7 +69,7 @@ class GitLab:
         self._git_transport = git_transport
         self._retry_budget = retry_budget
         self._latest = LatestRepository(retry_budget.time_of_day)
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id)
+        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
         self._api = PlatformApi(
             session,
             f"{self._url}/api/v4",

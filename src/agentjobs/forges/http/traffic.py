@@ -4,6 +4,7 @@ platform can confirm instead of sending them again.
 Shared by all operations of a connection. Sends no requests.
 """
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ class PollsPaused(ApiError):
 
 
 class _Key(NamedTuple):
-    connection_id: str
+    connection: str
     url: str
 
 
@@ -36,9 +37,11 @@ ResponseCache = WeightedCache[_Key, Response]
 
 
 class ConnectionTraffic:
-    def __init__(self, connection_id: str = "", responses: ResponseCache | None = None) -> None:
+    """`key` identifies the connection and its credential among cached `responses`."""
+
+    def __init__(self, key: str = "", responses: ResponseCache | None = None) -> None:
         self.rate_limit: RateLimit | None = None
-        self._connection_id = connection_id
+        self._connection = key
         self._responses = responses
         self._blocked_until = 0.0
 
@@ -80,7 +83,7 @@ class ConnectionTraffic:
             self._responses.put(self._key(url), response, len(response.body) + 1_024)
 
     def _key(self, url: str) -> _Key:
-        return _Key(self._connection_id, url)
+        return _Key(self._connection, url)
 
 
 class TrafficRegistry:
@@ -90,11 +93,13 @@ class TrafficRegistry:
         self._responses: ResponseCache = WeightedCache(MAX_CACHE_BYTES)
         self._connections: WeightedCache[str, ConnectionTraffic] = WeightedCache(MAX_CONNECTIONS)
 
-    def of(self, connection_id: str) -> ConnectionTraffic:
-        traffic = self._connections.get(connection_id)
+    def of(self, connection_id: str, credential: str) -> ConnectionTraffic:
+        """A replaced credential starts anew: it has its own rate limit."""
+        key = f"{connection_id}:{hashlib.sha256(credential.encode()).hexdigest()}"
+        traffic = self._connections.get(key)
         if traffic is None:
-            traffic = ConnectionTraffic(connection_id, self._responses)
-            self._connections.put(connection_id, traffic)
+            traffic = ConnectionTraffic(key, self._responses)
+            self._connections.put(key, traffic)
         return traffic
 
 
