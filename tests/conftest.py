@@ -33,6 +33,9 @@ asyncio.set_event_loop_policy(TidyLoops())
 # Each client would read all certificates of the machine, for plain HTTP too.
 httpx_transports.create_ssl_context = functools.cache(httpx_transports.create_ssl_context)
 
+# Otherwise each connection to PostgreSQL asks for TLS first, which the test servers refuse.
+os.environ["PGSSLMODE"] = "disable"
+
 # The database with the current schema.
 _MIGRATED = "migrated"
 _ENGINES = ("sqlite", "postgresql")
