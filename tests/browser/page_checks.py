@@ -54,12 +54,39 @@ WIDTHS = (360, 2560, 1264)
 HEIGHT = 800
 
 
-_MEASURE = """() => [
-  document.documentElement.scrollWidth,
-  [...document.querySelectorAll(".table")]
-    .filter((table) => table.scrollWidth > table.clientWidth)
-    .map((table) => table.querySelector("caption").textContent),
-]"""
+_WIDTH = "() => document.documentElement.scrollWidth"
+_CUT_TABLES = """() => [...document.querySelectorAll(".table")]
+  .filter((table) => table.scrollWidth > table.clientWidth)
+  .map((table) => table.querySelector("caption").textContent)"""
+# The first cards of grids, if the cards after them change their left edge or their width.
+_MOVED_CARDS = """() => [...document.querySelectorAll("main div.grid, main .tiles")]
+  .filter(({ children: [first, ...later] }) => {
+    const measure = () => `${first.offsetLeft} ${first.offsetWidth}`;
+    const before = measure();
+    for (const card of later) card.style.display = "none";
+    const after = measure();
+    for (const card of later) card.style.display = "";
+    return before !== after;
+  })
+  .map(({ className }) => className)"""
+# Blocks with less than 12 px to the block below.
+_CLOSE_BLOCKS = """() => {
+  const blocks = [...document.querySelectorAll(
+    "main .card, main .table, main .empty, main .tiles, main section, main form.filters")]
+    .map((element) => [element, element.getBoundingClientRect()]);
+  const close = [];
+  for (const [upper, { bottom, left, right, height }] of blocks) {
+    for (const [lower, box] of blocks) {
+      if (lower === upper || lower.contains(upper) || upper.contains(lower) || !height) continue;
+      const isBelow = box.top >= bottom - 1 && box.left < right && box.right > left;
+      if (isBelow && box.top - bottom < 12 && box.height) {
+        close.push(`${upper.className || upper.tagName} ${lower.className || lower.tagName}`);
+      }
+    }
+  }
+  return close;
+}"""
+_MEASURE = f"() => [({_WIDTH})(), ({_CUT_TABLES})(), ({_MOVED_CARDS})(), ({_CLOSE_BLOCKS})()]"
 
 
 @dataclass
@@ -135,16 +162,19 @@ class AccessibilityChecker:
         return faults + [f"in the dark scheme: {fault}" for fault in dark]
 
 
-async def overflowing_widths(page: Page) -> list[str]:
-    """Widths at which the page needs horizontal scrolling or cuts off a table."""
+async def layout_faults(page: Page) -> list[str]:
+    """At each width: horizontal scrolling, a table that is cut off, cards that move while the page
+    arrives, or blocks without a distance."""
     faults = []
     # Ends with the width at which pages are loaded.
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": HEIGHT})
-        needed, cut_tables = await page.evaluate(_MEASURE)
+        needed, cut_tables, moved_cards, close_blocks = await page.evaluate(_MEASURE)
         if needed > width:
             faults.append(f"needs {needed} px where there are {width}")
         faults += [f"cuts {table} off at {width} px" for table in cut_tables]
+        faults += [f"moves cards of {grid} at {width} px" for grid in moved_cards]
+        faults += [f"has no distance between {pair} at {width} px" for pair in close_blocks]
     return faults
 
 

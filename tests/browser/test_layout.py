@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.sample_data import SampleData
-from tests.browser.service import REPO, BrowserTestService
+from tests.browser.service import BrowserTestService
 
 _IS_IN_BAR = """(current) => {
   const bar = current.parentElement.getBoundingClientRect();
@@ -94,78 +93,6 @@ async def test_a_long_value_does_not_make_the_cards_grow(admin: Page) -> None:
     )
     assert heights[0] == heights[1]
     assert heights[2]
-
-
-@pytest.mark.usefixtures("samples")
-async def test_cards_do_not_move_while_the_rest_of_a_page_arrives(
-    open_page: OpenPage, admin_state: Any
-) -> None:
-    moved = []
-    # The second has room for more columns than most pages have cards.
-    for width in (1264, 2560):
-        page = await open_page(storage_state=admin_state, viewport={"width": width, "height": 800})
-        for address in (
-            *("/", "/account", "/vulnerabilities", "/settings/budgets", f"/repos/{REPO}"),
-            *(f"/repos/{REPO}/graph", f"/repos/{REPO}/graph?node=shop/cart.py"),
-        ):
-            await page.goto(address)
-            cards = await page.evaluate(_WITHOUT_LATER_CARDS)
-            assert cards, address
-            moved += [(address, width, *card) for card in cards if card[0] != card[1]]
-    assert moved == []
-
-
-# The left edge and the width of each first card, with those after it and without them.
-_WITHOUT_LATER_CARDS = """() =>
-  [...document.querySelectorAll("main div.grid, main .tiles")].map((grid) => {
-    const [first, ...later] = grid.children;
-    const measure = () => `${first.offsetLeft} ${first.offsetWidth}`;
-    const before = measure();
-    for (const card of later) card.style.display = "none";
-    return [before, measure()];
-  })"""
-
-
-async def test_cards_and_sections_of_a_page_keep_a_distance(
-    open_page: OpenPage, admin_state: Any, samples: SampleData
-) -> None:
-    page = await open_page(
-        storage_state=admin_state,
-        viewport={"width": 1264, "height": 800},
-        # The tests' platform is unreachable.
-        expected_errors=("status of 422",),
-    )
-    close_pairs = []
-    for address in (
-        *("/account", "/repos", f"/repos/{REPO}", "/vulnerabilities", "/settings/api-keys"),
-        *("/settings/webhooks", f"/settings/webhooks/{samples.endpoint}", "/settings/members"),
-        *("/settings/webhooks/delivery-log", "/settings/secrets", "/settings/organization"),
-        *("/settings/budgets", "/settings/forges", f"/settings/forges/{samples.connection}"),
-        *("/settings/trackers", f"/settings/forges/{samples.connection}/repositories"),
-    ):
-        await page.goto(address)
-        close_pairs += [f"{address}: {pair}" for pair in await page.evaluate(_TOO_CLOSE)]
-    assert close_pairs == []
-
-
-# Blocks with less than 12 px to the block below.
-_TOO_CLOSE = """() => {
-  const blocks = [...document.querySelectorAll(
-    "main .card, main .table, main .empty, main .tiles, main section, main form.filters")];
-  const close = [];
-  for (const upper of blocks) {
-    const { bottom, left, right, height } = upper.getBoundingClientRect();
-    for (const lower of blocks) {
-      if (lower === upper || lower.contains(upper) || upper.contains(lower) || !height) continue;
-      const box = lower.getBoundingClientRect();
-      const isBelow = box.top >= bottom - 1 && box.left < right && box.right > left;
-      if (isBelow && box.top - bottom < 12 && box.height) {
-        close.push(`${upper.className || upper.tagName} ${lower.className || lower.tagName}`);
-      }
-    }
-  }
-  return close;
-}"""
 
 
 async def test_the_elapsed_time_of_a_running_job_is_updated(
