@@ -1,4 +1,4 @@
-"""A fleet of 50 workers with 8 slots each over one PostgreSQL, idle and at 100 jobs per second.
+"""A fleet of 50 workers with 8 slots each over one PostgreSQL: idle, at 25 and 100 jobs per second.
 
 The workers are the service's own (`bench/fleet_worker.py`), only the runs of jobs do nothing. Each
 organization has an endpoint that gets the ends of its jobs.
@@ -29,6 +29,8 @@ WORKERS = 50
 SLOTS = 8
 ORGANIZATIONS = 20
 JOBS_PER_SECOND = 100
+# The simulated workers share the machine with PostgreSQL. At this rate, there is CPU time left.
+LIGHT_JOBS_PER_SECOND = 25
 LOAD_SECONDS = 20
 IDLE_SECONDS = 20
 GOAL_CONNECTIONS = 200
@@ -44,6 +46,9 @@ _MAX_WAIT_SECONDS = 60
 _CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
     " AND pid <> pg_backend_pid()"
+)
+_TRANSACTIONS = (
+    "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 )
 
 
@@ -63,7 +68,11 @@ def measure() -> list[dict[str, Any]]:
             stack.enter_context(in_a_process(workers, fleet, WORKERS // _PROCESSES))
             for _ in range(_PROCESSES)
         ]
-        return [*_idle(cluster, url), *_load(cluster, url, serve, hosts, received)]
+        figures = [*_idle(cluster, url)]
+        _offer(serve, hosts, received, JOBS_PER_SECOND, _WARM_UP_SECONDS)
+        for rate in (LIGHT_JOBS_PER_SECOND, JOBS_PER_SECOND):
+            figures += _load(cluster, url, serve, hosts, received, rate)
+        return figures
 
 
 def _idle(cluster: PostgresCluster, url: str) -> Iterator[dict[str, Any]]:
@@ -81,26 +90,53 @@ def _share_of_a_core(cluster: PostgresCluster, seconds: float) -> float:
 
 
 def _load(
-    cluster: PostgresCluster, url: str, serve: Ask, hosts: list[Ask], received: Ask
+    cluster: PostgresCluster, url: str, serve: Ask, hosts: list[Ask], received: Ask, rate: int
 ) -> Iterator[dict[str, Any]]:
-    _offer(serve, hosts, received, _WARM_UP_SECONDS)
-    began, used = time.monotonic(), cpu_seconds(cluster.pid)
+    before = _used(cluster, url, serve, hosts)
     with _counted_connections(url) as counts:
-        starts, missing = _offer(serve, hosts, received, LOAD_SECONDS)
-    cores = (cpu_seconds(cluster.pid) - used) / (time.monotonic() - began)
+        starts, missing = _offer(serve, hosts, received, rate, LOAD_SECONDS)
+    used = {
+        name: amount - before[name] for name, amount in _used(cluster, url, serve, hosts).items()
+    }
     quantiles = statistics.quantiles(starts, n=100)
-    load = f"{JOBS_PER_SECOND} jobs/s"
-    yield _figure(f"{load}: connections", max(counts), GOAL_CONNECTIONS)
+    has_goal = rate == JOBS_PER_SECOND
+    load = f"{rate} jobs/s"
+    yield _figure(f"{load}: connections", max(counts), GOAL_CONNECTIONS if has_goal else None)
     yield _figure(f"{load}: start p50 ms", quantiles[49])
-    yield _figure(f"{load}: start p99 ms", quantiles[98], GOAL_START_P99_MS)
+    yield _figure(f"{load}: start p99 ms", quantiles[98], GOAL_START_P99_MS if has_goal else None)
     yield _figure(f"{load}: deliveries that are late by a minute", missing, 0)
-    yield _figure(f"{load}: % of a core in PostgreSQL", cores * 100)
+    for name, amount in used.items():
+        yield _figure(f"{load}: {name} per job", amount / len(starts))
 
 
-def _offer(serve: Ask, hosts: list[Ask], received: Ask, seconds: float) -> tuple[list[int], int]:
+def _used(cluster: PostgresCluster, url: str, serve: Ask, hosts: list[Ask]) -> dict[str, float]:
+    return {
+        "transactions": _transactions(url),
+        "CPU ms of PostgreSQL": cpu_seconds(cluster.pid) * 1_000,
+        "CPU ms of all workers": sum(host("cpu_seconds") for host in hosts) * 1_000,
+        "CPU ms of the process that creates jobs": serve("cpu_seconds") * 1_000,
+    }
+
+
+def _transactions(url: str) -> int:
+    """Includes one of each listening connection for each notification."""
+
+    async def read() -> int:
+        connection = await asyncpg.connect(url)
+        try:
+            return int(await connection.fetchval(_TRANSACTIONS))
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def _offer(
+    serve: Ask, hosts: list[Ask], received: Ask, rate: int, seconds: float
+) -> tuple[list[int], int]:
     """How long each job took to start, and how many deliveries of their ends did not arrive."""
     received("take")
-    jobs = serve("offer", JOBS_PER_SECOND, seconds)
+    jobs = serve("offer", rate, seconds)
     give_up_at = time.monotonic() + _MAX_WAIT_SECONDS
     while (missing := jobs - received("answered")) > 0 and time.monotonic() < give_up_at:
         time.sleep(_SAMPLE_SECONDS)

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from unittest.mock import patch
@@ -73,6 +74,9 @@ class Workers:
     async def take_starts_ms(self) -> list[int]:
         starts, self._starts_ms = self._starts_ms, []
         return starts
+
+    async def cpu_seconds(self) -> float:
+        return time.process_time()
 
 
 @contextlib.asynccontextmanager
@@ -155,6 +159,9 @@ class Submitter:
             creating.append(asyncio.create_task(self._create(caller)))
         await asyncio.gather(*creating)
         return count
+
+    async def cpu_seconds(self) -> float:
+        return time.process_time()
 
     async def _create(self, caller: Caller) -> None:
         body = CreateJobRequest(repo=f"{caller.organization}/shop", agent=AGENT)
