@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 
+import asyncpg
 import pytest
 
 from agentjobs.clock import now_ms
@@ -623,6 +624,32 @@ async def test_a_claim_knows_whether_another_one_could_find_more(harness: JobHar
     assert claimer.may_find_more
     assert len(await claimer.claim(AGENTS, 3)) == 1
     assert not claimer.may_find_more
+
+
+async def test_a_claim_takes_another_organization_while_the_first_one_is_locked(
+    postgres_url: str,
+) -> None:
+    operator = await asyncpg.connect(postgres_url)
+    db = await open_database(postgres_url, migrate=False)
+    try:
+        harness = job_harness(db, Settings(data_dir="/nonexistent"))
+        callers = [await harness.organization(name) for name in ("acme", "globex", "initech")]
+        for caller in callers:
+            await harness.job(caller)
+        first, *others = sorted(caller.organization_id for caller in callers)
+        async with operator.transaction():
+            await operator.execute(
+                "SELECT 1 FROM organizations WHERE id = $1 FOR NO KEY UPDATE", first
+            )
+            claimer = Claimer(harness.context, "wrk_a")
+            for organization_id in others:
+                (job,) = await claimer.claim(AGENTS, 1)
+                assert job.organization_id == organization_id
+        (job,) = await claimer.claim(AGENTS, 1)
+        assert job.organization_id == first
+    finally:
+        await db.close()
+        await operator.close()
 
 
 async def test_a_look_at_the_queue_is_planned_once(postgres_url: str) -> None:

@@ -16,8 +16,8 @@ from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,
     WaitingOrganizations,
-    count_startable,
     has_absent,
+    other_shares,
     share_slots,
 )
 from agentjobs.jobs.verification import Verification, stored_verification
@@ -153,18 +153,19 @@ class Claimer:
                 if (limits or view.repos_have_limits) and (
                     shares := share_slots(waiting, min(free, 1))
                 ):
+                    others = other_shares(waiting, shares)
                     claimed = await self._context.db.transact(
-                        self._claim_one, view.statements, agents, shares, limits
+                        self._claim_one, view.statements, agents, shares, others, limits
                     )
                     jobs += claimed.jobs
                     self.may_find_more = True
                 if shares := share_slots(waiting, free - len(jobs)):
+                    others = other_shares(waiting, shares)
                     claimed = await self._context.db.transact(
-                        self._claim, view.statements, unlimited, shares
+                        self._claim, view.statements, unlimited, shares, others
                     )
                     jobs += claimed.jobs
-                    is_shared_by_all = len(shares) == count_startable(waiting)
-                    self.may_find_more |= not (claimed.is_all and is_shared_by_all)
+                    self.may_find_more |= bool(others) or not claimed.is_all
             except _Contended:
                 self.may_find_more = True
                 if not jobs:
@@ -180,6 +181,7 @@ class Claimer:
         statements: queries.Statements,
         agents: Sequence[str],
         shares: Mapping[str, Share],
+        others: Mapping[str, Share],
         limits: Mapping[str, int],
     ) -> _Claimed:
         free = [
@@ -187,7 +189,7 @@ class Claimer:
             for agent in agents
             if agent not in limits or await _is_below_limit(tx, agent, limits[agent])
         ]
-        return await self._claim(tx, statements, free, shares, one_by_one=True)
+        return await self._claim(tx, statements, free, shares, others, one_by_one=True)
 
     async def _claim(
         self,
@@ -195,16 +197,24 @@ class Claimer:
         statements: queries.Statements,
         agents: Sequence[str],
         shares: Mapping[str, Share],
+        others: Mapping[str, Share],
         *,
         one_by_one: bool = False,
     ) -> _Claimed:
+        """Other workers may be claiming for the organizations of `shares`: then for `others`."""
+        candidates = shares if tx.engine == "sqlite" else {**shares, **others}
         lease_ms = int(self._context.settings.lease_seconds * 1_000)
         locked = await tx.fetch_all(
-            queries.LOCK, organizations=list(shares), now=now_ms(), lease_ms=lease_ms
+            queries.LOCK,
+            organizations=list(candidates),
+            count=len(shares),
+            now=now_ms(),
+            lease_ms=lease_ms,
         )
         if not locked:
             raise _Contended
-        count = sum(share.count for share in shares.values())
+        claimable = {row["id"]: candidates[row["id"]] for row in locked}
+        count = sum(share.count for share in claimable.values())
         tokens = [new_token(JOB_CREDENTIAL_PREFIX) for _ in range(count)]
         credentials = {token_hash(token): token for token in tokens}
         claim = _Claim(
@@ -213,7 +223,7 @@ class Claimer:
             locked[0]["lease_expires_at"],
             agents,
             list(credentials),
-            {row["id"]: shares[row["id"]] for row in locked},
+            claimable,
             self._tags,
             one_by_one,
         )

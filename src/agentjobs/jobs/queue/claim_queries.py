@@ -45,13 +45,17 @@ LOCK_AGENT = (
 ACTIVE_OF_AGENT = (
     "SELECT COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL AND agent = :agent"
 )
-# One claim at a time per organization: two workers could exceed its limit together. The count is
-# part of the next statement, because this one reads a snapshot from before the lock.
+# One claim at a time per organization: two workers could exceed its limit together. It takes the
+# first `count` that no other claim has locked. The number of active jobs is part of the next
+# statement, because this one reads a snapshot from before the lock.
 LOCK = (
-    f"UPDATE organizations SET last_claimed_at = {DATABASE_NOW} WHERE id IN (SELECT o.id"
-    " FROM organizations o WHERE o.id IN (SELECT value FROM each(:organizations))"
+    "WITH free AS MATERIALIZED (SELECT o.id FROM organizations o"
+    " WHERE o.id IN (SELECT value FROM each(:organizations))"
     f" AND {ORGANIZATION_IS_RUNNING}"
-    " ORDER BY o.id /*postgresql FOR NO KEY UPDATE SKIP LOCKED */)"
+    " /*postgresql ORDER BY array_position(CAST(:organizations AS text[]), CAST(o.id AS text))"
+    " LIMIT :count FOR NO KEY UPDATE SKIP LOCKED */)"
+    f" UPDATE organizations SET last_claimed_at = {DATABASE_NOW}"
+    " WHERE id IN (SELECT id FROM free)"
     " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
 )
 _LACKS_TAG = (

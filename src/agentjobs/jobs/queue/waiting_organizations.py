@@ -1,7 +1,7 @@
 """Which organizations have waiting jobs, and how a worker's free slots are shared among them."""
 
 import heapq
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
@@ -89,11 +89,6 @@ def has_absent(expected: Set[str], waiting: Sequence[Waiting]) -> bool:
     return not expected <= {each.organization_id for each in waiting}
 
 
-def count_startable(waiting: Sequence[Waiting]) -> int:
-    """How many organizations are below their limit."""
-    return sum(each.active < each.limit for each in waiting)
-
-
 class Share(msgspec.Struct):
     """How many jobs one organization may start now, within its limit."""
 
@@ -118,3 +113,12 @@ def share_slots(waiting: Sequence[Waiting], count: int) -> dict[str, Share]:
         if active + 1 < limit:
             heapq.heappush(heap, (active + 1, last_claimed_at, organization_id, limit))
     return shares
+
+
+def other_shares(waiting: Sequence[Waiting], shares: Mapping[str, Share]) -> dict[str, Share]:
+    """One job for each of the others that could start one, in the same order."""
+    others = [
+        each for each in waiting if each.active < each.limit and each.organization_id not in shares
+    ]
+    others.sort(key=lambda each: (each.active, each.last_claimed_at, each.organization_id))
+    return {each.organization_id: Share(each.limit, 1) for each in others}
