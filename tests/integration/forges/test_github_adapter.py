@@ -148,6 +148,7 @@ async def test_workflows_are_pushed_and_teams_asked_once_the_app_may(
         await push_workflow("token", "agentjobs/1")
     pull = await open_pull(harness.github(), harness, reviewers=("@acme/core",))
     assert "'core' could not be requested" in pull.notes[0]
+    assert "“Organization members: read-only”" in pull.notes[0]
     # What an admin grants later counts with the next token.
     harness.server.app.permissions |= {"workflows": "write", "members": "read", "actions": "read"}
     harness.server.scopes = "repo,workflow"

@@ -202,11 +202,11 @@ class GitHubServer(GitHubBase):
             raise Refusal(422, "Review cannot be requested from pull request author.")
         outsiders = [name for name in people if name not in repository.roles]
         token = self.app_token(call)
-        may_see_teams = token is None or token.allows("members", "read")
+        if teams and token is not None and not token.allows("members", "read"):
+            node = "Could not resolve to a node with the global id of 'T_kwDOAB'"
+            raise Refusal(422, "Validation Failed", errors=[node])
         outsiders += [
-            team
-            for team in teams
-            if not may_see_teams or f"{repository.owner}/{team}" not in self.state.teams
+            team for team in teams if f"{repository.owner}/{team}" not in self.state.teams
         ]
         if outsiders:
             message = (

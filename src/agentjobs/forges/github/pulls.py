@@ -178,7 +178,8 @@ class RepositoryPulls:
             *await self._post_all_or_each(path, "team_reviewers", list(reviewers.teams)),
         ]
         failed = (
-            f"{name!r} could not be requested as a reviewer: {reason}" for name, reason in rejected
+            f"{name!r} could not be requested as a reviewer: {reason}{_hint(reason)}"
+            for name, reason in rejected
         )
         return [*reviewers.notes, *failed]
 
@@ -203,6 +204,12 @@ class RepositoryPulls:
 
     def _issue(self, number: int) -> str:
         return f"{self.path}/issues/{number}"
+
+
+def _hint(reason: ForgeError) -> str:
+    """GitHub does not say that the App may not see teams."""
+    is_invisible = "Could not resolve to a node" in str(reason)
+    return " Grant the App the permission “Organization members: read-only”." * is_invisible
 
 
 def find_adoptable(existing: Pull | None, request: PullRequestRequest) -> Pull | None:
