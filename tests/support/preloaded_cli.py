@@ -89,9 +89,11 @@ def run(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     typed: str = "",
+    *,
+    setup: str = "",
     preload: tuple[tuple[str, str], ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end, as `subprocess.run` would."""
+    """Run a command to its end, as `subprocess.run` would, and otherwise like `start`."""
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,
@@ -101,8 +103,8 @@ def run(
         stdin.seek(0)
         streams = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
         server = _server(preload=preload)
-        process = ForkedProcess(server, server.fork(arguments, environment, streams), None)
-        code = process.wait(_COMMAND_SECONDS)
+        pid = server.fork(arguments, environment, streams, setup=setup)
+        code = ForkedProcess(server, pid, None).wait(_COMMAND_SECONDS)
         return subprocess.CompletedProcess(list(arguments), code, _text(stdout), _text(stderr))
 
 
@@ -246,9 +248,20 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except OSError:
+            # An interpreter that ends reports it likewise.
+            traceback.print_exc()
+            code = 120
+        finally:
+            os._exit(code)
+
+
+def fill_stdout() -> None:
+    """A `setup` for a command that cannot print."""
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
 
 
 def _send(connection: socket.socket, message: dict[str, Any], streams: Sequence[int] = ()) -> None:

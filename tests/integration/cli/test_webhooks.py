@@ -8,7 +8,6 @@ import socket
 import sqlite3
 import subprocess
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from agentjobs.cli.admin import operator
 from agentjobs.organizations.audit import Actor
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signing import body_signature
+from tests.support import preloaded_cli
 from tests.support.cli_process import PROGRAM, CommandLine, InProcessCommandLine
 from tests.support.receiver import receiver
 
@@ -128,17 +128,18 @@ def run_with_full_stdout(agentjobs):
     """Runs a command whose stdout is full or closed; returns its one-line error."""
 
     def run(*arguments, closed=False):
-        command = [*PROGRAM, *arguments]
-        with Path("/dev/full").open("w") as full:
+        if closed:
             done = subprocess.run(
-                ["sh", "-c", 'exec "$@" >&-', "sh", *command] if closed else command,
+                ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, *arguments],
                 env=agentjobs.environment,
-                stdout=full,
                 stderr=subprocess.PIPE,
                 text=True,
                 timeout=60,
                 check=False,
             )
+        else:
+            setup = "tests.support.preloaded_cli:fill_stdout"
+            done = preloaded_cli.run(arguments, agentjobs.environment, setup=setup)
         assert done.returncode == 2, done.stderr
         *remarks, fault = done.stderr.splitlines()
         assert fault.startswith("agentjobs: ")
