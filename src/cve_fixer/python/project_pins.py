@@ -1,7 +1,7 @@
 """Raises pins in a pyproject.toml that no lock file covers, and checks with uv that the project can
 be installed: with each Python, extra and dependency group."""
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from cve_fixer import tree
@@ -13,6 +13,8 @@ from cve_fixer.python.project_requirements import ProjectRequirements, read_proj
 from cve_fixer.python.pyproject import allow_version
 from cve_fixer.python.runtime import supported_pythons
 from cve_fixer.python.versions import is_same, normalize
+
+_MAX_PARTS = 10
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
@@ -26,7 +28,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     before, after = (read_project(path, root, each) for each in (text, edited))
     if edited == text and not _is_pinned(after, fix):
         raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")
-    alternatives = list(_settings(before, after, supported_pythons(root, fix.manifest)))
+    alternatives = install_settings(before, after, supported_pythons(root, fix.manifest))
     resolution = pip_compile.resolve_pins(before.base, after.base, None, fix, alternatives)
     tree.write(path, edited)
     unread = [
@@ -42,16 +44,20 @@ def _is_pinned(project: ProjectRequirements, fix: Fix) -> bool:
     return is_same(version, fix.new)
 
 
-def _settings(
+def install_settings(
     before: ProjectRequirements, after: ProjectRequirements, pythons: tuple[str, ...]
-) -> Iterator[list[Setting]]:
-    """Everything at once, or, if extras and groups exclude each other, one by one."""
+) -> list[list[Setting]]:
+    """All extras and groups at once, or, if they exclude each other, those that the fix changes."""
+    parts: list[tuple[Collection[str], Collection[str]]] = [
+        ((), ()),
+        *(((name,), ()) for name in after.extras),
+        *(((), (name,)) for name in after.groups),
+    ]
+    selected = [(before.select(*part), after.select(*part)) for part in parts]
+    changed = [pair for pair in selected if pair[0] != pair[1]] or selected
     # The last resort is the Python of the worker: the project's may be too old for the resolver.
-    for each in filter(None, (pythons, ("",))):
-        yield [Setting(each, Others(before.select()), Others(after.select()))]
-    parts = [({name}, ()) for name in after.extras] + [((), {name}) for name in after.groups]
-    for each in filter(None, (pythons, ("",))):
-        yield [
-            Setting(each, Others(before.select(*part)), Others(after.select(*part)))
-            for part in (((), ()), *parts)
-        ]
+    return [
+        [Setting(each, Others(old), Others(new)) for old, new in pairs]
+        for pairs in ([(before.select(), after.select())], changed[:_MAX_PARTS])
+        for each in filter(None, (pythons, ("",)))
+    ]
