@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from cve_fixer import tree
 from cve_fixer.model import CannotFix, Fix, Outcome
 
 
@@ -40,20 +39,3 @@ def fix_lock_file(fixes: list[Fix], open_editor: Callable[[Fix, Path], LockEdito
         if outcome.fixed:
             editor.write()
     return outcome
-
-
-def fix_manifest_text(
-    fixes: list[Fix], root: Path, allow_version: Callable[[str, str, str], str]
-) -> Outcome:
-    """`allow_version` edits a manifest's text so that it allows a package's version."""
-
-    def apply_fix(fix: Fix) -> Outcome:
-        path = tree.resolve_file(root, fix.manifest)
-        text = tree.read(path)
-        edited = allow_version(text, fix.package, fix.new)
-        if edited == text:
-            raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")
-        tree.write(path, edited)
-        return Outcome(fixed=[fix])
-
-    return fix_each(fixes, apply_fix)

@@ -28,7 +28,7 @@ FIXERS: tuple[tuple[str, str, str], ...] = (
     ("npm", "npm-shrinkwrap.json", "npm.package_lock"),
     ("npm", "pnpm-lock.yaml", "pnpm.lock"),
     ("npm", "yarn.lock", "yarn.lock"),
-    ("npm", "package.json", "npm.package_json"),
+    ("npm", "package.json", "npm.manifest_pins"),
     ("Go", "go.mod", "go.go_mod"),
     ("crates.io", "Cargo.lock", "cargo_lock"),
     ("Maven", "*pom.xml", "pom"),

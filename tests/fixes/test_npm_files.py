@@ -10,6 +10,7 @@ import pytest
 
 from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from agentjobs.sandbox.protocol import DRAFT_FILE
+from tests.support.fixer_project import FixerProject
 from tests.support.npm_project import (
     LODASH,
     MINIMIST,
@@ -215,3 +216,22 @@ def test_yarn_updates_allowed_versions_and_overrides_others(project: Project, lo
     assert "4.17.15" not in after.replace("^4.17.15", "")
     assert "version: 4.17.21" in after or 'version "4.17.21"' in after
     assert "remove the resolution" in project.report.read_text()
+
+
+def test_a_package_json_without_a_lock_file_is_resolved(tmp_path: Path) -> None:
+    """react-dom 16 requires react 16."""
+    manifest = '{"dependencies": {"react": "16.14.0", "react-dom": "16.14.0", "ms": "2.0.0"}}\n'
+    project = FixerProject(tmp_path, "npm", {"package.json": manifest})
+    report = project.fix("package.json", ("react", "16.14.0", "17.0.2"), ("ms", "2.0.0", "2.1.3"))
+    assert project.read("package.json") == manifest.replace('"ms": "2.0.0"', '"ms": "2.1.3"')
+    assert "another requirement excludes react 17.0.2" in report
+    assert not project.draft_reasons
+    project.fix("package.json", ("ms", "2.1.3", "2.1.4"), with_tools=False)
+    assert "the worker has no npm" in project.draft_reasons
+
+
+def test_a_package_json_that_never_could_be_resolved_makes_a_draft(tmp_path: Path) -> None:
+    manifest = '{"dependencies": {"react": "17.0.2", "react-dom": "16.14.0", "ms": "2.0.0"}}\n'
+    project = FixerProject(tmp_path, "npm", {"package.json": manifest})
+    project.fix("package.json", ("ms", "2.0.0", "2.1.3"))
+    assert "could not be resolved, and neither could it before the fix" in project.draft_reasons

@@ -2,12 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from cve_fixer import json_text
-from cve_fixer.apply_fixes import fix_manifest_text
-from cve_fixer.model import Fix, Outcome
 from cve_fixer.npm.ranges import allows, raise_range
 
 # Later sections take precedence.
@@ -24,11 +21,6 @@ _OMITTED_KEYS = (
 )
 
 Rule = tuple[tuple[str, ...], str]
-
-
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    """Without a lock file, the range in package.json decides."""
-    return fix_manifest_text(fixes, root, allow_version)
 
 
 def allow_version(text: str, package: str, version: str) -> str:

@@ -72,6 +72,10 @@ class NpmProject:
         self._run_npm(directory_in_copy, f"--lockfile-version={lock_format}")
         return json_text.read_object(tree.read(path), _LOCK)
 
+    def resolve(self, manifests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises CannotFix if npm cannot, for example because peers conflict."""
+        self._install(self.write_manifests(manifests), *self._options)
+
     def write_manifests(self, manifests: Mapping[str, Mapping[str, Any]]) -> Path:
         """Write these package.json files to the copy and return the project's directory."""
         directory_in_copy = self.copy / self.directory.resolve().relative_to(self.root.resolve())
