@@ -79,8 +79,8 @@ class Deployment:
 class DatabaseServer:
     """PostgreSQL, during a run possibly with a standby and a pooler."""
 
-    def __init__(self) -> None:
-        self.primary = PostgresCluster()
+    def __init__(self, template: Path | None) -> None:
+        self.primary = PostgresCluster(template=template)
         self.standby: PostgresCluster | None = None
         self.pooler: PgBouncer | None = None
         self._is_away = False
@@ -149,16 +149,24 @@ class _Template:
 
 
 class Engine:
-    """Deployments on SQLite or PostgreSQL, one after the other."""
+    """Deployments on SQLite or PostgreSQL, one after the other.
 
-    def __init__(self, name: str) -> None:
+    `migrated` is a file of SQLite with the current schema, or the files of a server that has a
+    database `template` with it; without them, a run begins with all migrations.
+    """
+
+    def __init__(
+        self, name: str, migrated: Path | None = None, template: str = "template0"
+    ) -> None:
         self.name = name
+        self._migrated = migrated
+        self._template_name = template
         self._directory = Path(tempfile.mkdtemp(prefix="agentjobs-faults-"))
         self._stack = contextlib.ExitStack()
         self._stack.callback(shutil.rmtree, self._directory)
         self._server: DatabaseServer | None = None
         if name == "postgresql":
-            self._server = DatabaseServer()
+            self._server = DatabaseServer(migrated)
             self._stack.callback(self._server.remove)
         self._platform_proxy = TcpProxy()
         self._stack.callback(self._platform_proxy.close)
@@ -285,8 +293,10 @@ class Engine:
         if self._server is None:
             path = str(directory / "agentjobs.db")
             name, url = path, f"sqlite:///{path}"
+            if self._migrated is not None:
+                shutil.copy(self._migrated, path)
         else:
-            name = self._server.primary.create_database()
+            name = self._server.primary.create_database(self._template_name)
             url = self._server.primary.url(name)
         asyncio.run(_migrate(url))
         return name, url

@@ -13,9 +13,14 @@ from tests.faults.schedule import TOPOLOGIES, Fault, Topology, plan
     [("sqlite", 3, Topology.SINGLE), ("postgresql", 7, Topology.POOLED)],
 )
 def test_every_accepted_job_ends_once_whatever_fails(
-    name: str, seed: int, topology: Topology
+    request: pytest.FixtureRequest,
+    postgres_template: str,
+    name: str,
+    seed: int,
+    topology: Topology,
 ) -> None:
-    engine = Engine(name)
+    migrated = {"sqlite": "sqlite_template", "postgresql": "postgres_files"}[name]
+    engine = Engine(name, request.getfixturevalue(migrated), postgres_template)
     try:
         result = run_seed(engine, seed, fault_seconds=2, topology=topology)
     finally:
