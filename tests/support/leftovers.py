@@ -102,14 +102,17 @@ class _Process:
 
     @classmethod
     def read(cls, entry: Path) -> "_Process":
-        lines = (entry / "status").read_bytes().splitlines()
-        status = dict(line.split(b":\t", 1) for line in lines if b":\t" in line)
+        status = (entry / "status").read_bytes()
+
+        def field(name: bytes) -> bytes:
+            return status.partition(name + b":\t")[2].split(maxsplit=1)[0]
+
         return cls(
             int(entry.name),
-            (entry / "cmdline").read_bytes() or status[b"Name"],
+            (entry / "cmdline").read_bytes() or field(b"Name"),
             _environment(entry),
-            int(status[b"Uid"].split()[0]),
-            int(status[b"PPid"]),
+            int(field(b"\nUid")),
+            int(field(b"\nPPid")),
         )
 
 
