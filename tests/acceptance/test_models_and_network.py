@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.service import Api, Service, sample_repository
 
+# `tests/contract/gateway` has the budgets on both engines.
+pytestmark = pytest.mark.parametrize("shared_database_url", ["postgresql"], indirect=True)
 CALL_MODEL = r"""
 cat > request.json <<END
 {"model": "small", "max_tokens": MAXIMUM, "messages": [{"role": "user", "content": "hello"}]}
