@@ -204,7 +204,7 @@ async def test_a_process_asks_again_although_it_hears_of_others_all_the_time(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(notifications, "_HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr(notifications, "_CACHELESS_HEARTBEAT_SECONDS", 600)
     asked: list[str] = []
     asked_again = asyncio.Event()
 
@@ -254,3 +254,33 @@ async def test_work_that_no_process_can_take_is_passed_on_once(postgres_url: str
             assert await cancel.wait(WITHIN_SECONDS)
     await listener.close()
     assert [notice.split()[1:] for notice in notices] == [["deliveries"], ["cancel"]]
+
+
+async def test_only_a_process_with_caches_pings_all_the_time(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(notifications, "_CACHELESS_HEARTBEAT_SECONDS", 600)
+    pings, pinged = 0, asyncio.Event()
+    execute = asyncpg.Connection.execute
+
+    async def count(connection: Any, query: str, *args: Any, **options: Any) -> Any:
+        nonlocal pings
+        if query == "SELECT 1":
+            pings += 1
+            pinged.set()
+        return await execute(connection, query, *args, **options)
+
+    monkeypatch.setattr(asyncpg.Connection, "execute", count)
+    async with opened(postgres_url) as db, opened(postgres_url) as other:
+        # The first ones are sent when it starts to listen.
+        await db.transact(announce, "a", "jobs")
+        with other.changes.listen("jobs") as signal:
+            await other.transact(announce, "b", "jobs")
+            assert await signal.wait(WITHIN_SECONDS)
+        assert pings <= 2
+        db.changes.on("keys", lambda: None)
+        while pings < 10:
+            pinged.clear()
+            async with asyncio.timeout(WITHIN_SECONDS):
+                await pinged.wait()

@@ -27,6 +27,9 @@ _MAX_DELAY_SECONDS = 0.25
 _HEARTBEAT_SECONDS = 0.4
 _ANSWER_SECONDS = 0.45
 """Both together are below a second, the longest time that a cache may be stale."""
+_CACHED = frozenset({"keys", "organizations", "repos", "sessions"})
+_CACHELESS_HEARTBEAT_SECONDS = 2.0
+"""Of a process without caches, such as a worker: a fleet of them would ping all the time."""
 _GIVE_UP_SECONDS = 5.0
 """How long a slow server keeps its connection."""
 _FIRST_RETRY_SECONDS = 0.1
@@ -59,7 +62,7 @@ class Notifications:
 
     async def start(self) -> None:
         await self._listen()
-        self._changes.on_subscribed = self._ask_for
+        self._changes.on_subscribed = self._on_subscribed
         self._changes.pass_on = self._pass_on
         self._task = asyncio.create_task(self._run(), name="postgresql-notices")
 
@@ -105,6 +108,12 @@ class Notifications:
         takes itself is only announced to others in case it is too much."""
         return is_watchable(topic) or self._changes.is_taken_here(topic)
 
+    def _on_subscribed(self, topic: str) -> None:
+        if topic in _CACHED:
+            # It pings earlier from now on.
+            self._wake.set()
+        self._ask_for(topic)
+
     def _ask_for(self, *topics: str) -> None:
         """Have the others notify this process of topics that it watches."""
         if asked := {f"{_ASK}{topic}" for topic in topics if is_watchable(topic)}:
@@ -137,7 +146,7 @@ class Notifications:
     async def _wait_for_wake(self) -> None:
         """Or until nothing was heard for a heartbeat, or it is time to ask again."""
         now = asyncio.get_running_loop().time
-        while (seconds := min(self._heard_at + _HEARTBEAT_SECONDS, self._ask_at) - now()) > 0:
+        while (seconds := min(self._ping_at, self._ask_at) - now()) > 0:
             try:
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
@@ -145,6 +154,12 @@ class Notifications:
                 continue
             break
         self._wake.clear()
+
+    @property
+    def _ping_at(self) -> float:
+        has_caches = not _CACHED.isdisjoint(self._changes.topics)
+        seconds = _HEARTBEAT_SECONDS if has_caches else _CACHELESS_HEARTBEAT_SECONDS
+        return self._heard_at + seconds
 
     def _ask_again(self) -> None:
         now = asyncio.get_running_loop().time()
