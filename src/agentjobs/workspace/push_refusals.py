@@ -87,7 +87,7 @@ _RULES = (
     ),
     _Rule(
         re.compile(
-            r"(committer|author|e-?mail|commits for)\b.*(pattern|member|verified|own)",
+            r"(committer|author|e-?mail|commits for)\b.{0,200}(pattern|member|verified|own)",
             re.IGNORECASE,
         ),
         "the platform does not accept the author of the commit",
