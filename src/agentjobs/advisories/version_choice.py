@@ -47,15 +47,16 @@ class Choice(msgspec.Struct, frozen=True):
     """`version` is None if there is no safe version. `source` is where the candidates come from.
 
     `hashes` are those of the version's files, if the registry lists them. `candidates` are the
-    version and the next best ones, if they were asked for.
+    version and the next best ones, if they were asked for; `undated` those of them that the
+    registry lists without a time, although their age matters.
     """
 
     version: str | None
     reason: str
     source: Source
     hashes: tuple[str, ...] = ()
-    has_unknown_age: bool = False
     candidates: tuple[Candidate, ...] = ()
+    undated: tuple[str, ...] = ()
 
 
 class RegistryVersionChooser:
@@ -83,24 +84,23 @@ class RegistryVersionChooser:
             # Already logged. The versions that advisories call fixed are still candidates.
             published = None
         published_before = now_ms() - int(self._min_age_days * DAY_MS)
-        skipped: dict[str, int] = {}
+        times: dict[str, int | None] = {}
         while True:
             # Slow for a package with hundreds of advisories and versions.
             choice = await asyncio.to_thread(
                 choose_version,
                 *(ecosystem, name, version, advisories),
-                _with_times(published, skipped),
+                _with_times(published, times),
                 published_before,
                 candidates,
             )
-            if choice.version is None or published is None or not choice.has_unknown_age:
+            undated = [each for each in choice.undated if each not in times]
+            if published is None or not undated or len(times) > _MAX_TIME_REQUESTS:
                 return choice
-            chosen = choice.version.removeprefix("v")
-            published_at = await self._registry.published_at(ecosystem, name, chosen)
-            if published_at is None or published_at <= published_before:
-                return choice
-            skipped[chosen] = published_at
-            if len(skipped) > _MAX_TIME_REQUESTS:
+            asked = (self._registry.published_at(ecosystem, name, each) for each in undated)
+            received = dict(zip(undated, await asyncio.gather(*asked), strict=True))
+            times |= received
+            if all((published_at or 0) <= published_before for published_at in received.values()):
                 return choice
 
 
@@ -140,14 +140,14 @@ def choose_version(
         reason,
         source,
         chosen.hashes,
-        has_unknown_age=not is_urgent and chosen.published_at is None,
         candidates=tuple(
             Candidate(package.as_written(item.version), item.requires, item.hashes) for item in safe
         ),
+        undated=tuple(item.version for item in safe if item.published_at is None and not is_urgent),
     )
 
 
-def _with_times(published: Published | None, times: Mapping[str, int]) -> Published | None:
+def _with_times(published: Published | None, times: Mapping[str, int | None]) -> Published | None:
     """With the times of versions that the registry's list does not have."""
     if published is None or not times:
         return published

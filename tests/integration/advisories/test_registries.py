@@ -317,7 +317,8 @@ async def test_the_time_of_a_go_version_is_requested(clock: Clock) -> None:
     record = {"id": "TEST-1", "modified": "2020-01-01T00:00:00Z", "affected": [affected]}
     advisory = parse_advisory(record)
     assert advisory is not None
-    times = {"v0.3.8": "2999-01-01T00:00:00Z", "v0.4.0": "2023-01-01T00:00:00Z"}
+    young = "2999-01-01T00:00:00Z"
+    times = {"v0.3.8": young, "v0.4.0": "2023-01-01T00:00:00Z", "v0.5.0": young}
 
     async def send(request: web.Request) -> web.StreamResponse:
         version = request.path.rpartition("/")[2].removesuffix(".info")
@@ -327,5 +328,6 @@ async def test_the_time_of_a_go_version_is_requested(clock: Clock) -> None:
 
     async with registry_server(send) as server, asking_of(server.settings(), clock) as client:
         chooser = RegistryVersionChooser(client, min_age_days=3)
-        chosen = await chooser.choose("Go", "golang.org/x/text", "v0.3.7", [advisory])
+        chosen = await chooser.choose("Go", "golang.org/x/text", "v0.3.7", [advisory], 3)
     assert chosen.version == "v0.4.0"
+    assert [each.version for each in chosen.candidates] == ["v0.4.0", "v0.6.0", "v0.7.0"]
