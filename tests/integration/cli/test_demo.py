@@ -1,5 +1,6 @@
 """`make demo` without a terminal."""
 
+import asyncio
 import os
 import pty
 import re
@@ -11,8 +12,9 @@ import httpx
 import pytest
 
 from agentjobs.cli.demo.receiver import running_receiver
-from agentjobs.cli.demo.service import DemoFailed
+from agentjobs.cli.demo.service import DemoFailed, DemoService
 from tests.support.cli_process import PROGRAM
+from tests.support.service import wait_until
 
 
 @pytest.fixture
@@ -73,6 +75,15 @@ def test_a_demo_that_is_stopped_leaves_nothing_behind(place):
         process.communicate(timeout=60)
     assert services_in(place) == []
     assert list(place.iterdir()) == []
+
+
+async def test_a_command_that_runs_when_the_demo_is_stopped_is_stopped_too(place):
+    service = DemoService(place / "data", "http://127.0.0.1:1")
+    command = asyncio.create_task(service.command("up", "--port=0"))
+    await asyncio.to_thread(wait_until, lambda: services_in(place), "the command")
+    command.cancel()
+    await asyncio.wait({command})
+    assert services_in(place) == []
 
 
 def test_on_a_terminal_the_demo_stays_open_until_ctrl_c(place):

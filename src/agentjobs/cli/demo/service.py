@@ -41,7 +41,10 @@ class DemoService:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        output, errors = await process.communicate()
+        try:
+            output, errors = await process.communicate()
+        finally:
+            await _stop(process)
         if process.returncode != 0:
             raise DemoFailed(f"`agentjobs {' '.join(arguments)}`: {errors.decode().strip()}")
         return output.decode("utf-8", "replace").strip("\n")
