@@ -31,11 +31,14 @@ async def test_a_confirmation_in_a_table_is_shown_whole(
     admin: Page, service: BrowserTestService
 ) -> None:
     # With something in every column.
-    options = ("--name", "to be revoked", "--expires-days", "30", "--git-write")
+    networks = "--network=127.0.0.0/8,2001:db8:1234:5678:9abc:def0:1234:0/112"
+    options = ("--name", "to be revoked", "--expires-days", "30", "--git-write", networks)
     service.service.client(service.service.key(*options)).http.get("/agents")
     # 1264 px remain of 1280 px beside a scrollbar.
     await admin.set_viewport_size({"width": 1264, "height": 1600})
     await admin.goto("/settings/api-keys")
+    table = admin.locator(".table")
+    assert await table.evaluate("(table) => table.scrollWidth <= table.clientWidth")
     row = admin.get_by_role("row", name="to be revoked")
     before = await row.get_by_role("cell").first.bounding_box()
     await row.get_by_text("Revoke…").click()
