@@ -37,7 +37,7 @@ async def test_a_confirmation_in_a_table_is_shown_whole(
     # 1264 px remain of 1280 px beside a scrollbar.
     await admin.set_viewport_size({"width": 1264, "height": 1600})
     await admin.goto("/settings/api-keys")
-    table = admin.locator(".table")
+    table = admin.locator(".table").first
     assert await table.evaluate("(table) => table.scrollWidth <= table.clientWidth")
     row = admin.get_by_role("row", name="to be revoked")
     before = await row.get_by_role("cell").first.bounding_box()

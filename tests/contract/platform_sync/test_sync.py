@@ -240,7 +240,8 @@ async def test_a_rate_limit_pauses_the_connection_until_its_reset(env: SyncEnvir
         busy = ApiError("GitHub is busy", "away", retry_after_seconds=wait_seconds)
         env.platform.faults["repository"] = busy
         await env.full_sync()
-        assert expected - 60 < await pause_seconds() <= expected
+        # The clocks of the machine and the database may differ a little.
+        assert expected - 60 < await pause_seconds() < expected + 60
     # In a later request of a sync too; a pause is never shortened.
     del env.platform.faults["repository"]
     await env.open_pull(1)
