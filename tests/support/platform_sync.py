@@ -294,7 +294,8 @@ class SyncEnvironment:
         await self.db.transact(run)
 
     async def seconds_until_due(self) -> float:
-        return ((await self.row())["sync_due_at"] - now_ms()) / 1000
+        """To a tenth of a second: the clocks of test and database differ by milliseconds."""
+        return round(((await self.row())["sync_due_at"] - now_ms()) / 1000, 1)
 
     async def review_requests(self) -> list[int]:
         """The pull requests for which `pr.review_requested` was sent, in this order."""

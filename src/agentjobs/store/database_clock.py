@@ -8,9 +8,10 @@ import logging
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.store.database import Database
 
-DATABASE_NOW = (
-    "/*postgresql CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) */ /*sqlite :now */"
-)
+POSTGRESQL_NOW = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
+"""In milliseconds, cut and not rounded: a time that a row records never lies in the future."""
+
+DATABASE_NOW = f"/*postgresql {POSTGRESQL_NOW} */ /*sqlite :now */"
 """The database's time inside a statement, which has the machine's as its parameter `:now`."""
 
 _MAX_DIFFERENCE_MS = 60_000

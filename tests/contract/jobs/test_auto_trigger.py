@@ -351,7 +351,7 @@ async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(harness: 
         "SELECT auto_trigger, scan_due_at FROM repos WHERE id = :id", id=repo_id
     )
     assert row is not None
-    assert (row["auto_trigger"], row["scan_due_at"] <= now_ms()) == ("medium", True)
+    assert (row["auto_trigger"], row["scan_due_at"] < now_ms() + 1_000) == ("medium", True)
     with pytest.raises(Problem, match="low, medium, high, critical, none, default"):
         await set_repo_threshold(harness.db, "acme", "acme/shop", "severe")
     with pytest.raises(Problem):

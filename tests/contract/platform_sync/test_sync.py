@@ -49,11 +49,11 @@ async def test_the_first_sync_fetches_a_copy_and_later_ones_what_is_new(
     copy = env.copy_path(row)
     assert (row["head_commit"], row["sync_error"], row["sync_failures"]) == (first, None, 0)
     assert head_of(copy, "main") == first
-    assert row["index_due_at"] <= now_ms()
+    assert row["index_due_at"] < now_ms() + SECOND_MS
     indexed = await claim_due(env.db)
     assert indexed is not None
     assert (indexed.id, indexed.head_commit) == (row["id"], first)
-    assert 295 < await env.seconds_until_due() <= 300
+    assert 200 < await env.seconds_until_due() <= 300
     await env.execute("UPDATE repos SET index_due_at = NULL")
     assert (await env.full_sync())["index_due_at"] is None
 
@@ -120,8 +120,8 @@ async def test_a_missing_repository_shows_an_error_and_is_synced_less_and_less_o
     waits = []
     for _ in range(9):
         row = await env.full_sync()
-        waits.append(round(await env.seconds_until_due()))
-    assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+        waits.append(await env.seconds_until_due())
+    assert waits == pytest.approx([30, 60, 120, 240, 480, 960, 1920, 3600, 3600], rel=0.3)
     assert "acme/shop no longer exists on its platform" in row["sync_error"]
     # A repository that is indexed stays ready.
     assert (row["index_status"], row["index_error"], row["index_due_at"]) == ("ready", None, None)
@@ -218,7 +218,7 @@ async def test_an_unreachable_platform_pauses_all_repositories_of_its_connection
         await env.execute("UPDATE forge_connections SET resting_until = 1")
         assert await env.loop.sync_next()
         waits.append(await pause_seconds(env))
-    assert waits == [60, 120, 240]
+    assert waits == pytest.approx([60, 120, 240], rel=0.3)
     env.platform.faults.clear()
     await env.full_sync()
     assert await pause_seconds(env) == 0
@@ -359,7 +359,7 @@ async def test_a_sync_ends_however_slow_the_platform_is(
     env.platform.repository = never  # type: ignore[assignment, method-assign]
     row = await env.full_sync()
     assert "did not answer within" in row["sync_error"]
-    assert await pause_seconds(env) == 30
+    assert 0 < await pause_seconds(env) <= 30
 
 
 async def test_a_failing_pull_request_does_not_block_the_others(
@@ -418,7 +418,7 @@ async def test_a_comment_that_always_fails_is_skipped_after_three_attempts(
         # Later comments are handled once, and the sync does not fail.
         assert env.replies == [("acme/shop", 1, "good")]
         assert (row["sync_failures"], (await env.pull(1))["comment_seen"]) == (0, 0)
-        assert 25 < await env.seconds_until_due() <= 30
+        assert 0 < await env.seconds_until_due() <= 30
     row = await env.sync()
     assert (row["sync_error"], env.replies) == (None, [("acme/shop", 1, "good")])
     assert (await env.pull(1))["comment_seen"] == 11
@@ -453,7 +453,7 @@ async def test_comments_on_a_pull_request_whose_job_runs_are_deferred(env: SyncE
     row = await env.full_sync()
     assert (row["sync_error"], row["sync_failures"]) == (None, 0)
     assert env.replies == [("acme/shop", 2, "other")]
-    assert 25 < await env.seconds_until_due() <= 30
+    assert 0 < await env.seconds_until_due() <= 30
     env.platform.requests.clear()
     for _ in range(5):
         await env.sync()
@@ -487,7 +487,8 @@ async def test_a_claim_expires_when_its_process_dies(env: SyncEnvironment) -> No
     due = await claim_due_sync(env.db)
     assert due is not None
     assert await claim_due_sync(env.db) is None
-    assert round(await env.seconds_until_due()) == DUE.lease_ms // SECOND_MS
+    lease_seconds = DUE.lease_ms // SECOND_MS
+    assert lease_seconds / 2 < await env.seconds_until_due() <= lease_seconds
     past = now_ms() - 1
     await env.execute("UPDATE repos SET sync_due_at = :past", past=past)
     # Made due meanwhile, it is still claimed.
@@ -539,7 +540,7 @@ async def test_an_event_during_a_sync_leads_to_another_one_and_hooks_make_polls_
     assert await env.loop.sync_next()
     assert env.answered_authors == ["first", "second"]
     await env.full_sync()
-    assert 3500 < await env.seconds_until_due() <= 3600
+    assert 3000 < await env.seconds_until_due() <= 3600
 
 
 async def test_the_loop_handles_events_while_it_runs(env: SyncEnvironment) -> None:

@@ -10,6 +10,7 @@ import asyncpg
 
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import Engine, Row, Transaction
+from agentjobs.store.database_clock import POSTGRESQL_NOW
 from agentjobs.store.postgresql.connection import (
     IDLE_IN_TRANSACTION_MS,
     Connection,
@@ -43,7 +44,7 @@ _BEGIN_THROUGH_POOLER = (
     f"{_BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
 )
 _CLOCK_MAX_AGE_MS = 5_000
-_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS at_ms"
+_CLOCK = f"SELECT {POSTGRESQL_NOW} AS at_ms"
 
 
 class ServerClock:
