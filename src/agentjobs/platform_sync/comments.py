@@ -1,7 +1,7 @@
 """Follow-up jobs that people request in comments on the service's pull requests.
 
-A comment counts only if the platform says that its author has write access. The service marks its
-own comments, so it never responds to itself.
+A comment counts only if the platform says that its author has write access; others are told why
+not. The service marks its own comments, so it never responds to itself.
 """
 
 import hashlib
@@ -17,12 +17,21 @@ from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
+from agentjobs.platform_sync.refusals import Refusals
 from agentjobs.problems import Problem
 from agentjobs.safe_text import single_line, strip_control_characters, truncate_bytes
 
 # `config_override` is limited to 16 KiB of JSON.
 _MAX_PROMPT_BYTES = 12_000
 _MAX_LOCATION_CHARACTERS = 400
+_NO_ACCESS = (
+    "No follow-up was started: only people with write access to this repository can start one. Ask"
+    " somebody who has write access to repeat the request."
+)
+_UNKNOWN_ACCESS = (
+    "No follow-up was started: the service cannot read who has write access to this repository. Its"
+    " administrators find the missing permission on the repository's page."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -45,18 +54,26 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 async def handle_comment(
-    context: JobsContext, repo: PlatformRepo, number: int, comment: Comment, platform: Platform
-) -> None:
-    """Handle a new comment on a pull request. Raises ForgeError and CommentDeferred."""
+    context: JobsContext,
+    repo: PlatformRepo,
+    number: int,
+    comment: Comment,
+    platform: Platform,
+    refusals: Refusals,
+) -> str | None:
+    """Handle a new comment on a pull request; returns what an administrator should know.
+
+    Raises ForgeError and CommentDeferred.
+    """
     if parse_instruction(comment.text, context.settings.mention) is None:
-        return
+        return None
     row = await context.db.fetch_one(
         "SELECT o.plan, c.kind, c.account FROM forge_connections c"
         " JOIN organizations o ON o.id = c.organization_id WHERE c.id = :id",
         id=repo.connection_id,
     )
     if row is None:
-        return
+        return None
     conversation = Conversation(
         repo.address,
         repo.organization_id,
@@ -66,38 +83,41 @@ async def handle_comment(
         # Comments of a person whose token the connection uses count as the person's.
         (row["account"] or "") if row["kind"] == "app" else "",
     )
-    await respond_to_comment(context, platform, conversation, comment)
+    return await respond_to_comment(context, platform, conversation, comment, refusals)
 
 
 async def respond_to_comment(
-    context: JobsContext, platform: Platform, conversation: Conversation, comment: Comment
-) -> None:
-    """Start the requested follow-up once and reply. Raises ForgeError and CommentDeferred."""
+    context: JobsContext,
+    platform: Platform,
+    conversation: Conversation,
+    comment: Comment,
+    refusals: Refusals,
+) -> str | None:
+    """Start the requested follow-up once and reply; returns what an administrator should know.
+
+    Raises ForgeError and CommentDeferred.
+    """
     instruction = parse_instruction(comment.text, context.settings.mention)
     if instruction is None or comment.author == conversation.own_login:
-        return
+        return None
     repo, number = conversation.address, conversation.number
-    if not await _may_write(platform, repo, comment):
-        return
-    reply = await _start_follow_up(context, platform.platform, conversation, comment, instruction)
-    if reply is not None:
-        await platform.comment(repo, number, f"{OWN_MARK}\n{reply}")
-
-
-async def _may_write(platform: Platform, repo: RepoAddress, comment: Comment) -> bool:
-    fields = {"repo_id": repo.repo_id, "comment": comment.url}
+    note = None
     try:
-        if await platform.may_write(repo, comment.author):
-            return True
+        refusal = None if await platform.may_write(repo, comment.author) else _NO_ACCESS
     except ForgeError as error:
         if error.fault != "denied":
             raise
-        _log.warning(
-            "the permission of a comment's author is unknown: %s", error, extra={"fields": fields}
-        )
-        return False
-    _log.info("ignored a comment whose author has no write access", extra={"fields": fields})
-    return False
+        refusal = _UNKNOWN_ACCESS
+        note = f"A comment on #{number} started no follow-up: {error}"
+    if refusal is not None:
+        fields = {"repo_id": repo.repo_id, "comment": comment.url, "reason": note or refusal}
+        _log.info("a comment starts no follow-up", extra={"fields": fields})
+        await refusals.tell(platform, repo, number, comment.author, refusal)
+        return note
+    reply = await _start_follow_up(context, platform.platform, conversation, comment, instruction)
+    if reply is not None:
+        await platform.comment(repo, number, f"{OWN_MARK}\n{reply}")
+    return None
 
 
 def parse_instruction(text: str, mention: str) -> str | None:

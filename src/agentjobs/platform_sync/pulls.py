@@ -18,6 +18,7 @@ from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.branches import record_ended_pull
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
 from agentjobs.platform_sync.comments import CommentDeferred, handle_comment
+from agentjobs.platform_sync.refusals import Refusals
 from agentjobs.problems import Problem
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
@@ -78,6 +79,7 @@ class PullSync:
     context: JobsContext
     attempts: dict[_CommentKey, float] = field(default_factory=dict)
     handled_early: set[_CommentKey] = field(default_factory=set)
+    refusals: Refusals = field(default_factory=Refusals)
 
     async def sync(
         self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_repo_present: bool
@@ -201,7 +203,9 @@ class PullSync:
         if key in self.handled_early:
             return True
         try:
-            await handle_comment(self.context, run.repo, key[1], comment, run.platform)
+            note = await handle_comment(
+                self.context, run.repo, key[1], comment, run.platform, self.refusals
+            )
         except (CommentDeferred, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - one comment must not block the others
@@ -214,6 +218,8 @@ class PullSync:
                 if is_unavailable:
                     raise CommentDeferred from None
                 return False
+        else:
+            run.notes += [note] if note else []
         self.attempts.pop(key, None)
         return True
 

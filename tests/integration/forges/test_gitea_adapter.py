@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.forges.gitea.teams import MAX_TEAMS
 from agentjobs.forges.protocol import Account, CommentCursor
 from tests.support.forge_adapters import BRANCHES, PlatformHarness, make_template, platform_harness
 from tests.support.forge_servers.gitea import GiteaServer
@@ -35,7 +36,13 @@ def server(harness: PlatformHarness) -> GiteaServer:
 async def test_the_account_is_returned_with_the_missing_scopes(
     harness: PlatformHarness, server: GiteaServer
 ) -> None:
+    server.scopes = {"write:repository", "write:issue", "read:user", "read:organization"}
     assert await harness.platform.check() == Account("agentjobs-bot", is_own=False)
+    server.scopes.remove("read:organization")
+    account = await harness.platform.check()
+    assert account.missing == ()
+    (extra,) = account.missing_extras
+    assert extra.startswith("read:organization (")
     server.scopes = {"read:repository", "read:user"}
     assert (await harness.platform.check()).missing == ("write:repository", "write:issue")
     server.scopes = {"write:repository", "write:user"}
@@ -225,6 +232,62 @@ async def test_an_account_that_cannot_read_permissions_gets_an_error(
     error = await harness.error_of(harness.platform.may_write(harness.repo, "wanda"))
     assert error.fault == "denied"
     assert "admin of the repository" in str(error)
+
+
+ORGANIZATION_SCOPES = {"write:repository", "write:issue", "read:user", "read:organization"}
+
+
+async def test_members_of_teams_that_write_code_may_write(
+    harness: PlatformHarness, server: GiteaServer
+) -> None:
+    """Since 1.24 their own permission is `read` or `none`: the rights are in the team's units."""
+    server.scopes = ORGANIZATION_SCOPES
+    server.add_team("acme/Owners", server.state.account, permission="owner")
+    server.add_team("acme/developers", "tina", units={"repo.code": "write", "repo.issues": "read"})
+    server.add_team("acme/maintainers", "mia", units={"repo.code": "admin"})
+    server.add_team("acme/triage", "theo", units={"repo.code": "read", "repo.issues": "write"})
+    server.add_team("acme/admins", "adam", permission="admin")
+    server.state.add_user("mallory")
+    logins = ("tina", "mia", "theo", "adam", "mallory")
+    for is_private in (True, False):
+        harness.row.is_private = is_private
+        may = [login for login in logins if await harness.platform.may_write(harness.repo, login)]
+        assert may == ["tina", "mia", "adam"]
+
+
+async def test_a_repository_of_a_person_has_no_teams_to_ask(
+    harness: PlatformHarness, server: GiteaServer
+) -> None:
+    server.state.add_user("mallory")
+    assert not await harness.platform.may_write(harness.repo, "mallory")
+    assert len(server.calls_of("GET /repos/{owner}/{repo}/teams")) == 1
+
+
+@pytest.mark.parametrize("obstacle", ["scope", "not in the team", "not in the organization"])
+async def test_an_account_that_cannot_read_who_is_in_a_team_gets_an_error(
+    harness: PlatformHarness, server: GiteaServer, obstacle: str
+) -> None:
+    server.scopes = ORGANIZATION_SCOPES - ({"read:organization"} if obstacle == "scope" else set())
+    server.add_team("acme/developers", "tina", units={"repo.code": "write"})
+    if obstacle == "not in the team":
+        server.add_team("acme/bots", server.state.account, units={"repo.code": "read"})
+    error = await harness.error_of(harness.platform.may_write(harness.repo, "tina"))
+    assert error.fault == "denied"
+    assert "read:organization" in str(error)
+    assert "owner of the organization" in str(error)
+
+
+async def test_only_a_limited_number_of_teams_is_asked(
+    harness: PlatformHarness, server: GiteaServer
+) -> None:
+    server.scopes = ORGANIZATION_SCOPES
+    server.add_team("acme/Owners", server.state.account, permission="owner")
+    for number in range(40):
+        server.add_team(f"acme/team-{number}", units={"repo.code": "write"})
+    server.state.add_user("mallory")
+    error = await harness.error_of(harness.platform.may_write(harness.repo, "mallory"))
+    assert error.fault == "denied"
+    assert len(server.calls_of("GET /teams/{id}/members/{username}")) == MAX_TEAMS
 
 
 async def test_only_the_request_decides_whether_it_is_a_draft(harness: PlatformHarness) -> None:

@@ -49,6 +49,25 @@ class GiteaServer(GiteaBase):
         permission = {"permission": access, "role_name": access}
         return Response({**permission, "user": self.user_json(login)})
 
+    @handles(f"GET {REPO}/teams")
+    async def teams_of_repository(self, call: Call) -> Response:
+        owner = self.repository(call).owner
+        teams = [team for team in self.teams if team.owner == owner]
+        if not teams:
+            raise Refusal(405, "repo is not owned by an organization")
+        return Response([self.team_json(team) for team in teams])
+
+    @handles("GET /teams/{id}")
+    async def get_team(self, call: Call) -> Response:
+        return Response(self.team_json(self.visible_team(call)))
+
+    @handles("GET /teams/{id}/members/{username}")
+    async def team_member(self, call: Call) -> Response:
+        team = self.visible_team(call)
+        if call.values["username"] not in team.members:
+            raise Refusal(404, "The target couldn't be found.")
+        return Response(self.user_json(call.values["username"]))
+
     @handles(f"GET {REPO}/git/refs/{{ref}}")
     async def references(self, call: Call) -> Response:
         repository = self.repository(call)

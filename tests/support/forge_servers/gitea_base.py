@@ -1,6 +1,7 @@
-"""The base of Gitea's contract server: a token's scopes, who may do what, and its rows."""
+"""The base of Gitea's contract server: a token's scopes, teams, who may do what, and its rows."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,10 +20,27 @@ _CATEGORIES = (
     ("/user/repos", "repository"),
     ("/user", "user"),
     ("/orgs/", "organization"),
+    ("/teams/", "organization"),
     (f"{REPO}/issues/", "issue"),
     (f"{REPO}/labels", "issue"),
     ("/repo", "repository"),
 )
+
+
+@dataclass
+class TeamRow:
+    """A team of an organization that has all its repositories; `units` are its rights by unit."""
+
+    id: int
+    owner: str
+    name: str
+    permission: str = "none"
+    units: dict[str, str] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+
+    @property
+    def owns(self) -> bool:
+        return self.permission == "owner"
 
 
 class GiteaBase(ContractServer):
@@ -39,6 +57,7 @@ class GiteaBase(ContractServer):
         self.own_address = "https://git.example.org"
         self.label_sets: dict[str, list[str]] = {}
         self.is_racing = False
+        self.teams: list[TeamRow] = []
         self._label_ids: dict[tuple[str, str], int] = {}
 
     # Hooks of ContractServer
@@ -69,7 +88,33 @@ class GiteaBase(ContractServer):
         """With admin access by default, which Gitea requires to read permissions of others."""
         return super().add_repository(full_name, files, **{"own_role": "admin", **fields})
 
+    def add_team(
+        self,
+        full_name: str,
+        *members: str,
+        permission: str = "none",
+        units: dict[str, str] | None = None,
+    ) -> TeamRow:
+        """`full_name` is "owner/name"; the owner is an organization from then on."""
+        owner, _, name = full_name.partition("/")
+        team = TeamRow(self.state.next_id(), owner, name, permission, units or {}, set(members))
+        self.teams.append(team)
+        for login in members:
+            self.state.user(login)
+        return team
+
     # Parts of responses
+
+    def visible_team(self, call: Call) -> TeamRow:
+        """The team, if the account may see who is in it."""
+        teams = {str(team.id): team for team in self.teams}
+        team = teams.get(call.values["id"])
+        own = [team for team in self.teams if self.state.account in team.members]
+        if team is None or team.owner not in {mine.owner for mine in own}:
+            raise Refusal(404, "The target couldn't be found.")
+        if team not in own and not any(mine.owns for mine in own if mine.owner == team.owner):
+            raise Refusal(403, "Must be a team member")
+        return team
 
     def paginate(self, call: Call, rows: list[Any]) -> tuple[list[Any], dict[str, str]]:
         """A page of the rows; its links use the configured URL."""
@@ -111,6 +156,9 @@ class GiteaBase(ContractServer):
 
     def repository_json(self, row: RepositoryRow) -> dict[str, Any]:
         return shapes.repository(self.own_address, row, self.state.user(row.owner))
+
+    def team_json(self, row: TeamRow) -> dict[str, Any]:
+        return shapes.team(row.id, row.name, row.permission, row.units)
 
     def user_json(self, login: str) -> dict[str, Any]:
         return shapes.user(self.own_address, self.state.user(login))

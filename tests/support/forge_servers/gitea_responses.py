@@ -55,6 +55,17 @@ def repository(url: str, row: RepositoryRow, owner: User) -> dict[str, Any]:
     }
 
 
+def team(identifier: int, name: str, permission: str, units: dict[str, str]) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "name": name,
+        "includes_all_repositories": True,
+        "permission": permission,
+        # Gitea returns null if the team has no units of its own.
+        "units_map": units or None,
+    }
+
+
 def pull(
     repo: RepositoryRow, row: PullRow, commit: str, people: dict[str, Any], labels: list[Any]
 ) -> dict[str, Any]:

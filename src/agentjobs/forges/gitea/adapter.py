@@ -1,7 +1,7 @@
 """Adapter for Gitea and Forgejo through an access token."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 
 import aiohttp
 
@@ -20,6 +20,7 @@ from agentjobs.forges.gitea.responses import (
     User,
 )
 from agentjobs.forges.gitea.reviews import Reviews
+from agentjobs.forges.gitea.teams import READ_ORGANIZATION, TeamAccess
 from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.traffic import TrafficRegistry
@@ -45,8 +46,11 @@ _NAME = "Gitea"
 _MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
 _ADMIN = "admin of the repository, which is required to read who has write access"
-# No repository can have this name, and Gitea checks the token's scopes before the name.
-_NO_REPOSITORY = "-"
+# No repository or organization can have this name, and Gitea checks the token's scopes before it.
+_NO_NAME = "-"
+_ORGANIZATION_FEATURES = (
+    f"{READ_ORGANIZATION} (for follow-ups by members of teams, and labels of organizations)"
+)
 
 
 class Gitea:
@@ -96,7 +100,7 @@ class Gitea:
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_READ_USER)
-        missing_repo = build_path("repos", user.login, _NO_REPOSITORY)
+        missing_repo = build_path("repos", user.login, _NO_NAME)
         probes = {
             WRITE_REPOSITORY: (f"{missing_repo}/pulls", {}),
             WRITE_ISSUES: (f"{missing_repo}/labels", {"name": "none", "color": "#ededed"}),
@@ -106,8 +110,10 @@ class Gitea:
             for scope, (path, body) in probes.items()
             if not await self._has_scope(scope, path, body)
         ]
+        extras = () if await self._reads_organizations() else (_ORGANIZATION_FEATURES,)
         # Gitea does not distinguish bot accounts from people.
-        return validate(_NAME, Account(user.login, is_own=False, missing=tuple(missing)))
+        account = Account(user.login, is_own=False, missing=tuple(missing), missing_extras=extras)
+        return validate(_NAME, account)
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         pages = numbered_pages(
@@ -194,11 +200,12 @@ class Gitea:
         repository = _api_path(await self._full_name(repo))
         path = f"{repository}/collaborators{build_path(login)}/permission"
         try:
-            return (await self._api.get_as(Access, path, needs=_ADMIN)).may_write
+            access = await self._api.get_as(Access, path, needs=_ADMIN)
         except ForgeError as error:
             if error.fault == "gone":
                 return False
             raise
+        return access.may_write or await TeamAccess(self._api, repository).may_write(login)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         path = f"{_api_path(full_name)}/issues/{number}"
@@ -231,18 +238,27 @@ class Gitea:
 
     async def _has_scope(self, scope: str, path: str, body: Mapping[str, str]) -> bool:
         """Tries a request that must fail: Gitea cannot return a token's scopes."""
-        try:
-            await self._api.post(path, body, needs=scope)
-        except ForgeError as error:
-            if error.fault == "denied" and "scope" in str(error).partition("permission")[0]:
-                return False
-            if error.fault not in {"gone", "refused"}:
-                raise
-        return True
+        return await _is_in_scope(self._api.post(path, body, needs=scope))
+
+    async def _reads_organizations(self) -> bool:
+        path = f"{build_path('orgs', _NO_NAME)}/labels"
+        return await _is_in_scope(self._api.get(path, needs=READ_ORGANIZATION))
 
     def _page(self, full_name: str, number: int) -> str:
         """Gitea's own URLs depend on its configured root URL, which may be wrong."""
         return f"{self._url}/{full_name}/pulls/{number}"
+
+
+async def _is_in_scope(request: Awaitable[object]) -> bool:
+    """False if the request fails because the token lacks a scope."""
+    try:
+        await request
+    except ForgeError as error:
+        if error.fault == "denied" and "scope" in str(error).partition("permission")[0]:
+            return False
+        if error.fault not in {"gone", "refused"}:
+            raise
+    return True
 
 
 def _stable_path(repo: RepoAddress) -> str:

@@ -23,6 +23,8 @@ DRAFT_MARK = DraftMark("WIP: ", re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IG
 # Plausible years of a comment.
 _YEARS = range(2016, 3000)
 _WRITE_ROLES = frozenset({"write", "admin", "owner"})
+# The unit of a repository that pushes need.
+_CODE = "repo.code"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -59,7 +61,16 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Team(msgspec.Struct, frozen=True):
+    """`units_map` has the permission for each unit; `permission` is the one for all of them."""
+
     name: str
+    id: int = 0
+    permission: str = ""
+    units_map: dict[str, str] | None = None
+
+    @property
+    def may_write(self) -> bool:
+        return bool({self.permission, (self.units_map or {}).get(_CODE)} & _WRITE_ROLES)
 
 
 class Side(msgspec.Struct, frozen=True):

@@ -1,0 +1,56 @@
+"""Tells people why their comments start no follow-up: once for each person and pull request.
+
+The replies themselves record who was told, so that restarts and other processes do not repeat them.
+"""
+
+import hashlib
+import re
+
+from agentjobs.forges.comments import MAX_COMMENTS
+from agentjobs.forges.protocol import CommentCursor, Platform, RepoAddress
+from agentjobs.forges.text import OWN_MARK
+
+# On a public repository anybody can comment, and must not make the service write without limit.
+MAX_REFUSALS = 10
+_MAX_REMEMBERED = 10_000
+_MARK = re.compile(r"<!-- agentjobs:refused ([0-9a-f]{16}) -->")
+_MENTIONABLE = re.compile(r"[\w.-]+(\[bot\])?", re.ASCII)
+
+
+class Refusals:
+    """One per process, which remembers whom it need not tell, to save requests."""
+
+    def __init__(self) -> None:
+        # For each pull request; None if nobody else is told there.
+        self._told: dict[tuple[str, int], set[str] | None] = {}
+
+    async def tell(
+        self, platform: Platform, repo: RepoAddress, number: int, author: str, reason: str
+    ) -> None:
+        """Reply with the reason, unless the author was told. Raises ForgeError."""
+        key, person = (repo.repo_id, number), _digest(author)
+        known = self._told.get(key, set())
+        if not author or known is None or person in known:
+            return
+        told = await _read_told(platform, repo, number)
+        if told is not None and person not in told:
+            mention = f"@{author}: " if _MENTIONABLE.fullmatch(author) else ""
+            mark = f"<!-- agentjobs:refused {person} -->"
+            await platform.comment(repo, number, f"{OWN_MARK}\n{mark}\n{mention}{reason}")
+            told.add(person)
+        if len(self._told) >= _MAX_REMEMBERED:
+            self._told.clear()
+        self._told[key] = told
+
+
+async def _read_told(platform: Platform, repo: RepoAddress, number: int) -> set[str] | None:
+    # Replies are comments, not reviews or comments on lines.
+    comments = await platform.comments(repo, number, CommentCursor(lines=None, reviews=None))
+    told = {match[1] for comment in comments if (match := _MARK.search(comment.text[:200]))}
+    # Of a longer conversation, not all comments were read.
+    return None if len(told) >= MAX_REFUSALS or len(comments) >= MAX_COMMENTS else told
+
+
+def _digest(login: str) -> str:
+    """Logins may contain characters that would end the mark."""
+    return hashlib.sha256(login.casefold().encode(errors="replace")).hexdigest()[:16]
