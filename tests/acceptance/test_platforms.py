@@ -214,7 +214,8 @@ def test_a_comment_by_a_writer_starts_a_follow_up(
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"], follow_up["job_id"]]
     prompt = connected.api.http.get(f"/jobs/{follow_up['job_id']}/prompt").json()["prompt"]
     assert "once more, please" in prompt
-    (reply,) = platform.pull(number).comments[3:]
+    refusal, reply = platform.pull(number).comments[3:]
+    assert "only people with write access" in refusal.text
     assert follow_up["job_id"] in reply.text
     # The service ignores its own comments, even if its account has write access.
     platform.shop.roles[reply.author] = "write"
