@@ -5,7 +5,7 @@ import re
 
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import Fix
-from cve_fixer.python import pip_compile
+from cve_fixer.python import pip_compile, requirement_text
 from cve_fixer.python.pip_compile import Setting
 from cve_fixer.python.requirement_lines import relax_pins, update_pin
 from cve_fixer.python.versions import is_same, normalize
@@ -23,9 +23,9 @@ def raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, li
     resolved = pip_compile.resolve(
         relax_pins(text, keep=fix.package), setting.others_after, fix, setting.pythons[0], *options
     )
-    new_pins, blocks = pip_compile.pins(resolved), pip_compile.blocks(resolved)
+    new_pins, blocks = requirement_text.pins(resolved), requirement_text.blocks(resolved)
     changes = []
-    for name, old in pip_compile.pins(text).items():
+    for name, old in requirement_text.pins(text).items():
         new = new_pins.get(name, old)
         if name == normalize(fix.package) or is_same(old, new):
             continue

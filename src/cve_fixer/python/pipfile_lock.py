@@ -15,7 +15,7 @@ from cve_fixer import json_text, tree
 from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.python import pip_compile, pyproject, requirements
+from cve_fixer.python import pip_compile, pyproject, requirement_text, requirements
 from cve_fixer.python.requirement_lines import update_pin
 from cve_fixer.python.versions import is_same, normalize
 
@@ -86,9 +86,9 @@ def with_pins(lock: Lock, text: str, fix: Fix) -> Lock:
     added = {
         name: {
             "hashes": sorted(_HASH.findall(block)),
-            "version": f"=={pip_compile.pins(block)[name]}",
+            "version": f"=={requirement_text.pins(block)[name]}",
         }
-        for name, block in pip_compile.blocks(text).items()
+        for name, block in requirement_text.blocks(text).items()
         if name not in known
     }
     new_lock = dict(lock)

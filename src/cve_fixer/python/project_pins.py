@@ -7,7 +7,7 @@ from pathlib import Path
 from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_each
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.python import pip_compile
+from cve_fixer.python import pip_compile, requirement_text
 from cve_fixer.python.pip_compile import Others, Setting
 from cve_fixer.python.project_requirements import ProjectRequirements, read_project
 from cve_fixer.python.pyproject import allow_version
@@ -40,7 +40,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
 
 def _is_pinned(project: ProjectRequirements, fix: Fix) -> bool:
     """True after the fix of a file that was compiled from this one."""
-    version = pip_compile.pins(project.select()).get(normalize(fix.package), "")
+    version = requirement_text.pins(project.select()).get(normalize(fix.package), "")
     return is_same(version, fix.new)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from cve_fixer import tree
 from cve_fixer.model import CannotFix
-from cve_fixer.python.pip_compile import read_requirements
 from cve_fixer.python.pyproject import read_pyproject
+from cve_fixer.python.requirement_text import read_requirements
 from cve_fixer.python.versions import normalize
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")

@@ -13,12 +13,13 @@ from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_each
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
-from cve_fixer.python import pip_compile, pyproject
+from cve_fixer.python import pip_compile, pyproject, requirement_text
 from cve_fixer.python.compile_sources import Sources, find_sources
 from cve_fixer.python.connected_pins import raise_connected_pins
-from cve_fixer.python.pip_compile import Others, Resolution, Setting, read_requirements
+from cve_fixer.python.pip_compile import Others, Resolution, Setting
 from cve_fixer.python.project_requirements import read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
+from cve_fixer.python.requirement_text import read_requirements
 from cve_fixer.python.runtime import supported_pythons
 from cve_fixer.python.versions import normalize
 
@@ -54,7 +55,7 @@ def _fix(fix: Fix, root: Path) -> Outcome:
             changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
     changes += _raise_other_files(fix, root)
     unproven = [*resolution.unproven, *sources.unproven]
-    if normalize(fix.package) not in pip_compile.pins("".join(read_requirements(edited))):
+    if normalize(fix.package) not in requirement_text.pins("".join(read_requirements(edited))):
         unproven.append(
             f"The line of {fix.package} in {fix.manifest} could not be read: install it."
         )

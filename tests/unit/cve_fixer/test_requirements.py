@@ -3,7 +3,7 @@
 import pytest
 
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python import pip_compile, pyproject, requirement_lines, versions
+from cve_fixer.python import pyproject, requirement_lines, requirement_text, versions
 
 FIX = Fix(
     "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")
@@ -132,7 +132,7 @@ def test_a_specifier_allows_the_same_versions_as_in_the_ecosystem(
 def test_only_requirements_of_the_registry_reach_the_resolver(
     text: str, expected: list[str]
 ) -> None:
-    assert [line.strip() for line in pip_compile.read_requirements(text)] == expected
+    assert [line.strip() for line in requirement_text.read_requirements(text)] == expected
 
 
 @pytest.mark.parametrize(
