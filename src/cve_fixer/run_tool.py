@@ -116,10 +116,11 @@ def tools_home() -> str:
 
 
 @cache
-def install_python_tool(tool: str, version: str, registry: str, *constraints: str) -> Path:
+def install_python_tool(tool: str, version: str, registry: str, *overrides: str) -> Path:
     """The Python of a new environment with the tool from the registry, installed without builds.
 
-    Raises CannotFix if it cannot be installed.
+    `overrides` replace what packages require of other packages. Raises CannotFix if the tool
+    cannot be installed.
     """
     directory = Path(tools_home()) / f"{tool}-{version}"
     environment = {"UV_PYTHON_DOWNLOADS": "never"}
@@ -130,9 +131,11 @@ def install_python_tool(tool: str, version: str, registry: str, *constraints: st
         environment=environment,
     )
     python = directory / "bin" / "python"
+    overrides_file = directory / "overrides.txt"
+    overrides_file.write_text("\n".join(overrides), encoding="utf-8")
     run_tool(
         *("uv", "pip", "install", "--quiet", *common, str(python), "--no-build"),
-        *("--default-index", registry, f"{tool}=={version}", *constraints),
+        *("--default-index", registry, "--overrides", str(overrides_file), f"{tool}=={version}"),
         directory=Path(tools_home()),
         environment=environment,
     )

@@ -1,6 +1,7 @@
 """JavaScript projects whose lock files the tests make with the releases that wrote such files."""
 
 import json
+import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,9 @@ TOGETHER = {".agentjobs.toml": '[fixes]\ngroup = "ecosystem"\n'}
 
 _LOCKS = {"npm": "package-lock.json", "pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
 _SCRIPTS = {"npm": "bin/npm-cli.js", "pnpm": "bin/pnpm.cjs", "yarn": "bin/yarn.js"}
+# The last release of Node.js that these run on as they are.
+_NODE = "16.20.2"
+_NEEDS_NODE = {("yarn", "3.0.2"), ("pnpm", "6.34.0")}
 _TOP_LEVEL = re.compile(r"^(?=[^\s#])", re.MULTILINE)
 _INDENTED = re.compile(r"^(?=  [^\s#]|[^\s#])", re.MULTILINE)
 _NPM_ENTRY = re.compile(r"^(?=    \"[^\"]*\": \{$|\S|  \"[^\"]*\": \{$|  \}|\})", re.MULTILINE)
@@ -39,10 +43,16 @@ class PackageManager:
         package = "@yarnpkg/cli-dist" if is_later_yarn else tool
         self._script = directory / "node_modules" / package / _SCRIPTS[tool]
         self._home = directory / "home"
+        self._node = "node"
+        packages = [f"{package}@{release}"]
+        if (tool, release) in _NEEDS_NODE:
+            node = f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}"
+            self._node = str(directory / "node_modules" / node / "bin" / "node")
+            packages.append(f"{node}@{_NODE}")
         if not self._script.exists():
             self._home.mkdir(parents=True)
             options = ("--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--silent")
-            command = ("npm", "install", f"--prefix={directory}", f"{package}@{release}")
+            command = ("npm", "install", f"--prefix={directory}", *packages)
             run_command(directory, *command, *options)
 
     @property
@@ -69,7 +79,7 @@ class PackageManager:
                 "YARN_ENABLE_GLOBAL_CACHE": "true",
                 "YARN_ENABLE_IMMUTABLE_INSTALLS": "false",
             }
-        return run_command(directory, "node", str(self._script), *arguments, **environment)
+        return run_command(directory, self._node, str(self._script), *arguments, **environment)
 
     def lock(self, directory: Path) -> None:
         """Write the lock file for the files as they are; locked versions are kept."""

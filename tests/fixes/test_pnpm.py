@@ -24,6 +24,7 @@ from tests.support.fix_corpus import Corpus, FixJob, advisory
 
 # The formats that each release writes.
 FORMATS = {
+    "6.34.0": "5.3",
     "7.33.7": "5.4",
     "8.15.9": "'6.0'",
     "9.15.9": "'9.0'",

@@ -20,8 +20,9 @@ from tests.fixes.javascript import (
 from tests.support.fix_corpus import Corpus, FixJob, advisory
 
 FIRST = "1.22.22"
+SECOND = "2.4.2"
 # The last release that writes each version of the lock file.
-LATER = {5: "3.1.1", 6: "3.8.7", 8: "4.13.0", 9: "4.14.1", 10: "4.18.1"}
+LATER = {4: "3.0.2", 5: "3.1.1", 6: "3.8.7", 8: "4.13.0", 9: "4.14.1", 10: "4.18.1"}
 
 
 def locked_versions(job: FixJob, package: str) -> list[str]:
@@ -45,7 +46,7 @@ def lock_at(project: JavaScriptProject, requirement: str, version: str) -> None:
     project.lock()
 
 
-@pytest.mark.parametrize("release", [FIRST, *LATER.values()])
+@pytest.mark.parametrize("release", [FIRST, SECOND, *LATER.values()])
 def test_direct_and_transitive_packages_are_updated(
     corpus: Corpus, package_managers: PackageManagers, release: str
 ) -> None:

@@ -26,9 +26,11 @@ _POETRY = f"""\
 import sys
 sys.path.insert(0, {str(CVE_FIXER_DIRECTORY / "python")!r})
 import poetry_without_builds
-from poetry.inspection.info import PackageInfo
-docopt = PackageInfo(name="docopt", version="0.6.2", requires_dist=[])
-poetry_without_builds.refuse_to_build = lambda *_: docopt
+if not sys.argv[1].startswith("1.0."):
+    from poetry.inspection.info import PackageInfo
+    docopt = PackageInfo(name="docopt", version="0.6.2", requires_dist=[])
+    poetry_without_builds.refuse_to_build = lambda *_: docopt
+del sys.argv[1]
 sys.exit(poetry_without_builds.main())
 """
 
@@ -40,22 +42,26 @@ def uv(directory: Path, *arguments: str, version: str = "") -> str:
 
 
 @cache
-def python_tool(*requirements: str) -> Path:
+def python_tool(*requirements: str, overrides: tuple[str, ...] = ()) -> Path:
     """The directory of programs of a new environment with these packages."""
     directory = Path(tempfile.mkdtemp(prefix="python-tool-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    overrides_file = directory / "overrides.txt"
+    overrides_file.write_text("\n".join(overrides))
     uv(directory, "venv", "--quiet", "--python", sys.executable, "environment")
     python = directory / "environment" / "bin" / "python"
-    uv(directory, "pip", "install", "--quiet", "--python", str(python), *requirements)
+    options = ("--overrides", str(overrides_file))
+    uv(directory, "pip", "install", "--quiet", "--python", str(python), *options, *requirements)
     return python.parent
 
 
 def poetry(directory: Path, version: str, *arguments: str) -> str:
-    constraints = ("urllib3<2",) if version < "1.6" else ()
-    python = python_tool(f"poetry=={version}", *constraints) / "python"
+    # The releases of pyrsistent that Poetry 1.0 requires have no wheel.
+    overrides = ("urllib3<2", "pyrsistent") if version < "1.6" else ()
+    python = python_tool(f"poetry=={version}", overrides=overrides) / "python"
     output = run_command(
         directory,
-        *(str(python), "-c", _POETRY, *arguments, "--no-interaction"),
+        *(str(python), "-c", _POETRY, version, *arguments, "--no-interaction"),
         AGENTJOBS_FIXER_REGISTRY=REGISTRY,
         AGENTJOBS_FIXER_PACKAGE="",
     )
@@ -65,6 +71,10 @@ def poetry(directory: Path, version: str, *arguments: str) -> str:
 
 
 def lock_with_poetry(directory: Path, version: str, *, keeps_versions: bool = True) -> None:
+    if keeps_versions and version < "1.1":
+        # Poetry 1.0 can only update, and there is no newer version of this package.
+        poetry(directory, version, "update", "--lock", "docopt")
+        return
     has_option = keeps_versions and version < "2"
     poetry(directory, version, "lock", *(("--no-update",) if has_option else ()))
 

@@ -1,12 +1,14 @@
 """Package managers that wrote a lock file and are not on the worker: npm installs them.
 
 npm verifies the checksum that the registry states. Their versions are fixed: the last ones that
-write each format and run on the releases of Node.js that are maintained.
+write each format. Some of them need an edit to run on maintained releases of Node.js.
 """
 
 from functools import cache
 from pathlib import Path
 
+from cve_fixer import tree
+from cve_fixer.model import CannotFix
 from cve_fixer.run_tool import find_tool, run_tool, tools_home
 
 _TIMEOUT_SECONDS = 180
@@ -28,5 +30,13 @@ def fetch_tool(package: str, version: str, script: str, registry: str) -> Path:
     return directory / "node_modules" / package / script
 
 
-def argv_of(script: Path) -> list[str]:
-    return [*find_tool("node"), str(script)]
+def edit_tool(script: Path, old: str, new: str) -> None:
+    """Raises CannotFix if the script is not the one that the edit is for."""
+    text = tree.read(script)
+    if old not in text:
+        raise CannotFix(f"{script} is not the release that this agent knows")
+    tree.write(script, text.replace(old, new))
+
+
+def argv_of(script: Path, *options: str) -> list[str]:
+    return [*find_tool("node"), *options, str(script)]

@@ -3,16 +3,19 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cve_fixer.model import CannotFix
-from cve_fixer.npm.fetched_tools import fetch_tool
+from cve_fixer.npm.fetched_tools import edit_tool, fetch_tool
 from cve_fixer.run_tool import run_tool
 
-# Earlier releases than 7 do not run on maintained releases of Node.js.
-_FORMATS = {"5.4": 7, "6.0": 8, "6.1": 8, "9.0": None}
-_RELEASES = {7: "7.33.7", 8: "8.15.9", 9: "9.15.9", 10: "10.34.9"}
+_FORMATS = {"5.3": 6, "5.4": 7, "6.0": 8, "6.1": 8, "9.0": None}
+# Later releases of pnpm 6 write format 5.4.
+_RELEASES = {6: "6.34.0", 7: "7.33.7", 8: "8.15.9", 9: "9.15.9", 10: "10.34.9"}
+# pnpm 6 passes a proxy of an object to its methods, which Node.js rejects since version 20.
+_PASSED_PROXY = (".prototype[p].call(receiver,", ".prototype[p].call(target,")
 # Later ones write format 9.0 too, but only run if the worker has them.
 _FORMAT_9 = (10, 9)
 _FIRST_WITH_SETTINGS_IN_WORKSPACE = 10
@@ -42,14 +45,22 @@ def find_releases(
     if lock_format not in _FORMATS:
         raise CannotFix(
             f"the lock file has the format {lock_format}, which this agent cannot keep: run "
-            "`pnpm install` with pnpm 7 or newer"
+            "`pnpm install` with pnpm 6 or newer"
         )
     installed = _installed_major(directory)
     for major in dict.fromkeys(_majors(lock_format, package_manager, installed)):
         if major == installed:
             yield Pnpm(major)
         else:
-            yield Pnpm(major, fetch_tool("pnpm", _RELEASES[major], "bin/pnpm.cjs", registry))
+            yield Pnpm(major, _fetch(major, registry))
+
+
+@cache
+def _fetch(major: int, registry: str) -> Path:
+    script = fetch_tool("pnpm", _RELEASES[major], "bin/pnpm.cjs", registry)
+    if major == min(_RELEASES):
+        edit_tool(script.parent.parent / "dist" / "pnpm.cjs", *_PASSED_PROXY)
+    return script
 
 
 def _majors(lock_format: str, package_manager: Any, installed: int) -> list[int]:

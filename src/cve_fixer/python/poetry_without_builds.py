@@ -1,4 +1,4 @@
-"""Runs any Poetry since 1.1 with one registry, one version of one package, and no builds.
+"""Runs any Poetry since 1.0 with one registry, one version of one package, and no builds.
 
 `poetry_lock` starts this script with Poetry's own Python. Poetry has no option for any of the
 three: it builds source distributions to read their metadata, reads other indexes only from
@@ -9,6 +9,7 @@ constraints allow.
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,23 @@ def main() -> Any:
     # By name, because the service's own environment does not have Poetry.
     pypi = import_module("poetry.repositories.pypi_repository")
     legacy = import_module("poetry.repositories.legacy_repository")
-    info = import_module("poetry.inspection.info")
-    _prevent_builds(info)
-    for repository in (legacy.LegacyRepository, pypi.PyPiRepository):
-        repository._get_release_info = with_lock_fallback(repository._get_release_info, info)
+    if find_spec("poetry.inspection"):
+        info = import_module("poetry.inspection.info")
+        _prevent_builds(info)
+        for repository in (legacy.LegacyRepository, pypi.PyPiRepository):
+            repository._get_release_info = with_lock_fallback(repository._get_release_info, info)
     if os.environ.get(REGISTRY):
         vars(pypi)["PyPiRepository"] = registry_class(legacy.LegacyRepository)
-    # Poetry 1.1 imports the repository's class when these modules are loaded.
-    repositories, env = map(import_module, ("poetry.repositories", "poetry.utils.env"))
+    # Poetry 1.0 and 1.1 import the repository's class when these modules are loaded.
+    repositories, env, provider = map(
+        import_module, ("poetry.repositories", "poetry.utils.env", "poetry.puzzle.provider")
+    )
+    # Poetry 1.0 only runs code of directories; it reads source distributions without builds.
+    provider.Provider._execute_setup = refuse_to_build
     pool = getattr(repositories, "RepositoryPool", None) or repositories.Pool
     pool.find_packages = pin_version(pool.find_packages)
     # A lock file applies to every Python that the project allows, whichever this one is.
-    env.EnvManager.create_venv = lambda manager, *_, **__: manager.get_system_env()
+    env.EnvManager.create_venv = lambda *_, **__: env.SystemEnv(Path(sys.prefix))
     return import_module("poetry.console.application").Application().run()
 
 
@@ -91,9 +97,10 @@ def registry_class(legacy_repository: Any) -> Any:
 
 
 def pin_version(find_packages: Any) -> Any:
-    def find(pool: Any, dependency: Any) -> Any:
-        packages = find_packages(pool, dependency)
-        if dependency.name != os.environ[PACKAGE]:
+    def find(pool: Any, dependency: Any, *more: Any, **options: Any) -> Any:
+        packages = find_packages(pool, dependency, *more, **options)
+        # Poetry 1.0 passes the name.
+        if getattr(dependency, "name", dependency) != os.environ[PACKAGE]:
             return packages
         return [package for package in packages if package.version.text == os.environ[VERSION]]
 

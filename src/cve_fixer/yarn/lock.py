@@ -19,7 +19,7 @@ from cve_fixer.npm.project import NpmProject
 from cve_fixer.npm.ranges import allows, raise_range
 from cve_fixer.pnpm.catalogs import catalog_of, range_in_catalog, set_range_in_catalog
 from cve_fixer.yarn import text as yarn_text
-from cve_fixer.yarn.project import SETTINGS, YarnProject, workspace_members
+from cve_fixer.yarn.project import SETTINGS, YarnProject, find_release, workspace_members
 from cve_fixer.yarn.text import Descriptor, Entry, plain_range
 
 _ALIAS = "agentjobs-cve-fixer"
@@ -55,8 +55,7 @@ class _Editor:
         self._text = tree.read(self._path)
         lock = self._text.replace("\r\n", "\n")
         files = NpmProject(root, self._path.parent, copy, first.registry)
-        self._project = YarnProject(files, yarn_text.lock_version(lock))
-        self._is_first = self._project.lock_version == 1
+        self._project = YarnProject(files, find_release(lock))
         if "" not in files.manifests([""]):
             raise CannotFix(f"there is no package.json next to {first.manifest}")
         manifests = files.manifests(["", *self._members(lock)])
@@ -65,7 +64,7 @@ class _Editor:
         self._unproven = list(self._why_unproven(first.manifest))
 
     def _members(self, lock: str) -> list[str]:
-        if not self._is_first:
+        if not self._project.is_first:
             entries = yarn_text.entries(lock)
             return [entry.directory for entry in entries if entry.directory not in (None, ".")]
         root = package_json.read(self._project.files.manifests([""])[""])
@@ -187,7 +186,7 @@ class _Editor:
 
     def _resolution_key(self, parent: str, version: str, name: str, entries: list[Entry]) -> str:
         """With the parent's version if the lock file has several, which yarn 1 does not know."""
-        if self._is_first:
+        if self._project.is_first:
             return f"**/{parent}/{name}"
         versions = {entry.version for entry in entries if entry.name == parent}
         return f"{parent}/{name}" if len(versions) < 2 else f"{parent}@npm:{version}/{name}"

@@ -14,16 +14,19 @@ from typing import Any
 
 from cve_fixer import tree, yaml_text
 from cve_fixer.model import CannotFix
-from cve_fixer.npm.fetched_tools import argv_of, fetch_tool
+from cve_fixer.npm.fetched_tools import argv_of, edit_tool, fetch_tool
 from cve_fixer.npm.project import NpmProject
 from cve_fixer.run_tool import run_tool
+from cve_fixer.yarn.text import cache_key, lock_version
 
 LOCK = "yarn.lock"
 SETTINGS = ".yarnrc.yml"
-# The last release that writes each version of the lock file. Those that write version 4 do not run
-# on maintained releases of Node.js.
-_RELEASES = {5: "3.1.1", 6: "3.8.7", 8: "4.13.0", 9: "4.14.1", 10: "4.18.1"}
+# The last release that writes each version of the lock file.
+_RELEASES = {4: "3.0.2", 5: "3.1.1", 6: "3.8.7", 8: "4.13.0", 9: "4.14.1", 10: "4.18.1"}
 _FIRST_RELEASE = "1.22.22"
+# yarn 2 writes version 4 too, with the checksums of its own cache.
+_SECOND_RELEASE = "2.4.2"
+_THIRD_CACHE = 8
 # Settings that affect a resolution or a checksum.
 _KEPT_SETTINGS = frozenset(
     {
@@ -35,6 +38,16 @@ _KEPT_SETTINGS = frozenset(
 # instead, and returns.
 _INSTALLED_CHECK = "// PNP is so fast that the integrity check isn't pertinent"
 _SAVE_LOCK = "yield this.saveLockfileAndIntegrity(patterns, workspaceLayout); return true;"
+# yarn 3.0 destroys a stream of archive members that was not read to its end, which Node.js rejects
+# since version 17: https://github.com/yarnpkg/berry/issues/3597
+_END_STREAMS = """\
+const {PassThrough} = require("stream");
+const destroy = PassThrough.prototype.destroy;
+PassThrough.prototype.destroy = function (error, callback) {
+  const isEnded = error || !this.readableObjectMode || this.writableEnded;
+  return isEnded ? destroy.call(this, error, callback) : this.end();
+};
+"""
 # A program of the repository makes such a package. Escapes could hide it in YAML.
 _RUNS_CODE = re.compile(r"\bexec:(?=\S)")
 _ESCAPE = re.compile(r"\\[xuU]")
@@ -44,22 +57,16 @@ _MAX_MEMBERS = 2000
 @dataclass(frozen=True, slots=True)
 class YarnProject:
     files: NpmProject
-    lock_version: int
+    release: str
 
     @property
-    def release(self) -> str:
-        if self.lock_version == 1:
-            return _FIRST_RELEASE
-        if self.lock_version not in _RELEASES:
-            raise CannotFix(
-                f"{LOCK} has version {self.lock_version}, which this agent cannot keep: run "
-                "`yarn install` with yarn 3.2 or newer"
-            )
-        return _RELEASES[self.lock_version]
+    def is_first(self) -> bool:
+        """Whether it is one of yarn 1, which has other settings and another lock file."""
+        return self.release == _FIRST_RELEASE
 
     def settings_text(self) -> str:
         path = self.files.directory / SETTINGS
-        if self.lock_version == 1 or not path.is_file():
+        if self.is_first or not path.is_file():
             return ""
         return tree.read(tree.resolve_file(self.files.root, self.name(SETTINGS)))
 
@@ -83,7 +90,7 @@ class YarnProject:
             raise CannotFix("a package of the project is made by a program (`exec:`)")
         directory = self.files.write_manifests(manifests)
         tree.write(directory / LOCK, lock)
-        if self.lock_version == 1:
+        if self.is_first:
             self._run_first(directory)
         else:
             patches = (self.files.directory / ".yarn" / "patches").glob("*.patch")
@@ -120,13 +127,14 @@ class YarnProject:
         if self.release.startswith("4."):
             # The service chose the version.
             settings |= {"enable_hardened_mode": "false", "npm_minimal_age_gate": "0"}
-        script = fetch_tool("@yarnpkg/cli-dist", self.release, "bin/yarn.js", self.files.registry)
+        # Scripts are disabled either way. yarn 2 cannot write the lock file only.
+        mode = "--skip-builds" if self.release == _SECOND_RELEASE else "--mode=update-lockfile"
         run_tool(
-            *("yarn", "install", "--mode=update-lockfile"),
+            *("yarn", "install", mode),
             directory=directory,
             environment=_ENVIRONMENT
             | {f"YARN_{name.upper()}": value for name, value in settings.items() if value},
-            program=argv_of(script),
+            program=_program(self.release, self.files.registry),
         )
 
 
@@ -134,14 +142,35 @@ class YarnProject:
 _ENVIRONMENT = {"YARN_IGNORE_PATH": "1", "GIT_ALLOW_PROTOCOL": "none", "CI": ""}
 
 
+def find_release(lock: str) -> str:
+    """The one that keeps the format of the lock file."""
+    version = lock_version(lock)
+    if version == 1:
+        return _FIRST_RELEASE
+    if version not in _RELEASES:
+        raise CannotFix(
+            f"{LOCK} has version {version}, which this agent cannot keep: run `yarn install` with "
+            "yarn 3.2 or newer"
+        )
+    is_second = version == min(_RELEASES) and cache_key(lock) < _THIRD_CACHE
+    return _SECOND_RELEASE if is_second else _RELEASES[version]
+
+
 @cache
 def _fetch_first(registry: str) -> Path:
     script = fetch_tool("yarn", _FIRST_RELEASE, "lib/cli.js", registry)
-    text = tree.read(script)
-    if text.count(_INSTALLED_CHECK) != 1:
-        raise CannotFix("yarn 1 is not the release that this agent knows")
-    tree.write(script, text.replace(_INSTALLED_CHECK, _SAVE_LOCK))
+    edit_tool(script, _INSTALLED_CHECK, _SAVE_LOCK)
     return script.parent.parent / "bin" / "yarn.js"
+
+
+def _program(release: str, registry: str) -> list[str]:
+    script = fetch_tool("@yarnpkg/cli-dist", release, "bin/yarn.js", registry)
+    if release != _RELEASES[4]:
+        return argv_of(script)
+    # It unpacks archives in threads, which load this file too.
+    preloaded = script.with_name("end_streams.cjs")
+    tree.write(preloaded, _END_STREAMS)
+    return argv_of(script, f"--require={preloaded}")
 
 
 def workspace_members(directory: Path, workspaces: Any) -> Iterator[str]:

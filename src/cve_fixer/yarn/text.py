@@ -15,6 +15,7 @@ _REQUIRED = re.compile(
 )
 _REQUIREMENT = re.compile(r"^    \"?([^\"\s]+?)\"?:? \"?([^\"\n]*)\"?$", re.MULTILINE)
 _METADATA = re.compile(r"^__metadata:\n(?:  [^\n]+\n)*?  version: (\d+)", re.MULTILINE)
+_CACHE_KEY = re.compile(r"^__metadata:\n(?:  [^\n]+\n)*?  cacheKey: \"?(\d+)", re.MULTILINE)
 _OTHER_SOURCE = re.compile(r"(?!npm:)[a-z+]+:|.*/")
 
 # A name and a range without the protocol `npm:`.
@@ -38,6 +39,12 @@ def lock_version(lock: str) -> int:
     """1, or the version that later releases of yarn state."""
     match = _METADATA.search(lock)
     return int(match[1]) if match else 1
+
+
+def cache_key(lock: str) -> int:
+    """The version of the cache that the checksums are for; 0 if the file does not state it."""
+    match = _CACHE_KEY.search(lock)
+    return int(match[1]) if match else 0
 
 
 def entries(lock: str) -> list[Entry]:

@@ -199,6 +199,35 @@ def test_a_poetry_lock_of_the_first_format_keeps_the_files_of_unchanged_packages
     assert poetry_lock.merge(old, new) == expected
 
 
+POETRY_1_0 = """\
+[[package]]
+category = "main"
+description = "HTTP library"
+name = "urllib3"
+optional = false
+python-versions = "*"
+version = "{version}"
+{source}
+[metadata]
+content-hash = "{hash}"
+lock-version = "1.0"
+python-versions = "^3.8"
+
+[metadata.files]
+urllib3 = [
+    {{file = "urllib3.whl", hash = "sha256:{version}"}},
+]
+"""
+
+
+def test_a_poetry_lock_of_poetry_1_0_does_not_get_the_registrys_source() -> None:
+    source = '\n[package.source]\nreference = "PyPI"\ntype = "legacy"\nurl = "https://mirror"\n'
+    old, new = {"version": "1.26.5", "hash": "old"}, {"version": "1.26.17", "hash": "new"}
+    written = POETRY_1_0.format(**new, source=source)
+    merged = poetry_lock.merge(POETRY_1_0.format(**old, source=""), written)
+    assert merged == POETRY_1_0.format(**new, source="")
+
+
 @pytest.mark.parametrize(
     ("lock", "project", "expected"),
     [
@@ -206,13 +235,15 @@ def test_a_poetry_lock_of_the_first_format_keeps_the_files_of_unchanged_packages
         ('lock-version = "2.0"\n', "", "1.3.2"),
         ('lock-version = "1.1"\n', "", "1.1.15"),
         ('lock-version = "1.1"\n', "[tool.poetry.group.dev.dependencies]\n", "1.2.2"),
-        ('lock-version = "1.0"\n', "", None),
-        ("", "", None),
+        ('lock-version = "1.0"\n', "", "1.0.10"),
+        ("[metadata.files]\n", "", "1.0.9"),
+        ("[metadata.hashes]\n", "", None),
+        ('lock-version = "3.0"\n', "", None),
     ],
 )
 def test_the_poetry_that_wrote_a_lock_file(lock: str, project: str, expected: str | None) -> None:
     if expected is None:
-        with pytest.raises(CannotFix, match="unknown format"):
+        with pytest.raises(CannotFix, match="run `poetry lock`"):
             poetry_lock.writer_version(lock, project)
     else:
         assert poetry_lock.writer_version(lock, project) == expected

@@ -9,7 +9,7 @@ from cve_fixer.model import CannotFix
 from cve_fixer.npm.project import NpmProject
 from cve_fixer.yarn import text as yarn_text
 from cve_fixer.yarn.lock import resolution_target
-from cve_fixer.yarn.project import YarnProject, workspace_members
+from cve_fixer.yarn.project import YarnProject, find_release, workspace_members
 
 YARN_1 = """\
 # yarn lockfile v1
@@ -117,10 +117,30 @@ def test_a_resolution_is_about_its_last_package(key: str, target: str) -> None:
 def test_yarn_is_not_run_for_packages_that_a_program_makes(
     lock: str, settings: str, manifest: dict[str, Any], tmp_path: Path
 ) -> None:
-    project = YarnProject(NpmProject(tmp_path, tmp_path, tmp_path / "copy", ""), 8)
+    project = YarnProject(NpmProject(tmp_path, tmp_path, tmp_path / "copy", ""), "4.13.0")
     with pytest.raises(CannotFix, match=r"exec|escaped"):
         project.lock(lock, settings, {"": manifest})
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("lock", "release"),
+    [
+        (YARN_1, "1.22.22"),
+        ("__metadata:\n  version: 4\n", "2.4.2"),
+        ("__metadata:\n  version: 4\n  cacheKey: 7\n", "2.4.2"),
+        ("__metadata:\n  version: 4\n  cacheKey: 8c0\n", "3.0.2"),
+        ("__metadata:\n  version: 5\n  cacheKey: 8\n", "3.1.1"),
+        (YARN_8, "4.13.0"),
+    ],
+)
+def test_the_yarn_that_keeps_the_format_of_a_lock_file(lock: str, release: str) -> None:
+    assert find_release(lock) == release
+
+
+def test_an_unknown_format_of_yarn_is_refused() -> None:
+    with pytest.raises(CannotFix, match="version 99, which this agent cannot keep"):
+        find_release("__metadata:\n  version: 99\n")
 
 
 def test_the_workspaces_of_yarn_1_are_found_by_their_patterns(tmp_path: Path) -> None:
