@@ -1,8 +1,9 @@
-"""Reads what a project requires from its pyproject.toml, without a build.
+"""Reads what a project requires from its pyproject.toml or setup.cfg, without a build.
 
 `dynamic` requirements are read if setuptools takes them from files.
 """
 
+import configparser
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from cve_fixer.python.versions import normalize
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 _LEGACY_FILES = ("setup.py", "setup.cfg")
+_EXTRAS_OF_SETUP_CFG = "options.extras_require"
+_MAX_SETUP_LINES = 5_000
 
 
 @dataclass(slots=True)
@@ -48,6 +51,22 @@ def read_project(path: Path, root: Path, text: str) -> ProjectRequirements:
 def read_static(path: Path, root: Path, text: str) -> str:
     """All requirements that are in the pyproject.toml itself."""
     return _Reader(path, root, text, with_files=False).read().select()
+
+
+def read_setup_cfg(text: str) -> str:
+    """All requirements that are in the setup.cfg itself. Raises CannotFix if it is not valid."""
+    # The parser takes time quadratic in the number of invalid lines.
+    if text.count("\n") > _MAX_SETUP_LINES:
+        raise CannotFix("setup.cfg is too long")
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise CannotFix(f"setup.cfg cannot be read: {error}") from None
+    values = [parser.get("options", "install_requires", fallback="")]
+    if parser.has_section(_EXTRAS_OF_SETUP_CFG):
+        values += (value for _, value in parser.items(_EXTRAS_OF_SETUP_CFG))
+    return "".join(line for value in values for line in read_requirements(value))
 
 
 class _Reader:

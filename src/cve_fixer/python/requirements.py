@@ -17,7 +17,7 @@ from cve_fixer.python import pip_compile, pyproject, requirement_text
 from cve_fixer.python.compile_sources import Sources, find_sources
 from cve_fixer.python.connected_pins import raise_connected_pins
 from cve_fixer.python.pip_compile import Others, Resolution, Setting
-from cve_fixer.python.project_requirements import read_static
+from cve_fixer.python.project_requirements import read_setup_cfg, read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
 from cve_fixer.python.requirement_text import read_requirements
 from cve_fixer.python.runtime import supported_pythons
@@ -147,11 +147,16 @@ def _read_group(group: Sequence[str], fix: Fix, root: Path) -> tuple[Others, Oth
     for name in group:
         is_source = name.endswith(".in") and f"{name.removesuffix('.in')}.txt" in group
         # What was compiled from a source is installed, and not the source.
-        if is_source or not (name.endswith((".txt", ".in")) or _is_project(name)):
+        if is_source or not (name.endswith((".txt", ".in", "setup.cfg")) or _is_project(name)):
             continue
         with suppress(CannotFix):
             path = tree.resolve_file(root, name)
             text = tree.read(path)
+            if name.endswith("setup.cfg"):
+                # It is not edited, so the new version has to fit it as it is.
+                before[False].append(read_setup_cfg(text))
+                after[False].append(read_setup_cfg(text))
+                continue
             edited = _allow_in_other_file(name, text, fix)
             if _is_project(name):
                 text, edited = (read_static(path, root, each) for each in (text, edited))

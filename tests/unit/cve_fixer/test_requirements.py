@@ -1,9 +1,18 @@
 """Text edits of requirements files and pyproject.toml change no other byte."""
 
+from pathlib import Path
+
 import pytest
 
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python import pyproject, requirement_lines, requirement_text, versions
+from cve_fixer.python import (
+    pyproject,
+    requirement_lines,
+    requirement_text,
+    requirements,
+    versions,
+)
+from cve_fixer.python.project_requirements import read_setup_cfg
 
 FIX = Fix(
     "PyPI", "requirements.txt", "requests", "2.25.0", "2.31.0", hashes=("sha256:b", "sha256:a")
@@ -146,6 +155,36 @@ def test_only_requirements_of_the_registry_reach_the_resolver(
 )
 def test_other_pins_are_relaxed_within_their_major_version(before: str, after: str) -> None:
     assert requirement_lines.relax_pins(before, keep="requests") == after
+
+
+SETUP_CFG = """\
+[options]
+install_requires =
+    requests<2.26  # why
+    -e .
+
+[options.extras_require]
+web =
+    urllib3==1.26.5
+docs = file: docs.txt
+"""
+
+
+def test_the_new_version_has_to_fit_setup_cfg(tmp_path: Path) -> None:
+    (tmp_path / "setup.cfg").write_text(SETUP_CFG)
+    fix = Fix(
+        *("PyPI", "requirements.txt", "urllib3", "1.26.5", "1.26.17"),
+        installed_together=(("requirements.txt", "setup.cfg"),),
+    )
+    setting = requirements.install_settings(fix, tmp_path)[0][0]
+    assert setting.others_after.requirements.split() == ["requests<2.26", "urllib3==1.26.5"]
+
+
+@pytest.mark.parametrize("text", ["[options", "a\n" * 10_000, "[a]\nb\n  c = d\n= e\n"])
+def test_an_unreadable_setup_cfg_is_left_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "setup.cfg").write_text(text)
+    with pytest.raises(CannotFix, match=r"setup\.cfg"):
+        read_setup_cfg(text)
 
 
 PYPROJECT = """\

@@ -183,6 +183,24 @@ def test_files_that_setuptools_reads_are_installed_together() -> None:
     ]
 
 
+SETUP_CFG = """\
+[options]
+install_requires = file: deps/main.txt, deps/missing.txt
+
+[options.extras_require]
+test = file: deps/test.txt
+docs =
+    sphinx
+"""
+
+
+def test_files_that_setup_cfg_names_are_installed_together() -> None:
+    names = ("main", "test", "unrelated")
+    files = {"setup.cfg": SETUP_CFG, **{f"deps/{name}.txt": "" for name in names}}
+    assert groups_of(files) == [("deps/main.txt", "deps/test.txt", "setup.cfg")]
+    assert groups_of({**files, "setup.cfg": "a\n" * 10_000 + SETUP_CFG}) == []
+
+
 def test_an_invalid_project_names_no_files() -> None:
     assert groups_of({"pyproject.toml": "dynamic = [", "requirements.txt": ""}) == []
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from agentjobs.inventory.manifests.coverage import Layout
 from agentjobs.inventory.manifests.kinds import kind_of
+from agentjobs.inventory.manifests.pypi.project import files_of_setup_cfg
 from agentjobs.inventory.manifests.text import UnreadableManifest, parse_toml
 from agentjobs.inventory.model import ParsedManifest
 
@@ -46,6 +47,7 @@ _INSTALLS = re.compile(r"\b(?:install|sync|compile|deps)\b|--requirement")
 _SEPARATORS = re.compile(r"[\s\"'`=,;|&<>()\[\]{}]+")
 _INCLUDE = re.compile(r"^[ \t]*(?:-r|-c|--requirement|--constraint)[ \t=]*([^\s#]+)", re.MULTILINE)
 _PROJECT = "pyproject.toml"
+_SETUP_CFG = "setup.cfg"
 # Comments that pip-compile and uv write: their command, and what requires a package.
 _COMPILED = re.compile(
     r"^[^\n#]{0,1000}#([^\n]{0,2000}(?:compile\b|-r |\()[^\n]{0,2000})", re.MULTILINE
@@ -57,7 +59,7 @@ Group = tuple[str, ...]
 
 def is_install_file(path: str) -> bool:
     """Whether the file may name the files that are installed."""
-    if posixpath.basename(path) == _PROJECT:
+    if posixpath.basename(path) in (_PROJECT, _SETUP_CFG):
         return kind_of(path) is not None
     return len(path) < 1_000 and _INSTALL_FILE.fullmatch(path) is not None
 
@@ -85,9 +87,10 @@ def find_installed_together(
     ]
     arguments = _build_arguments(texts)
     for path in sorted(texts):
-        if posixpath.basename(path) == _PROJECT:
+        read_files = _READ_BY_SETUPTOOLS.get(posixpath.basename(path))
+        if read_files is not None:
             groups += (
-                _with_includes(group, includes) for group in _dynamic(path, texts[path], files)
+                _with_includes(group, includes) for group in read_files(path, texts[path], files)
             )
         elif path not in files:
             groups += (
@@ -227,9 +230,27 @@ def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[s
         yield [*base, *_files_of(extra, here, files)]
 
 
+def _setup_cfg(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
+    try:
+        names, extras = files_of_setup_cfg(text.encode("utf-8", "replace"))
+    except UnreadableManifest:
+        return
+    here = posixpath.dirname(path)
+    base = [path, *_existing(names, here, files)]
+    yield base
+    for extra in extras:
+        yield [*base, *_existing(extra, here, files)]
+
+
+_READ_BY_SETUPTOOLS = {_PROJECT: _dynamic, _SETUP_CFG: _setup_cfg}
+
+
 def _files_of(table: Any, here: str, files: _RequirementsFiles) -> list[str]:
     names = table.get("file") if isinstance(table, dict) else None
-    names = names if isinstance(names, list) else [names]
+    return _existing(names if isinstance(names, list) else [names], here, files)
+
+
+def _existing(names: Iterable[Any], here: str, files: _RequirementsFiles) -> list[str]:
     paths = (
         posixpath.normpath(posixpath.join(here, name)) for name in names if isinstance(name, str)
     )

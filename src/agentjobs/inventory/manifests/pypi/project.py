@@ -57,6 +57,40 @@ def read_pipfile(content: bytes) -> ParsedManifest:
 
 
 def read_setup_cfg(content: bytes) -> ParsedManifest:
+    parser, warnings = _parse_setup_cfg(content)
+    install_requires = _split_lines(parser.get("options", "install_requires", fallback=""))
+    requirements = parse_requirements(install_requires, "runtime", "install_requires", warnings)
+    for extra, value in _extras(parser):
+        where = f"extras_require {extra[:100]}"
+        requirements += parse_requirements(_split_lines(value), "optional", where, warnings)
+    name = parser.get("metadata", "name", fallback="")
+    return ParsedManifest(
+        ECOSYSTEM,
+        project=normalize_name(name) if is_name(name) else "",
+        requirements=limit_requirements(requirements, warnings),
+        warnings=warnings.all(),
+    )
+
+
+def files_of_setup_cfg(content: bytes) -> tuple[list[str], list[list[str]]]:
+    """The files from which setuptools takes the requirements (`file:`), and those of each extra."""
+    parser, _ = _parse_setup_cfg(content)
+    base = parser.get("options", "install_requires", fallback="")
+    return _named_files(base), [_named_files(value) for _, value in _extras(parser)]
+
+
+def _named_files(value: str) -> list[str]:
+    if not value.lstrip().startswith("file:"):
+        return []
+    return [name.strip() for name in value.partition(":")[2].replace("\n", ",").split(",")]
+
+
+def _extras(parser: configparser.RawConfigParser) -> list[tuple[str, str]]:
+    section = "options.extras_require"
+    return parser.items(section) if parser.has_section(section) else []
+
+
+def _parse_setup_cfg(content: bytes) -> tuple[configparser.RawConfigParser, Warnings]:
     if len(content) > _MAX_SETUP_BYTES:
         raise UnreadableManifest(
             f"larger than {_MAX_SETUP_BYTES >> 20} MiB: too large for a setup.cfg"
@@ -70,19 +104,7 @@ def read_setup_cfg(content: bytes) -> ParsedManifest:
         parser.read_string(text)
     except configparser.Error as error:
         raise UnreadableManifest(f"not valid: {' '.join(str(error).split())[:200]}") from None
-    install_requires = _split_lines(parser.get("options", "install_requires", fallback=""))
-    requirements = parse_requirements(install_requires, "runtime", "install_requires", warnings)
-    if parser.has_section("options.extras_require"):
-        for extra, value in parser.items("options.extras_require"):
-            where = f"extras_require {extra[:100]}"
-            requirements += parse_requirements(_split_lines(value), "optional", where, warnings)
-    name = parser.get("metadata", "name", fallback="")
-    return ParsedManifest(
-        ECOSYSTEM,
-        project=normalize_name(name) if is_name(name) else "",
-        requirements=limit_requirements(requirements, warnings),
-        warnings=warnings.all(),
-    )
+    return parser, warnings
 
 
 def _from_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
