@@ -104,7 +104,8 @@ def _by_manifest(fixes: Iterable[Fix]) -> Iterator[tuple[tuple[str, str], list[F
     groups: dict[tuple[str, str], list[Fix]] = defaultdict(list)
     for fix in fixes:
         groups[fix.ecosystem, fix.manifest].append(fix)
-    yield from groups.items()
+    # Requirements files may be exported from uv.lock.
+    yield from sorted(groups.items(), key=lambda group: not group[0][1].endswith("uv.lock"))
 
 
 def write_report(outcome: Outcome) -> None:

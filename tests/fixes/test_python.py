@@ -283,6 +283,8 @@ def test_files_that_setuptools_reads(corpus: Corpus) -> None:
 
 # uv
 
+EXPORTED_OLD = 'dependencies = ["requests==2.25.1", "urllib3==1.26.5"]'
+EXPORTED = 'dependencies = ["requests>=2.25"]'
 UV = """\
 [project]
 name = "demo"
@@ -310,6 +312,45 @@ def test_lock_files_of_several_versions_of_uv(corpus: Corpus, version: str) -> N
     assert_others_unchanged(before, job.read("uv.lock"), "urllib3")
     assert job.read("uv.lock").partition("[[package]]")[0] == before.partition("[[package]]")[0]
     uv(job.tree, "lock", "--locked", version=version)
+
+
+EXPORTS = {
+    "requirements.txt": ("--no-dev", "--no-emit-project"),
+    "docker/requirements.txt": ("--all-extras", "--all-groups", "--no-hashes"),
+}
+
+
+def exports_are_current(tree: Path, fixes: Sequence[Fix]) -> None:
+    prove_uv_lock(tree, fixes)
+    for name, options in EXPORTS.items():
+        uv(tree, "export", "--quiet", "--frozen", *options, "--output-file", name)
+    run_command(tree, "git", "diff", "--exit-code")
+
+
+def test_files_that_are_exported_from_the_lock_file(corpus: Corpus) -> None:
+    """A newer urllib3 needs a newer requests, so a line of the package is not all that changes."""
+    project = corpus.project({"pyproject.toml": DEMO.format(dependencies=EXPORTED_OLD)})
+    uv(project.tree, "lock", "--quiet")
+    project.write({"pyproject.toml": DEMO.format(dependencies=EXPORTED), "docker/x": ""})
+    uv(project.tree, "lock", "--quiet")
+    for name, options in EXPORTS.items():
+        uv(project.tree, "export", "--quiet", "--frozen", *options, "--output-file", name)
+    job = project.fix(advisory("PyPI", "urllib3", "2.0.7"), prove=exports_are_current)
+    assert job.changed == {"uv.lock", *EXPORTS}
+    assert "urllib3==2.0.7" in job.read("docker/requirements.txt")
+    assert "requests==2.25.1" not in job.read("docker/requirements.txt")
+
+
+def test_a_file_that_is_exported_with_other_options_gives_a_draft(corpus: Corpus) -> None:
+    project = corpus.project({"pyproject.toml": DEMO.format(dependencies=EXPORTED_OLD)})
+    uv(project.tree, "lock", "--quiet")
+    project.write({"pyproject.toml": DEMO.format(dependencies=EXPORTED)})
+    uv(project.tree, "lock", "--quiet")
+    options = ("--no-hashes", "--no-emit-project", "--emit-index-url")
+    uv(project.tree, "export", "--quiet", "--frozen", *options, "--output-file=requirements.txt")
+    job = project.fix(URLLIB3, expect="draft")
+    assert "run the `uv export` of its header again" in job.reason
+    assert job.changed == {"uv.lock", "requirements.txt"}
 
 
 def test_the_workspace_of_a_published_project(corpus: Corpus) -> None:

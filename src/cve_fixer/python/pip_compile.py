@@ -248,7 +248,8 @@ def _recompile(
         except CannotFix as conflict:
             if _is_resolvable(before, setting.others_before, fix, each):
                 raise CannotFix(_describe_conflict(conflict, fix, each)) from None
-    return Resolution(after, (_describe_changes(before, after, fix),))
+    how = "was recompiled with `uv pip compile --upgrade-package`"
+    return Resolution(after, (describe_changes(before, after, fix, how),))
 
 
 def _compile(directory: Path, sources: Sequence[str], fix: Fix, *options: str) -> str:
@@ -279,16 +280,16 @@ def _known_metadata(_registry: str) -> dict[tuple[str, str], tuple[str, ...]]:
     return {}
 
 
-def _describe_changes(before: str, after: str, fix: Fix) -> str:
+def describe_changes(before: str, after: str, fix: Fix, how: str) -> str:
+    """Raises CannotFix if the new text does not have the new version."""
     old, new = pins(before), pins(after)
     package = normalize(fix.package)
     if not is_same(new.get(package, ""), fix.new):
-        raise CannotFix(f"after recompiling, {fix.manifest} does not have {package} {fix.new}")
+        raise CannotFix(f"{fix.manifest} {how} and does not have {package} {fix.new}")
     moved = [
         f"{code(name)} {escape(old.get(name, '(new)'))} → {escape(new.get(name, '(removed)'))}"
         for name in sorted(old.keys() | new.keys())
         if name != package and old.get(name) != new.get(name)
     ]
     others = f"; also changed: {', '.join(moved)}" if moved else ""
-    how = "was recompiled with `uv pip compile --upgrade-package`"
     return f"{code(fix.manifest)} {how}{others}."

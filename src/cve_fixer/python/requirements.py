@@ -21,6 +21,7 @@ from cve_fixer.python.project_requirements import read_setup_cfg, read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
 from cve_fixer.python.requirement_text import read_requirements
 from cve_fixer.python.runtime import supported_pythons
+from cve_fixer.python.uv_export import Export, export_again, find_export
 from cve_fixer.python.versions import normalize
 
 _MAX_GROUPS = 10
@@ -39,6 +40,9 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 def _fix(fix: Fix, root: Path) -> Outcome:
     path = tree.resolve_file(root, fix.manifest)
     text = tree.read(path)
+    export = find_export(path, text, root)
+    if export and export.options is not None:
+        return _fix_exported(export, path, text, fix, root)
     edited = update_pin(text, fix)
     sources = find_sources(path, text, fix, root)
     settings = install_settings(fix, root, sources.edits)
@@ -62,7 +66,21 @@ def _fix(fix: Fix, root: Path) -> Outcome:
     if unread := _UNREAD.search(text):
         line = code(unread["line"].strip())
         unproven.append(f"What {line} in {fix.manifest} requires was not checked: install it.")
+    if export:
+        unproven.append(f"{fix.manifest} was edited: run the `uv export` of its header again.")
     return Outcome(fixed=[fix], changes=changes, unproven=unproven)
+
+
+def _fix_exported(export: Export, path: Path, text: str, fix: Fix, root: Path) -> Outcome:
+    """The lock file is fixed before the files that are exported from it."""
+    exported = export_again(export, text, root)
+    lock = export.lock.relative_to(root).as_posix()
+    change = pip_compile.describe_changes(text, exported, fix, f"was exported from {code(lock)}")
+    settings = install_settings(fix, root)
+    resolution = pip_compile.resolve_pins(text, exported, None, fix, settings)
+    tree.write(path, resolution.text)
+    changes = [change, *resolution.changes, *_raise_other_files(fix, root)]
+    return Outcome(fixed=[fix], changes=changes, unproven=[*resolution.unproven])
 
 
 def _resolve_connected(

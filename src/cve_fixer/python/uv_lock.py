@@ -74,6 +74,12 @@ def _constraints(project: Path, lock: str, fix: Fix) -> dict[Path, str]:
     return edits
 
 
+def member_pyprojects(lock_path: Path) -> list[Path]:
+    return [
+        lock_path.parent / member / "pyproject.toml" for member in _members(tree.read(lock_path))
+    ]
+
+
 def _members(lock: str) -> list[str]:
     sources = [entry.get("source", {}) for entry in lock_blocks.read_lock(lock).get("package", [])]
     kinds = ("editable", "virtual", "directory")
@@ -110,8 +116,8 @@ def _lock(root: Path, lock_path: Path, edits: dict[Path, str], fix: Fix) -> str:
     before = tree.read(lock_path).replace("\r\n", "\n")
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         copy = Path(name).resolve() / "tree"
-        members = [lock_path.parent / member / "pyproject.toml" for member in _members(before)]
-        tree.copy_files(root, [*members, lock_path.with_name("uv.toml")], copy)
+        files = [*member_pyprojects(lock_path), lock_path.with_name("uv.toml")]
+        tree.copy_files(root, files, copy)
         for path, text in edits.items():
             tree.write(copy / path.relative_to(root), text)
         for path in copy.rglob("pyproject.toml"):
