@@ -73,11 +73,30 @@ def _fix(fix: Fix, root: Path) -> Outcome:
             f"neither {fix.manifest} nor its parents in the repository set {fix.package} to "
             f"{fix.old}"
         )
+    unproven = list(_ranges(poms, _load_project(fix, root), fix, root))
     for pom in edited:
         tree.write(pom.path, pom.text)
     others = [pom.path.relative_to(root).as_posix() for pom in edited if pom is not poms[0]]
     changes += [f"The version is set in {code(name)}." for name in others]
-    return Outcome(fixed=[fix], changes=changes)
+    return Outcome(fixed=[fix], changes=changes, unproven=unproven)
+
+
+def _ranges(poms: list[Pom], project: list[Pom], fix: Fix, root: Path) -> Iterator[str]:
+    """Which version Maven chooses from a range depends on all poms of the project."""
+    paths = {pom.path for pom in poms}
+    for pom in (*poms, *(each for each in project if each.path not in paths)):
+        for dependency in _dependencies(pom, poms):
+            version = resolve(dependency.version, poms)
+            is_package = f"{dependency.group}:{dependency.artifact}" == fix.package
+            if is_package and version.startswith(("[", "(")) and _exact(version) == version:
+                name = pom.path.relative_to(root).as_posix()
+                yield f"{code(name)} has the range {code(version)}: check it with `mvn verify`."
+
+
+def _exact(version: str) -> str:
+    """`[1.2]` allows only this version, and `1.2` prefers it."""
+    is_exact = version[:1] == "[" and version[-1:] == "]" and "," not in version
+    return version[1:-1].strip() if is_exact else version
 
 
 def _edit(pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix) -> Iterator[str]:
@@ -86,9 +105,9 @@ def _edit(pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix) -> Iterator[s
         if f"{dependency.group}:{dependency.artifact}" != fix.package:
             continue
         reference = _REFERENCE.fullmatch(dependency.version)
-        if dependency.version == fix.old:
-            pom.replace(dependency.span, fix.new)
-        elif reference and property_value(reference[1], poms) == fix.old:
+        if _exact(dependency.version) == fix.old:
+            pom.replace(dependency.span, dependency.version.replace(fix.old, fix.new))
+        elif reference and _exact(property_value(reference[1], poms) or "") == fix.old:
             yield from _edit_property(reference[1], dependency, pom, poms, project, fix)
 
 
@@ -118,7 +137,8 @@ def _edit_property(
         return
     for candidate in poms:
         if span := _property_span(candidate, name):
-            candidate.replace(span, fix.new)
+            value = candidate.visible[slice(*span)]
+            candidate.replace(span, value.replace(fix.old, fix.new))
             group = code(dependency.group)
             yield f"The property {code(name)} has the new version, for all of {group}."
             return

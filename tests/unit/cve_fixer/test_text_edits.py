@@ -1,6 +1,7 @@
 """Text edits of go.mod and pom.xml change the version and no other byte."""
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,13 @@ API = dependency(REFERENCE, name="log4j-api")
             project(dependency(REFERENCE), dependency(REFERENCE, "other"), properties=PROPERTY),
             project(dependency("2.17.1"), dependency(REFERENCE, "other"), properties=PROPERTY),
         ),
+        (project(dependency("[2.14.1]")), project(dependency("[2.17.1]"))),
+        (
+            project(dependency(REFERENCE), properties="<log4j.version>[2.14.1]</log4j.version>"),
+            project(dependency(REFERENCE), properties="<log4j.version>[2.17.1]</log4j.version>"),
+        ),
         (project(dependency("2.13.0"), dependency("2.14.1", "other")), None),
+        (project(dependency("[2.14.1,2.15)")), None),
         (project(dependency("${unknown}")), None),
         ("<dependency>" * 50, None),
         ("", None),
@@ -113,6 +120,18 @@ def test_a_maven_version_changes_where_it_is_set(
     assert len(outcome.fixed) == (after is not None)
     assert path.read_bytes().decode() == (before if after is None else after)
     assert len(outcome.failed) == (after is None)
+
+
+def test_a_range_of_the_same_package_makes_a_draft(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/pom.xml").write_text(project(dependency("[2.14,2.15)")))
+    (tmp_path / "pom.xml").write_text(project(dependency("2.14.1")))
+    together = (("a/pom.xml", "pom.xml"),)
+    outcome = pom.apply([replace(LOG4J, installed_together=together)], tmp_path)
+    assert outcome.unproven == [
+        "`a/pom.xml` has the range `[2.14,2.15)`: check it with `mvn verify`."
+    ]
+    assert "<version> 2.17.1 </version>" in (tmp_path / "pom.xml").read_text()
 
 
 def test_a_version_set_in_the_parent_changes_there(tmp_path: Path) -> None:
