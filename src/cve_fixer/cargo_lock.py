@@ -1,17 +1,28 @@
 """Updates crates in Cargo.lock with cargo, one by one. Changes nothing for a fix that fails."""
 
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_each
-from cve_fixer.markdown import collateral_changes
+from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.run_tool import find_tool, run_tool
 
 _PUBLIC_INDEX = "index.crates.io"
 _SOURCE = "agentjobs"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    """`packages` are names and versions; `unused_patches` only names."""
+
+    packages: list[tuple[str, str]]
+    from_git: set[tuple[str, str]]
+    unused_patches: set[str]
 
 
 def apply(fixes: list[Fix], root: Path) -> Outcome:
@@ -21,9 +32,14 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 def _apply(fix: Fix, root: Path) -> Outcome:
     path = tree.resolve_file(root, fix.manifest)
     before = path.read_bytes()
-    packages = _packages(before, fix.manifest)
-    if (fix.package, fix.old) not in packages:
-        if any(name == fix.package and version == fix.new for name, version in packages):
+    old = _read_lock(before, fix.manifest)
+    if (fix.package, fix.old) in old.from_git:
+        raise CannotFix(
+            f"{fix.package} {fix.old} comes from a git repository: update it there, or remove its "
+            "`git` or `[patch]` from Cargo.toml"
+        )
+    if (fix.package, fix.old) not in old.packages:
+        if (fix.package, fix.new) in old.packages:
             # An earlier fix has updated it.
             return Outcome(fixed=[fix])
         raise CannotFix(f"{fix.manifest} does not list {fix.package} {fix.old}")
@@ -32,8 +48,14 @@ def _apply(fix: Fix, root: Path) -> Outcome:
     except CannotFix as error:
         path.write_bytes(before)
         _update_parents(fix, path, before, error)
-    after = _packages(path.read_bytes(), fix.manifest)
-    return Outcome(fixed=[fix], changes=collateral_changes(packages, after, fix.package))
+    new = _read_lock(path.read_bytes(), fix.manifest)
+    unproven = [
+        f"Nothing uses the `[patch]` of {code(name)} after the fix: check whether the project "
+        "still needs it."
+        for name in sorted(new.unused_patches - old.unused_patches)
+    ]
+    changes = collateral_changes(old.packages, new.packages, fix.package)
+    return Outcome(fixed=[fix], changes=changes, unproven=unproven)
 
 
 def _update_to(fix: Fix, path: Path) -> None:
@@ -48,7 +70,7 @@ def _update_parents(fix: Fix, path: Path, before: bytes, error: CannotFix) -> No
     for parent in reversed(fix.parents):
         with suppress(CannotFix):
             _cargo_update(fix, path, parent)
-            if (fix.package, fix.old) in _packages(path.read_bytes(), fix.manifest):
+            if (fix.package, fix.old) in _read_lock(path.read_bytes(), fix.manifest).packages:
                 _update_to(fix, path)
             return
     path.write_bytes(before)
@@ -65,12 +87,22 @@ def _cargo_update(fix: Fix, path: Path, package: str, *options: str) -> None:
     )
 
 
-def _packages(content: bytes, name: str) -> list[tuple[str, str]]:
+def _read_lock(content: bytes, name: str) -> _Lock:
     try:
-        listed = tomllib.loads(content.decode()).get("package", [])
-        return [(package["name"], package["version"]) for package in listed]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        document = tomllib.loads(content.decode())
+        listed = document.get("package", [])
+        unused = document.get("patch", {}).get("unused", [])
+        return _Lock(
+            [_key(package) for package in listed],
+            {_key(each) for each in listed if each.get("source", "").startswith("git+")},
+            {patch["name"] for patch in unused},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CannotFix(f"{name} cannot be read: {error}") from None
+
+
+def _key(package: Mapping[str, str]) -> tuple[str, str]:
+    return package["name"], package["version"]
 
 
 def _registry_options(registry: str) -> list[str]:

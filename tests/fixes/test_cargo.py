@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tests.support.fix_corpus import Corpus, Project, advisory
 from tests.support.fix_proofs import cargo
+from tests.support.workspace import run_git
 
 # Versions that are vulnerable by real advisories.
 SMALLVEC = advisory("crates.io", "smallvec", "1.6.1", introduced="1.0.0")
@@ -161,3 +162,59 @@ def test_a_version_that_the_manifest_does_not_allow_is_not_proposed(corpus: Corp
     files = {"Cargo.toml": manifest('smallvec = "=1.6.0"\n'), "src/lib.rs": ""}
     job = locked_project(corpus, files).fix(SMALLVEC, expect="failed")
     assert "required by package" in job.report
+
+
+def patched_with(crate: str, version: str) -> dict[str, str]:
+    """The project has its own copy of a crate."""
+    return {
+        f"{crate}/Cargo.toml": manifest("", crate).replace("0.1.0", version),
+        f"{crate}/src/lib.rs": "",
+    }
+
+
+def test_a_patch_stays_in_use(corpus: Corpus) -> None:
+    dependencies = 'smallvec = "1"\nunicode-normalization = "=0.1.22"\n'
+    patch = '[patch.crates-io]\nsmallvec = { path = "smallvec" }\n'
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest(dependencies) + patch,
+            "src/lib.rs": "",
+            **patched_with("smallvec", "1.6.0"),
+        },
+        tinyvec="1.5.0",
+    )
+    # The copy may have the fix.
+    job = project.fix(advisory("crates.io", "tinyvec", "1.6.0"), SMALLVEC)
+    assert 'name = "smallvec"\nversion = "1.6.0"\n' in job.read("Cargo.lock")
+
+
+def test_a_patch_that_nothing_uses_after_the_fix_gives_a_draft(corpus: Corpus) -> None:
+    """url 2.5.0 requires idna 0.5; later versions of url 2 require idna 1."""
+    patch = '[patch.crates-io]\nidna = { path = "idna" }\n'
+    project = locked_project(
+        corpus,
+        {
+            "Cargo.toml": manifest('url = "2"\n') + patch,
+            "src/lib.rs": "",
+            **patched_with("idna", "0.5.0"),
+        },
+        url="2.5.0",
+    )
+    job = project.fix(advisory("crates.io", "url", "2.5.4"), expect="draft")
+    assert "Nothing uses the `[patch]` of `idna` after the fix" in job.reason
+
+
+def test_a_crate_from_a_git_repository_is_not_updated(corpus: Corpus) -> None:
+    source = corpus.directory / "smallvec"
+    for name, content in patched_with(".", "1.6.0").items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(content.replace('"."', '"smallvec"'))
+    for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "x")):
+        run_git(source, *command)
+    patch = f'[patch.crates-io]\nsmallvec = {{ git = "file://{source}" }}\n'
+    project = locked_project(
+        corpus, {"Cargo.toml": manifest('smallvec = "1"\n') + patch, "src/lib.rs": ""}
+    )
+    job = project.fix(SMALLVEC, expect="failed")
+    assert "smallvec 1.6.0 comes from a git repository" in job.report
