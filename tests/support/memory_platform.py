@@ -15,6 +15,7 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
+from agentjobs.git.identity import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.store.database import Database
@@ -22,12 +23,15 @@ from agentjobs.store.database import Database
 
 @dataclass
 class MemoryRepositories:
-    """`accepted` are the valid credentials; `fault` makes every request fail."""
+    """`accepted` are the valid credentials; `fault` makes every request fail, and
+    `key_fault` only that of a signing key."""
 
     available: list[RemoteRepository] = field(default_factory=list)
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
     account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
     fault: ForgeError | None = None
+    signing_keys: list[str] = field(default_factory=list)
+    key_fault: ForgeError | None = None
     requests: list[str] = field(default_factory=list)
 
     def adapter(self, connection: Connection, credential: str, *_: object) -> Platform:
@@ -66,6 +70,16 @@ class MemoryPlatform(Platform):
             if key in (repository.external_id, repository.full_name.lower()):
                 return repository
         raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
+
+    async def identity_of(self, login: str) -> Identity | None:
+        self._request(f"identity_of {login}")
+        return Identity(login, f"{login}@users.example.org")
+
+    async def register_signing_key(self, title: str, public_key: str) -> None:
+        self._request(f"register {title}")
+        if self._table.key_fault is not None:
+            raise self._table.key_fault
+        self._table.signing_keys.append(public_key)
 
     def _request(self, operation: str) -> None:
         self._table.requests.append(operation)

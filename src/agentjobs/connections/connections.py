@@ -22,6 +22,7 @@ from agentjobs.connections.validate import (
     validate_url,
 )
 from agentjobs.forges.connection import Connection, ConnectionKind
+from agentjobs.forges.protocol import Account
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
@@ -37,6 +38,7 @@ __all__ = [
     "find_connection",
     "list_all_connections",
     "list_connections",
+    "load_connection",
     "open_credential",
     "open_hook_secret",
     "record_check",
@@ -167,7 +169,7 @@ async def remove_connection(db: Database, organization: str, name: str) -> Conne
 
 
 async def record_check(
-    db: Database, connection_id: str, *, account: str | None = None, error: str | None = None
+    db: Database, connection_id: str, *, account: Account | None = None, error: str | None = None
 ) -> None:
     """Store the result of a check; without an account the stored one stays."""
     await db.transact(health.record_check, connection_id, account, error)
@@ -202,6 +204,12 @@ async def open_hook_secret(
     )
 
 
+async def load_connection(db: Database, connection_id: str) -> Connection | None:
+    """None if it was removed."""
+    row = await _row(db, connection_id)
+    return None if row is None else connection_from_row(row)
+
+
 async def list_all_connections(db: Database) -> list[Connection]:
     """Connections of all organizations."""
     rows = await db.fetch_all(
@@ -230,6 +238,10 @@ def seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
 
 def hook_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
     return ("forge-hook", organization_id, connection_id)
+
+
+def signing_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
+    return ("forge-signing", organization_id, connection_id)
 
 
 def _open_sealed(

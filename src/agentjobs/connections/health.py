@@ -1,10 +1,11 @@
 """Whether a connection works: its platform answers, accepts the credential and sends hooks.
 
-Columns `account`, `error`, `checked_at`, `away_failures`, `resting_until` and `hook_seen_at` of
-`forge_connections`.
+Columns `account`, `commit_name`, `commit_email`, `error`, `checked_at`, `away_failures`,
+`resting_until` and `hook_seen_at` of `forge_connections`.
 """
 
 from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.forges.protocol import Account
 from agentjobs.store.database import Transaction
 from agentjobs.store.leases import backoff_ms
 
@@ -20,14 +21,19 @@ def sync_backoff_ms(failures: int) -> int:
 
 
 async def record_check(
-    tx: Transaction, connection_id: str, account: str | None, error: str | None
+    tx: Transaction, connection_id: str, account: Account | None, error: str | None
 ) -> None:
-    """Store the result of a check; without an account the stored one stays."""
+    """Store the result of a check; what it did not find out stays as it is stored."""
+    identity = None if account is None else account.identity
     await tx.execute(
         "UPDATE forge_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
+        " commit_name = COALESCE(CAST(:commit_name AS TEXT), commit_name),"
+        " commit_email = COALESCE(CAST(:commit_email AS TEXT), commit_email),"
         " error = :error, checked_at = :now WHERE id = :id AND removed_at IS NULL",
         id=connection_id,
-        account=account,
+        account=None if account is None else account.login,
+        commit_name=None if identity is None else identity.name,
+        commit_email=None if identity is None else identity.email,
         error=error,
         now=now_ms(),
     )

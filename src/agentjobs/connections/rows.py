@@ -27,10 +27,11 @@ async def insert(
 ) -> None:
     await tx.execute(
         "INSERT INTO forge_connections (id, organization_id, platform, kind, name, url, app_id,"
-        " installation_id, account, checked_at, sealed, key_id, hook_sealed, hook_key_id,"
-        " created_at, updated_at) VALUES (:id, :organization_id, :platform, :kind, :name, :url,"
-        " :app_id, :installation_id, :account, :checked_at, :sealed, :key_id, :hook_sealed,"
-        " :hook_key_id, :created_at, :created_at)",
+        " installation_id, account, commit_name, commit_email, checked_at, sealed, key_id,"
+        " hook_sealed, hook_key_id, created_at, updated_at) VALUES (:id, :organization_id,"
+        " :platform, :kind, :name, :url, :app_id, :installation_id, :account, :commit_name,"
+        " :commit_email, :checked_at, :sealed, :key_id, :hook_sealed, :hook_key_id, :created_at,"
+        " :created_at)",
         **msgspec.structs.asdict(connection),
         sealed=sealed.data,
         key_id=sealed.key_id,
@@ -85,7 +86,8 @@ async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) ->
     await _refuse_in_use(tx, connection)
     await tx.execute(
         "UPDATE forge_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
-        " key_id = '', hook_sealed = :nothing, hook_key_id = '' WHERE id = :id",
+        " key_id = '', hook_sealed = :nothing, hook_key_id = '', signing = 'none',"
+        " signing_sealed = NULL, signing_key_id = '' WHERE id = :id",
         id=connection.id,
         now=now_ms(),
         nothing=b"",

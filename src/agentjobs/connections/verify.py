@@ -60,7 +60,7 @@ async def verify_and_add(
     owner = await find_organization(db, organization)
     draft = draft_from(owner, new)
     account = await _check(platforms, draft, new.credential, retry_budget)
-    verified = msgspec.structs.replace(draft, account=account.login, checked_at=now_ms())
+    verified = msgspec.structs.replace(draft.checked_as(account), checked_at=now_ms())
     return VerifiedConnection(await store_connection(db, keys, verified, new.credential), account)
 
 
@@ -78,7 +78,7 @@ async def verify_and_replace(
     validate_credential(connection.kind, credential)
     account = await _check(platforms, connection, credential, retry_budget)
     await replace_credential(db, keys, organization, connection.id, credential)
-    await record_check(db, connection.id, account=account.login)
+    await record_check(db, connection.id, account=account)
     return await find_connection(db, organization, connection.id), account
 
 
@@ -91,7 +91,7 @@ async def check_connection(
     except ForgeError as error:
         await record_check(db, connection_id, error=str(error))
         raise problem_from(error) from None
-    await record_check(db, connection_id, account=account.login)
+    await record_check(db, connection_id, account=account)
     return account
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote
 
 # refused: the request is invalid; denied: a permission is missing; unauthorized: the credential is
@@ -154,7 +155,8 @@ class Account(msgspec.Struct, frozen=True):
 
     `is_own`: only this service uses the account. `missing` are the permissions that it lacks, as
     the platform names them; `missing_extras` those that only some features need.
-    `rate_limit` is None if the platform does not tell.
+    `rate_limit` is None if the platform does not tell, and so is `identity`, whom commits of the
+    connection name.
     """
 
     login: str
@@ -162,6 +164,7 @@ class Account(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
     missing_extras: tuple[str, ...] = ()
     rate_limit: RateLimit | None = None
+    identity: Identity | None = None
 
 
 class Forge(Protocol):
@@ -214,6 +217,12 @@ class Platform(Forge, Protocol):
         """Comment on a pull request."""
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool: ...
+
+    async def identity_of(self, login: str) -> Identity | None:
+        """How commits name an account; None if the platform does not know the login."""
+
+    async def register_signing_key(self, title: str, public_key: str) -> None:
+        """Let the platform verify signatures of an SSH key as those of the connection's account."""
 
     async def issue(self, full_name: str, number: int) -> Issue: ...
 

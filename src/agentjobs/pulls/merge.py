@@ -32,7 +32,7 @@ async def merge_pull(
             f"Pull request {number} is a draft; mark it ready with `agentjobs pulls ready` first.",
         )
     git_dir = present_path(settings.repositories_path, pull.repo_id)
-    identity = Identity(settings.author_name, settings.author_email)
+    identity = Identity(settings.effective_author_name, settings.effective_author_email)
     async with changing_repository(db, pull.repo_id):
         tips, commit = await _merge(git_dir, pull, identity)
     heads = await read_heads(git_dir, [pull.base_branch])

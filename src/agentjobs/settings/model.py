@@ -104,8 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     registry_packagist_url: str = ""
     registry_hosts: list[str] = []
 
-    author_name: str = "agentjobs"
-    author_email: str = "agentjobs@localhost"
+    author_name: str = ""
+    author_email: str = ""
     committer_name: str = ""
     committer_email: str = ""
 
@@ -124,6 +124,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def repositories_path(self) -> Path:
         """The directory of the bare repositories, which all processes with an API share."""
         return Path(self.repositories_dir) if self.repositories_dir else self.data_path / "git"
+
+    @property
+    def effective_author_name(self) -> str:
+        return self.author_name or "agentjobs"
+
+    @property
+    def effective_author_email(self) -> str:
+        return self.author_email or "agentjobs@localhost"
 
     @property
     def effective_database_url(self) -> str:

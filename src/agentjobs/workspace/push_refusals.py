@@ -64,7 +64,9 @@ _RULES = (
     _Rule(
         re.compile(r"GH007|private email address"),
         "GitHub does not accept the e-mail address of the commit",
-        "set `author_email` and `committer_email` to an address of the connection's account",
+        "unset `author_email` and `committer_email`, so that commits carry the no-reply address"
+        " of the connection's account (`agentjobs forges check` shows it), or set them to a public"
+        " address of it",
     ),
     _Rule(
         re.compile(
@@ -77,7 +79,7 @@ _RULES = (
     _Rule(
         re.compile(r"signature|signed|GPG", re.IGNORECASE),
         "the platform accepts only signed commits",
-        _EXEMPT,
+        f"sign them (`agentjobs forges signing`), or {_EXEMPT}",
     ),
     _Rule(re.compile(r"GH013"), "a ruleset of the repository refuses the push", _EXEMPT),
     _Rule(
@@ -91,7 +93,9 @@ _RULES = (
             re.IGNORECASE,
         ),
         "the platform does not accept the author of the commit",
-        "set `author_name`, `author_email`, `committer_name` and `committer_email` as it requires",
+        "`agentjobs forges check` shows whom commits name: let the connection's account use an"
+        " address that the rule accepts, or set `author_name`, `author_email`, `committer_name` and"
+        " `committer_email`",
     ),
     _Rule(
         re.compile(r"follow the pattern|forbidden pattern|prohibited", re.IGNORECASE),

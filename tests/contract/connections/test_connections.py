@@ -159,7 +159,7 @@ async def test_a_new_credential_replaces_the_old_one_and_failed_syncs_are_retrie
     database: Database, keys: SealingKeys, acme: str
 ) -> None:
     connection, hook_secret = await add_connection(database, keys, "acme", a_token())
-    await record_check(database, connection.id, account="bot")
+    await record_check(database, connection.id, account=Account("bot", is_own=True))
     await record_check(database, connection.id, error="Bad credentials.")
     stored = await find_connection(database, "acme", "github")
     assert (stored.account, stored.error) == ("bot", "Bad credentials.")

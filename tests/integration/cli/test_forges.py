@@ -152,8 +152,9 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         replaced = await forges("rotate-token", "gitea", typed="a-newer-token\n")
         assert (replaced.exit_code, replaced.out) == (0, "gitea\n")
         assert (await forges("check", "gitea")).exit_code == 0
-        ((_, state, _),) = await check_forges(settings, db)
+        ((_, state, text),) = await check_forges(settings, db)
         assert state == "ok"
+        assert "by agentjobs-bot <agentjobs-bot@example.com> and not signed" in text
         await db.close()
         assert "a-newer-token" not in forges.output
 
@@ -181,6 +182,33 @@ async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
         assert added.document["kind"] == "app"
         assert (await forges("check", "app")).exit_code == 1
         assert server.app.private_key.splitlines()[1] not in forges.output
+
+
+async def test_a_signing_key_is_created_registered_and_shown(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("gitea", tmp_path) as server:
+        assert isinstance(server, GiteaServer)
+        assert server.scopes is not None
+        forges = operator_at(server)
+        await forges("add", "gitea", "--url", server.url, typed=server.token)
+        refused = await forges("signing", "gitea", "ssh")
+        assert refused.exit_code == 0
+        assert "write:user" in refused.err
+        assert f"Add it at {server.url}/user/settings/keys" in refused.err
+        server.scopes.add("write:user")
+        added = await forges("signing", "gitea", "ssh")
+        assert added.out == refused.out
+        assert [key["key"] for key in server.state.ssh_keys] == [added.out.strip()]
+        shown = await forges("signing", "gitea", "--json")
+        assert shown.document["signing_public_key"] == added.out.strip()
+        assert "signed with the SSH key SHA256:" in (await forges("check", "gitea")).err
+        token = await forges("sign-token", "gitea", "0123456789abcdef")
+        assert token.out.startswith("-----BEGIN SSH SIGNATURE-----")
+        nonsense = await forges("signing", "gitea", "none", "--new-key")
+        assert (nonsense.exit_code, "the mode ssh" in nonsense.err) == (2, True)
+        assert (await forges("signing", "gitea", "none")).out == ""
+        assert "PRIVATE KEY" not in forges.output
 
 
 async def test_what_cannot_be_asked_is_refused_in_a_line_that_says_what_to_do(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.forges.gitea.teams import MAX_TEAMS
-from agentjobs.forges.protocol import Account, CommentCursor
+from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import BRANCHES, PlatformHarness, make_template, platform_harness
 from tests.support.forge_servers.gitea import GiteaServer
 
@@ -37,7 +37,9 @@ async def test_the_account_is_returned_with_the_missing_scopes(
     harness: PlatformHarness, server: GiteaServer
 ) -> None:
     server.scopes = {"write:repository", "write:issue", "read:user", "read:organization"}
-    assert await harness.platform.check() == Account("agentjobs-bot", is_own=False)
+    account = await harness.platform.check()
+    assert (account.login, account.is_own) == ("agentjobs-bot", False)
+    assert (account.missing, account.missing_extras) == ((), ())
     server.scopes.remove("read:organization")
     account = await harness.platform.check()
     assert account.missing == ()

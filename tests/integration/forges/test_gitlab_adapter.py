@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from agentjobs.forges.protocol import Account, CommentCursor
+from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import (
     BRANCHES,
     CREATES,
@@ -41,12 +40,11 @@ async def test_the_account_is_returned_with_the_missing_scope(
     account = await harness.platform.check()
     assert account.rate_limit is not None
     assert (account.rate_limit.limit, account.rate_limit.remaining) == (2_000, 1_987)
-    assert replace(account, rate_limit=None) == Account("agentjobs-bot", is_own=False)
+    assert (account.login, account.is_own, account.missing) == ("agentjobs-bot", False, ())
     server.scopes = ["read_api"]
     server.state.user(server.account).is_bot = True
     account = await harness.platform.check()
-    expected = Account("agentjobs-bot", is_own=True, missing=("scope api",))
-    assert replace(account, rate_limit=None) == expected
+    assert (account.is_own, account.missing) == (True, ("scope api",))
     # Before 15.5 GitLab did not return scopes.
     server.scopes = None
     assert (await harness.platform.check()).missing == ()

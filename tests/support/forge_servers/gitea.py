@@ -13,7 +13,34 @@ class GiteaServer(GiteaBase):
 
     @handles("GET /user")
     async def own_user(self, _: Call) -> Response:
-        return Response(self.user_json(self.state.account))
+        # An account sees its own address even if it hides it from others.
+        email = self.state.user(self.state.account).email
+        return Response({**self.user_json(self.state.account), "email": email})
+
+    @handles("GET /user/settings")
+    async def own_settings(self, _: Call) -> Response:
+        return Response({"hide_email": self.state.user(self.state.account).hides_email})
+
+    @handles("GET /user/keys")
+    async def keys(self, call: Call) -> Response:
+        page_rows, headers = self.paginate(call, self.state.ssh_keys)
+        return Response([{"id": 1, **key} for key in page_rows], headers=headers)
+
+    @handles("POST /user/keys")
+    async def new_key(self, call: Call) -> Response:
+        if call.body["key"] in [known["key"] for known in self.state.ssh_keys]:
+            raise Refusal(422, "Key content has been used as non-deploy key")
+        key = {"title": call.body["title"], "key": call.body["key"]}
+        self.state.ssh_keys.append(key)
+        return Response({"id": 1, **key}, 201)
+
+    @handles("GET /users/{username}")
+    async def other_user(self, call: Call) -> Response:
+        if call.values["username"] not in self.state.users:
+            raise Refusal(404, f"user redirect does not exist [name: {call.values['username']}]")
+        row = self.state.user(call.values["username"])
+        email = f"{row.login}@noreply.localhost" if row.hides_email else row.email
+        return Response({**self.user_json(row.login), "email": email})
 
     @handles("GET /user/repos")
     async def own_repositories(self, call: Call) -> Response:

@@ -28,7 +28,7 @@ ACCESS: dict[Role, str] = {
 
 
 def user(url: str, row: User) -> dict[str, Any]:
-    body = {"id": row.id, "login": row.login, "full_name": "", "is_admin": False}
+    body = {"id": row.id, "login": row.login, "full_name": row.name, "is_admin": False}
     return {**body, "html_url": f"{url}/{row.login}"}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.faults import Fault
-from tests.support.forge_servers.github_base import INSTALLATION, ISSUE, PULL, REPO, GitHubBase
+from tests.support.forge_servers.github_base import INSTALLATION, ISSUE, PULL, REPO
+from tests.support.forge_servers.github_commits import GitHubCommits
 from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
@@ -22,7 +23,7 @@ def secondary_limit(**fields: Any) -> Fault:
     return Fault(status=403, message=f"{message} again.", **fields)
 
 
-class GitHubServer(GitHubBase):
+class GitHubServer(GitHubCommits):
     """GitHub's operations; see the base for what tests can change."""
 
     # The account and the App

@@ -28,6 +28,7 @@ INSTALLATION = "/app/installations/{installation_id}"
 _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "GET /rate_limit": ("read", ("metadata",)),
     "GET /installation/repositories": ("read", ("metadata",)),
+    "GET /users/{username}": ("read", ("metadata",)),
     f"GET {REPO}": ("read", ("metadata",)),
     f"GET {REPO}/collaborators/{{username}}/permission": ("read", ("metadata",)),
     f"GET {REPO}/branches/{{branch}}": ("read", ("contents",)),
@@ -45,7 +46,10 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 # Operations signed by the App itself, and operations for users only.
 _BY_APP = ("GET /app", f"GET {INSTALLATION}", f"POST {INSTALLATION}/access_tokens")
-_BY_PEOPLE = ("GET /user", "GET /user/repos")
+_BY_PEOPLE = (
+    *("GET /user", "GET /user/repos", "GET /user/emails"),
+    *("GET /user/ssh_signing_keys", "POST /user/ssh_signing_keys"),
+)
 # Not described, but the target of GitHub's redirects after a rename.
 _UNDESCRIBED = [{"method": "GET", "path": "/repositories/{repository_id}"}]
 _BY_ID = re.compile(r"/repositories/(\d+)(/.*)?")

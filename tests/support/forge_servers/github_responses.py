@@ -37,6 +37,7 @@ def user(url: str, row: User) -> dict[str, Any]:
     return {
         "login": row.login,
         "id": row.id,
+        "name": row.name or None,
         "node_id": f"U_{row.id}",
         "type": "Bot" if row.is_bot else "User",
         "site_admin": False,

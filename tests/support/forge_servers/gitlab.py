@@ -21,7 +21,8 @@ class GitLabServer(GitLabBase):
     @handles("GET /user")
     async def own_user(self, _: Call) -> Response:
         row = self.state.user(self.state.account)
-        return Response({**shapes.user(self.url, row), "bot": row.is_bot})
+        own = {"bot": row.is_bot, "commit_email": self.commit_email}
+        return Response({**shapes.user(self.url, row), **own})
 
     @handles("GET /personal_access_tokens/self")
     async def own_token(self, _: Call) -> Response:
@@ -29,6 +30,20 @@ class GitLabServer(GitLabBase):
             raise Refusal(404, "404 Not Found")
         body = {"id": 7, "name": "agent jobs", "revoked": False, "active": True}
         return Response({**body, "scopes": self.scopes, "expires_at": None})
+
+    @handles("GET /user/keys")
+    async def keys(self, call: Call) -> Response:
+        page_rows, headers = self.paged(call, self.state.ssh_keys, usual=20)
+        return Response([{"id": 1, **key} for key in page_rows], headers=headers)
+
+    @handles("POST /user/keys")
+    async def new_key(self, call: Call) -> Response:
+        # GitLab adds the account's name and its own host as a comment.
+        key = {**call.body, "key": f"{call.body['key']} Bot (gitlab.example.com)"}
+        if key["key"] in [known["key"] for known in self.state.ssh_keys]:
+            raise Refusal(400, "key", message={"key": ["has already been taken"]})
+        self.state.ssh_keys.append(key)
+        return Response({"id": 1, **key}, 201)
 
     @handles("GET /users")
     async def users(self, call: Call) -> Response:

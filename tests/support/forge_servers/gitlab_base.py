@@ -18,7 +18,8 @@ _QUICK_ACTION = re.compile(r"^/(\w+)(?: [^\n]*)?(?:\s*\n|$)", re.MULTILINE)
 
 class GitLabBase(ContractServer):
     """`scopes` are the token's, None for versions that do not return them; `quick_actions` are
-    those that texts triggered; `shared` are IDs of projects with access through a group."""
+    those that texts triggered; `shared` are IDs of projects with access through a group;
+    `commit_email` is the address that the account uses for commits."""
 
     platform: ClassVar[str] = "gitlab"
     has_etags: ClassVar[bool] = True
@@ -31,6 +32,7 @@ class GitLabBase(ContractServer):
         self.max_reviewers = 100
         self.quick_actions: list[str] = []
         self.shared: set[int] = set()
+        self.commit_email: str | None = self.state.user(self.state.account).email
 
     # Hooks of ContractServer
 

@@ -7,6 +7,8 @@ from itertools import count
 from typing import Literal
 
 Role = Literal["none", "read", "triage", "write", "maintain", "admin"]
+# `title` and `key`, and what only one platform has.
+SshKey = dict[str, str]
 WRITING: frozenset[Role] = frozenset({"write", "maintain", "admin"})
 
 
@@ -15,6 +17,12 @@ class User:
     id: int
     login: str
     is_bot: bool = False
+    name: str = ""
+    hides_email: bool = False
+
+    @property
+    def email(self) -> str:
+        return f"{self.login}@example.com"
 
 
 @dataclass
@@ -132,6 +140,8 @@ class State:
         self.users: dict[str, User] = {}
         # "owner/slug"
         self.teams: set[str] = set()
+        # Of the connection's account.
+        self.ssh_keys: list[SshKey] = []
         self._ids = count(1_000)
         self.add_user(account)
 

@@ -1,9 +1,16 @@
 from typing import Any
 
 from agentjobs.agents.report import Report
+from agentjobs.git.identity import Identity
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.pull_text import commit_message, parse_commit_message, pull_body, pull_text
+from agentjobs.jobs.run.pull_text import (
+    commit_message,
+    is_message_of,
+    parse_commit_message,
+    pull_body,
+    pull_text,
+)
 from agentjobs.jobs.verification import Verification
 
 
@@ -57,6 +64,17 @@ def test_the_text_is_parsed_back_from_the_commit_message() -> None:
     message = commit_message(job(), text)
     assert message.endswith("\n\nJob: job_x\nAgent: fixer\n")
     assert parse_commit_message(message) == text
+
+
+def test_a_co_author_is_named_among_the_trailers() -> None:
+    text = pull_text(job(), "Fixer", Report("Fix it", "One.\n\nJob: two."))
+    message = commit_message(job(), text, Identity("Ada", "ada@example.org"))
+    trailers = "\n\nCo-authored-by: Ada <ada@example.org>\nJob: job_x\nAgent: fixer\n"
+    assert message.endswith(trailers)
+    assert parse_commit_message(message) == text
+    assert is_message_of(job(), message)
+    assert not is_message_of(job(), message.replace("job_x", "job_y"))
+    assert parse_commit_message("Somebody's title\n\nAnd text.").body == ""
 
 
 def checked(*, passed: bool, output: str = "") -> str:

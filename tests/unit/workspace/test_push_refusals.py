@@ -34,7 +34,10 @@ def refuse(remarks: str, reason: str = DECLINED) -> str:
             printed.GITHUB_RULESET,
             ("a ruleset", "(GH013: Cannot create ref due to creations", "exempt the branches"),
         ),
-        (printed.GITHUB_SIGNATURES, ("only signed commits", "verified signatures")),
+        (
+            printed.GITHUB_SIGNATURES,
+            ("only signed commits", "verified signatures", "`agentjobs forges signing`"),
+        ),
         (
             printed.GITHUB_PROTECTED,
             ("protects the branch", "must be made through a pull request", "`agentjobs/**`"),
@@ -49,7 +52,7 @@ def refuse(remarks: str, reason: str = DECLINED) -> str:
         (printed.GITLAB_FILE_RULE, ("a push rule", "deploy/dfc.keystore", "change the rule")),
         (
             printed.GITLAB_EMAIL_RULE,
-            ("author of the commit", "agentjobs@localhost", "author_email"),
+            ("author of the commit", "agentjobs@localhost", "forges check", "author_email"),
         ),
         ("no agents on Fridays", ("the push was refused", DECLINED, "no agents on Fridays")),
     ],

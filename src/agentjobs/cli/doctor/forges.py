@@ -46,15 +46,24 @@ async def _check_all(
     async with session_of(settings) as session:
         platforms = platforms_of(db, settings, session, certificates_of(settings))
         return await asyncio.gather(
-            *(_check_forge(db, keys, platforms, connection) for connection in connections),
+            *(
+                _check_forge(settings, db, keys, platforms, connection)
+                for connection in connections
+            ),
             *(_check_tracker(db, keys, session, tracker) for tracker in trackers),
         )
 
 
 async def _check_forge(
-    db: "Database", keys: "SealingKeys", platforms: "Platforms", connection: "Connection"
+    settings: "Settings",
+    db: "Database",
+    keys: "SealingKeys",
+    platforms: "Platforms",
+    connection: "Connection",
 ) -> Finding:
+    from agentjobs.connections.commits import describe_commits
     from agentjobs.connections.connections import open_credential, open_hook_secret
+    from agentjobs.connections.signing import open_signing_key
     from agentjobs.forges.http.client import RetryBudget
     from agentjobs.forges.protocol import ForgeError
     from agentjobs.organizations.sealing import DecryptionFailed
@@ -65,6 +74,7 @@ async def _check_forge(
         # First, because an adapter's error does not say which key is missing.
         await open_credential(db, keys, connection.id)
         await open_hook_secret(db, keys, connection.id)
+        await open_signing_key(db, keys, connection.id)
         platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
         account = await platform.check()
     except DecryptionFailed as failure:
@@ -73,7 +83,8 @@ async def _check_forge(
         return "forges", "problem", f"{name}: {error}"
     if account.missing:
         return "forges", "problem", f"{name} lacks permissions: {'; '.join(account.missing)}"
-    return "forges", "ok", f"{name}: signed in as {account.login}"
+    commits = describe_commits(settings, connection.checked_as(account))
+    return "forges", "ok", f"{name}: signed in as {account.login}. {commits}"
 
 
 async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentjobs.connections.verify import VerifiedConnection
     from agentjobs.forges.connection import Connection
     from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.settings import Settings
 
 forges = typer.Typer(no_args_is_help=True, help="Manage connections to GitHub, GitLab and Gitea.")
 
@@ -74,7 +75,7 @@ def add_connection(
         raise typer.BadParameter(f"{platform} has no default address; pass it with --url")
     credential = read_credential(platform, private_key_file if is_app else None)
 
-    async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys]":
+    async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys, Settings]":
         from agentjobs.connections.connections import NewConnection
         from agentjobs.connections.verify import verify_and_add
         from agentjobs.organizations.effective_settings import load_public_url
@@ -92,13 +93,14 @@ def add_connection(
             verified = await verify_and_add(
                 admin.db, keys, platforms, org, new, interactive_retries()
             )
-        return verified, await load_public_url(admin.db, admin.settings), keys
+        public_url = await load_public_url(admin.db, admin.settings)
+        return verified, public_url, keys, admin.settings
 
-    verified, public_url, keys = with_store(data_dir, work)
+    verified, public_url, keys, settings = with_store(data_dir, work)
 
     def show() -> None:
         announce_new_key(keys)
-        _show_added(verified, public_url, org, json=json)
+        _show_added(settings, verified, public_url, org, json=json)
 
     if reason := print_secret(show):
         _undo_add(data_dir, org, verified.added.connection, reason)
@@ -154,15 +156,20 @@ def check_connection(
 
     async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
         from agentjobs.connections import connections, verify
+        from agentjobs.connections.commits import describe_commits
 
         connection = await connections.find_connection(admin.db, org, name)
         async with open_platforms(admin.db, admin.settings) as platforms:
             account = await verify.check_connection(
                 admin.db, platforms, connection.id, interactive_retries()
             )
+        checked = await connections.find_connection(admin.db, org, connection.id)
         if not json:
-            print_account(connection, account)
-        return connection, account_document(account), bool(account.missing)
+            print_account(admin.settings, checked, account)
+        document = account_document(account) | {
+            "commits": describe_commits(admin.settings, checked)
+        }
+        return checked, document, bool(account.missing)
 
     connection, account, lacks_permission = with_store(data_dir, work)
     if json:
@@ -210,7 +217,9 @@ def read_credential(owner: str, private_key_file: str | None) -> str:
     return read_token(f"Token of {owner}")
 
 
-def _show_added(verified: "VerifiedConnection", public_url: str, org: str, *, json: bool) -> None:
+def _show_added(
+    settings: "Settings", verified: "VerifiedConnection", public_url: str, org: str, *, json: bool
+) -> None:
     connection, hook_secret = verified.added
     hook_url = hook_address(public_url, connection)
     if json:
@@ -223,7 +232,7 @@ def _show_added(verified: "VerifiedConnection", public_url: str, org: str, *, js
             }
         )
         return
-    print_account(connection, verified.account)
+    print_account(settings, connection, verified.account)
     print_note(f"List its repositories: agentjobs forges repos {connection.name} --org {org}")
     print_note(
         f"To sync changes immediately, add a webhook with content type JSON to {hook_url} and the "

@@ -39,7 +39,7 @@ def rotate_token(
             replaced, account = await verify.verify_and_replace(
                 admin.db, keys, platforms, org, name, credential, interactive_retries()
             )
-        print_account(replaced, account)
+        print_account(admin.settings, replaced, account)
         return replaced
 
     replaced = with_store(data_dir, work)

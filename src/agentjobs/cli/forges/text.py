@@ -7,11 +7,12 @@ from agentjobs.cli.output import print_note
 if TYPE_CHECKING:
     from agentjobs.forges.connection import Connection
     from agentjobs.forges.protocol import Account
+    from agentjobs.settings import Settings
 
 TABLE = ("name", "platform", "url", "account", "state", "checked", "last webhook")
 _FIELDS = (
     *("id", "name", "platform", "kind", "url", "app_id", "installation_id", "account"),
-    "error",
+    *("error", "commit_name", "commit_email", "signing", "signing_public_key"),
 )
 _TIMES = ("checked_at", "hook_seen_at", "created_at")
 
@@ -53,8 +54,12 @@ def _rate_limit_document(account: "Account") -> dict[str, Any] | None:
     return {"limit": limit.limit, "remaining": limit.remaining, "resets_at": resets_at}
 
 
-def print_account(connection: "Connection", account: "Account") -> None:
+def print_account(settings: "Settings", connection: "Connection", account: "Account") -> None:
+    """`connection` as it is stored after the check."""
+    from agentjobs.connections.commits import describe_commits
+
     print_note(f"{connection.name} is {account.login} on {connection.url}.")
+    print_note(describe_commits(settings, connection))
     if not account.is_own:
         print_note(
             f"{account.login} may be a person's account, in whose name pull requests are opened. "

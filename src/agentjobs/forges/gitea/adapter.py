@@ -9,6 +9,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
+from agentjobs.forges.gitea.identities import identity_of_login, identity_of_token
 from agentjobs.forges.gitea.pulls import READ_REPOSITORY, WRITE_REPOSITORY, Pulls, numbered_pages
 from agentjobs.forges.gitea.responses import (
     MAX_BODY_BYTES,
@@ -37,14 +38,17 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
+from agentjobs.forges.signing_keys import register_signing_key
 from agentjobs.forges.text import truncate
 from agentjobs.forges.validate import validate
+from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "Gitea"
 # A shorter conversation is read completely: that is cheaper than a request for the start time.
 _MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
+_WRITE_USER = "write:user"
 _ADMIN = "admin of the repository, which is required to read who has write access"
 # No repository or organization can have this name, and Gitea checks the token's scopes before it.
 _NO_NAME = "-"
@@ -111,8 +115,14 @@ class Gitea:
             if not await self._has_scope(scope, path, body)
         ]
         extras = () if await self._reads_organizations() else (_ORGANIZATION_FEATURES,)
-        # Gitea does not distinguish bot accounts from people.
-        account = Account(user.login, is_own=False, missing=tuple(missing), missing_extras=extras)
+        account = Account(
+            user.login,
+            # Gitea does not distinguish bot accounts from people.
+            is_own=False,
+            missing=tuple(missing),
+            missing_extras=extras,
+            identity=await identity_of_token(self._api, self._url, user),
+        )
         return validate(_NAME, account)
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
@@ -206,6 +216,14 @@ class Gitea:
                 return False
             raise
         return access.may_write or await TeamAccess(self._api, repository).may_write(login)
+
+    async def identity_of(self, login: str) -> Identity | None:
+        return await identity_of_login(self._api, login)
+
+    async def register_signing_key(self, title: str, public_key: str) -> None:
+        # Gitea has no keys for signatures alone.
+        body = {"title": title, "key": public_key, "read_only": True}
+        await register_signing_key(self._api, "/user/keys", body, needs=_WRITE_USER)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         path = f"{_api_path(full_name)}/issues/{number}"

@@ -15,6 +15,7 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
 )
 from agentjobs.forges.text import DraftMark
+from agentjobs.git.identity import Identity
 
 # The column is larger, but a database behind a proxy may accept less.
 MAX_BODY_BYTES = 65_536
@@ -28,7 +29,19 @@ _CODE = "repo.code"
 
 
 class User(msgspec.Struct, frozen=True):
+    """`email` is a no-reply address if the account hides its own, except from itself."""
+
     login: str
+    full_name: str = ""
+    email: str = ""
+
+    @property
+    def identity(self) -> Identity | None:
+        return Identity.clean(self.full_name or self.login, self.email)
+
+
+class UserSettings(msgspec.Struct, frozen=True):
+    hide_email: bool = False
 
 
 class Permissions(msgspec.Struct, frozen=True):

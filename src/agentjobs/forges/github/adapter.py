@@ -18,6 +18,7 @@ from agentjobs.forges.github.app import (
     missing_features,
     missing_permissions,
 )
+from agentjobs.forges.github.identities import identity_of_login, identity_of_token
 from agentjobs.forges.github.pulls import ISSUES, PULLS, RepositoryPulls
 from agentjobs.forges.github.responses import (
     Branch,
@@ -48,12 +49,15 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
+from agentjobs.forges.signing_keys import register_signing_key
 from agentjobs.forges.validate import validate
+from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitHub"
 _METADATA = "Metadata: read-only"
 _CONTENTS = "Contents: read and write"
+_SIGNING_KEYS = "SSH signing keys: read and write (classic: scope write:ssh_signing_key)"
 # Scopes of classic tokens, and what they are needed for.
 _CLASSIC_SCOPES = {"repo": "to fetch, push and open pull requests"}
 _EXTRA_CLASSIC_SCOPES = {"workflow": "to change .github/workflows after `agentjobs repos lift`"}
@@ -190,6 +194,13 @@ class GitHub:
                 return False
             raise
 
+    async def identity_of(self, login: str) -> Identity | None:
+        return await identity_of_login(self._access.api(_ALL), self._url, login)
+
+    async def register_signing_key(self, title: str, public_key: str) -> None:
+        path, body = "/user/ssh_signing_keys", {"title": title, "key": public_key}
+        await register_signing_key(self._access.api(_ALL), path, body, needs=_SIGNING_KEYS)
+
     async def issue(self, full_name: str, number: int) -> Issue:
         api = self._access.api(Scope(full_name=full_name))
         path = f"{_path(full_name)}/issues/{number}"
@@ -218,6 +229,7 @@ class GitHub:
             missing=missing_features(installation.permissions, WORK_PERMISSIONS),
             missing_extras=missing_features(installation.permissions, extra),
             rate_limit=await self._installation_limit(),
+            identity=await self.identity_of(f"{app.slug}[bot]"),
         )
         return validate(_NAME, account)
 
@@ -231,16 +243,17 @@ class GitHub:
     async def _check_token(self) -> Account:
         api = self._access.api(_ALL)
         response = await api.request("GET", "/user")
-        login = decode_as(_NAME, response, User).login
+        user = decode_as(_NAME, response, User)
         # Only classic tokens have scopes.
         header = response.headers.get("X-OAuth-Scopes")
         scopes = None if header is None else {scope.strip() for scope in header.split(",")}
         account = Account(
-            login,
+            user.login,
             is_own=False,
             missing=_missing_scopes(scopes, _CLASSIC_SCOPES),
             missing_extras=_missing_scopes(scopes, _EXTRA_CLASSIC_SCOPES),
             rate_limit=self._traffic.rate_limit,
+            identity=await identity_of_token(api, self._url, user),
         )
         return validate(_NAME, account)
 

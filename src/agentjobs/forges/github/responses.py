@@ -25,6 +25,8 @@ _IDS_PER_SECOND = 2**20
 
 class User(msgspec.Struct, frozen=True):
     login: str
+    id: int = 0
+    name: str | None = None
 
 
 class Permissions(msgspec.Struct, frozen=True):

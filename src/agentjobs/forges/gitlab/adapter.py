@@ -43,7 +43,9 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
+from agentjobs.forges.signing_keys import register_signing_key
 from agentjobs.forges.validate import validate
+from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitLab"
@@ -102,8 +104,14 @@ class GitLab:
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_SCOPE)
         missing = await self._missing()
-        limit = self._traffic.rate_limit
-        return validate(_NAME, Account(user.username, user.is_own, missing, rate_limit=limit))
+        account = Account(
+            user.username,
+            user.is_own,
+            missing,
+            rate_limit=self._traffic.rate_limit,
+            identity=user.identity(self._url),
+        )
+        return validate(_NAME, account)
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         # Keyset pagination by ID is the only one that GitLab does not limit.
@@ -186,6 +194,14 @@ class GitLab:
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
         user = await find_user(self._api, login)
         return user is not None and await self._may_write(_project(repo), user)
+
+    async def identity_of(self, login: str) -> Identity | None:
+        user = await find_user(self._api, login)
+        return None if user is None else user.identity(self._url)
+
+    async def register_signing_key(self, title: str, public_key: str) -> None:
+        body = {"title": title, "key": public_key, "usage_type": "signing"}
+        await register_signing_key(self._api, "/user/keys", body, needs=_SCOPE)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         response = await self._api.get_as(IssueResponse, _issue(full_name, number), needs=_SCOPE)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -15,6 +16,7 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
 )
 from agentjobs.forges.text import DraftMark, line_location, truncate
+from agentjobs.git.identity import Identity
 
 # The lowest role that may push and open merge requests.
 DEVELOPER = 30
@@ -41,11 +43,21 @@ class User(msgspec.Struct, frozen=True):
     id: int
     username: str
     bot: bool = False
+    name: str = ""
+    # Only GitLab's response for the token's own account has it.
+    commit_email: str | None = None
 
     @property
     def is_own(self) -> bool:
         """A bot or service account; older versions show that only in the name."""
         return self.bot or _BOT_ACCOUNT.match(self.username) is not None
+
+    def identity(self, url: str) -> Identity | None:
+        """With the address that the account chose for commits, or else the private one, which
+        GitLab links to the account as well; `url` is GitLab's."""
+        host = urlsplit(url).hostname or ""
+        private_address = f"{self.id}-{self.username}@users.noreply.{host}"
+        return Identity.clean(self.name or self.username, self.commit_email or private_address)
 
 
 class Token(msgspec.Struct, frozen=True):

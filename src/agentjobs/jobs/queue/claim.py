@@ -73,6 +73,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     has_outage: bool = False
     # The key of the tracker that did not respond.
     waits_for: str | None = None
+    # An API key, a user, or a login such as `github:ada`.
+    created_by: str | None = None
 
     @property
     def base_branch(self) -> str:
@@ -337,6 +339,7 @@ def _claimed_job(row: Row, credential: str) -> ClaimedJob:
         kept_at=row["kept_at"],
         has_outage=bool(row["has_outage"]),
         waits_for=row["waits_for"],
+        created_by=row["created_by"],
     )
 
 

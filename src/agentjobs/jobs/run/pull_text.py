@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.agents.report import Report
+from agentjobs.git.identity import Identity
 from agentjobs.git.process import git
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import TicketDetails
@@ -22,6 +23,8 @@ _SKIPS_CHECKS = re.compile(
     r"|^skip-checks:.*$",
     re.IGNORECASE | re.MULTILINE,
 )
+
+_LAST_TRAILERS = re.compile(r"\n\n(?:Co-authored-by: .*\n)?Job: .*\nAgent: .*\Z")
 
 
 class PullText(msgspec.Struct, frozen=True):
@@ -64,13 +67,14 @@ def _draft_section(reasons: Sequence[str]) -> str:
     )
 
 
-def commit_message(job: ClaimedJob, text: PullText) -> str:
-    """The trailers name the job and the agent; a job recognizes its own commit by them."""
-    return f"{text.title}\n\n{text.body}{_trailers(job)}"
+def commit_message(job: ClaimedJob, text: PullText, co_author: Identity | None = None) -> str:
+    """The last trailers name the job and the agent; a job recognizes its own commit by them."""
+    credit = "" if co_author is None else f"Co-authored-by: {co_author}\n"
+    return f"{text.title}\n\n{text.body}\n\n{credit}{_trailers(job)}\n"
 
 
 def is_message_of(job: ClaimedJob, message: str) -> bool:
-    return message.rstrip().endswith(_trailers(job).rstrip())
+    return message.rstrip().endswith(f"\n{_trailers(job)}")
 
 
 async def read_pull_text(git_dir: Path, commit: str) -> PullText:
@@ -81,8 +85,8 @@ async def read_pull_text(git_dir: Path, commit: str) -> PullText:
 
 def parse_commit_message(message: str) -> PullText:
     title, _, rest = message.partition("\n")
-    body, _, _ = rest.rpartition("\n\nJob: ")
-    return PullText(_title_line(title), body.strip())
+    trailers = _LAST_TRAILERS.search(rest.rstrip())
+    return PullText(_title_line(title), rest[: trailers.start()].strip() if trailers else "")
 
 
 def pull_body(
@@ -104,7 +108,7 @@ def pull_body(
 
 
 def _trailers(job: ClaimedJob) -> str:
-    return f"\n\nJob: {job.id}\nAgent: {job.agent}\n"
+    return f"Job: {job.id}\nAgent: {job.agent}"
 
 
 def _ticket_reference(ticket_id: str, ticket: TicketDetails | None) -> str:

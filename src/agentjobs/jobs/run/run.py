@@ -7,6 +7,7 @@ from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.agent import run_agent
+from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
@@ -63,6 +64,7 @@ async def _propose(
     fix = await plan_cve_fix(run, repo, base)
     plan = fix.narrow(plan)
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
+    attribution = await load_attribution(run, repo)
     await repo.end_outage()
     owner_uid = run.tools.sandbox.owner_uid(run.slot)
     async with (
@@ -76,7 +78,9 @@ async def _propose(
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
-        commit = await retry_for_space(lambda: commit_changes(run, plan, checkout, text), run)
+        commit = await retry_for_space(
+            lambda: commit_changes(run, plan, checkout, text, attribution), run
+        )
         await fix.verify(commit)
         verification = await run_checks(run, plan, checkout)
     run.finished_work = FinishedWork(base, commit)

@@ -56,6 +56,7 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/settings/forges": {"platform": "gitlab", "token": ACCEPTED},
     "/settings/forges/{id}/credential": {"token": ACCEPTED},
     "/settings/forges/{id}/repositories": {"repo": SEEN},
+    "/settings/forges/{id}/signing": {"signing": "ssh"},
     "/settings/members/invitations": {"email": "x@acme.example", "role": "viewer"},
     "/settings/members/{user_id}/role": {"role": "member"},
     "/settings/organization/auto-trigger": {"level": "critical"},

@@ -41,10 +41,12 @@ async def insert_platform(
     connection = (await add_connection(harness.db, keys, name, new)).connection
     await write(
         harness.db,
-        "UPDATE forge_connections SET account = :account, error = :error WHERE id = :id",
+        "UPDATE forge_connections SET account = :account, error = :error,"
+        " commit_name = :commit_name, commit_email = 'bot@example.org' WHERE id = :id",
         id=connection.id,
         account=make_text("agentjobs-bot"),
         error=make_text("The token has expired"),
+        commit_name=make_text("Agent Bot"),
     )
     jira = NewTracker(kind="jira", url="https://jira.example.com", token=ACCEPTED)
     tracker = await add_tracker(harness.db, keys, name, jira)

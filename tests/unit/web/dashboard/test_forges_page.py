@@ -193,6 +193,28 @@ async def test_a_changed_webhook_secret_is_shown_once(dashboard, connection):
     assert secret not in later.html
 
 
+async def test_signing_is_chosen_and_the_public_key_shown(dashboard, table, connection):
+    admin, path = dashboard.admin, f"{HERE}/{connection.id}"
+    assert "agentjobs-bot" in (await admin.open(path)).text
+    page = await admin.send(await admin.open(path), "/signing", signing="ssh")
+    assert page.status == 200
+    assert "The account on the platform has the key" in page.text
+    (key,) = table.signing_keys
+    assert key in page.text
+    assert key in (await dashboard.member.open(path)).text
+    assert "PRIVATE" not in page.html
+    table.key_fault = ForgeError(f"It needs write:user{PAYLOAD}", "denied")
+    page = await admin.send(page, "/signing", signing="ssh", new_key="yes")
+    assert f"It needs write:user{PAYLOAD} Add it at https://git.example.org" in page.text
+    assert key not in page.text
+    assert safety_faults(page) == []
+    page = await admin.send(page, "/signing", signing="platform")
+    assert page.status == 422
+    assert "only those of an App" in page.text
+    page = await admin.send(page, "/signing", signing="none")
+    assert "not signed" in page.text
+
+
 async def test_only_an_unused_connection_can_be_removed(dashboard, table, connection):
     admin, path = dashboard.admin, f"{HERE}/{connection.id}"
     await connect_repositories(dashboard.db, dashboard.context.platforms, "acme", connection.id)

@@ -84,7 +84,7 @@ SHOWN = {
         *("answered 500", "Server", "nginx", "no thanks"),
     ],
     "/settings/forges": ["agentjobs-bot", "The token has expired"],
-    "/settings/forges/{connection}": ["agentjobs-bot", "The token has expired"],
+    "/settings/forges/{connection}": ["agentjobs-bot", "The token has expired", "Agent Bot"],
     "/settings/trackers": ["Jira is closed"],
     "/settings/members": ["Grace", "Ada"],
     "/settings/audit-log": ["Ada", "192.0.2.1", "a target", "a detail", "a value"],

@@ -1,4 +1,4 @@
-"""Settings > Platforms > one connection: its state, credential and webhook secret.
+"""Settings > Platforms > one connection: its state, credential, webhook secret and signing.
 
 Credentials are never shown. The webhook secret is shown once, in response to the form that
 creates it.
@@ -6,12 +6,14 @@ creates it.
 
 from starlette.responses import Response
 
+from agentjobs.connections.commits import describe_commits
 from agentjobs.connections.connections import (
     find_connection,
     record_check,
     remove_connection,
     rotate_hook_secret,
 )
+from agentjobs.connections.signing import SigningChange, register_key, set_signing
 from agentjobs.connections.verify import check_connection, verify_and_replace
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
@@ -21,6 +23,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import (
     PLATFORMS,
+    SIGNING_OPTIONS,
     hook_address,
     not_found,
 )
@@ -75,6 +78,22 @@ async def rotate(request: PageRequest) -> Response:
     return await detail_page(request, await require_connection(request), secret=secret)
 
 
+async def change_signing(request: PageRequest) -> Response:
+    connection = await require_connection(request)
+    try:
+        changed = await set_signing(
+            *(request.db, request.context.keys, request.organization, connection.id),
+            request.form.text("signing"),
+            is_new_key=request.form.flag("new_key"),
+        )
+        async with page_timeout(connection.name, "Add the key to the account yourself."):
+            change = await register_key(platforms_of(request), changed, page_retry_budget())
+    except Problem as problem:
+        current = await require_connection(request)
+        return await detail_page(request, current, problem=problem)
+    return await detail_page(request, change.connection, signing_change=change)
+
+
 async def remove(request: PageRequest) -> Response:
     connection = await require_connection(request)
     try:
@@ -101,6 +120,7 @@ async def detail_page(
     secret: str = "",
     account: Account | None = None,
     is_replaced: bool = False,
+    signing_change: SigningChange | None = None,
     open_form: str = "",
 ) -> Response:
     """`open_form` is the form with an error, which stays open."""
@@ -113,6 +133,9 @@ async def detail_page(
         secret=secret,
         account=account,
         is_replaced=is_replaced,
+        signing_change=signing_change,
+        signing_options=SIGNING_OPTIONS[connection.kind],
+        commits=describe_commits(request.settings, connection),
         open_form=open_form,
         hook_url=hook_address(request.settings.effective_public_url, connection),
         connected=await repos_of_connection(request.db, connection.id),
@@ -136,5 +159,6 @@ ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
     PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
     PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
+    PageRoute("POST", f"{PATH}/{{id}}/signing", "admin", change_signing),
     PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]

@@ -10,6 +10,11 @@ PLATFORMS: Mapping[str, str] = {
     "gitlab": "GitLab",
     "gitea": "Gitea or Forgejo",
 }
+# By the kind of connection: the platform verifies SSH keys of accounts, and Apps have none.
+SIGNING_OPTIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "token": (("none", "Not signed"), ("ssh", "With an SSH key")),
+    "app": (("none", "Not signed"), ("platform", "By GitHub")),
+}
 _FIELD_OF = {
     "invalid_platform": "platform",
     "invalid_url": "url",

@@ -14,6 +14,7 @@ ACTIONS: Mapping[str, str] = {
     "forge.credential_replaced": "replaced the credential of a platform",
     "forge.hook_secret_rotated": "rotated the webhook secret of a platform",
     "forge.removed": "removed a platform",
+    "forge.signing_changed": "changed how commits to a platform are signed",
     "invitation.accepted": "accepted an invitation",
     "invitation.created": "sent an invitation",
     "invitation.revoked": "revoked an invitation",

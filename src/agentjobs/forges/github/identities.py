@@ -1,0 +1,54 @@
+"""Whom commits name on GitHub: the bot of an App, the account of a token, other people."""
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from agentjobs.forges.github.responses import User
+from agentjobs.forges.http.client import PlatformApi, build_path
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.identity import Identity
+
+
+class Email(msgspec.Struct, frozen=True):
+    email: str
+    primary: bool = False
+    verified: bool = False
+    visibility: str | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """GitHub may refuse pushes that would publish a private address (GH007)."""
+        return self.primary and self.verified and self.visibility != "private"
+
+
+async def identity_of_login(api: PlatformApi, url: str, login: str) -> Identity | None:
+    """Of a person, or of an App as `<slug>[bot]`; None if GitHub does not know the login."""
+    try:
+        user = await api.get_as(User, build_path("users", login))
+    except ForgeError as error:
+        if error.is_temporary:
+            raise
+        return None
+    return _with_noreply_address(user, url, user.login)
+
+
+async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
+    """With the account's primary address if the token may read it and it is public."""
+    name = user.name or user.login
+    try:
+        emails = await api.get_as(list[Email], "/user/emails")
+    except ForgeError as error:
+        if error.is_temporary:
+            raise
+        emails = []
+    for email in emails:
+        if email.is_usable:
+            return Identity.clean(name, email.email)
+    return _with_noreply_address(user, url, name)
+
+
+def _with_noreply_address(user: User, url: str, name: str) -> Identity | None:
+    """GitHub links this address to the account, also after a rename."""
+    host = urlsplit(url).hostname or ""
+    return Identity.clean(name, f"{user.id}+{user.login}@users.noreply.{host}")
