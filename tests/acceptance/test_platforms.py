@@ -21,7 +21,13 @@ from tests.support.receiver import Receiver, receiver
 from tests.support.service import wait_until
 
 JOB_OF_COMMIT = "%(trailers:key=Job,valueonly,separator=)"
+CO_AUTHOR = "by %(trailers:key=Co-authored-by,valueonly,separator=)"
 REVIEWED = ["job.completed", "pr.review_requested"]
+AUTHORS = {
+    "github-app": "+agentjobs[bot]@users.noreply.127.0.0.1>",
+    "gitlab": "Agentjobs-Bot <agentjobs-bot@example.com>",
+    "gitea": "agentjobs-bot <agentjobs-bot@example.com>",
+}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +129,9 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     assert sorted(pull.labels) == ["agents", "needs review"]
     assert pull.reviewers == [REVIEWER]
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"]]
+    (author,) = platform.log(branch, "%an <%ae>")
+    assert AUTHORS[platform.kind] in author
+    assert platform.log(branch, "%cn <%ce>") == [author]
     assert platform.show(branch, "edited.txt") == "changed"
     assert "trying again in 1 s" in connected.api.log(job["job_id"])
     wait_until(
@@ -212,6 +221,8 @@ def test_a_comment_by_a_writer_starts_a_follow_up(
     assert (follow_up["pr_url"], follow_up["follows"]) == (job["pr_url"], job["job_id"])
     branch = platform.pull(number).head
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"], follow_up["job_id"]]
+    first, second = platform.log(branch, CO_AUTHOR)
+    assert (first, WRITER in second.casefold(), "@" in second) == ("by ", True, True)
     prompt = connected.api.http.get(f"/jobs/{follow_up['job_id']}/prompt").json()["prompt"]
     assert "once more, please" in prompt
     refusal, reply = platform.pull(number).comments[3:]

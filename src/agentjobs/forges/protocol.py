@@ -6,7 +6,7 @@ an organization, is a Platform.
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -167,6 +167,14 @@ class Account(msgspec.Struct, frozen=True):
     identity: Identity | None = None
 
 
+class NewCommit(msgspec.Struct, frozen=True):
+    """A commit that the platform should make, with one parent."""
+
+    tree: str
+    parent: str
+    message: str
+
+
 class Forge(Protocol):
     @property
     def platform(self) -> str: ...
@@ -227,3 +235,14 @@ class Platform(Forge, Protocol):
     async def issue(self, full_name: str, number: int) -> Issue: ...
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None: ...
+
+
+@runtime_checkable
+class SigningPlatform(Protocol):
+    """A platform that signs commits which it makes itself."""
+
+    async def create_signed_commit(self, repo: RepoAddress, ref: str, commit: NewCommit) -> None:
+        """Point `ref`, which has the commit's tree, at the signed commit.
+
+        Raises ForgeError, also if the platform did not sign.
+        """

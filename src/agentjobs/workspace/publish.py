@@ -27,7 +27,7 @@ async def push(
 
     Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
     """
-    await _push(mirror, commit, branch, remote, expected or "")
+    await _push_branch(mirror, commit, branch, remote, expected or "")
 
 
 async def delete_branch(git_dir: Path, branch: str, remote: Remote, *, expected: str) -> None:
@@ -35,23 +35,37 @@ async def delete_branch(git_dir: Path, branch: str, remote: Remote, *, expected:
 
     Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
     """
-    await _push(git_dir, "", branch, remote, expected)
+    await _push_branch(git_dir, "", branch, remote, expected)
 
 
-async def _push(git_dir: Path, source: str, branch: str, remote: Remote, expected: str) -> None:
+async def push_ref(git_dir: Path, source: str, ref: str, remote: Remote) -> None:
+    """Set or delete a ref that is no branch, wherever it is now; an empty `source` deletes it.
+
+    Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
+    """
+    await _push(git_dir, f"+{source}:{ref}", remote)
+
+
+async def _push_branch(
+    git_dir: Path, source: str, branch: str, remote: Remote, expected: str
+) -> None:
     ref = f"refs/heads/{branch}"
     if not is_branch_name(branch):
         raise PushRejected(f"{branch!r} is not a branch name")
+    await _push(git_dir, f"{source}:{ref}", remote, f"--force-with-lease={ref}:{expected}")
+
+
+async def _push(git_dir: Path, refspec: str, remote: Remote, *options: str) -> None:
     try:
         pushed = await git(
             "push",
             "--porcelain",
             "--no-verify",
             "--no-follow-tags",
-            f"--force-with-lease={ref}:{expected}",
+            *options,
             "--",
             remote.url,
-            f"{source}:{ref}",
+            refspec,
             git_dir=git_dir,
             configuration=remote.configuration,
             environment=remote.environment,

@@ -181,6 +181,10 @@ async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
         assert "Pull requests" in lacking
         assert added.document["kind"] == "app"
         assert (await forges("check", "app")).exit_code == 1
+        refused = await forges("signing", "app", "ssh")
+        assert (refused.exit_code, "use “platform” instead" in refused.err) == (2, True)
+        signed = await forges("signing", "app", "platform")
+        assert "made and signed by the platform as agentjobs[bot]" in signed.err
         assert server.app.private_key.splitlines()[1] not in forges.output
 
 

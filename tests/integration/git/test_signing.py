@@ -7,6 +7,7 @@ import pytest
 
 from agentjobs.git.signing import COMMITS, SigningKey, fingerprint, sign_commit
 from tests.support.local_repository import commit_files, git_output
+from tests.support.signatures import verify_commit
 
 
 @pytest.fixture(params=["sha1", "sha256"])
@@ -18,25 +19,17 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tree
 
 
-def verify(tree: Path, commit: str, *allowed: str) -> subprocess.CompletedProcess[str]:
-    signers = tree / "allowed_signers"
-    signers.write_text("".join(f"{line}\n" for line in allowed))
-    settings = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={signers}")
-    command = ["git", *settings, "verify-commit", "--verbose", commit]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-
-
 async def test_git_verifies_a_signed_commit_and_only_with_its_key(repository: Path) -> None:
     key = SigningKey.generate()
     unsigned = git_output("rev-parse", "HEAD", cwd=repository)
     signed = await sign_commit(repository / ".git", unsigned, key)
     assert signed != unsigned
-    good = verify(repository, signed, f"bot@example.com {key.public_text}")
+    good = verify_commit(repository, signed, f"bot@example.com {key.public_text}")
     assert good.returncode == 0, good.stderr
     assert 'Good "git" signature for bot@example.com' in good.stderr
     other = SigningKey.generate()
-    assert verify(repository, signed, f"bot@example.com {other.public_text}").returncode != 0
-    assert verify(repository, unsigned, f"bot@example.com {key.public_text}").returncode != 0
+    assert verify_commit(repository, signed, f"bot@example.com {other.public_text}").returncode != 0
+    assert verify_commit(repository, unsigned, f"bot@example.com {key.public_text}").returncode != 0
     # Everything but the signature is the same, and the object is well formed.
     for shape in ("%T %P %an %ae %at %cn %ce %ct", "%B"):
         shown = [

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agentjobs.git.signing import SigningKey
 from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers import openapi
 from tests.support.forge_servers.calls import Call, Refusal
@@ -32,6 +33,8 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     f"GET {REPO}": ("read", ("metadata",)),
     f"GET {REPO}/collaborators/{{username}}/permission": ("read", ("metadata",)),
     f"GET {REPO}/branches/{{branch}}": ("read", ("contents",)),
+    f"POST {REPO}/git/commits": ("write", ("contents",)),
+    f"PATCH {REPO}/git/refs/{{ref}}": ("write", ("contents",)),
     f"GET {REPO}/pulls": ("read", ("pull_requests",)),
     f"POST {REPO}/pulls": ("write", ("pull_requests",)),
     f"GET {PULL}": ("read", ("pull_requests",)),
@@ -77,6 +80,8 @@ class GitHubBase(ContractServer):
         self.app = App()
         self.scopes: str | None = "repo"
         self.unknown_heads = 0
+        # None for a server that does not sign commits of Apps.
+        self.signing_key: SigningKey | None = SigningKey.generate()
         self.rate_limit = 5_000
         self.used = 0
         self._period_ends_at = 0.0

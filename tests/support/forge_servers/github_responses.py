@@ -192,3 +192,32 @@ def line_comment(
         "side": "RIGHT" if row.old_line is None else "LEFT",
     }
     return body if line is None else {**body, "line": line}
+
+
+def git_commit(
+    url: str, repo: RepositoryRow, sha: str, body: dict[str, Any], reason: str
+) -> dict[str, Any]:
+    """A commit object, as it was just made."""
+    page = f"{url}/{repo.full_name}"
+    person = {"name": "GitHub", "email": "noreply@github.com", "date": _DAY}
+    parents = [{"sha": name, "url": page, "html_url": page} for name in body["parents"]]
+    is_signed = reason == "valid"
+    verification = {
+        "verified": is_signed,
+        "reason": reason,
+        "signature": "-----BEGIN …" if is_signed else None,
+        "payload": "tree …" if is_signed else None,
+        "verified_at": _DAY if is_signed else None,
+    }
+    return {
+        "sha": sha,
+        "node_id": f"C_{sha}",
+        "url": page,
+        "html_url": f"{page}/commit/{sha}",
+        "author": person,
+        "committer": person,
+        "message": body["message"],
+        "tree": {"sha": body["tree"], "url": page},
+        "parents": parents,
+        "verification": verification,
+    }

@@ -29,6 +29,7 @@ from agentjobs.forges.github.responses import (
     Role,
     User,
 )
+from agentjobs.forges.github.signed_commits import create_signed_commit
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.responses import decode_as
@@ -42,6 +43,7 @@ from agentjobs.forges.protocol import (
     CommentCursor,
     ForgeError,
     Issue,
+    NewCommit,
     PullRequest,
     PullRequestRequest,
     RateLimit,
@@ -196,6 +198,10 @@ class GitHub:
 
     async def identity_of(self, login: str) -> Identity | None:
         return await identity_of_login(self._access.api(_ALL), self._url, login)
+
+    async def create_signed_commit(self, repo: RepoAddress, ref: str, commit: NewCommit) -> None:
+        api = self._access.api(_scope(repo))
+        await create_signed_commit(api, _path(repo.full_name), ref, commit)
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         path, body = "/user/ssh_signing_keys", {"title": title, "key": public_key}

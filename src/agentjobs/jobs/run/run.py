@@ -18,6 +18,7 @@ from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.jobs.run.hosted_repo import HostedRepo, fetch_base_commit, open_repo
 from agentjobs.jobs.run.kept_work import publish_or_keep, restore_kept_work
 from agentjobs.jobs.run.plan import RunPlan, plan_run
+from agentjobs.jobs.run.platform_signing import sign_by_platform
 from agentjobs.jobs.run.previous_pull import load_previous_pull
 from agentjobs.jobs.run.prompt import prepare_task
 from agentjobs.jobs.run.pull_request import open_pull_request
@@ -103,6 +104,7 @@ async def _publish(
     verification: Verification | None,
     ticket: FoundTicket | None,
 ) -> Completed:
+    work = await sign_by_platform(run, repo, work)
     await push_commit(run, repo, work.commit, work.base)
     run.pushed_commit = work.commit
     pull = await open_pull_request(run, repo, plan, work, text, verification)

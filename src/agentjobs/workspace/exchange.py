@@ -1,0 +1,50 @@
+"""Exchanges a commit with a remote through a ref that is no branch, so that nothing starts there.
+
+Knows neither jobs nor platforms.
+"""
+
+import contextlib
+from pathlib import Path
+
+from agentjobs.git.process import GitError, git
+from agentjobs.git.refs import resolve
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_host_unreachable
+from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs.workspace.publish import PUSH_TIMEOUT_SECONDS, push_ref
+
+
+async def upload_commit(mirror: Path, commit: str, ref: str, remote: Remote) -> None:
+    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
+    await push_ref(mirror, commit, ref, remote)
+
+
+async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
+    """The commit of the ref, which the mirror has afterwards. Raises RepoUnavailable."""
+    try:
+        await git(
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
+            *("--", remote.url, f"+{ref}:{ref}"),
+            git_dir=mirror,
+            configuration=remote.configuration,
+            environment=remote.environment,
+            protocols=NETWORK_PROTOCOLS,
+            timeout_seconds=PUSH_TIMEOUT_SECONDS,
+        )
+        commit = await resolve(mirror, ref)
+    except GitError as error:
+        raise RepoUnavailable(
+            f"the commit cannot be fetched: {error.reason}",
+            is_temporary=remote.is_temporary_failure(error.stderr),
+            is_host_unreachable=is_host_unreachable(error.stderr),
+        ) from None
+    finally:
+        with contextlib.suppress(GitError):
+            await git("update-ref", "-d", ref, git_dir=mirror)
+    if commit is None:
+        raise RepoUnavailable(f"{ref} does not name a commit")
+    return commit
+
+
+async def remove_ref(mirror: Path, ref: str, remote: Remote) -> None:
+    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
+    await push_ref(mirror, "", ref, remote)

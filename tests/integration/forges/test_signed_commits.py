@@ -1,0 +1,125 @@
+"""Commits that GitHub makes and signs for an App, through the steps of a run."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.signing import SigningKey
+from agentjobs.jobs.run import platform_signing
+from agentjobs.jobs.run.earlier_attempt import PushedWork
+from agentjobs.jobs.run.hosted_repo import HostedRepo
+from agentjobs.jobs.run.platform_signing import sign_by_platform
+from tests.support.forge_adapters import PlatformHarness, make_template, platform_harness
+from tests.support.forge_servers import push_refusals
+from tests.support.forge_servers.faults import server_error
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.local_repository import commit_files, git_output
+from tests.support.signatures import verify_commit
+
+MESSAGE = "Change ü\n\nBody.\n\nJob: job_1\nAgent: edit\n"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+class Run:
+    """A run whose mirror has a commit that the platform lacks."""
+
+    def __init__(
+        self, harness: PlatformHarness, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert isinstance(harness.server, GitHubServer)
+        self.harness, self.server = harness, harness.server
+        self.mirror = directory / "mirror"
+        git_output("clone", "--quiet", str(harness.git_dir), str(self.mirror), cwd=directory)
+        (self.mirror / "tool").write_text("#!/bin/sh\n")
+        (self.mirror / "tool").chmod(0o755)
+        (self.mirror / "link").symlink_to("tool")
+        base = git_output("rev-parse", "HEAD", cwd=self.mirror)
+        commit = commit_files(self.mirror, {"large.bin": os.urandom(200_000)}, MESSAGE)
+        self.work = PushedWork(base, commit)
+        self.signing = "platform"
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.context: Any = SimpleNamespace(
+            db=None,
+            mirror=self.mirror / ".git",
+            log=SimpleNamespace(note=self.notes.append, redact=str),
+            job=SimpleNamespace(id="job_1", agent="edit", credential="", connection_id="fcn_1"),
+        )
+
+        async def load_connection(*_: object) -> Any:
+            return SimpleNamespace(signing=self.signing)
+
+        async def warn(_: object, text: str) -> None:
+            self.warnings.append(text)
+
+        async def check_claim(_: object) -> None:
+            pass
+
+        monkeypatch.setattr(platform_signing, "load_connection", load_connection)
+        monkeypatch.setattr(platform_signing, "warn", warn)
+        monkeypatch.setattr(HostedRepo, "check_claim", check_claim)
+        monkeypatch.setattr("agentjobs.jobs.run.retry.BACKOFF_SECONDS", ())
+
+    async def sign(self) -> PushedWork:
+        repo = HostedRepo(self.context, self.harness.forge, self.harness.repo)
+        return await sign_by_platform(self.context, repo, self.work)
+
+    def refs(self) -> str:
+        return git_output("for-each-ref", "refs/agentjobs", cwd=self.harness.git_dir) + git_output(
+            "for-each-ref", "refs/agentjobs", cwd=self.mirror
+        )
+
+
+async def test_github_makes_and_signs_the_same_change(
+    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with platform_harness("github-app", tmp_path, template) as harness:
+        run = Run(harness, tmp_path, monkeypatch)
+        signed = await run.sign()
+        assert (signed.base, signed.commit != run.work.commit) == (run.work.base, True)
+        shown = git_output("show", "-s", "--format=%P %an|%cn|%B", signed.commit, cwd=run.mirror)
+        assert shown == f"{run.work.base} agentjobs[bot]|GitHub|{MESSAGE.rstrip()}"
+        # Executable files, links and large files are the same.
+        assert git_output("diff", run.work.commit, signed.commit, cwd=run.mirror) == ""
+        assert isinstance(run.server.signing_key, SigningKey)
+        key = run.server.signing_key.public_text
+        assert verify_commit(run.mirror, signed.commit, f"noreply@github.com {key}").returncode == 0
+        assert (run.refs(), run.warnings) == ("", [])
+
+        run.signing = "none"
+        assert await run.sign() == run.work
+
+
+async def test_work_that_github_does_not_sign_is_published_with_a_warning(
+    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with platform_harness("github-app", tmp_path, template) as harness:
+        run = Run(harness, tmp_path, monkeypatch)
+        # GitHub Enterprise Server does so unless its operator has configured a key.
+        run.server.signing_key = None
+        assert await run.sign() == run.work
+        harness.row.push_refusal = push_refusals.GITHUB_RULESET
+        assert await run.sign() == run.work
+        assert ["(unsigned)" in text for text in run.warnings] == [True, False]
+        assert "a ruleset" in run.warnings[1]
+        assert run.refs() == ""
+
+
+async def test_an_outage_is_raised_so_that_the_work_is_kept(
+    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with platform_harness("github-app", tmp_path, template) as harness:
+        run = Run(harness, tmp_path, monkeypatch)
+        run.server.next(server_error(503, times=None, on="POST /repos/{owner}/{repo}/git/commits"))
+        with pytest.raises(ForgeError) as caught:
+            await run.sign()
+        assert caught.value.is_temporary
+        assert (run.refs(), run.warnings) == ("", [])
