@@ -11,7 +11,6 @@ from agentjobs.connections.connections import (
     find_connection,
     remove_connection,
 )
-from agentjobs.connections.sealed_values import SEALED_CREDENTIALS
 from agentjobs.connections.signing import open_signing_key, register_key, set_signing, sign_token
 from agentjobs.connections.verify import check_connection, verify_and_add
 from agentjobs.forges.connection import Connection
@@ -103,23 +102,10 @@ async def test_a_signing_key_is_sealed_kept_replaced_and_deleted(
     signature = await sign_token(database, keys, "acme", "gitea", "0123")
     assert signature == own.sign(b"0123", "gitea")
 
-    # The key follows a rotation of the encryption key.
-    (value,) = [
-        value
-        for value in await SEALED_CREDENTIALS.find(database, "other", 10, 0)
-        if value.column == "signing_sealed"
-    ]
-    other = sealing_keys(tmp_path / "other", b"o")
-    resealed = other.seal(own.private_text, *value.context)
-    await database.transact(SEALED_CREDENTIALS.replace, value, resealed)
-    opened = await open_signing_key(database, other, connection.id)
-    assert opened is not None
-    assert opened.public_text == own.public_text
-
-    off = await set_signing(database, other, "acme", "gitea", "none")
+    off = await set_signing(database, keys, "acme", "gitea", "none")
     assert (off.signing, off.signing_public_key) == ("none", None)
-    assert await open_signing_key(database, other, connection.id) is None
-    await set_signing(database, other, "acme", "gitea", "ssh")
+    assert await open_signing_key(database, keys, connection.id) is None
+    await set_signing(database, keys, "acme", "gitea", "ssh")
     await remove_connection(database, "acme", "gitea")
     (row,) = await database.fetch_all("SELECT signing, signing_sealed FROM forge_connections")
     assert (row["signing"], row["signing_sealed"]) == ("none", None)

@@ -20,6 +20,7 @@ from agentjobs.connections.connections import (
     open_hook_secret,
     remove_connection,
 )
+from agentjobs.connections.signing import open_signing_key, set_signing
 from agentjobs.organizations import key_file, key_rotation
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile
@@ -74,6 +75,9 @@ class Values:
         self.endpoint_secrets = (added.secret, pending)
         new = NewConnection(platform="gitea", credential="token", url="https://git.example.org")
         self.connection = await add_connection(db, keys, "acme", new)
+        name = self.connection.connection.name
+        signing = await set_signing(db, keys, "acme", name, "ssh")
+        self.signing_public_key = signing.signing_public_key
         gone = NewConnection(platform="gitea", credential="old", url="https://old.example.org")
         removed = (await add_connection(db, keys, "acme", gone)).connection
         await remove_connection(db, "acme", removed.name)
@@ -98,6 +102,9 @@ class Values:
         hook = await open_hook_secret(db, keys, self.connection.connection.id)
         assert hook is not None
         assert hook[1] == self.connection.hook_secret
+        signing_key = await open_signing_key(db, keys, self.connection.connection.id)
+        assert signing_key is not None
+        assert signing_key.public_text == self.signing_public_key
         tracker = await open_tracker(db, keys, self.tracker)
         assert tracker is not None
         assert tracker[1] == "jira-token"
@@ -144,7 +151,7 @@ async def test_everything_is_encrypted_with_the_new_key_and_the_old_one_is_remov
 
     assert result.is_complete
     assert result.previous_key_ids == (old,)
-    assert result.resealed == {"secrets": 3, "webhooks": 2, "platforms": 2, "trackers": 1}
+    assert result.resealed == {"secrets": 3, "webhooks": 2, "platforms": 3, "trackers": 1}
     assert dict(progress) == result.resealed
     assert values.key_ids() == [result.key_id]
     assert (values.settings.data_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
@@ -386,5 +393,6 @@ def test_every_sealed_column_takes_part(sqlite_template: Path) -> None:
         ("webhook_endpoints", "pending_sealed"),
         ("forge_connections", "sealed"),
         ("forge_connections", "hook_sealed"),
+        ("forge_connections", "signing_sealed"),
         ("trackers", "sealed"),
     }
