@@ -27,6 +27,7 @@ from agentjobs.forges.protocol import (
     Platform,
     PullRequest,
     PullRequestRequest,
+    RemoteHook,
     RemotePull,
     RemoteRepository,
     RepoAddress,
@@ -60,6 +61,46 @@ HEAD, BASE = "a" * 40, "b" * 40
 
 
 @dataclass
+class FakeHooks:
+    """Implements `PlatformHooks` from a list of webhooks; `secrets` are those of the created."""
+
+    rows: list[RemoteHook] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)
+    app_hook: RemoteHook | None = None
+    faults: dict[str, ForgeError] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
+
+    async def shared(self) -> RemoteHook | None:
+        return self.app_hook
+
+    async def of_repository(self, repo: RepoAddress) -> list[RemoteHook]:
+        assert repo.full_name
+        self._request("list")
+        return list(self.rows)
+
+    async def create(self, repo: RepoAddress, url: str, secret: str) -> RemoteHook:
+        assert repo.full_name
+        self.requests["create"] += 1
+        hook = RemoteHook(hook_id=str(self.requests["create"]), target_url=url, is_complete=True)
+        self.rows.append(hook)
+        self.secrets[hook.hook_id] = secret
+        # The response may be lost although the webhook exists.
+        if "create" in self.faults:
+            raise self.faults["create"]
+        return hook
+
+    async def delete(self, repo: RepoAddress, hook_id: str) -> None:
+        assert repo.full_name
+        self._request("delete")
+        self.rows[:] = [row for row in self.rows if row.hook_id != hook_id]
+
+    def _request(self, method: str) -> None:
+        self.requests[method] += 1
+        if method in self.faults:
+            raise self.faults[method]
+
+
+@dataclass
 class FakePlatform:
     """Implements `Platform` from tables that a test fills.
 
@@ -70,6 +111,7 @@ class FakePlatform:
 
     remote: Remote
     platform: str = "gitea"
+    hooks: FakeHooks = field(default_factory=FakeHooks)
     repos: dict[str, RemoteRepository] = field(default_factory=dict)
     pulls: dict[int, RemotePull] = field(default_factory=dict)
     posted: list[tuple[int, Comment]] = field(default_factory=list)
@@ -184,16 +226,22 @@ class SyncEnvironment:
 
     def restart(self) -> None:
         """Start over, as a new process does."""
-        self.loop = PlatformLoop(self.db, PlatformSync(self.context, self))
+        keys = SealingKeys.load(self.context.settings)
+        self.loop = PlatformLoop(self.db, PlatformSync(self.context, self, keys))
 
     async def adapter_for(self, connection_id: str, _: object = None, /) -> Platform:
         assert connection_id.startswith("fcn_")
         return self.platform
 
-    async def connect(self, *names: str) -> None:
+    async def connect(self, *names: str, **choices: Any) -> None:
         """Connect the named repositories, or all that the platform has."""
         results = await connect_repositories(
-            self.db, cast("Platforms", self), ORGANIZATION, self.connection.name, names or None
+            self.db,
+            cast("Platforms", self),
+            ORGANIZATION,
+            self.connection.name,
+            names or None,
+            **choices,
         )
         assert [result.problem for result in results] == [None] * len(results)
 

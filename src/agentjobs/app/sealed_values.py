@@ -2,7 +2,14 @@
 
 from agentjobs.connections.sealed_values import SEALED_CREDENTIALS
 from agentjobs.organizations.secrets import SEALED_SECRETS
+from agentjobs.repos.hook_rows import SEALED_HOOK_SECRETS
 from agentjobs.tickets.sealed_values import SEALED_TOKENS
 from agentjobs.webhooks.secret_rotation import SEALED_ENDPOINT_SECRETS
 
-SEALED_VALUES = (SEALED_SECRETS, SEALED_ENDPOINT_SECRETS, SEALED_CREDENTIALS, SEALED_TOKENS)
+SEALED_VALUES = (
+    SEALED_SECRETS,
+    SEALED_ENDPOINT_SECRETS,
+    SEALED_CREDENTIALS,
+    SEALED_HOOK_SECRETS,
+    SEALED_TOKENS,
+)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Protocol
 
 import aiohttp
@@ -32,6 +33,7 @@ from agentjobs.loops.scan_loop import RescanLoop, ScanLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
+from agentjobs.platform_sync.hook_removal import remove_due_hooks
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.branches import sweep_branches
 from agentjobs.pulls.maintenance import tidy_repositories
@@ -54,6 +56,7 @@ _log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
 _IMPORTS_SECONDS = 30.0
+_HOOK_REMOVAL_SECONDS = 15.0
 _MAINTENANCE_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
 
@@ -93,9 +96,15 @@ async def serving(
             *_serving_loops(context, process, session, registry),
             PlatformLoop(
                 jobs.db,
-                PlatformSync(jobs, context.platforms),
+                PlatformSync(jobs, context.platforms, context.keys),
                 context.repositories_space,
                 is_able=lambda: context.repositories.is_usable,
+            ),
+            RoleLoop(
+                jobs.db,
+                "webhooks of platforms",
+                _HOOK_REMOVAL_SECONDS,
+                partial(remove_due_hooks, jobs.db, context.platforms),
             ),
             _heartbeat_loop(jobs.db, process, context.repositories),
         ]

@@ -10,6 +10,7 @@ import msgspec
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection
+from agentjobs.connections.hook_urls import reason_unreachable
 from agentjobs.connections.verify import problem_from
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.http.client import RetryBudget
@@ -17,6 +18,7 @@ from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository, Re
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import request_hooks
 from agentjobs.repos.names import validate_platform_name
 from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
 from agentjobs.repos.queries import RepoView, find_repo
@@ -76,24 +78,43 @@ async def connect_repositories(
     connection_name: str,
     names: Sequence[str] | None = None,
     retry_budget: RetryBudget | None = None,
+    *,
+    public_url: str = "",
+    with_hooks: bool | None = None,
 ) -> list[ConnectResult]:
-    """Connect the named repositories, or all that the connection can see. Raises Problem."""
+    """Connect the named repositories, or all that the connection can see. Raises Problem.
+
+    Webhooks to `public_url` are registered if the platform can reach it; `with_hooks` decides
+    otherwise. Without a `public_url` there are none.
+    """
     connection = await find_connection(db, organization, connection_name)
+    registers = decide_hooks(connection, public_url, with_hooks)
     try:
         platform = await platforms.adapter_for(connection.id, retry_budget)
         if names is None:
             remotes = [remote async for remote in platform.repositories()]
-            return [await _try_connect(db, connection, organization, remote) for remote in remotes]
+            return [
+                await _try_connect(db, connection, organization, remote, registers)
+                for remote in remotes
+            ]
     except ForgeError as error:
         raise problem_from(error) from None
     limit = asyncio.Semaphore(_MAX_CONCURRENT_LOOKUPS)
 
     async def connect_named(name: str) -> ConnectResult:
         async with limit:
-            return await _connect_by_name(db, platform, connection, organization, name)
+            return await _connect_by_name(db, platform, connection, organization, name, registers)
 
     unique_names = dict.fromkeys(names)
     return list(await asyncio.gather(*map(connect_named, unique_names)))
+
+
+def decide_hooks(connection: Connection, public_url: str, with_hooks: bool | None) -> bool:
+    """Whether to register webhooks. Raises Problem if they were asked for and cannot work."""
+    reason = reason_unreachable(public_url, connection.url) if public_url else None
+    if with_hooks and reason:
+        raise Problem("hooks_unreachable", reason)
+    return bool(public_url) and reason is None and with_hooks is not False
 
 
 def reason_not_connectable(remote: RemoteRepository) -> str | None:
@@ -108,7 +129,12 @@ def reason_not_connectable(remote: RemoteRepository) -> str | None:
 
 
 async def _connect_by_name(
-    db: Database, platform: Platform, connection: Connection, organization: str, name: str
+    db: Database,
+    platform: Platform,
+    connection: Connection,
+    organization: str,
+    name: str,
+    registers: bool,
 ) -> ConnectResult:
     try:
         address = RepoAddress(organization, validate_platform_name(name), repo_id="")
@@ -117,21 +143,29 @@ async def _connect_by_name(
         return ConnectResult(name, problem=problem_from(error))
     except Problem as problem:
         return ConnectResult(name, problem=problem)
-    return await _try_connect(db, connection, organization, remote)
+    return await _try_connect(db, connection, organization, remote, registers)
 
 
 async def _try_connect(
-    db: Database, connection: Connection, organization: str, remote: RemoteRepository
+    db: Database,
+    connection: Connection,
+    organization: str,
+    remote: RemoteRepository,
+    registers: bool,
 ) -> ConnectResult:
     try:
-        repo = await _connect(db, connection, organization, remote)
+        repo = await _connect(db, connection, organization, remote, registers)
     except Problem as problem:
         return ConnectResult(remote.full_name, problem=problem)
     return ConnectResult(remote.full_name, repo)
 
 
 async def _connect(
-    db: Database, connection: Connection, organization: str, remote: RemoteRepository
+    db: Database,
+    connection: Connection,
+    organization: str,
+    remote: RemoteRepository,
+    registers: bool,
 ) -> RepoView:
     full_name = validate_platform_name(remote.full_name)
     if reason := reason_not_connectable(remote):
@@ -139,7 +173,7 @@ async def _connect(
     owner = await find_organization(db, organization)
     entry = audit.entry("repo.connected", full_name, connection=connection.name)
     try:
-        await db.transact(_insert, connection, remote, entry)
+        await db.transact(_insert, connection, remote, registers, entry)
     except IntegrityError:
         # A concurrent request connected a repository of this name first.
         raise _name_taken(full_name) from None
@@ -147,7 +181,11 @@ async def _connect(
 
 
 async def _insert(
-    tx: Transaction, connection: Connection, remote: RemoteRepository, entry: audit.Entry
+    tx: Transaction,
+    connection: Connection,
+    remote: RemoteRepository,
+    registers: bool,
+    entry: audit.Entry,
 ) -> None:
     await _lock(tx, connection)
     await _refuse_connected(tx, connection, remote)
@@ -160,7 +198,9 @@ async def _insert(
         connection_id=connection.id,
         external_id=remote.external_id,
     )
-    await insert_platform_repo(tx, repo, entry)
+    repo_id = await insert_platform_repo(tx, repo, entry)
+    if registers:
+        await request_hooks(tx, [repo_id])
 
 
 async def _lock(tx: Transaction, connection: Connection) -> None:

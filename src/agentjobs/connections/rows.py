@@ -7,6 +7,7 @@ from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import make_due
 from agentjobs.repos.sync_requests import retry_failed_syncs
 from agentjobs.store.database import Row, Transaction
 
@@ -55,6 +56,7 @@ async def replace_credential(
     if not changed:
         raise not_found(connection.name)
     await retry_failed_syncs(tx, connection.id)
+    await make_due(tx, connection.id)
     await audit.write(tx, connection.organization_id, entry)
 
 
@@ -71,6 +73,7 @@ async def replace_hook_secret(
     )
     if not changed:
         raise not_found(connection.name)
+    await make_due(tx, connection.id, with_new_secrets=True)
     await audit.write(tx, connection.organization_id, entry)
 
 

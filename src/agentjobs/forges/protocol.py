@@ -175,6 +175,36 @@ class NewCommit(msgspec.Struct, frozen=True):
     message: str
 
 
+class RemoteHook(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook as the platform returns it; `url` is where it delivers to.
+
+    `is_complete`: it is active and delivers every event that a sync reacts to, as JSON.
+    `delivery` is what the platform says about its last delivery, or that it has paused deliveries;
+    empty if it says nothing.
+    """
+
+    hook_id: str
+    target_url: str
+    is_complete: bool
+    is_failing: bool = False
+    delivery: str = ""
+
+
+class PlatformHooks(Protocol):
+    """Webhooks of repositories. Every method raises ForgeError; `denied` if the connection may not
+    manage them, with a message that names the permission."""
+
+    async def shared(self) -> RemoteHook | None:
+        """The webhook for all repositories of the connection, which only a GitHub App has."""
+
+    async def of_repository(self, repo: RepoAddress) -> list[RemoteHook]: ...
+
+    async def create(self, repo: RepoAddress, url: str, secret: str) -> RemoteHook: ...
+
+    async def delete(self, repo: RepoAddress, hook_id: str) -> None:
+        """A webhook that no longer exists is no error."""
+
+
 class Forge(Protocol):
     @property
     def platform(self) -> str: ...
@@ -201,6 +231,9 @@ class Forge(Protocol):
 
 class Platform(Forge, Protocol):
     """Every method raises ForgeError. The `credential` parameters of Forge are ignored."""
+
+    @property
+    def hooks(self) -> PlatformHooks: ...
 
     async def check(self) -> Account:
         """Check the credential and its permissions."""

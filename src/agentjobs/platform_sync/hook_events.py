@@ -49,10 +49,17 @@ class DueHookEvent(msgspec.Struct, frozen=True):
 
 
 async def record_hook_delivery(
-    db: Database, connection_id: str, delivery_id: str, event: HookEvent | None
+    db: Database,
+    connection_id: str,
+    delivery_id: str,
+    event: HookEvent | None,
+    repo_id: str | None = None,
 ) -> DeliveryStatus:
-    """Store a delivery. One without an event only shows that hooks arrive."""
-    return await db.transact(_record, connection_id, delivery_id, event)
+    """Store a delivery. One without an event only shows that hooks arrive.
+
+    With `repo_id`, it is signed with the secret of that repository, and can name no other one.
+    """
+    return await db.transact(_record, connection_id, delivery_id, event, repo_id)
 
 
 async def process_hook_events(db: Database) -> int:
@@ -93,11 +100,15 @@ async def prune_hook_events(db: Database, now: int) -> int:
 
 
 async def _record(
-    tx: Transaction, connection_id: str, delivery_id: str, event: HookEvent | None
+    tx: Transaction,
+    connection_id: str,
+    delivery_id: str,
+    event: HookEvent | None,
+    repo_id: str | None,
 ) -> DeliveryStatus:
     await health.record_hook(tx, connection_id)
     now = await tx.clock_ms()
-    if event is None or not await _is_connected(tx, connection_id, event, now):
+    if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
         return "unconnected"
     is_new = await tx.execute(
         "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
@@ -116,16 +127,18 @@ async def _record(
     return "new" if is_new else "known"
 
 
-async def _is_connected(tx: Transaction, connection_id: str, event: HookEvent, now: int) -> bool:
+async def _is_connected(
+    tx: Transaction, connection_id: str, event: HookEvent, repo_id: str | None, now: int
+) -> bool:
     if event.external_id is None:
-        return True
+        return repo_id is None
     row = await tx.fetch_one(
         "SELECT id, hook_seen_at FROM repos WHERE connection_id = :connection_id"
         " AND external_id = :external_id AND disconnected_at IS NULL",
         connection_id=connection_id,
         external_id=event.external_id,
     )
-    if row is None:
+    if row is None or repo_id not in {None, row["id"]}:
         return False
     if (row["hook_seen_at"] or 0) < now - _HOOK_SEEN_INTERVAL_MS:
         await tx.execute(

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agentjobs.repos.hook_rows import HookRow, hook_of_repo, hooks_of_connection
 from agentjobs.store.database import Database, Row
 
 MAX_LISTED = 100
@@ -29,6 +30,8 @@ class RepoSyncState(msgspec.Struct, frozen=True, kw_only=True):
     connection_id: str
     connection: str
     connection_error: str | None
+    # None if the service registers no webhook for it.
+    hook: HookRow | None = None
 
 
 class ConnectedRepos(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ _SELECT = (
 async def sync_state(db: Database, repo_id: str) -> RepoSyncState | None:
     """None for a repository of the platform `local`."""
     row = await db.fetch_one(f"{_SELECT} AND r.id = :repo_id", repo_id=repo_id)
-    return None if row is None else _state_from(row)
+    return None if row is None else _state_from(row, await hook_of_repo(db, repo_id))
 
 
 async def repos_of_connection(
@@ -59,7 +62,8 @@ async def repos_of_connection(
         connection_id=connection_id,
         limit=limit,
     )
-    repos = [_state_from(row) for row in rows]
+    hooks = {hook.repo_id: hook for hook in await hooks_of_connection(db, connection_id)}
+    repos = [_state_from(row, hooks.get(row["id"])) for row in rows]
     if len(repos) < limit:
         return ConnectedRepos(repos, len(repos))
     count = await db.fetch_one(
@@ -80,7 +84,7 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
     return {row["connection_id"]: row["number"] for row in rows}
 
 
-def _state_from(row: Row) -> RepoSyncState:
+def _state_from(row: Row, hook: HookRow | None) -> RepoSyncState:
     return RepoSyncState(
         id=row["id"],
         full_name=row["full_name"],
@@ -95,4 +99,5 @@ def _state_from(row: Row) -> RepoSyncState:
         connection_id=row["connection_id"],
         connection=row["connection"],
         connection_error=row["connection_error"],
+        hook=hook,
     )

@@ -19,9 +19,11 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_error, refresh_copy
 from agentjobs.organizations import audit
+from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.branches import delete_finished_branches
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, next_due_at
 from agentjobs.platform_sync.fetched_heads import FetchedHeads
+from agentjobs.platform_sync.hook_registration import HookRegistration
 from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
 from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
@@ -55,11 +57,12 @@ class PlatformUnreachable(Exception):
 class PlatformSync:
     """One per process."""
 
-    def __init__(self, context: JobsContext, platforms: PlatformSource) -> None:
+    def __init__(self, context: JobsContext, platforms: PlatformSource, keys: SealingKeys) -> None:
         self._db = context.db
         self._settings = context.settings
         self._platforms = platforms
         self._pulls = PullSync(context)
+        self._hooks = HookRegistration(context.db, context.settings, keys)
         self._heads = FetchedHeads()
 
     async def sync(self, claim: SyncClaim) -> bool:
@@ -112,6 +115,7 @@ class PlatformSync:
         if remote is not None:
             repo, note = await _follow_name(self._db, due.repo, remote)
             note = reason_not_connectable(remote) or note
+            await self._hooks.sync(repo, platform)
         if remote is not None and remote.default_branch and not self._heads.skip(due, remote):
             try:
                 await self._follow_head(due, repo, platform, remote)

@@ -14,6 +14,7 @@ from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import request_removal
 from agentjobs.repos.names import derive_name, validate_name
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.settings import Settings
@@ -122,6 +123,7 @@ async def _disconnect(
     )
     if not changed:
         return
+    await request_removal(tx, [repo_id])
     await also(tx, repo_id)
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")

@@ -20,20 +20,25 @@ class NewPlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
     external_id: str
 
 
-async def insert_platform_repo(tx: Transaction, repo: NewPlatformRepo, entry: audit.Entry) -> None:
-    """Store a repository that is due for its first sync; it is indexed after the first fetch."""
+async def insert_platform_repo(tx: Transaction, repo: NewPlatformRepo, entry: audit.Entry) -> str:
+    """Store a repository that is due for its first sync; it is indexed after the first fetch.
+
+    Returns its ID.
+    """
+    repo_id = new_id("repo")
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
         " head_commit, index_status, created_at, next_pull_number, connection_id, external_id,"
         " sync_due_at) VALUES (:id, :organization_id, :full_name, :platform, :source,"
         " :default_branch, '', 'indexing', :now, 1, :connection_id, :external_id, :now)",
-        id=new_id("repo"),
+        id=repo_id,
         now=await tx.clock_ms(),
         **msgspec.structs.asdict(repo),
     )
     await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")
     tx.announce("forges")
+    return repo_id
 
 
 async def rename_repo(

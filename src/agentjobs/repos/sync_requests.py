@@ -5,16 +5,16 @@ from agentjobs.store.database import Transaction
 TOPIC = "forges"
 
 
-async def request_sync(tx: Transaction, repo_id: str) -> None:
-    """Make the repository due now, so that an error a job ran into appears on its page.
+async def request_sync(tx: Transaction, *repo_ids: str) -> None:
+    """Make the repositories due now, so that an error a job ran into appears on their pages.
 
     A repository whose last syncs failed keeps its backoff.
     """
     changed = await tx.execute(
         "UPDATE repos SET sync_due_at = :now, told_at = :now"
-        " WHERE id = :id AND connection_id IS NOT NULL"
+        " WHERE id IN (SELECT value FROM each(:ids)) AND connection_id IS NOT NULL"
         " AND disconnected_at IS NULL AND sync_failures = 0 AND sync_due_at > :now",
-        id=repo_id,
+        ids=list(repo_ids),
         now=await tx.clock_ms(),
     )
     if changed:

@@ -21,7 +21,7 @@ from agentjobs.connections.connections import (
     remove_connection,
 )
 from agentjobs.connections.signing import open_signing_key, set_signing
-from agentjobs.organizations import key_file, key_rotation
+from agentjobs.organizations import audit, key_file, key_rotation
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile
 from agentjobs.organizations.key_rotation import (
@@ -35,7 +35,10 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, open_secret, set_secret
 from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.platform_sync.hook_registration import open_registered_secret
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import request_hooks, seal_context, store_secret
+from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
 from agentjobs.settings import Settings, load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
@@ -81,9 +84,26 @@ class Values:
         gone = NewConnection(platform="gitea", credential="old", url="https://old.example.org")
         removed = (await add_connection(db, keys, "acme", gone)).connection
         await remove_connection(db, "acme", removed.name)
+        self.repo = await db.transact(self._insert_repo)
+        sealed = keys.seal("repo-secret", *seal_context(self.organization, self.repo))
+        await db.transact(store_secret, self.repo, sealed)
         jira = NewTracker(kind="jira", url="https://jira.example.com", token="jira-token")
         self.tracker = (await add_tracker(db, keys, "acme", jira)).id
         await add_tracker(db, keys, "acme", NewTracker(kind="issues"))
+
+    async def _insert_repo(self, tx: Transaction) -> str:
+        repo = NewPlatformRepo(
+            organization_id=self.organization,
+            full_name="acme/shop",
+            platform="gitea",
+            source="",
+            default_branch="main",
+            connection_id=self.connection.connection.id,
+            external_id="41",
+        )
+        repo_id = await insert_platform_repo(tx, repo, audit.entry("repo.connected", "acme/shop"))
+        await request_hooks(tx, [repo_id])
+        return repo_id
 
     async def check(self) -> None:
         """Everything can be decrypted with the keys that are in the file now."""
@@ -105,6 +125,10 @@ class Values:
         signing_key = await open_signing_key(db, keys, self.connection.connection.id)
         assert signing_key is not None
         assert signing_key.public_text == self.signing_public_key
+        registered = await open_registered_secret(
+            db, keys, self.connection.connection.id, self.repo
+        )
+        assert registered == ("gitea", "repo-secret")
         tracker = await open_tracker(db, keys, self.tracker)
         assert tracker is not None
         assert tracker[1] == "jira-token"
@@ -151,7 +175,13 @@ async def test_everything_is_encrypted_with_the_new_key_and_the_old_one_is_remov
 
     assert result.is_complete
     assert result.previous_key_ids == (old,)
-    assert result.resealed == {"secrets": 3, "webhooks": 2, "platforms": 3, "trackers": 1}
+    assert result.resealed == {
+        "secrets": 3,
+        "webhooks": 2,
+        "platforms": 3,
+        "platform webhooks": 1,
+        "trackers": 1,
+    }
     assert dict(progress) == result.resealed
     assert values.key_ids() == [result.key_id]
     assert (values.settings.data_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
@@ -394,5 +424,6 @@ def test_every_sealed_column_takes_part(sqlite_template: Path) -> None:
         ("forge_connections", "sealed"),
         ("forge_connections", "hook_sealed"),
         ("forge_connections", "signing_sealed"),
+        ("repo_hooks", "sealed"),
         ("trackers", "sealed"),
     }

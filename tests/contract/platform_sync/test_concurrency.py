@@ -72,7 +72,9 @@ class PlatformSet:
 
     def loop(self) -> PlatformLoop:
         context = JobsContext(self.db, self.settings, Catalog([]))
-        return PlatformLoop(self.db, PlatformSync(context, self))
+        return PlatformLoop(
+            self.db, PlatformSync(context, self, SealingKeys.load(context.settings))
+        )
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.connections import NewConnection, add_connection, list_connections
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.jobs.context import JobsContext
@@ -18,6 +18,7 @@ from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.platform_sync.hook_choices import register_hooks
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
@@ -50,6 +51,12 @@ class Polling:
             assert await self.loop.sync_next()
         assert not await self.loop.sync_next()
 
+    async def register_hooks(self) -> None:
+        """Both this service and the platform are on loopback."""
+        connections = await list_connections(self.db, "default")
+        name = connections[0].name
+        await register_hooks(self.db, "default", name, [], "http://127.0.0.1:8000")
+
     async def errors(self) -> set[str | None]:
         rows = await self.db.fetch_all("SELECT sync_error FROM repos")
         return {row["sync_error"] for row in rows}
@@ -74,7 +81,7 @@ async def polling(database: Database, tmp_path: Path) -> AsyncIterator[Polling]:
         added = await add_connection(database, keys, "default", new)
         await connect_repositories(database, platforms, "default", added.connection.name)
         context = JobsContext(database, settings, Catalog([]))
-        loop = PlatformLoop(database, PlatformSync(context, platforms))
+        loop = PlatformLoop(database, PlatformSync(context, platforms, keys))
         server.used = 0
         yield Polling(database, server, rows, loop)
 
@@ -95,6 +102,30 @@ async def test_a_thousand_idle_repositories_use_less_than_half_of_the_hourly_lim
     await polling.look()
     # Once an hour the copy is compared anyway.
     assert len(polling.server.git_requests) > fetches
+
+
+async def test_a_thousand_registered_webhooks_leave_more_than_half_of_the_limit(
+    polling: Polling,
+) -> None:
+    for row in polling.rows:
+        row.own_role = "admin"
+    await polling.register_hooks()
+    for _ in range(LOOKS_PER_HOUR):
+        await polling.look()
+    assert [len(row.hooks) for row in polling.rows] == [1] * REPOSITORIES
+    # The repository, and in the first hour the list of webhooks and the new one.
+    assert polling.server.used == 3 * REPOSITORIES
+
+    async def check_again(tx: Transaction) -> None:
+        await tx.execute("UPDATE repo_hooks SET due_at = 1")
+
+    await polling.db.transact(check_again)
+    polling.rows[0].hooks.clear()
+    await polling.look()
+    await polling.look()
+    assert polling.server.used == 4 * REPOSITORIES + 1
+    assert [len(row.hooks) for row in polling.rows] == [1] * REPOSITORIES
+    assert await polling.errors() == {None}
 
 
 async def test_a_push_is_seen_in_the_next_look(polling: Polling) -> None:

@@ -115,6 +115,17 @@ async def test_a_platform_is_connected_looked_at_and_removed(
             "acme/old": "repo_not_connectable",
         }
         assert "connected" in (await forges("repos", kind)).out
+        hooks = (await forges("webhooks", kind, "--json")).document["webhooks"]
+        # One repository was connected by name, the other with all.
+        assert [(hook["repository"], hook["state"]) for hook in hooks] == [
+            ("acme/.github", "pending"),
+            ("acme/shop", "pending"),
+        ]
+        checked = (await forges("check", kind, "--json")).document
+        assert checked["webhooks"] == hooks
+        off = await forges("webhooks", kind, "acme/shop", "--remove", "--json")
+        assert [hook["state"] for hook in off.document["webhooks"]] == ["removing"]
+        assert "acme/.github" in (await forges("webhooks", kind, "--register")).out
         in_use = await forges("remove", kind)
         assert (in_use.exit_code, "2 repositories" in in_use.err) == (2, True)
         for name in ("acme/shop", "acme/.github"):
@@ -309,3 +320,19 @@ async def test_the_doctor_looks_at_trackers_too(
         locked = await check_forges(other, db)
         assert all("which this machine does not have" in message for _, _, message in locked)
         await db.close()
+
+
+async def test_webhooks_are_chosen_when_repositories_are_connected(
+    tmp_path: Path, operator_at: Callable[[ContractServer], Operator]
+) -> None:
+    async with platform("gitea", tmp_path) as server:
+        forges = operator_at(server)
+        await forges("add", "gitea", "--url", server.url, typed=f"{server.token}\n")
+        done = await forges("connect", "gitea", "acme/shop", "--no-webhooks")
+        assert done.exit_code == 0, done.err
+        assert (await forges("webhooks", "gitea", "--json")).document == {"webhooks": []}
+        await forges("connect", "gitea", "acme/.github", "--with-webhooks")
+        checked = await forges("check", "gitea")
+        assert "acme/.github: its webhook is not registered yet." in checked.err
+        both = await forges("webhooks", "gitea", "--register", "--remove")
+        assert both.exit_code == 2

@@ -2,11 +2,12 @@
 
 from tests.support.forge_servers import gitea_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
-from tests.support.forge_servers.gitea_base import ISSUE, PULL, REPO, GiteaBase
+from tests.support.forge_servers.gitea_base import ISSUE, PULL, REPO
+from tests.support.forge_servers.gitea_hooks import GiteaHookOperations
 from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
-class GiteaServer(GiteaBase):
+class GiteaServer(GiteaHookOperations):
     """Gitea's operations; see the base for what tests can change."""
 
     # The account and its repositories

@@ -47,6 +47,10 @@ class App:
     permissions: dict[str, str] = field(default_factory=lambda: dict(WANTED))
     repository_ids: set[int] | None = None
     is_suspended: bool = False
+    # Where its webhook delivers to; empty without a webhook.
+    hook_url: str = "https://agentjobs.example.org/hooks/github/fcn_1"
+    # The status of each delivery, the latest first.
+    deliveries: list[int] = field(default_factory=list)
     token_seconds: float = 3_600.0
     replication_seconds: float = 0.0
     tokens: dict[str, InstallationToken] = field(default_factory=dict)

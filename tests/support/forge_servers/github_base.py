@@ -46,9 +46,18 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     f"GET {ISSUE}/comments": ("read", ("issues", "pull_requests")),
     f"POST {ISSUE}/comments": ("write", ("issues", "pull_requests")),
     f"POST {ISSUE}/labels": ("write", ("issues", "pull_requests")),
+    f"GET {REPO}/hooks": ("read", ("repository_hooks",)),
+    f"POST {REPO}/hooks": ("write", ("repository_hooks",)),
+    f"DELETE {REPO}/hooks/{{hook_id}}": ("write", ("repository_hooks",)),
 }
 # Operations signed by the App itself, and operations for users only.
-_BY_APP = ("GET /app", f"GET {INSTALLATION}", f"POST {INSTALLATION}/access_tokens")
+_BY_APP = (
+    "GET /app",
+    "GET /app/hook/config",
+    "GET /app/hook/deliveries",
+    f"GET {INSTALLATION}",
+    f"POST {INSTALLATION}/access_tokens",
+)
 _BY_PEOPLE = (
     *("GET /user", "GET /user/repos", "GET /user/emails"),
     *("GET /user/ssh_signing_keys", "POST /user/ssh_signing_keys"),

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from tests.support.forge_servers import gitlab_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
-from tests.support.forge_servers.gitlab_base import GitLabBase
+from tests.support.forge_servers.gitlab_hooks import GitLabHookOperations
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow
 
 _PROJECT = "/projects/{id}"
@@ -13,7 +13,7 @@ _REQUEST = f"{_REQUESTS}/{{merge_request_iid}}"
 _ISSUE = f"{_PROJECT}/issues/{{issue_iid}}"
 
 
-class GitLabServer(GitLabBase):
+class GitLabServer(GitLabHookOperations):
     """See the base for what tests can change."""
 
     # The account and other users

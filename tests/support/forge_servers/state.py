@@ -53,6 +53,21 @@ class ReviewRow(CommentRow):
 
 
 @dataclass
+class HookRow:
+    """`paused_until` and `is_disabled` are GitLab's; `last_response` is GitHub's."""
+
+    id: int
+    url: str
+    secret: str
+    events: list[str]
+    content_type: str = "json"
+    is_active: bool = True
+    last_response: int | None = None
+    paused_until: str | None = None
+    is_disabled: bool = False
+
+
+@dataclass
 class IssueRow:
     number: int
     title: str
@@ -101,6 +116,7 @@ class RepositoryRow:
     issues: dict[int, IssueRow] = field(default_factory=dict)
     pulls: dict[int, PullRow] = field(default_factory=dict)
     former_names: list[str] = field(default_factory=list)
+    hooks: list[HookRow] = field(default_factory=list)
     # Branches that no push may change.
     protected: set[str] = field(default_factory=set)
     # In seconds, as GitHub tells it.
@@ -131,6 +147,9 @@ class RepositoryRow:
         """The newest first; branches of forks are ignored."""
         own = (pull for pull in reversed(self.pulls.values()) if not pull.fork_owner)
         yield from (pull for pull in own if pull.head == branch)
+
+    def hook(self, hook_id: str) -> HookRow | None:
+        return next((hook for hook in self.hooks if str(hook.id) == hook_id), None)
 
 
 class State:

@@ -159,11 +159,9 @@ def test_missing_permissions_are_named_as_on_github() -> None:
 
 
 def test_granted_permissions_that_work_needs_are_asked_for() -> None:
-    granted = {**WORK_PERMISSIONS, "workflows": "write", "administration": "write"}
-    assert choose_permissions(granted, WORK_PERMISSIONS) == {
-        **WORK_PERMISSIONS,
-        "workflows": "write",
-    }
+    extra = {"workflows": "write", "repository_hooks": "write"}
+    granted = {**WORK_PERMISSIONS, **extra, "administration": "write"}
+    assert choose_permissions(granted, WORK_PERMISSIONS) == {**WORK_PERMISSIONS, **extra}
     assert choose_permissions(granted, LIST_PERMISSIONS) == LIST_PERMISSIONS
     (missing,) = missing_features(granted, EXTRA_PERMISSIONS)
     assert missing == "Organization members: read-only (to request reviews from teams)"

@@ -17,6 +17,8 @@ from agentjobs.connections.connections import (
     remove_connection,
     rotate_hook_secret,
 )
+from agentjobs.connections.hook_urls import hook_path
+from agentjobs.repos.hook_rows import request_hooks, seal_context, store_secret
 from agentjobs.store.database import Row, Transaction
 from agentjobs.web.hooks import limits
 from tests.unit.web.service import ORGANIZATION, Service, refusal
@@ -41,6 +43,7 @@ class Sender:
         secret: str | None = None,
         platform: str = "github",
         connection_id: str | None = None,
+        repo_id: str = "",
         **headers: str,
     ) -> httpx.Response:
         secret = self.added.hook_secret if secret is None else secret
@@ -56,7 +59,7 @@ class Sender:
         }
         place = connection_id or self.added.connection.id
         return await self.http.post(
-            f"/hooks/{platform}/{place}", content=body, headers=request_headers
+            hook_path(platform, place, repo_id), content=body, headers=request_headers
         )
 
     async def stream(
@@ -277,3 +280,24 @@ async def test_a_locked_secret_is_reported_in_the_operators_log(sender: Sender) 
     response = await sender.send()
     assert refusal(response) == (503, "unavailable")
     assert str(sender.service.context.keys.path) not in response.text
+
+
+async def test_a_registered_webhook_has_its_own_secret_and_repository(sender: Sender) -> None:
+    await insert_repository(sender)
+    db, connection = sender.service.harness.db, sender.added.connection
+    await db.transact(request_hooks, ["repo_5"])
+    assert (await sender.send(repo_id="repo_5", secret="")).status_code == 401
+    context = seal_context(connection.organization_id, "repo_5")
+    sealed = sender.service.context.keys.seal("its-own-secret", *context)
+    await db.transact(store_secret, "repo_5", sealed)
+
+    accepted = await sender.send(repo_id="repo_5", secret="its-own-secret")
+    assert (accepted.status_code, accepted.json()) == (202, {"status": "accepted"})
+    # Neither secret is accepted in the place of the other.
+    assert (await sender.send(repo_id="repo_5")).status_code == 401
+    assert (await sender.send(secret="its-own-secret")).status_code == 401
+    other = json.dumps({"ref": "refs/heads/main", "repository": {"id": 6}}).encode()
+    ignored = await sender.send(other, repo_id="repo_5", secret="its-own-secret")
+    assert (ignored.status_code, ignored.json()) == (202, {"status": "ignored"})
+    for repo_id in ("repo_6", "répo"):
+        assert (await sender.send(repo_id=repo_id, secret="x")).status_code == 401

@@ -12,9 +12,10 @@ from agentjobs.cli.forges.text import (
     TABLE,
     account_document,
     document,
-    hook_address,
+    hook_document,
     line,
     print_account,
+    print_hooks,
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
@@ -136,10 +137,12 @@ def show_connection(
         number = await connections.count_repositories(admin.db, connection.id)
         return connection, await load_public_url(admin.db, admin.settings), number
 
+    from agentjobs.connections.hook_urls import hook_url
+
     connection, public_url, number = with_store(data_dir, work)
     fields = {
         **document(connection),
-        "hook_url": hook_address(public_url, connection),
+        "hook_url": hook_url(public_url, connection.platform, connection.id),
         "connected_repositories": number,
     }
     if json:
@@ -157,17 +160,23 @@ def check_connection(
     async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
         from agentjobs.connections import connections, verify
         from agentjobs.connections.commits import describe_commits
+        from agentjobs.repos.hook_rows import hooks_of_connection, make_due
 
         connection = await connections.find_connection(admin.db, org, name)
         async with open_platforms(admin.db, admin.settings) as platforms:
             account = await verify.check_connection(
                 admin.db, platforms, connection.id, interactive_retries()
             )
+        # A permission may have been granted since.
+        await admin.db.transact(make_due, connection.id)
+        hooks = await hooks_of_connection(admin.db, connection.id)
         checked = await connections.find_connection(admin.db, org, connection.id)
         if not json:
             print_account(admin.settings, checked, account)
+            print_hooks(hooks)
         document = account_document(account) | {
-            "commits": describe_commits(admin.settings, checked)
+            "commits": describe_commits(admin.settings, checked),
+            "webhooks": [hook_document(hook) for hook in hooks],
         }
         return checked, document, bool(account.missing)
 
@@ -196,7 +205,13 @@ def remove_connection(
 def _remove(data_dir: Path | None, org: str, name: str) -> "Connection":
     async def work(admin: Admin) -> "Connection":
         from agentjobs.connections import connections
+        from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 
+        connection = await connections.find_connection(admin.db, org, name)
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            left = await remove_hooks_of_connection(admin.db, platforms, connection.id)
+        for full_name in left:
+            print_note(f"The webhook of {full_name} could not be removed; delete it there.")
         return await connections.remove_connection(admin.db, org, name)
 
     return with_store(data_dir, work)
@@ -220,13 +235,15 @@ def read_credential(owner: str, private_key_file: str | None) -> str:
 def _show_added(
     settings: "Settings", verified: "VerifiedConnection", public_url: str, org: str, *, json: bool
 ) -> None:
+    from agentjobs.connections.hook_urls import hook_url
+
     connection, hook_secret = verified.added
-    hook_url = hook_address(public_url, connection)
+    address = hook_url(public_url, connection.platform, connection.id)
     if json:
         print_json(
             {
                 "hook_secret": hook_secret,
-                "hook_url": hook_url,
+                "hook_url": address,
                 **document(connection),
                 **account_document(verified.account),
             }
@@ -235,8 +252,9 @@ def _show_added(
     print_account(settings, connection, verified.account)
     print_note(f"List its repositories: agentjobs forges repos {connection.name} --org {org}")
     print_note(
-        f"To sync changes immediately, add a webhook with content type JSON to {hook_url} and the "
-        "following secret, which is shown only once. Without it, the platform is polled."
+        "Webhooks are registered with the repositories where the account may do so. To use one for"
+        f" all repositories instead, add a webhook with content type JSON to {address} and the"
+        " following secret, which is shown only once."
     )
     print_result(hook_secret)
 

@@ -43,6 +43,13 @@ def connect_repos(
         typer.Argument(metavar="[OWNER/NAME]...", help="The repositories to connect."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that the connection can see.")] = False,
+    with_webhooks: Annotated[
+        bool | None,
+        typer.Option(
+            "--with-webhooks/--no-webhooks",
+            help="Register webhooks (default: if the platform can reach this service).",
+        ),
+    ] = None,
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
@@ -53,10 +60,18 @@ def connect_repos(
 
     async def work(admin: Admin) -> "list[ConnectResult]":
         from agentjobs.connections.repositories import connect_repositories
+        from agentjobs.organizations.effective_settings import load_public_url
 
+        public_url = await load_public_url(admin.db, admin.settings)
         async with open_platforms(admin.db, admin.settings) as platforms:
             return await connect_repositories(
-                admin.db, platforms, org, name, None if every else repos
+                admin.db,
+                platforms,
+                org,
+                name,
+                None if every else repos,
+                public_url=public_url,
+                with_hooks=with_webhooks,
             )
 
     results = with_store(data_dir, work)

@@ -7,6 +7,7 @@ from agentjobs.cli.output import print_note
 if TYPE_CHECKING:
     from agentjobs.forges.connection import Connection
     from agentjobs.forges.protocol import Account
+    from agentjobs.repos.hook_rows import HookRow
     from agentjobs.settings import Settings
 
 TABLE = ("name", "platform", "url", "account", "state", "checked", "last webhook")
@@ -76,5 +77,32 @@ def print_account(settings: "Settings", connection: "Connection", account: "Acco
         print_note(f"Not granted, and needed only for one feature: {permission}")
 
 
-def hook_address(public_url: str, connection: "Connection") -> str:
-    return f"{public_url}/hooks/{connection.platform}/{connection.id}"
+def hook_document(hook: "HookRow") -> dict[str, Any]:
+    from agentjobs.clock import iso_utc_or_none
+
+    return {
+        "repository": hook.full_name,
+        "state": "removing" if hook.is_removing else hook.state,
+        "note": hook.note,
+        "delivery": hook.delivery or None,
+        "is_failing": hook.is_failing,
+        "checked_at": iso_utc_or_none(hook.checked_at),
+    }
+
+
+def hook_line(hook: "HookRow") -> list[Any]:
+    fields = hook_document(hook)
+    state = f"{fields['state']}: {hook.note}" if hook.note else fields["state"]
+    return [hook.full_name, state, fields["delivery"], fields["checked_at"]]
+
+
+def print_hooks(hooks: "list[HookRow]") -> None:
+    """A summary, and a line for each different problem."""
+    if not hooks:
+        return
+    working = sum(hook.state in {"registered", "covered"} for hook in hooks)
+    print_note(f"Webhooks deliver for {working} of {len(hooks)} repositories that have one.")
+    notes = {hook.note: hook for hook in hooks if hook.state in {"pending", "refused"}}
+    failing = {hook.delivery: hook for hook in hooks if hook.is_failing}
+    for note, hook in [*notes.items(), *failing.items()]:
+        print_note(f"{hook.full_name}: {note or 'its webhook is not registered yet.'}")

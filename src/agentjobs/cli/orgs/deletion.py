@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 
+from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.orgs.tables import tenant_tables
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.inventory.indexing import forget_repository
@@ -22,7 +23,9 @@ from agentjobs.organizations.organizations import (
 )
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.organizations.removal import close_organization
+from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import request_removal
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, Transaction
 from agentjobs.webhooks.removal import close_endpoints, has_active_deliveries
@@ -30,6 +33,7 @@ from agentjobs.workspace.repo_files import remove_repo_files
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 60.0
+_HOOKS_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 _MAX_ROUNDS = 5
 
@@ -47,6 +51,7 @@ async def delete_organization(
     about = {"organization_id": organization.id}
     await _record(db, audit.entry("organization.deletion_started", name, **about))
     await close_organization(db, organization.id)
+    await _remove_platform_hooks(db, settings, organization)
     await _stop_deliveries(db, organization)
     for _ in range(_MAX_ROUNDS):
         await _remove_files(db, settings, organization)
@@ -101,6 +106,27 @@ async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -
             )
         await asyncio.sleep(_POLL_SECONDS)
         running = await db.transact(_running_jobs, organization.id)
+
+
+async def _remove_platform_hooks(
+    db: Database, settings: Settings, organization: Organization
+) -> None:
+    """A platform that is away does not keep the organization from being deleted."""
+    rows = await db.fetch_all(
+        "SELECT id, connection_id FROM repos WHERE organization_id = :id"
+        " AND id IN (SELECT repo_id FROM repo_hooks)",
+        id=organization.id,
+    )
+    if not rows:
+        return
+    await db.transact(request_removal, [row["id"] for row in rows])
+    left: list[str] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HOOKS_SECONDS), open_platforms(db, settings) as platforms:
+            for connection_id in {row["connection_id"] for row in rows}:
+                left += await remove_hooks_of_connection(db, platforms, connection_id)
+    if left:
+        _log.warning("webhooks stay on their platform: %s", ", ".join(left[:20]))
 
 
 async def _stop_deliveries(db: Database, organization: Organization) -> None:

@@ -9,6 +9,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
+from agentjobs.forges.gitea.hooks import GiteaHooks
 from agentjobs.forges.gitea.identities import identity_of_login, identity_of_token
 from agentjobs.forges.gitea.pulls import READ_REPOSITORY, WRITE_REPOSITORY, Pulls, numbered_pages
 from agentjobs.forges.gitea.responses import (
@@ -87,6 +88,7 @@ class Gitea:
             retry_budget=retry_budget,
             traffic=self._traffic,
         )
+        self.hooks = GiteaHooks(self._api)
 
     @contextlib.asynccontextmanager
     async def open_remote(

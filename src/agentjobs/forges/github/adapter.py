@@ -18,6 +18,7 @@ from agentjobs.forges.github.app import (
     missing_features,
     missing_permissions,
 )
+from agentjobs.forges.github.hooks import GitHubHooks, app_hook_url
 from agentjobs.forges.github.identities import identity_of_login, identity_of_token
 from agentjobs.forges.github.pulls import ISSUES, PULLS, RepositoryPulls
 from agentjobs.forges.github.responses import (
@@ -90,6 +91,7 @@ class GitHub:
         self._access = GitHubAccess(
             connection, credential, session, retry_budget, tokens or TokenCache(), self._traffic
         )
+        self.hooks = GitHubHooks(self._access)
 
     async def check(self) -> Account:
         return await (self._check_app() if self._access.is_app else self._check_token())
@@ -229,6 +231,9 @@ class GitHub:
         if installation.target_type != "Organization":
             # People have no teams.
             del extra["members"]
+        if await app_hook_url(api):
+            # The App's own webhook serves all repositories.
+            del extra["repository_hooks"]
         account = Account(
             f"{app.slug}[bot]",
             is_own=True,

@@ -39,7 +39,11 @@ WORK_PERMISSIONS: Mapping[str, str] = {
     "metadata": "read",
 }
 # Asked for if the installation grants them.
-EXTRA_PERMISSIONS: Mapping[str, str] = {"workflows": "write", "members": "read"}
+EXTRA_PERMISSIONS: Mapping[str, str] = {
+    "workflows": "write",
+    "members": "read",
+    "repository_hooks": "write",
+}
 # Pull requests can be opened without it.
 _OPTIONAL_PERMISSION = "issues"
 _TITLES = {
@@ -49,6 +53,7 @@ _TITLES = {
     "metadata": "Metadata",
     "workflows": "Workflows",
     "members": "Organization members",
+    "repository_hooks": "Webhooks",
 }
 _FEATURES = {
     "contents": "to fetch and push",
@@ -57,6 +62,7 @@ _FEATURES = {
     "metadata": "to list repositories",
     "workflows": "to change .github/workflows after `agentjobs repos lift`",
     "members": "to request reviews from teams",
+    "repository_hooks": "to register webhooks, because the App has none",
 }
 # How long the permissions of an installation are not asked for again.
 _GRANT_SECONDS = 300

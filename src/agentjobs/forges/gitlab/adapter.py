@@ -12,6 +12,7 @@ import aiohttp
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
+from agentjobs.forges.gitlab.hooks import GitLabHooks
 from agentjobs.forges.gitlab.pulls import NEEDS, MergeRequests, find_user
 from agentjobs.forges.gitlab.responses import (
     DEVELOPER,
@@ -80,6 +81,7 @@ class GitLab:
             retry_budget=retry_budget,
             traffic=self._traffic,
         )
+        self.hooks = GitLabHooks(self._api)
 
     @contextlib.asynccontextmanager
     async def open_remote(

@@ -1,4 +1,5 @@
-"""`/hooks/{platform}/{connection_id}`: receives webhooks of platforms.
+"""`/hooks/{platform}/{connection_id}`: receives webhooks of platforms. Those that the service
+registered have the repository's ID in their URL, and a secret each.
 
 Verifies the signature and stores the event. Nothing is started here.
 """
@@ -12,7 +13,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.connections.connections import open_hook_secret
-from agentjobs.forges.connection import Connection
 from agentjobs.forges.hooks import (
     HookEvent,
     delivery_id_of,
@@ -22,6 +22,7 @@ from agentjobs.forges.hooks import (
 )
 from agentjobs.organizations.sealing import DecryptionFailed
 from agentjobs.platform_sync.hook_events import record_hook_delivery
+from agentjobs.platform_sync.hook_registration import open_registered_secret
 from agentjobs.problems import Problem
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
@@ -50,7 +51,8 @@ async def receive_hook(request: Request) -> Response:
     except DeliveryDropped:
         _limits(request).log_dropped(connection_id)
         return Reply(202, {"status": "dropped"})
-    status = await record_hook_delivery(context.db, connection_id, delivery_id, event)
+    repo_id = request.path_params.get("repo_id")
+    status = await record_hook_delivery(context.db, connection_id, delivery_id, event, repo_id)
     return Reply(202, {"status": _STATUSES[status]})
 
 
@@ -62,7 +64,8 @@ async def _verify(
     Raises DeliveryDropped.
     """
     platform, headers = request.path_params["platform"], request.headers
-    secret = await _secret(context, platform, connection_id)
+    repo_id = request.path_params.get("repo_id")
+    secret = await _secret(context, platform, connection_id, repo_id)
     if lacks_signature(platform, secret, headers):
         raise _unauthorized()
     limits = _limits(request)
@@ -87,15 +90,25 @@ async def _off_loop(body: bytes, call: Callable[P, T], /, *args: P.args, **kwarg
     return await asyncio.to_thread(call, *args, **kwargs)
 
 
-async def _secret(context: WebContext, platform: str, connection_id: str) -> str:
-    """Empty if there is no such connection."""
-    opened = await _open(context, connection_id) if connection_id.isascii() else None
-    return opened[1] if opened is not None and opened[0].platform == platform else ""
+async def _secret(
+    context: WebContext, platform: str, connection_id: str, repo_id: str | None
+) -> str:
+    """Empty if there is no such connection or no such webhook."""
+    if not f"{connection_id}{repo_id}".isascii():
+        return ""
+    opened = await _open(context, connection_id, repo_id)
+    return opened[1] if opened is not None and opened[0] == platform else ""
 
 
-async def _open(context: WebContext, connection_id: str) -> tuple[Connection, str] | None:
+async def _open(
+    context: WebContext, connection_id: str, repo_id: str | None
+) -> tuple[str, str] | None:
+    """The platform and the secret."""
     try:
-        return await open_hook_secret(context.db, context.keys, connection_id)
+        if repo_id is not None:
+            return await open_registered_secret(context.db, context.keys, connection_id, repo_id)
+        opened = await open_hook_secret(context.db, context.keys, connection_id)
+        return None if opened is None else (opened[0].platform, opened[1])
     except DecryptionFailed:
         raise Problem(
             "unavailable", "This hook cannot be verified now; see the service's log."
@@ -176,5 +189,6 @@ def _too_large() -> Problem:
 
 
 routes: list[BaseRoute] = [
-    Route("/hooks/{platform}/{connection_id}", receive_hook, methods=["POST"])
+    Route("/hooks/{platform}/{connection_id}", receive_hook, methods=["POST"]),
+    Route("/hooks/{platform}/{connection_id}/{repo_id}", receive_hook, methods=["POST"]),
 ]

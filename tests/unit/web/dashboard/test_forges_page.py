@@ -11,6 +11,7 @@ from agentjobs.connections.connections import list_connections, open_credential,
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.forges.protocol import Account, ForgeError, RemoteRepository
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.repos.hook_rows import CheckedHook, hooks_of_connection, record_check
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.settings import platform_access
 from tests.support.memory_platform import MemoryPlatform
@@ -366,3 +367,55 @@ async def test_a_connection_of_another_organization_is_not_found(dashboard, conn
         page = await dashboard.outsider.open(f"{HERE}/{name}{suffix}")
         assert page.status == 404
         assert "There is no such connection" in page.text
+
+
+async def post(browser, path, **fields):
+    csrf = (await browser.open("/account")).form("/sign-out").value("csrf")
+    return await browser.post(path, [("csrf", csrf), *fields.items()])
+
+
+async def connect_by_name(browser, path, **fields):
+    """The page has several forms for this."""
+    page = await post(browser, f"{path}/repositories", **fields)
+    assert "1 repository connected." in page.text
+
+
+async def test_webhooks_are_registered_unless_declined_and_turned_off_again(dashboard, table):
+    admin = dashboard.admin
+    # The service of this test has an address on loopback, which only such a platform can reach.
+    nearby = {**GITEA, "url": "https://127.0.0.1:3000"}
+    await admin.send(await admin.open(HERE), HERE, **nearby)
+    (connection,) = await list_connections(dashboard.db, "acme")
+    path = f"{HERE}/{connection.id}"
+    table.available.append(RemoteRepository("72", "acme/second", "main"))
+    await connect_by_name(admin, path, names="acme/app")
+    await connect_by_name(admin, path, names="acme/second", no_webhooks="yes")
+    hooks = await hooks_of_connection(dashboard.db, connection.id)
+    assert [(hook.full_name, hook.state) for hook in hooks] == [("acme/app", "pending")]
+    checked = CheckedHook(
+        state="registered", is_failing=True, delivery=f"502 {PAYLOAD}", note=PAYLOAD
+    )
+    await dashboard.db.transact(record_check, hooks[0].repo_id, checked, 60.0)
+    for address in (path, "/repos/acme/app"):
+        page = await admin.open(address)
+        assert "deliveries fail" in page.text
+        assert f"Last delivery: 502 {PAYLOAD}" in page.text
+        assert safety_faults(page) == []
+    await post(admin, f"{path}/webhooks")
+    assert len(await hooks_of_connection(dashboard.db, connection.id)) == 2
+    await post(admin, f"{path}/webhooks", remove="yes")
+    hooks = await hooks_of_connection(dashboard.db, connection.id)
+    assert [hook.is_removing for hook in hooks] == [True, True]
+    assert "being removed" in (await admin.open(path)).text
+
+
+async def test_a_service_without_a_public_address_says_why_it_registers_no_webhooks(
+    dashboard, connection, table
+):
+    path = f"{HERE}/{connection.id}"
+    page = await dashboard.admin.open(f"{path}/repositories")
+    assert "git.example.org cannot reach this service" in page.text
+    await connect_by_name(dashboard.admin, path, names="acme/app")
+    assert await hooks_of_connection(dashboard.db, connection.id) == []
+    page = await dashboard.admin.open(path)
+    assert "Webhooks cannot be registered: git.example.org cannot reach" in page.text

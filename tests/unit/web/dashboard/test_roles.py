@@ -28,7 +28,12 @@ from tests.unit.web.dashboard.platform_data import use_jira_double
 
 # Rejected for reasons other than the role: the name of the new repository is taken, and the
 # import has already ended.
-REFUSED_ANYWAY = {"POST /repos": 409, "POST /repos/imports/{id}/cancel": 404}
+REFUSED_ANYWAY = {
+    "POST /repos": 409,
+    "POST /repos/imports/{id}/cancel": 404,
+    # The platform cannot reach the test's address.
+    "POST /settings/forges/{id}/webhooks": 400,
+}
 
 
 @pytest.fixture(autouse=True)

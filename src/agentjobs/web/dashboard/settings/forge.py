@@ -4,6 +4,8 @@ Credentials are never shown. The webhook secret is shown once, in response to th
 creates it.
 """
 
+import contextlib
+
 from starlette.responses import Response
 
 from agentjobs.connections.commits import describe_commits
@@ -13,20 +15,19 @@ from agentjobs.connections.connections import (
     remove_connection,
     rotate_hook_secret,
 )
+from agentjobs.connections.hook_urls import hook_url, reason_unreachable
 from agentjobs.connections.signing import SigningChange, register_key, set_signing
 from agentjobs.connections.verify import check_connection, verify_and_replace
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
+from agentjobs.platform_sync.hook_choices import register_hooks, remove_hooks
+from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 from agentjobs.platform_sync.state import repos_of_connection
 from agentjobs.problems import Problem
+from agentjobs.repos.hook_rows import make_due
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge_text import (
-    PLATFORMS,
-    SIGNING_OPTIONS,
-    hook_address,
-    not_found,
-)
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, SIGNING_OPTIONS, not_found
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
@@ -42,6 +43,8 @@ async def show(request: PageRequest) -> Response:
 
 async def check(request: PageRequest) -> Response:
     connection = await require_connection(request)
+    # A permission to manage webhooks may have been granted since.
+    await request.db.transact(make_due, connection.id)
     try:
         account = await _check(request, connection)
     except Problem as problem:
@@ -96,12 +99,34 @@ async def change_signing(request: PageRequest) -> Response:
 
 async def remove(request: PageRequest) -> Response:
     connection = await require_connection(request)
+    left: list[str] = []
+    # A platform that is away does not keep the connection from being removed.
+    with contextlib.suppress(Problem):
+        async with page_timeout(connection.name, ""):
+            platforms = platforms_of(request)
+            left = await remove_hooks_of_connection(request.db, platforms, connection.id)
     try:
         await remove_connection(request.db, request.organization, connection.id)
     except Problem as problem:
         return await detail_page(request, connection, problem=problem)
     banner = f"{connection.name} was removed. Revoke its credential on {connection.url}."
+    if left:
+        banner += f" Delete the webhooks there that could not be removed: {', '.join(left[:5])}."
     return request.redirect(PATH, banner=banner)
+
+
+async def change_hooks(request: PageRequest) -> Response:
+    """Register webhooks for all repositories of the connection, or remove them."""
+    connection = await require_connection(request)
+    try:
+        if request.form.flag("remove"):
+            await remove_hooks(request.db, request.organization, connection.id, [])
+        else:
+            public_url = request.settings.effective_public_url
+            await register_hooks(request.db, request.organization, connection.id, [], public_url)
+    except Problem as problem:
+        return await detail_page(request, connection, problem=problem)
+    return request.redirect(f"{PATH}/{connection.id}", banner="Webhooks are being updated.")
 
 
 async def require_connection(request: PageRequest) -> Connection:
@@ -137,7 +162,10 @@ async def detail_page(
         signing_options=SIGNING_OPTIONS[connection.kind],
         commits=describe_commits(request.settings, connection),
         open_form=open_form,
-        hook_url=hook_address(request.settings.effective_public_url, connection),
+        hook_url=hook_url(
+            request.settings.effective_public_url, connection.platform, connection.id
+        ),
+        unreachable=reason_unreachable(request.settings.effective_public_url, connection.url),
         connected=await repos_of_connection(request.db, connection.id),
     )
 
@@ -160,5 +188,6 @@ ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
     PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
     PageRoute("POST", f"{PATH}/{{id}}/signing", "admin", change_signing),
+    PageRoute("POST", f"{PATH}/{{id}}/webhooks", "admin", change_hooks),
     PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]

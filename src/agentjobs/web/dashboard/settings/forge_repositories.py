@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.connections.hook_urls import reason_unreachable
 from agentjobs.connections.repositories import (
     AvailableRepository,
     ConnectResult,
@@ -56,6 +57,8 @@ async def connect(request: PageRequest) -> Response:
                 connection.id,
                 names or None,
                 page_retry_budget(),
+                public_url=request.settings.effective_public_url,
+                with_hooks=False if request.form.flag("no_webhooks") else None,
             )
     except Problem as problem:
         return await _page(request, problem=problem, names=request.form.raw("names"))
@@ -106,6 +109,7 @@ async def _page(
         problem=problem or listing_problem,
         connection=connection,
         page_path=f"{PATH}/{connection.id}",
+        unreachable=reason_unreachable(request.settings.effective_public_url, connection.url),
         query=query,
         repositories=matches[:_MAX_SHOWN],
         total=len(available),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from agentjobs.forges.connection import Connection
 from agentjobs.problems import Problem
 
 PLATFORMS: Mapping[str, str] = {
@@ -34,10 +33,6 @@ def errors_by_field(problem: Problem | None, *, is_app: bool = False) -> dict[st
         credential = "private_key" if is_app else "token"
         errors[credential if field == "credential" else field] = problem.message
     return errors
-
-
-def hook_address(public_url: str, connection: Connection) -> str:
-    return f"{public_url}/hooks/{connection.platform}/{connection.id}"
 
 
 def not_found() -> Problem:

@@ -15,6 +15,8 @@ ACTIONS: Mapping[str, str] = {
     "forge.hook_secret_rotated": "rotated the webhook secret of a platform",
     "forge.removed": "removed a platform",
     "forge.signing_changed": "changed how commits to a platform are signed",
+    "forge.webhooks_registered": "turned on the webhooks of a platform",
+    "forge.webhooks_removed": "turned off the webhooks of a platform",
     "invitation.accepted": "accepted an invitation",
     "invitation.created": "sent an invitation",
     "invitation.revoked": "revoked an invitation",

@@ -1,0 +1,80 @@
+"""Webhooks of a project on GitLab."""
+
+import msgspec
+
+from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
+from agentjobs.forges.http.client import PlatformApi, build_path
+from agentjobs.forges.protocol import RemoteHook, RepoAddress
+from agentjobs.forges.text import one_line
+
+_NEEDS = "role Maintainer, scope api"
+_DISABLED = "disabled"
+_PAUSED = "temporarily_disabled"
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """`alert_status` is missing before GitLab 15.2."""
+
+    id: int
+    url: str
+    push_events: bool = False
+    merge_requests_events: bool = False
+    note_events: bool = False
+    push_events_branch_filter: str | None = None
+    alert_status: str = "executable"
+    disabled_until: str | None = None
+
+    @property
+    def remote(self) -> RemoteHook:
+        has_events = self.push_events and self.merge_requests_events and self.note_events
+        is_limited = bool(self.push_events_branch_filter)
+        return RemoteHook(
+            hook_id=str(self.id),
+            target_url=self.url,
+            is_complete=has_events and not is_limited and self.alert_status != _DISABLED,
+            is_failing=self.alert_status in {_DISABLED, _PAUSED},
+            delivery=self._delivery,
+        )
+
+    @property
+    def _delivery(self) -> str:
+        if self.alert_status == _DISABLED:
+            return "GitLab has disabled the webhook because deliveries failed"
+        if self.alert_status == _PAUSED:
+            until = one_line(self.disabled_until or "later", 40)
+            return f"GitLab has paused the webhook until {until} because deliveries failed"
+        return ""
+
+
+class GitLabHooks:
+    def __init__(self, api: PlatformApi) -> None:
+        self._api = api
+
+    async def shared(self) -> RemoteHook | None:
+        return None
+
+    async def of_repository(self, repo: RepoAddress) -> list[RemoteHook]:
+        hooks: list[RemoteHook] = []
+        with missing_as_denied():
+            async for page in self._api.pages(list[Hook], _path(repo), needs=_NEEDS, per_page=100):
+                hooks += [hook.remote for hook in page]
+        return hooks
+
+    async def create(self, repo: RepoAddress, url: str, secret: str) -> RemoteHook:
+        body = {
+            "url": url,
+            "token": secret,
+            "push_events": True,
+            "merge_requests_events": True,
+            "note_events": True,
+            "enable_ssl_verification": True,
+        }
+        with missing_as_denied():
+            return (await self._api.send_as(Hook, "POST", _path(repo), body, needs=_NEEDS)).remote
+
+    async def delete(self, repo: RepoAddress, hook_id: str) -> None:
+        await delete_hook(self._api, _path(repo), hook_id)
+
+
+def _path(repo: RepoAddress) -> str:
+    return f"{build_path('projects', repo.external_id or repo.full_name)}/hooks"
