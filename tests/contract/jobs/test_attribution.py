@@ -13,6 +13,7 @@ from agentjobs.connections.connections import NewConnection, add_connection, fin
 from agentjobs.connections.signing import set_signing
 from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.git.identity import Identity
+from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
@@ -56,8 +57,7 @@ class Runs:
                 created_by=created_by,
             ),
         )
-        repo: Any = SimpleNamespace(is_remote=not is_local)
-        return await load_attribution(run, repo)
+        return await load_attribution(run)
 
 
 @pytest.fixture
@@ -100,9 +100,11 @@ async def test_what_the_operator_sets_wins_and_local_repositories_have_the_servi
 async def test_a_platform_that_cannot_be_asked_does_not_stop_a_job(
     runs: Runs, table: MemoryRepositories
 ) -> None:
-    table.fault = ForgeError("HTTP 403", "denied")
+    table.fault = ForgeError("HTTP 503", "away")
     attribution = await runs.attribution("gitea:ada")
     assert (attribution.author, attribution.co_author) == (SERVICE, None)
+    # Nor is the connection marked: a sync decides whether the platform is away.
+    assert (await find_connection(runs.db, "acme", "gitea")).error is None
 
 
 async def test_the_person_who_asked_is_a_co_author(runs: Runs, table: MemoryRepositories) -> None:
@@ -125,7 +127,10 @@ async def test_the_person_who_asked_is_a_co_author(runs: Runs, table: MemoryRepo
     assert own.co_author is None
 
 
-async def test_the_signing_key_of_the_connection_is_used(runs: Runs) -> None:
+async def test_the_signing_key_of_the_connection_is_used(runs: Runs, tmp_path: Path) -> None:
     connection = await set_signing(runs.db, runs.keys, "acme", "gitea", "ssh")
     key = (await runs.attribution()).signing_key
     assert key.public_text == connection.signing_public_key
+    runs.keys = sealing_keys(tmp_path / "other", b"o")
+    with pytest.raises(JobFailed, match="signing key of gitea"):
+        await runs.attribution()

@@ -4,15 +4,15 @@ import contextlib
 from dataclasses import dataclass
 
 from agentjobs.connections.commits import choose_identities
-from agentjobs.connections.connections import load_connection
+from agentjobs.connections.connections import load_connection, record_check
 from agentjobs.connections.signing import open_signing_key
-from agentjobs.connections.verify import check_connection
 from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.git.identity import Identity
 from agentjobs.git.signing import SigningKey
+from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
-from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS, HostedRepo
+from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
 from agentjobs.organizations.users import ADMINISTRATOR
 from agentjobs.problems import Problem
 
@@ -25,47 +25,52 @@ class Attribution:
     signing_key: SigningKey | None = None
 
 
-async def load_attribution(run: RunContext, repo: HostedRepo) -> Attribution:
-    author, committer = choose_identities(run.settings, await _account(run))
-    co_author = await _person_who_asked(run, repo)
+async def load_attribution(run: RunContext) -> Attribution:
+    """Raises JobFailed if the signing key cannot be decrypted."""
+    connection_id = run.job.connection_id
+    account = None if connection_id is None else await _account(run, connection_id)
+    author, committer = choose_identities(run.settings, account)
+    co_author = await _person_who_asked(run)
     is_author = co_author is not None and co_author.email.casefold() == author.email.casefold()
-    key = await _signing_key(run)
+    key = None if connection_id is None else await _signing_key(run, connection_id)
     return Attribution(author, committer, None if is_author else co_author, key)
 
 
-async def _signing_key(run: RunContext) -> SigningKey | None:
-    if run.job.connection_id is None:
-        return None
-    return await open_signing_key(run.db, run.tools.keys, run.job.connection_id)
-
-
-async def _account(run: RunContext) -> Identity | None:
+async def _account(run: RunContext, connection_id: str) -> Identity | None:
     """The account of the connection; connections of earlier releases do not have it stored."""
-    if run.job.connection_id is None:
-        return None
-    connection = await load_connection(run.db, run.job.connection_id)
+    connection = await load_connection(run.db, connection_id)
     if connection is not None and connection.identity is not None:
         return connection.identity
-    with contextlib.suppress(Problem):
-        retry_budget = RetryBudget(RETRY_SECONDS, run.log.note)
-        platforms, connection_id = run.tools.platforms, run.job.connection_id
-        return (await check_connection(run.db, platforms, connection_id, retry_budget)).identity
-    return None
-
-
-async def _person_who_asked(run: RunContext, repo: HostedRepo) -> Identity | None:
-    """The author of the comment, or the member of the organization; jobs of API keys have none."""
-    created_by = run.job.created_by or ""
-    platform, is_login, login = created_by.partition(":")
-    if not is_login:
-        return await _member(run, created_by)
-    if platform != run.job.platform or not repo.is_remote:
-        return None
-    retry_budget = RetryBudget(RETRY_SECONDS, run.log.note)
     with contextlib.suppress(ForgeError):
-        forge = await run.tools.platforms.adapter_for(run.job.connection_id or "", retry_budget)
-        return await forge.identity_of(login)
+        account = await (await _platform(run, connection_id)).check()
+        await record_check(run.db, connection_id, account=account)
+        return account.identity
     return None
+
+
+async def _signing_key(run: RunContext, connection_id: str) -> SigningKey | None:
+    try:
+        return await open_signing_key(run.db, run.tools.keys, connection_id)
+    except Problem as problem:
+        raise JobFailed("invalid_configuration", problem.message) from None
+
+
+async def _person_who_asked(run: RunContext) -> Identity | None:
+    """The author of the comment, or the member of the organization; jobs of API keys have none."""
+    created_by, connection_id = run.job.created_by or "", run.job.connection_id
+    if created_by.startswith("usr_"):
+        return await _member(run, created_by)
+    platform, _, login = created_by.partition(":")
+    if not login or connection_id is None or platform != run.job.platform:
+        return None
+    with contextlib.suppress(ForgeError):
+        return await (await _platform(run, connection_id)).identity_of(login)
+    return None
+
+
+async def _platform(run: RunContext, connection_id: str) -> Platform:
+    retry_budget = RetryBudget(RETRY_SECONDS, run.log.note)
+    return await run.tools.platforms.adapter_for(connection_id, retry_budget)
 
 
 async def _member(run: RunContext, user_id: str) -> Identity | None:

@@ -65,7 +65,7 @@ async def _propose(
     fix = await plan_cve_fix(run, repo, base)
     plan = fix.narrow(plan)
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
-    attribution = await load_attribution(run, repo)
+    attribution = await load_attribution(run)
     await repo.end_outage()
     owner_uid = run.tools.sandbox.owner_uid(run.slot)
     async with (
