@@ -5,6 +5,7 @@ import base64
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,16 +16,18 @@ from tests.support.connected_service import (
     run_concurrently,
 )
 from tests.support.forge_servers.faults import too_many
+from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.jira import JiraServer
 from tests.support.live_platform import KINDS, READER, REVIEWER, WRITER, LivePlatform, served
 from tests.support.receiver import Receiver, receiver
 from tests.support.service import wait_until
+from tests.support.signatures import verify_commit
 
 JOB_OF_COMMIT = "%(trailers:key=Job,valueonly,separator=)"
 CO_AUTHOR = "by %(trailers:key=Co-authored-by,valueonly,separator=)"
 REVIEWED = ["job.completed", "pr.review_requested"]
 AUTHORS = {
-    "github-app": "+agentjobs[bot]@users.noreply.127.0.0.1>",
+    "github-app": "+agentjobs[bot]@users.noreply.github.com>",
     "gitlab": "Agentjobs-Bot <agentjobs-bot@example.com>",
     "gitea": "agentjobs-bot <agentjobs-bot@example.com>",
 }
@@ -53,6 +56,8 @@ def opened(connected: ConnectedService, deliveries: Receiver) -> dict[str, dict[
     """Concurrent jobs, one per platform; each platform is rate-limited when the pull request is
     opened. No tracker is configured yet."""
     override = {"prompt": "Change a file."}
+    sign = partial(connected.service.admin, "forges", "signing")
+    run_concurrently([lambda: sign("github", "platform"), lambda: sign("gitlab", "ssh")])
     jobs = {}
     for kind, platform in connected.platforms.items():
         platform.order(too_many(1, on=platform.creates))
@@ -131,7 +136,7 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"]]
     (author,) = platform.log(branch, "%an <%ae>")
     assert AUTHORS[platform.kind] in author
-    assert platform.log(branch, "%cn <%ce>") == [author]
+    assert is_signed(platform, branch) == (platform.kind != "gitea")
     assert platform.show(branch, "edited.txt") == "changed"
     assert "trying again in 1 s" in connected.api.log(job["job_id"])
     wait_until(
@@ -286,6 +291,15 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     assert (response.status_code, response.json()["error"]["code"]) == (409, "pull_not_open")
 
 
+def is_signed(platform: LivePlatform, branch: str) -> bool:
+    """By GitHub itself, or with a key of the account."""
+    keys = [key["key"] for key in platform.server.state.ssh_keys]
+    if isinstance(platform.server, GitHubServer) and platform.server.signing_key:
+        keys.append(platform.server.signing_key.public_text)
+    directory = platform.server.git.directory(platform.shop)
+    return verify_commit(directory, branch, *(f"x {key}" for key in keys)).returncode == 0
+
+
 def last_read_comment(connected: ConnectedService, platform: LivePlatform, number: int) -> int:
     with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
         rows = db.execute(
@@ -332,6 +346,8 @@ def test_secrets_are_stored_only_encrypted(
     )
     assert len(secrets) > 10
     forms = {form for secret in secrets for form in encodings(secret)}
+    # The beginning of the signing key in every encoding of it.
+    forms |= {b"OPENSSH PRIVATE KEY", b"b3BlbnNzaC1rZXktdjEA"}
     stored = list(stored_content(connected))
     # The search includes the tables that store credentials.
     assert {"forge_connections", "trackers"} <= {location for location, _ in stored}
