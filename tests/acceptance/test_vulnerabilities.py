@@ -72,7 +72,7 @@ def jobs(api: Api) -> dict[str, dict[str, Any]]:
         is_finished = all(job["status"] in ("completed", "failed") for job in finished)
         return by_project if set(PROJECTS) <= set(by_project) and is_finished else None
 
-    finished: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project", 150)
+    finished: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project")
     return finished
 
 

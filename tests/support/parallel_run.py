@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.support import preloaded_cli
+
 _PREFIX = "process-"
 _FILE_NUMBER = struct.Struct("=H")
 
@@ -72,6 +74,8 @@ class _Run:
 
     def run(self, processes: int) -> None:
         waiting = _filled_pipe(len(self._files))
+        # One for all processes.
+        preloaded_cli.listen()
         for number in range(processes):
             receiving, sending = Pipe(duplex=False)
             pid = os.fork()

@@ -1,4 +1,4 @@
-"""`agentjobs` in its own process, forked from a server that has already imported it.
+"""`agentjobs` in its own process, forked from one that has already imported it.
 
 Importing takes most of the CPU time of a short command and half of a service's start. Tests of the
 start itself run the installed program.
@@ -43,7 +43,7 @@ _PRELOADED = (
     "uvicorn.lifespan.off",
     "uvloop",
 )
-
+_importing: list["subprocess.Popen[bytes]"] = []
 
 # Building the command line from its functions takes most of the CPU time of a short command.
 get_command = cache(typer.main.get_command)
@@ -131,18 +131,11 @@ def start(
 
 
 class _Server:
-    """The process that forks, at the other end of a socket; one request at a time."""
+    """The process that forks and reaps, at the other end of a socket; one request at a time."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.preloaded_cli", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, **environment},
-            )
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._lock = threading.Lock()
-        atexit.register(self._close)
 
     def fork(
         self,
@@ -167,18 +160,55 @@ class _Server:
             _send(self._socket, request, streams)
             return _receive(self._socket)[0]
 
-    def _close(self) -> None:
-        self._socket.close()
-        self._process.wait()
+
+@cache
+def listen(preload: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """Start the process that imports, and return its address.
+
+    Processes that are forked afterwards use it too.
+    """
+    with socket.socket(socket.AF_UNIX) as listener:
+        # An address that the kernel chooses.
+        listener.bind("")
+        listener.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.preloaded_cli", str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            env={**os.environ, **dict(preload)},
+        )
+        address: bytes = listener.getsockname()
+    # Kept in forked processes too: a process that is still running must not be collected.
+    _importing.append(process)
+    atexit.register(process.wait)
+    atexit.register(process.kill)
+    return address
 
 
 @cache
 def _server(preload: tuple[tuple[str, str], ...]) -> _Server:
-    return _Server(dict(preload))
+    connection = socket.socket(socket.AF_UNIX)
+    atexit.register(connection.close)
+    connection.connect(listen(preload))
+    return _Server(connection)
+
+
+def _accept(listener: socket.socket) -> None:
+    """Serve each connection in a process of its own, which ends with the connection."""
+    _end_with_parent()
+    _preload()
+    # The kernel reaps these processes.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection = listener.accept()[0]
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _serve(connection)
+            os._exit(0)
+        connection.close()
 
 
 def _serve(connection: socket.socket) -> None:
-    _preload()
     while True:
         try:
             request, streams = _receive(connection)
@@ -222,8 +252,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
 
     code = 1
     try:
-        # The process ends with its server, and so with the tests, however they end.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _end_with_parent()
         if request["leads_group"]:
             os.setpgid(0, 0)
         for number, stream in enumerate(streams):
@@ -259,6 +288,11 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
             os._exit(code)
 
 
+def _end_with_parent() -> None:
+    """And so with the tests, however they end."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def fill_stdout() -> None:
     """A `setup` for a command that cannot print."""
     os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
@@ -288,4 +322,4 @@ def _text(stream: IO[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _accept(socket.socket(fileno=int(sys.argv[1])))

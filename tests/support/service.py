@@ -50,7 +50,7 @@ name = "Premium"
 plan_required = "enterprise"
 command = ["true"]
 '''
-_WAIT_SECONDS = 120.0
+_WAIT_SECONDS = 300.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = _WAIT_SECONDS) -> Any:

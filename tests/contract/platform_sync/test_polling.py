@@ -1,4 +1,4 @@
-"""Polls of idle repositories spare the platform's rate limit, on both stores."""
+"""Polls of idle repositories spare the platform's rate limit."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -26,6 +26,9 @@ from agentjobs.store.database import Database, Transaction
 from tests.support.forge_adapters import LOOPBACK
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.state import RepositoryRow
+
+# What matters here are the requests to the platform; the store is tested with syncs.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 REPOSITORIES = 4
 LOOKS_PER_HOUR = 12

@@ -6,8 +6,8 @@ import pytest
 from tests.hostile.fuzz.table import TARGETS
 from tests.hostile.fuzz.target import CORE_UNITS, Target
 
-EXAMPLES = 15
-MAX_GROWTH_BYTES = 8 * 1024
+EXAMPLES = 10
+MAX_GROWTH_BYTES = 4 * 1024
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

@@ -1,4 +1,4 @@
-"""`make demo` without a terminal."""
+"""`make demo`, on a terminal and without one."""
 
 import asyncio
 import os
@@ -51,20 +51,6 @@ def services_in(place: Path) -> list[str]:
     return commands
 
 
-def test_the_demo_ends_with_the_address_and_the_diff_of_a_real_pull_request(place):
-    with demo(place) as process:
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", out)
-    assert "diff --git a/shop/cart.py b/shop/cart.py" in out
-    assert "-import os, sys" in out
-    events = re.findall(r"^  (\S+) +dlv_\w+  signature valid$", out, re.MULTILINE)
-    assert events == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
-    assert err == ""
-    assert services_in(place) == []
-    assert list(place.iterdir()) == []
-
-
 def test_a_demo_that_is_stopped_leaves_nothing_behind(place):
     with demo(place) as process:
         assert process.stdout is not None
@@ -86,23 +72,35 @@ async def test_a_command_that_runs_when_the_demo_is_stopped_is_stopped_too(place
     assert services_in(place) == []
 
 
-def test_on_a_terminal_the_demo_stays_open_until_ctrl_c(place):
+def test_the_demo_shows_a_real_pull_request_and_stays_open_until_ctrl_c(place):
     ours, theirs = pty.openpty()
     with demo(place, stdin=theirs, stdout=theirs) as process:
         os.close(theirs)
         with os.fdopen(ours, "rb", buffering=0) as terminal:
-            shown = b""
-            while b"until you press Ctrl-C" not in shown:
-                shown += terminal.read(4096)
-            addresses = re.findall(rb"http://127\.0\.0\.1:\d+", shown)
-            assert httpx.get(f"{addresses[0].decode()}/healthz").status_code == 200
-            link = re.search(rb"http://127\.0\.0\.1:\d+/sign-in\?token=\w+", shown)
-            assert link is not None
-            assert httpx.get(link[0].decode()).status_code == 303
+            output = b""
+            while b"until you press Ctrl-C" not in output:
+                output += terminal.read(4096)
+            shown = re.sub(r"\x1b\[[\d;]*m|\r", "", output.decode())
+            check_pull_request(shown)
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
     assert services_in(place) == []
     assert list(place.iterdir()) == []
+
+
+def check_pull_request(shown: str) -> None:
+    assert re.search(r"http://127\.0\.0\.1:\d+/default/demo/shop/pulls/1\n", shown)
+    assert "diff --git a/shop/cart.py b/shop/cart.py" in shown
+    assert "-import os, sys" in shown
+    events = re.findall(r"^  (\S+) +dlv_\w+  signature valid$", shown, re.MULTILINE)
+    assert events == ["job.queued", "job.started", "job.completed", "pr.review_requested"]
+    addresses = re.findall(r"http://127\.0\.0\.1:\d+", shown)
+    assert httpx.get(f"{addresses[0]}/healthz").status_code == 200
+    link = re.search(r"http://127\.0\.0\.1:\d+/sign-in\?token=\w+", shown)
+    assert link is not None
+    assert httpx.get(link[0]).status_code == 303
 
 
 async def test_the_demos_receiver_refuses_what_the_service_did_not_sign():

@@ -139,7 +139,7 @@ async def test_a_job_may_not_delete_its_branch(server: GitServer) -> None:
 
 async def test_a_large_push_is_streamed_in_chunks(server: GitServer) -> None:
     clone = await server.clone(await server.platform.key(git_write=True))
-    content = os.urandom(20_000_000)
+    content = os.urandom(3_000_000)
     commit = commit_files(clone, {"large.bin": content}, "large")
     # A buffer smaller than the pack makes git send it chunked.
     process = await server.git("-c", "http.postBuffer=65536", "push", "origin", "main", cwd=clone)

@@ -252,7 +252,7 @@ async def test_a_client_that_disconnects_during_a_clone_stops_the_backend(
 async def test_large_repositories_are_streamed_in_little_memory(server: GitServer) -> None:
     key = await server.platform.key(git_write=True)
     clone = await server.clone(key)
-    commit_files(clone, {"large.bin": os.urandom(12_000_000)}, "large")
+    commit_files(clone, {"large.bin": os.urandom(8_000_000)}, "large")
     tracemalloc.start()
     try:
         process = await server.git(

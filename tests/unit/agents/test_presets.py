@@ -224,7 +224,7 @@ NESTED_IN = (
 @pytest.mark.parametrize("opening", ["[", '{"text":', '["y",'])
 def test_an_event_of_any_depth_is_read_without_an_error(preset: str, opening: str) -> None:
     closing = "}" if opening.startswith("{") else "]"
-    for depth in (*range(100, 900, 100), *range(900, 1000)):
+    for depth in (*range(100, 900, 100), *range(900, 1000, 3)):
         value = opening * depth + "0" + closing * depth
         for event in NESTED_IN:
             watch, _ = run_with_output(preset, lines(event).replace(b'"@"', value.encode()))

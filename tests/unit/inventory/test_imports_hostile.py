@@ -8,7 +8,7 @@ import pytest
 from agentjobs.inventory.imports import LANGUAGES, VERSION, find
 from agentjobs.inventory.model import MAX_IMPORTS
 
-SIZE = 1 << 19
+SIZE = 1 << 18
 FOR_ALL = ['"', "\\", "/*", "import a,"]
 FOR_ONE = {
     "Python": [
