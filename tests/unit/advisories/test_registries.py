@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentjobs.advisories.registries import pypi
 from agentjobs.advisories.registries.api import InvalidPackageName
 from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.advisories.registries.pypi import version_from_filename
@@ -65,7 +66,12 @@ NO_LISTS = [
     ("npm", b'{"versions":' * 50_000),
     ("npm", b'{"versions": {"1.0.0": {}'),
     ("crates.io", b'{"name":"time","vers":1}'),
+    ("crates.io", b"\n" * 2_000_000),
+    ("crates.io", b"[" * 100_000),
     ("Go", b"\xff\xfe"),
+    ("Go", b"v1\n" * 1_000_000),
+    ("Go", b"<html>sign in here</html>"),
+    ("PyPI", b"\x00\xff"),
     ("RubyGems", b"This rubygem could not be found."),
     ("Maven", b"<metadata><versioning>"),
     ("Maven", BOMB),
@@ -136,9 +142,19 @@ def test_a_pypi_version_is_yanked_only_if_all_of_its_files_are() -> None:
 
 def test_a_page_with_unterminated_quotes_or_tags_is_parsed() -> None:
     good = b"<A HREF='a-1.0.tar.gz?x=1#md5=0' >a</A>"
-    for bad in (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000):
+    many = b"<a " + b"b=c " * 100_000
+    short = (b"<a " * 20_000, b'<a b="' * 20_000, b"<a b= " * 20_000, b"<a" + b" " * 50_000)
+    for bad in (*short, many):
         package_versions = parse_response("PyPI", "a", "text/html", good + bad)
         assert [release.version for release in package_versions.versions] == ["1.0"]
+
+
+def test_a_page_of_too_many_files_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pypi, "_MAX_FILES", 1_000)
+    page = b"<a href=a-1.0.tar.gz>" * 1_000
+    assert len(parse_response("PyPI", "a", "text/html", page).versions) == 1
+    with pytest.raises(InvalidResponse, match="more than 1000 files"):
+        parse_response("PyPI", "a", "text/html", page + b"<a ")
 
 
 def test_a_long_file_name_is_left_out_in_bounded_time() -> None:

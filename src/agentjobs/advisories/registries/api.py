@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agentjobs.advisories.registries.versions import InvalidResponse, Published
+from agentjobs.advisories.registries.versions import MAX_VERSIONS, InvalidResponse, Published
 
 MIB = 1024 * 1024
 _MAX_NAME_LENGTH = 512
@@ -60,6 +60,14 @@ def decode(body: Body, form: type[T]) -> T:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidResponse(f"unexpected JSON ({error})") from None
+
+
+def split_lines(body: Body) -> list[Body]:
+    """Counted first, because an object for each of millions of lines needs much memory."""
+    count = body.count(b"\n")
+    if count > MAX_VERSIONS:
+        raise InvalidResponse(f"it has {count} lines, which is too many")
+    return list(body.split(b"\n"))
 
 
 def as_text(body: Body) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
+from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment, split_lines
 from agentjobs.advisories.registries.versions import (
     Published,
     PublishedVersion,
@@ -41,7 +41,7 @@ def path_for(name: str) -> str:
 
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
-    lines = (decode(line, _Line) for line in body.splitlines() if line.strip())
+    lines = (decode(line, _Line) for line in split_lines(body) if line.strip())
     return Published(tuple(line.published for line in lines))
 
 

@@ -12,8 +12,14 @@ from agentjobs.advisories.registries.api import (
     decode,
     segment,
     segments,
+    split_lines,
 )
-from agentjobs.advisories.registries.versions import Published, PublishedVersion, time_ms
+from agentjobs.advisories.registries.versions import (
+    InvalidResponse,
+    Published,
+    PublishedVersion,
+    time_ms,
+)
 
 _UPPER = re.compile("[A-Z]")
 
@@ -32,10 +38,11 @@ def version_path_for(name: str, version: str) -> str:
 
 def read(_name: str, _content_type: str, body: Body) -> Published:
     # Without the v, as in advisories.
-    lines = (line.strip() for line in as_text(body).splitlines())
-    return Published(
-        tuple(PublishedVersion(line.removeprefix("v")) for line in lines if line.startswith("v"))
-    )
+    lines = [as_text(line).strip() for line in split_lines(body)]
+    versions = tuple(PublishedVersion(each[1:]) for each in lines if each.startswith("v"))
+    if not versions and any(lines):
+        raise InvalidResponse("it is not a list of versions")
+    return Published(versions)
 
 
 def read_time(body: Body) -> int | None:

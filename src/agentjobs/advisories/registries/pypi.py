@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +24,9 @@ _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"
 # Eggs and Windows installers are left out, because pip no longer installs them.
 _EXTENSIONS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
+# More than any package has: without a limit, a page of empty links would take minutes.
+_MAX_FILES = 300_000
+_MAX_ATTRIBUTES = 50
 # Longer than any file system accepts.
 _MAX_FILENAME_LENGTH = 512
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -57,7 +61,7 @@ def read(name: str, content_type: str, body: Body) -> Published:
 
 def _files(page: str) -> Iterator[_File]:
     for anchor in _ANCHOR.finditer(page):
-        attributes = dict(_attributes(page, anchor.end()))
+        attributes = dict(islice(_attributes(page, anchor.end()), _MAX_ATTRIBUTES))
         filename, fragment = _name_and_fragment(attributes.get("href", ""))
         kind, _, digest = fragment.partition("=")
         yield _File(
@@ -87,7 +91,9 @@ def _name_and_fragment(href: str) -> tuple[str, str]:
 def _versions(name: str, files: Iterable[_File]) -> Iterator[PublishedVersion]:
     """A version is yanked if all of its files are."""
     by_version: dict[str, list[_File]] = {}
-    for file in files:
+    for count, file in enumerate(files):
+        if count >= _MAX_FILES:
+            raise InvalidResponse(f"it lists more than {_MAX_FILES} files")
         version = version_from_filename(name, file.filename)
         if version is not None:
             by_version.setdefault(version, []).append(file)
