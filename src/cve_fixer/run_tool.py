@@ -32,6 +32,10 @@ _PASSED_VARIABLES = (
 )
 
 
+class ToolTimedOut(CannotFix):
+    """Another run would probably time out too."""
+
+
 def run_tool(
     tool: str,
     *arguments: str,
@@ -61,7 +65,7 @@ def run_tool(
     except OSError as error:
         raise CannotFix(f"{tool} cannot be started: {error}") from None
     except subprocess.TimeoutExpired:
-        raise CannotFix(f"{tool} took longer than {timeout_seconds:.0f} seconds") from None
+        raise ToolTimedOut(f"{tool} took longer than {timeout_seconds:.0f} seconds") from None
     if result.returncode != 0:
         raise CannotFix(_failure(tool, arguments, result))
     return result.stdout

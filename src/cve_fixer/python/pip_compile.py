@@ -29,7 +29,7 @@ from cve_fixer.python.requirement_text import (
 from cve_fixer.python.sdist_metadata import fetch_requirements
 from cve_fixer.python.static_metadata import dependency_metadata
 from cve_fixer.python.versions import is_same, normalize
-from cve_fixer.run_tool import run_tool
+from cve_fixer.run_tool import ToolTimedOut, run_tool
 from cve_fixer.tree import with_line_endings_of
 
 _BUILT = re.compile(r"build `([A-Za-z0-9._-]+)==([^`\s]+)`")
@@ -40,7 +40,13 @@ url = {}
 default = true
 cache-control = {{ api = "max-age=600", files = "max-age=600" }}
 """
+_REGISTRY_FAILED = re.compile(r"\b(?:Failed to fetch|Request failed|unexpected JSON)\b")
+_MAX_REASON_CHARACTERS = 300
 _LAYOUT = ("--generate-hashes", "--no-annotate", "--annotation-style=line")
+
+
+class ResolverFailed(Exception):
+    """It says nothing about the pins: for example, the registry does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,25 @@ def resolve_pins(
     The settings of the first alternative count in which pins are consistent; without one, nothing
     can be proven.
     """
+    try:
+        resolution = _resolve_first(before, after, inputs, fix, alternatives)
+    except ResolverFailed as error:
+        reason = " ".join(str(error).split())[-_MAX_REASON_CHARACTERS:]
+    else:
+        if resolution is not None:
+            return resolution
+        reason = "those before the fix cannot be installed together either."
+    unchecked = f"The pins of {fix.manifest} could not be checked for conflicts, because {reason}"
+    return Resolution(after, unproven=(unchecked,))
+
+
+def _resolve_first(
+    before: str,
+    after: str,
+    inputs: CompileInputs | None,
+    fix: Fix,
+    alternatives: Sequence[Sequence[Setting]],
+) -> Resolution | None:
     for settings in alternatives:
         text, is_proven = after, False
         changes: tuple[str, ...] = ()
@@ -120,11 +145,7 @@ def resolve_pins(
                 is_proven = True
         if is_proven:
             return Resolution(text, tuple(dict.fromkeys(changes)))
-    reason = (
-        f"The pins of {fix.manifest} could not be checked for conflicts, because those before the "
-        "fix cannot be installed together either."
-    )
-    return Resolution(after, unproven=(reason,))
+    return None
 
 
 def _resolve_setting(
@@ -188,7 +209,8 @@ def _find_missing(text: str, others: Others, fix: Fix, python: str) -> list[str]
 
 
 def resolve(text: str, others: Others, fix: Fix, python: str, *options: str) -> str:
-    """The pins and their requirements, as uv writes them. Raises CannotFix on a conflict."""
+    """The pins and their requirements, as uv writes them. Raises CannotFix on a conflict, and
+    ResolverFailed."""
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         directory = Path(name)
         lines = [*read_requirements(text), *read_requirements(others.requirements)]
@@ -266,7 +288,11 @@ def _compile(directory: Path, sources: Sequence[str], fix: Fix, *options: str) -
                 directory=directory,
                 environment={"UV_PYTHON_DOWNLOADS": "never"},
             )
+        except ToolTimedOut as error:
+            raise ResolverFailed(str(error)) from None
         except CannotFix as error:
+            if _REGISTRY_FAILED.search(str(error)):
+                raise ResolverFailed(str(error)) from None
             package = _BUILT.search(str(error))
             if not package or package.groups() in known:
                 raise

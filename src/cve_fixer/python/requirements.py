@@ -16,7 +16,7 @@ from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject, requirement_text
 from cve_fixer.python.compile_sources import Sources, find_sources
 from cve_fixer.python.connected_pins import raise_connected_pins
-from cve_fixer.python.pip_compile import Others, Resolution, Setting
+from cve_fixer.python.pip_compile import Others, Resolution, ResolverFailed, Setting
 from cve_fixer.python.project_requirements import read_setup_cfg, read_static
 from cve_fixer.python.requirement_lines import allow_version, update_pin, without_pin
 from cve_fixer.python.requirement_text import read_requirements
@@ -97,7 +97,7 @@ def _resolve_connected(
     try:
         raised, changes = raise_connected_pins(edited, fix, settings[0][0])
         resolution = pip_compile.resolve_pins(text, raised, None, fix, settings)
-    except CannotFix:
+    except (CannotFix, ResolverFailed):
         raise conflict from None
     return replace(resolution, changes=(*changes, *resolution.changes))
 
