@@ -136,7 +136,7 @@ _CHECKS: Mapping[str, Callable[[Fix, Path], _Check]] = {
 
 def _numbers(version: str) -> tuple[int, ...]:
     """`1.88` is the same version as `1.88.0`."""
-    return tuple(map(int, [*re.findall(r"\d+", version), 0, 0, 0][:3]))
+    return tuple(map(int, [*re.findall(r"\d{1,9}", version), 0, 0, 0][:3]))
 
 
 def _nearest(root: Path, manifest: str, name: str, parse: Callable[[str], Any]) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def fix_all(fixes: Iterable[Fix], root: Path) -> Outcome:
         except CannotFix as error:
             print(f"not fixed: {fix.package}: {error}")
             outcome.fail([fix], str(error))
+        except Exception as error:  # noqa: BLE001 - an error in one manifest must not affect the others
+            outcome.fail([fix], f"what {fix.manifest} supports could not be read: {error!r}")
     for (ecosystem, manifest), group in _by_manifest(suited):
         print(f"{manifest}: {', '.join(f'{fix.package} {fix.old} → {fix.new}' for fix in group)}")
         result = _fix_manifest(ecosystem, manifest, group, root)

@@ -1,14 +1,16 @@
 """The Java release that a Maven project compiles for, and the one that a published jar needs."""
 
 import io
+import lzma
 import re
 import struct
-import urllib.request
 import zipfile
+import zlib
 from itertools import islice
 from pathlib import Path
 
 from cve_fixer import pom
+from cve_fixer.download import download
 from cve_fixer.model import CannotFix, Fix
 
 _PROPERTIES = ("maven.compiler.release", "maven.compiler.target", "java.version")
@@ -19,7 +21,10 @@ _RELEASE = re.compile(r"(?:1\.)?(\d+)")
 _FIRST_CLASS_VERSION = 44
 _READ_CLASSES = 50
 _MAX_JAR_BYTES = 64 * 1024**2
-_TIMEOUT_SECONDS = 60
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError),
+)
 
 
 def supported_release(root: Path, manifest: str) -> int | None:
@@ -47,11 +52,9 @@ def needed_release(fix: Fix, version: str) -> int | None:
     directory = f"{group.replace('.', '/')}/{artifact}/{version}"
     url = f"{fix.registry.rstrip('/')}/{directory}/{artifact}-{version}.jar"
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 - the operator's registry
-            content: bytes = response.read(_MAX_JAR_BYTES)
-        with zipfile.ZipFile(io.BytesIO(content)) as jar:
+        with zipfile.ZipFile(io.BytesIO(download(url, _MAX_JAR_BYTES))) as jar:
             return _release_of(jar)
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, struct.error):
+    except (CannotFix, *_UNREADABLE):
         return None
 
 

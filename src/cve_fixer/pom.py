@@ -5,8 +5,6 @@ Works on the text, because an XML parser would not preserve its bytes.
 """
 
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_each
+from cve_fixer.download import DownloadFailed, download
 from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
 
@@ -28,6 +27,7 @@ _MANAGED = re.compile(r"<dependencyManagement>\s*<dependencies>")
 _INDENTATION = re.compile(r"\n([ \t]+)<")
 _MAX_PARENTS = 8
 _TIMEOUT_SECONDS = 30
+_MAX_POM_BYTES = 2 * 1024 * 1024
 _NOT_FOUND = (404, 410)
 
 
@@ -150,12 +150,10 @@ def _is_published(artifact: str, fix: Fix) -> bool:
     directory = fix.package.partition(":")[0].replace(".", "/")
     url = f"{fix.registry.rstrip('/')}/{directory}/{artifact}/{fix.new}/{artifact}-{fix.new}.pom"
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS):  # noqa: S310 - the operator's registry
-            return True
-    except urllib.error.HTTPError as error:
-        return error.code not in _NOT_FOUND
-    except (OSError, ValueError):
-        return True
+        download(url, _MAX_POM_BYTES, _TIMEOUT_SECONDS)
+    except DownloadFailed as error:
+        return error.status not in _NOT_FOUND
+    return True
 
 
 def _load_project(fix: Fix, root: Path) -> list[Pom]:

@@ -15,7 +15,12 @@ MAX_BYTES = 64 * 1024 * 1024
 def resolve_file(root: Path, name: str) -> Path:
     """The file with this name, which must be below the root and not link outside."""
     path = root / PurePosixPath(name)
-    if ".." in PurePosixPath(name).parts or not path.resolve().is_relative_to(root.resolve()):
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        # For example, links that lead to each other.
+        raise CannotFix(f"{name} cannot be read: {error}") from None
+    if ".." in PurePosixPath(name).parts or not target.is_relative_to(root.resolve()):
         raise CannotFix(f"{name} is outside the repository")
     if not path.is_file():
         raise CannotFix(f"{name} is not in this branch")

@@ -3,19 +3,25 @@
 import base64
 import hashlib
 import io
+import lzma
 import re
-import urllib.request
 import zipfile
+import zlib
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.download import download
 from cve_fixer.go.requirements import add_v, read_go_version, read_requirements, version_key
 from cve_fixer.model import CannotFix, Fix
 
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 300
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_UNPACKED_BYTES = 1024**3
 _CHUNK_BYTES = 1024 * 1024
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError),
+)
 
 
 def add_module(fix: Fix, go_mod: str, go_sum: Path) -> None:
@@ -70,7 +76,7 @@ def _hash_of_archive(content: bytes) -> str:
                             raise CannotFix("the registry's archive is too large")
                         digest.update(chunk)
                 digests[entry.filename] = digest.hexdigest()
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise CannotFix(f"the registry's archive cannot be read: {error}") from None
     return _hash(digests)
 
@@ -100,11 +106,4 @@ def _escape(text: str) -> str:
 
 def _fetch(fix: Fix, version: str, kind: str) -> bytes:
     url = f"{fix.registry.rstrip('/')}/{_escape(fix.package)}/@v/{_escape(version)}.{kind}"
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 - the operator's registry
-            content: bytes = response.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise CannotFix(f"the registry does not serve {url.rpartition('/')[2]}: {error}") from None
-    if len(content) > _MAX_BYTES:
-        raise CannotFix(f"{url.rpartition('/')[2]} is larger than {_MAX_BYTES // 1024**2} MiB")
-    return content
+    return download(url, _MAX_BYTES, _TIMEOUT_SECONDS)

@@ -24,6 +24,10 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
     for fix in fixes:
         try:
             path = tree.resolve_file(root, fix.manifest)
+            sums = path.with_name("go.sum")
+            if sums.is_symlink() or sums.exists():
+                # It must not link outside either.
+                tree.resolve_file(root, sums.relative_to(root).as_posix())
             outcome.add(_apply(fix, path))
         except CannotFix as error:
             outcome.fail([fix], str(error))

@@ -6,7 +6,7 @@ from typing import Any
 
 _COMMENT = re.compile(r"//.*")
 _REQUIRE = re.compile(r"\"?(?P<module>[^\s\"()]+)\"?[ \t]+(?P<version>v[^\s/]+)")
-_GO = re.compile(r"^[ \t]*go[ \t]+(\d+(?:\.\d+)*)", re.MULTILINE)
+_GO = re.compile(r"^[ \t]*go[ \t]+(\d{1,9}(?:\.\d{1,9})*)", re.MULTILINE)
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([^+]+))?")
 
 _END_OF_PRERELEASES = (1,)

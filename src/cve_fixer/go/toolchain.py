@@ -1,12 +1,12 @@
 """Updates a module with the go command. Changes nothing if it fails."""
 
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.download import download
 from cve_fixer.go.requirements import add_v, read_go_version, read_requirements
 from cve_fixer.markdown import collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -14,6 +14,7 @@ from cve_fixer.run_tool import run_tool
 
 _CHECKSUM_DATABASE = "sum.golang.org"
 _TIMEOUT_SECONDS = 30
+_MAX_ANSWER_BYTES = 1024 * 1024
 
 
 class NeedsNewerGo(CannotFix):
@@ -86,7 +87,7 @@ def _restored_on_failure(*paths: Path) -> Iterator[None]:
     contents = {path: _content(path) for path in paths}
     try:
         yield
-    except CannotFix:
+    except Exception:
         _restore(contents)
         raise
 
@@ -123,7 +124,7 @@ def _serves_checksums(registry: str) -> bool:
     """Whether the registry also serves the checksum database, which the sandbox cannot reach."""
     url = f"{registry.rstrip('/')}/sumdb/{_CHECKSUM_DATABASE}/supported"
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 - the operator's registry
-            return bool(response.status == 200)
-    except (OSError, ValueError):
+        download(url, _MAX_ANSWER_BYTES, _TIMEOUT_SECONDS)
+    except CannotFix:
         return False
+    return True

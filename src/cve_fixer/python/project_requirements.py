@@ -45,12 +45,19 @@ class ProjectRequirements:
 
 def read_project(path: Path, root: Path, text: str) -> ProjectRequirements:
     """`text` is that of the pyproject.toml at `path`. Raises CannotFix if it is not valid."""
-    return _Reader(path, root, text).read()
+    return _read(_Reader(path, root, text))
 
 
 def read_static(path: Path, root: Path, text: str) -> str:
     """All requirements that are in the pyproject.toml itself."""
-    return _Reader(path, root, text, with_files=False).read().select()
+    return _read(_Reader(path, root, text, with_files=False)).select()
+
+
+def _read(reader: "_Reader") -> ProjectRequirements:
+    try:
+        return reader.read()
+    except RecursionError:
+        raise CannotFix("the extras or groups of pyproject.toml are nested too deeply") from None
 
 
 def read_setup_cfg(text: str) -> str:

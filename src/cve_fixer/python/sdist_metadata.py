@@ -5,25 +5,32 @@ not look for them.
 """
 
 import io
+import lzma
 import re
 import tarfile
-import urllib.error
 import urllib.parse
-import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator
 from functools import cache
 
+from cve_fixer.download import download
 from cve_fixer.model import CannotFix
 from cve_fixer.python.versions import is_same, normalize
 
-_TIMEOUT_SECONDS = 60
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_PAGE_BYTES = 48 * 1024 * 1024
+_MAX_UNPACKED_BYTES = 1024**3
 _MAX_METADATA_BYTES = 1024 * 1024
-_LINK = re.compile(r"<a\s[^>]*?href=[\"']([^\"']+)[\"']", re.IGNORECASE)
+# Up to the next tag, because a page may have many that do not end.
+_LINK = re.compile(r"<a\s[^<>]*?href=[\"']([^\"'<>\s]+)[\"']", re.IGNORECASE)
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.gz|tgz|tar\.bz2|zip)")
 # Of the project itself; archives may contain others, for example for tests.
 _EGG_INFO = re.compile(r"[^/]+/(?:[^/]+/)?[^/]+\.egg-info/(?P<file>requires\.txt|PKG-INFO)")
+_UNREADABLE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, OverflowError),
+)
 _SECTION = re.compile(r"\[(?P<extra>[^:\]]*)(?::(?P<marker>.*))?\]")
 
 
@@ -32,8 +39,8 @@ def fetch_requirements(registry: str, name: str, version: str) -> tuple[str, ...
     """Raises CannotFix if the archive does not have them."""
     url = _find_archive(registry, name, version)
     try:
-        requirements = read_requirements(_fetch(url), is_zip=url.endswith(".zip"))
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, RuntimeError) as error:
+        requirements = read_requirements(download(url, _MAX_BYTES), is_zip=url.endswith(".zip"))
+    except _UNREADABLE as error:
         raise CannotFix(f"the archive of {name} {version} cannot be read: {error}") from None
     if requirements is None:
         raise CannotFix(f"the archive of {name} {version} does not say what it requires")
@@ -48,7 +55,7 @@ def read_requirements(archive: bytes, *, is_zip: bool = False) -> tuple[str, ...
 
 def _find_archive(registry: str, name: str, version: str) -> str:
     page_url = f"{registry.rstrip('/')}/{normalize(name)}/"
-    page = _fetch(page_url).decode("utf-8", "replace")
+    page = download(page_url, _MAX_PAGE_BYTES).decode("utf-8", "replace")
     for link in map(str, _LINK.findall(page)):
         url: str = urllib.parse.urljoin(page_url, link.replace("&amp;", "&")).partition("#")[0]
         file = _SDIST.fullmatch(urllib.parse.unquote(url.rpartition("/")[2]))
@@ -65,6 +72,9 @@ def _find_archive(registry: str, name: str, version: str) -> str:
 def _tar_files(content: bytes) -> Iterator[tuple[str, str]]:
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
+            # Tar archives are compressed as a whole, so all of it before a member is unpacked.
+            if member.offset_data > _MAX_UNPACKED_BYTES:
+                raise ValueError("it is too large")
             match = _EGG_INFO.fullmatch(member.name.removeprefix("./"))
             file = archive.extractfile(member) if match and member.isfile() else None
             if match and file:
@@ -89,15 +99,3 @@ def _parse(text: str) -> Iterator[str]:
             condition = " and ".join(part for part in (marker, extra) if part)
         elif line:
             yield f"{line} ; {condition}" if condition else line
-
-
-def _fetch(url: str) -> bytes:
-    name = url.rstrip("/").rpartition("/")[2]
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 - the operator's registry
-            content: bytes = response.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise CannotFix(f"the registry does not serve {name}: {error}") from None
-    if len(content) > _MAX_BYTES:
-        raise CannotFix(f"{name} is larger than {_MAX_BYTES // 1024**2} MiB")
-    return content

@@ -162,3 +162,10 @@ def test_a_version_that_go_mod_excludes_is_not_chosen(tmp_path: Path) -> None:
     other = Fix("Go", "go.mod", "example.com/b", "1.0.0", "1.2.2", candidates=candidates[2:])
     with pytest.raises(CannotFix, match=r"go\.mod excludes v1\.2\.2: remove that `exclude`"):
         choose_candidate(other, tmp_path)
+
+
+def test_a_version_of_thousands_of_digits_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "Cargo.toml").write_text(f'[package]\nrust-version = "{"9" * 10_000}"\n')
+    candidates = (Candidate("1.1", "1." + "9" * 10_000),)
+    fix = Fix("crates.io", "Cargo.lock", "a", "1.0", "1.1", candidates=candidates)
+    assert choose_candidate(fix, tmp_path).new == "1.1"

@@ -1,7 +1,12 @@
-"""Which installations of a project are checked after a fix of its pyproject.toml."""
+"""What a project requires, and which of its installations are checked after a fix."""
 
+from pathlib import Path
+
+import pytest
+
+from cve_fixer.model import CannotFix
 from cve_fixer.python.project_pins import install_settings
-from cve_fixer.python.project_requirements import ProjectRequirements
+from cve_fixer.python.project_requirements import ProjectRequirements, read_project
 
 
 def test_extras_and_groups_that_a_fix_changes_are_installations() -> None:
@@ -30,3 +35,10 @@ def test_the_installations_of_a_project_with_many_extras_are_bounded() -> None:
     before = ProjectRequirements("demo", "six==1\n", extras)
     after = ProjectRequirements("demo", "six==2\n", extras)
     assert [len(settings) for settings in install_settings(before, after, ())] == [1, 10]
+
+
+def test_extras_that_are_nested_too_deeply_are_refused(tmp_path: Path) -> None:
+    rows = (f'e{number} = ["demo[e{number + 1}]"]\n' for number in range(3_000))
+    text = f'[project]\nname = "demo"\n[project.optional-dependencies]\n{"".join(rows)}'
+    with pytest.raises(CannotFix, match="nested too deeply"):
+        read_project(tmp_path / "pyproject.toml", tmp_path, text)

@@ -14,6 +14,7 @@ from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.sandbox.protocol import DRAFT_FILE
 from cve_fixer import fix as fixing
 from cve_fixer import report, tree
+from cve_fixer.go import go_mod
 from cve_fixer.model import Advisory, CannotFix, Fix, Outcome, read_fixes
 
 ADVISORY = {
@@ -199,3 +200,22 @@ def test_a_link_out_of_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "root/go.mod").symlink_to(tmp_path / "secret")
     with pytest.raises(CannotFix, match="outside"):
         tree.resolve_file(tmp_path / "root", "go.mod")
+
+
+def test_links_that_lead_to_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").symlink_to("go.sum")
+    (tmp_path / "go.sum").symlink_to("go.mod")
+    with pytest.raises(CannotFix, match=r"go\.mod cannot be read"):
+        tree.resolve_file(tmp_path, "go.mod")
+
+
+def test_checksums_are_not_written_through_a_link_out_of_the_repository(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "secret").write_text("x")
+    (root / "go.mod").write_text("module a\n\nrequire example.com/b v1.0.0\n")
+    (root / "go.sum").symlink_to(tmp_path / "secret")
+    fix = Fix("Go", "go.mod", "example.com/b", "1.0.0", "1.0.1")
+    (failure,) = go_mod.apply([fix], root).failed
+    assert failure.reason == "go.sum is outside the repository"
+    assert (tmp_path / "secret").read_text() == "x"

@@ -1,7 +1,6 @@
 """Text edits of go.mod and pom.xml change the version and no other byte."""
 
 import dataclasses
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +59,21 @@ def test_a_pseudo_version_is_replaced_and_go_sum_mentioned(
     text = "require gopkg.in/yaml.v3 v3.0.0-20220521103104-8f96da9f5d5e\n"
     assert (tmp_path / "go.mod").read_text() == text
     assert (tmp_path / "go.sum").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "require (\n" + "\ta/b v1.0.0\n" * 300_000 + ")\n",
+        "require a " + " " * 5_000_000 + "b",
+        "go " + "9" * 5_000_000,
+    ],
+    ids=range(3),
+)
+def test_a_go_mod_of_five_megabytes_is_edited(rest: str) -> None:
+    text = "module a\nrequire golang.org/x/text v0.3.7\n"
+    edited = go_mod.update_require(text + rest, GO)
+    assert edited == text.replace("0.3.7", "0.3.8") + rest
 
 
 LOG4J = Fix("Maven", "pom.xml", "org.apache.logging.log4j:log4j-core", "2.14.1", "2.17.1")
@@ -127,7 +141,7 @@ def test_a_range_of_the_same_package_makes_a_draft(tmp_path: Path) -> None:
     (tmp_path / "a/pom.xml").write_text(project(dependency("[2.14,2.15)")))
     (tmp_path / "pom.xml").write_text(project(dependency("2.14.1")))
     together = (("a/pom.xml", "pom.xml"),)
-    outcome = pom.apply([replace(LOG4J, installed_together=together)], tmp_path)
+    outcome = pom.apply([dataclasses.replace(LOG4J, installed_together=together)], tmp_path)
     assert outcome.unproven == [
         "`a/pom.xml` has the range `[2.14,2.15)`: check it with `mvn verify`."
     ]
