@@ -8,9 +8,10 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import resolve
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_host_unreachable
+from agentjobs.git.remote import Remote, is_host_unreachable
 from agentjobs.workspace.errors import RepoUnavailable
-from agentjobs.workspace.publish import PUSH_TIMEOUT_SECONDS, push_ref
+from agentjobs.workspace.mirror import fetch_ref
+from agentjobs.workspace.publish import push_ref
 
 
 async def upload_commit(mirror: Path, commit: str, ref: str, remote: Remote) -> None:
@@ -21,15 +22,7 @@ async def upload_commit(mirror: Path, commit: str, ref: str, remote: Remote) -> 
 async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
     """The commit of the ref, which the mirror has afterwards. Raises RepoUnavailable."""
     try:
-        await git(
-            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
-            *("--", remote.url, f"+{ref}:{ref}"),
-            git_dir=mirror,
-            configuration=remote.configuration,
-            environment=remote.environment,
-            protocols=NETWORK_PROTOCOLS,
-            timeout_seconds=PUSH_TIMEOUT_SECONDS,
-        )
+        await fetch_ref(mirror, remote, f"+{ref}:{ref}")
         commit = await resolve(mirror, ref)
     except GitError as error:
         raise RepoUnavailable(

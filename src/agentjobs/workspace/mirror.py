@@ -156,7 +156,7 @@ class Mirrors:
         (mirror / f"{ref}.lock").unlink(missing_ok=True)
         try:
             with self.in_use(repo_id):
-                await _fetch_ref(mirror, remote, f"+refs/heads/{branch}:{ref}")
+                await fetch_ref(mirror, remote, f"+refs/heads/{branch}:{ref}")
         except GitError as error:
             if _BRANCH_IS_MISSING.search(error.stderr):
                 raise BaseBranchMissing(branch) from None
@@ -241,7 +241,8 @@ def _ref_of(branch: str) -> str:
     return f"refs/bases/{hashlib.sha256(branch.encode()).hexdigest()}"
 
 
-async def _fetch_ref(mirror: Path, remote: Remote, refspec: str) -> None:
+async def fetch_ref(mirror: Path, remote: Remote, refspec: str) -> None:
+    """Raises GitError."""
     await git(
         "fetch",
         "--quiet",
