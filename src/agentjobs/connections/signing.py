@@ -26,8 +26,8 @@ _BY_HAND = {
     "gitea": "Add it at {url}/user/settings/keys",
 }
 _PROVE = (
-    " Then choose “Verify” beside the key at {url}/user/settings/keys and enter what the command"
-    " “agentjobs forges sign-token {name} TOKEN” prints for the token that the page shows."
+    " Then choose “Verify” beside the key at {url}/user/settings/keys, and sign the token that the"
+    " page shows with “agentjobs forges sign-token {name} TOKEN” or on the connection's page."
 )
 
 

@@ -204,6 +204,9 @@ async def test_signing_is_chosen_and_the_public_key_shown(dashboard, table, conn
     assert key in page.text
     assert key in (await dashboard.member.open(path)).text
     assert "PRIVATE" not in page.html
+    signed = await admin.send(page, "/signed-token", signed_token=f"0123{PAYLOAD}")
+    assert "-----BEGIN SSH SIGNATURE-----" in signed.text
+    assert safety_faults(signed) == []
     table.key_fault = ForgeError(f"It needs write:user{PAYLOAD}", "denied")
     page = await admin.send(page, "/signing", signing="ssh", new_key="yes")
     assert f"It needs write:user{PAYLOAD} Add it at https://git.example.org" in page.text

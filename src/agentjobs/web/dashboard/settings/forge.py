@@ -16,7 +16,7 @@ from agentjobs.connections.connections import (
     rotate_hook_secret,
 )
 from agentjobs.connections.hook_urls import hook_url, reason_unreachable
-from agentjobs.connections.signing import SigningChange, register_key, set_signing
+from agentjobs.connections.signing import SigningChange, register_key, set_signing, sign_token
 from agentjobs.connections.verify import check_connection, verify_and_replace
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
@@ -97,6 +97,18 @@ async def change_signing(request: PageRequest) -> Response:
     return await detail_page(request, change.connection, signing_change=change)
 
 
+async def sign_for_platform(request: PageRequest) -> Response:
+    connection = await require_connection(request)
+    try:
+        signature = await sign_token(
+            *(request.db, request.context.keys, request.organization, connection.id),
+            request.form.text("signed_token"),
+        )
+    except Problem as problem:
+        return await detail_page(request, connection, problem=problem)
+    return await detail_page(request, connection, token_signature=signature)
+
+
 async def remove(request: PageRequest) -> Response:
     connection = await require_connection(request)
     left: list[str] = []
@@ -146,6 +158,7 @@ async def detail_page(
     account: Account | None = None,
     is_replaced: bool = False,
     signing_change: SigningChange | None = None,
+    token_signature: str = "",
     open_form: str = "",
 ) -> Response:
     """`open_form` is the form with an error, which stays open."""
@@ -159,6 +172,7 @@ async def detail_page(
         account=account,
         is_replaced=is_replaced,
         signing_change=signing_change,
+        token_signature=token_signature,
         signing_options=SIGNING_OPTIONS[connection.kind],
         commits=describe_commits(request.settings, connection),
         open_form=open_form,
@@ -188,6 +202,7 @@ ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
     PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
     PageRoute("POST", f"{PATH}/{{id}}/signing", "admin", change_signing),
+    PageRoute("POST", f"{PATH}/{{id}}/signed-token", "admin", sign_for_platform),
     PageRoute("POST", f"{PATH}/{{id}}/webhooks", "admin", change_hooks),
     PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]
