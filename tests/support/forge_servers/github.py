@@ -283,7 +283,7 @@ class GitHubServer(GitHubCommits, GitHubHookOperations):
         row = self.issue(repository, call)
         for name in call.body["labels"]:
             if len(name) > 50:
-                raise _invalid("Label", field="name", code="custom", message="name is too long")
+                raise _invalid("Label", field="name", code="invalid", value=name)
             # GitHub creates missing labels.
             repository.labels += [] if name in repository.labels else [name]
             row.labels += [] if name in row.labels else [name]
