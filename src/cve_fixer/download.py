@@ -1,14 +1,24 @@
 """Downloads a file from a registry, within limits of size and time."""
 
 import http.client
+import lzma
+import struct
+import tarfile
 import time
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 
 from cve_fixer.model import CannotFix
 
 TIMEOUT_SECONDS = 60
 _CHUNK_BYTES = 256 * 1024
+# What the standard library raises for a damaged archive or class file.
+DAMAGED_FILE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(OSError, EOFError, ValueError, RuntimeError, OverflowError),
+)
 
 
 class DownloadFailed(CannotFix):

@@ -1,16 +1,14 @@
 """The Java release that a Maven project compiles for, and the one that a published jar needs."""
 
 import io
-import lzma
 import re
 import struct
 import zipfile
-import zlib
 from itertools import islice
 from pathlib import Path
 
 from cve_fixer import pom
-from cve_fixer.download import download
+from cve_fixer.download import DAMAGED_FILE, download
 from cve_fixer.model import CannotFix, Fix
 
 _PROPERTIES = ("maven.compiler.release", "maven.compiler.target", "java.version")
@@ -21,10 +19,6 @@ _RELEASE = re.compile(r"(?:1\.)?(\d+)")
 _FIRST_CLASS_VERSION = 44
 _READ_CLASSES = 50
 _MAX_JAR_BYTES = 64 * 1024**2
-_UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
-    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError),
-)
 
 
 def supported_release(root: Path, manifest: str) -> int | None:
@@ -54,7 +48,7 @@ def needed_release(fix: Fix, version: str) -> int | None:
     try:
         with zipfile.ZipFile(io.BytesIO(download(url, _MAX_JAR_BYTES))) as jar:
             return _release_of(jar)
-    except (CannotFix, *_UNREADABLE):
+    except (CannotFix, *DAMAGED_FILE):
         return None
 
 

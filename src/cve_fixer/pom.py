@@ -161,8 +161,7 @@ def _load_project(fix: Fix, root: Path) -> list[Pom]:
     poms = []
     for name in sorted({name for group in fix.installed_together for name in group}):
         with suppress(CannotFix):
-            path = tree.resolve_file(root, name)
-            poms.append(Pom(path, tree.read(path)))
+            poms.append(Pom(*tree.open_file(root, name)))
     return poms
 
 
@@ -278,8 +277,7 @@ def _property_span(pom: Pom, name: str) -> tuple[int, int] | None:
 
 def load_with_parents(root: Path, manifest: str) -> list[Pom]:
     """The file and those it inherits from, as far as they are in this repository."""
-    path = tree.resolve_file(root, manifest)
-    poms = [Pom(path, tree.read(path))]
+    poms = [Pom(*tree.open_file(root, manifest))]
     while len(poms) < _MAX_PARENTS and (parent := _PARENT.search(poms[-1].visible)):
         declared = _element("relativePath", parent[1], (0, len(parent[1])))
         relative = parent[1][slice(*declared)] if declared else "../pom.xml"

@@ -29,6 +29,12 @@ def resolve_file(root: Path, name: str) -> Path:
     return path
 
 
+def open_file(root: Path, name: str) -> tuple[Path, str]:
+    """The file with this name, and its text."""
+    path = resolve_file(root, name)
+    return path, read(path)
+
+
 def read(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 

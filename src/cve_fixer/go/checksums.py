@@ -3,14 +3,12 @@
 import base64
 import hashlib
 import io
-import lzma
 import re
 import zipfile
-import zlib
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.download import download
+from cve_fixer.download import DAMAGED_FILE, download
 from cve_fixer.go.requirements import add_v, read_go_version, read_requirements, version_key
 from cve_fixer.model import CannotFix, Fix
 
@@ -18,10 +16,6 @@ _TIMEOUT_SECONDS = 300
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_UNPACKED_BYTES = 1024**3
 _CHUNK_BYTES = 1024 * 1024
-_UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError),
-)
 
 
 def add_module(fix: Fix, go_mod: str, go_sum: Path) -> None:
@@ -76,7 +70,7 @@ def _hash_of_archive(content: bytes) -> str:
                             raise CannotFix("the registry's archive is too large")
                         digest.update(chunk)
                 digests[entry.filename] = digest.hexdigest()
-    except _UNREADABLE as error:
+    except DAMAGED_FILE as error:
         raise CannotFix(f"the registry's archive cannot be read: {error}") from None
     return _hash(digests)
 

@@ -17,8 +17,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    path = tree.resolve_file(root, fix.manifest)
-    text = tree.read(path)
+    path, text = tree.open_file(root, fix.manifest)
     edited = allow_version(text, fix.package, fix.new)
     if edited == text:
         raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")

@@ -45,8 +45,7 @@ class _Editor:
     """Applies fixes to one lock file, one by one."""
 
     def __init__(self, first: Fix, root: Path, copy: Path) -> None:
-        self._path = tree.resolve_file(root, first.manifest)
-        self._text = tree.read(self._path)
+        self._path, self._text = tree.open_file(root, first.manifest)
         lock = json_text.read_object(self._text, first.manifest)
         self._format = _format_of(lock)
         self._project = NpmProject(root, self._path.parent, copy, first.registry)
@@ -182,13 +181,8 @@ class _Editor:
     def write(self) -> None:
         before, now = (self._in_own_format(state) for state in (self._before, self._now))
         edited = json_text.patch(self._text, before, match_style(self._text, now))
-        changed = {
-            member: text
-            for member, text in self._now.manifests.items()
-            if text != self._before.manifests[member]
-        }
         tree.write(self._path, edited)
-        self._project.write(changed)
+        self._project.write(self._now.manifests, self._before.manifests)
 
     def _in_own_format(self, state: _State) -> Lock:
         if self._format >= 3:

@@ -51,9 +51,11 @@ class NpmProject:
                 result[member] = tree.read(tree.resolve_file(self.root, _relative(path, self.root)))
         return result
 
-    def write(self, manifests: Mapping[str, str]) -> None:
+    def write(self, manifests: Mapping[str, str], before: Mapping[str, str]) -> None:
+        """Write those that changed."""
         for member, text in manifests.items():
-            tree.write((self.directory / member / "package.json").resolve(), text)
+            if text != before[member]:
+                tree.write((self.directory / member / "package.json").resolve(), text)
 
     def name(self, member: str) -> str:
         """The path of a member's package.json, for messages."""

@@ -50,8 +50,7 @@ class _Editor:
     """Applies fixes to one lock file, one by one."""
 
     def __init__(self, first: Fix, root: Path, copy: Path) -> None:
-        self._path = tree.resolve_file(root, first.manifest)
-        self._text = tree.read(self._path)
+        self._path, self._text = tree.open_file(root, first.manifest)
         self._head, lock = pnpm_text.main_document(self._text.replace("\r\n", "\n"))
         files = NpmProject(root, self._path.parent, copy, first.registry)
         importers = [importer for importer, _ in pnpm_text.importers(lock)]
@@ -209,12 +208,7 @@ class _Editor:
         if self._is_mergeable:
             lock = pnpm_text.merge(self._old, self._before.lock, lock)
         tree.write(self._path, tree.with_line_endings_of(self._text, self._head + lock))
-        changed = {
-            member: text
-            for member, text in self._now.manifests.items()
-            if text != self._before.manifests[member]
-        }
-        self._project.files.write(changed)
+        self._project.files.write(self._now.manifests, self._before.manifests)
         if self._now.workspace != self._before.workspace:
             self._project.write_workspace(self._now.workspace)
 

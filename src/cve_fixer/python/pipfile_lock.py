@@ -34,8 +34,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    path = tree.resolve_file(root, fix.manifest)
-    text = tree.read(path)
+    path, text = tree.open_file(root, fix.manifest)
     lock = json_text.read_object(text, fix.manifest)
     before = as_requirements(lock)
     after = update_pin(before, fix)

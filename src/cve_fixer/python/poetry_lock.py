@@ -38,10 +38,9 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    lock_path = tree.resolve_file(root, fix.manifest)
+    lock_path, before = tree.open_file(root, fix.manifest)
     project_name = lock_path.with_name("pyproject.toml").relative_to(root).as_posix()
-    project_path = tree.resolve_file(root, project_name)
-    before, project = tree.read(lock_path), tree.read(project_path)
+    project_path, project = tree.open_file(root, project_name)
     edited = pyproject.allow_version(project, fix.package, fix.new)
     after = merge(before, _lock(root, lock_path, edited, fix))
     outcome = Outcome(fixed=[fix])

@@ -22,8 +22,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    path = tree.resolve_file(root, fix.manifest)
-    text = tree.read(path)
+    path, text = tree.open_file(root, fix.manifest)
     edited = allow_version(text, fix.package, fix.new)
     before, after = (read_project(path, root, each) for each in (text, edited))
     if edited == text and not _is_pinned(after, fix):

@@ -38,8 +38,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    path = tree.resolve_file(root, fix.manifest)
-    text = tree.read(path)
+    path, text = tree.open_file(root, fix.manifest)
     export = find_export(path, text, root)
     if export and export.options is not None:
         return _fix_exported(export, path, text, fix, root)
@@ -106,8 +105,7 @@ def _raise_other_files(fix: Fix, root: Path) -> Iterator[str]:
     """Files that are installed together with the manifest must allow the version too."""
     for name in _others(fix):
         with suppress(CannotFix):
-            path = tree.resolve_file(root, name)
-            text = tree.read(path)
+            path, text = tree.open_file(root, name)
             edited = _allow_in_other_file(name, text, fix)
             if edited != text:
                 tree.write(path, edited)
@@ -168,8 +166,7 @@ def _read_group(group: Sequence[str], fix: Fix, root: Path) -> tuple[Others, Oth
         if is_source or not (name.endswith((".txt", ".in", "setup.cfg")) or _is_project(name)):
             continue
         with suppress(CannotFix):
-            path = tree.resolve_file(root, name)
-            text = tree.read(path)
+            path, text = tree.open_file(root, name)
             if name.endswith("setup.cfg"):
                 # It is not edited, so the new version has to fit it as it is.
                 before[False].append(read_setup_cfg(text))

@@ -5,16 +5,14 @@ not look for them.
 """
 
 import io
-import lzma
 import re
 import tarfile
 import urllib.parse
 import zipfile
-import zlib
 from collections.abc import Iterator
 from functools import cache
 
-from cve_fixer.download import download
+from cve_fixer.download import DAMAGED_FILE, download
 from cve_fixer.model import CannotFix
 from cve_fixer.python.versions import is_same, normalize
 
@@ -27,10 +25,6 @@ _LINK = re.compile(r"<a\s[^<>]*?href=[\"']([^\"'<>\s]+)[\"']", re.IGNORECASE)
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.gz|tgz|tar\.bz2|zip)")
 # Of the project itself; archives may contain others, for example for tests.
 _EGG_INFO = re.compile(r"[^/]+/(?:[^/]+/)?[^/]+\.egg-info/(?P<file>requires\.txt|PKG-INFO)")
-_UNREADABLE = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, OverflowError),
-)
 _SECTION = re.compile(r"\[(?P<extra>[^:\]]*)(?::(?P<marker>.*))?\]")
 
 
@@ -40,7 +34,7 @@ def fetch_requirements(registry: str, name: str, version: str) -> tuple[str, ...
     url = _find_archive(registry, name, version)
     try:
         requirements = read_requirements(download(url, _MAX_BYTES), is_zip=url.endswith(".zip"))
-    except _UNREADABLE as error:
+    except DAMAGED_FILE as error:
         raise CannotFix(f"the archive of {name} {version} cannot be read: {error}") from None
     if requirements is None:
         raise CannotFix(f"the archive of {name} {version} does not say what it requires")

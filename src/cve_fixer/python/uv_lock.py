@@ -36,8 +36,7 @@ def apply(fixes: list[Fix], root: Path) -> Outcome:
 
 
 def _fix(fix: Fix, root: Path) -> Outcome:
-    lock_path = tree.resolve_file(root, fix.manifest)
-    before = tree.read(lock_path)
+    lock_path, before = tree.open_file(root, fix.manifest)
     project = lock_path.parent
     edits = _constraints(project, before, fix)
     outcome = Outcome(fixed=[fix])

@@ -51,8 +51,7 @@ class _Editor:
     """Applies fixes to one lock file, one by one."""
 
     def __init__(self, first: Fix, root: Path, copy: Path) -> None:
-        self._path = tree.resolve_file(root, first.manifest)
-        self._text = tree.read(self._path)
+        self._path, self._text = tree.open_file(root, first.manifest)
         lock = self._text.replace("\r\n", "\n")
         files = NpmProject(root, self._path.parent, copy, first.registry)
         self._project = YarnProject(files, find_release(lock))
@@ -201,12 +200,7 @@ class _Editor:
     def write(self) -> None:
         lock = match_addresses(self._text)(self._now.lock)
         tree.write(self._path, tree.with_line_endings_of(self._text, lock))
-        changed = {
-            member: text
-            for member, text in self._now.manifests.items()
-            if text != self._before.manifests[member]
-        }
-        self._project.files.write(changed)
+        self._project.files.write(self._now.manifests, self._before.manifests)
         if self._now.settings != self._before.settings:
             self._project.write_settings(self._now.settings)
 
