@@ -107,6 +107,13 @@ def ticketed(connected: ConnectedService, trackers: JiraServer) -> dict[str, dic
     return {kind: connected.wait_completed(job_id) for kind, job_id in jobs.items()}
 
 
+def result_of(platform: LivePlatform, branch: str) -> str:
+    """What the platform shows for the head of the branch."""
+    head = platform.server.git.head(platform.shop, branch)
+    rows = [row for row in platform.shop.statuses if (row.name, row.commit) == ("agentjobs", head)]
+    return rows[-1].state if rows else ""
+
+
 def test_a_job_ends_as_a_pull_request_on_its_platform(
     connected: ConnectedService,
     platform: LivePlatform,
@@ -134,6 +141,7 @@ def test_a_job_ends_as_a_pull_request_on_its_platform(
     assert sorted(pull.labels) == ["agents", "needs review"]
     assert pull.reviewers == [REVIEWER]
     assert platform.log(branch, JOB_OF_COMMIT) == [job["job_id"]]
+    wait_until(lambda: result_of(platform, branch) == "success", "the result to be reported")
     (author,) = platform.log(branch, "%an <%ae>")
     assert AUTHORS[platform.kind] in author
     assert is_signed(platform, branch) == (platform.kind != "gitea")

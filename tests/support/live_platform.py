@@ -64,6 +64,8 @@ class LivePlatform:
         roles = {WRITER: "write", REVIEWER: "write", READER: "read"}
         for login in roles:
             server.state.add_user(login)
+        if isinstance(server, GitHubServer):
+            server.app.permissions["checks"] = "write"
         return cls(kind, server, server.add_repository(_SHOPS[kind], files, roles=roles))
 
     @property

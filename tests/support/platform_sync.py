@@ -22,6 +22,7 @@ from agentjobs.forges.protocol import (
     Comment,
     CommentCursor,
     CommentKind,
+    CommitStatus,
     ForgeError,
     Issue,
     Platform,
@@ -120,6 +121,7 @@ class FakePlatform:
     requests: Counter[str] = field(default_factory=Counter)
     replies: list[tuple[str, int, str]] = field(default_factory=list)
     pull_of_any_branch: BranchPull | None = None
+    statuses: list[CommitStatus] = field(default_factory=list)
     last_full_name: str = ""
     last_author: str = ""
 
@@ -174,6 +176,10 @@ class FakePlatform:
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         assert text
         self.replies.append((repo.full_name, number, self.last_author))
+
+    async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
+        self._request("set_status", repo)
+        self.statuses.append(status)
 
     async def check(self) -> Account:
         self.requests["check"] += 1

@@ -14,6 +14,7 @@ from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
+from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, this_process
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
@@ -30,10 +31,12 @@ from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs.loops.role_loop import RoleLoop
 from agentjobs.loops.scan_loop import RescanLoop, ScanLoop
+from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.hook_removal import remove_due_hooks
+from agentjobs.platform_sync.statuses import StatusReporter
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.pulls.branches import sweep_branches
 from agentjobs.pulls.maintenance import tidy_repositories
@@ -100,6 +103,7 @@ async def serving(
                 context.repositories_space,
                 is_able=lambda: context.repositories.is_usable,
             ),
+            *_status_loops(jobs, context.platforms),
             RoleLoop(
                 jobs.db,
                 "webhooks of platforms",
@@ -196,6 +200,12 @@ def _serving_loops(
         reserve_loop(context.free_space),
         *_repository_roles(context),
     ]
+
+
+def _status_loops(jobs: JobsContext, platforms: Platforms) -> list[Loop]:
+    if not jobs.settings.commit_statuses:
+        return []
+    return [StatusLoop(jobs.db, StatusReporter(jobs.db, jobs.settings, platforms))]
 
 
 def _repository_roles(context: WebContext) -> list[Loop]:

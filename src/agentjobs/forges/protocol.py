@@ -19,6 +19,10 @@ ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away"]
 PullState = Literal["open", "merged", "closed"]
 # On the pull request, on a line of its changes, or the summary of a review.
 CommentKind = Literal["comment", "line", "review"]
+# neutral: neither success nor failure; it does not keep a pull request from being merged.
+StatusState = Literal["pending", "success", "failure", "neutral"]
+# How branch rules name it.
+STATUS_NAME = "agentjobs"
 
 
 MAX_OPEN_PULLS = 50
@@ -205,6 +209,16 @@ class PlatformHooks(Protocol):
         """A webhook that no longer exists is no error."""
 
 
+class CommitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a job, for the commit at the head of its pull request."""
+
+    commit: str
+    branch: str
+    state: StatusState
+    description: str
+    url: str
+
+
 class Forge(Protocol):
     @property
     def platform(self) -> str: ...
@@ -264,6 +278,9 @@ class Platform(Forge, Protocol):
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         """Let the platform verify signatures of an SSH key as those of the connection's account."""
+
+    async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
+        """Write it under STATUS_NAME, in place of an earlier one of the same commit."""
 
     async def issue(self, full_name: str, number: int) -> Issue: ...
 

@@ -36,6 +36,7 @@ from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.local_forge import lock_pull
+from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, Row, Transaction
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
@@ -160,6 +161,7 @@ async def _follow_up(
         follows=earlier.id,
     )
     await insert_job(tx, job)
+    await request_status(tx, earlier.repo_id, earlier.branch, follow_up_id)
     await write_entry(tx, caller.organization_id, follow_up_id, entry)
     now = await tx.clock_ms()
     estimate = estimate_start(context.plans, caller, fleet, admission, request.agent, now)

@@ -22,6 +22,7 @@ from agentjobs.platform_sync.refusals import Refusals
 from agentjobs.problems import Problem
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
+from agentjobs.pulls.status_rows import look_again
 from agentjobs.store.database import StoreError, Transaction
 
 MAX_ATTEMPTS = 3
@@ -153,6 +154,8 @@ class PullSync:
         if not await platform_pulls.update_pull(tx, repo.id, row, remote):
             return
         await record_ended_pull(tx, repo.id, remote)
+        if row.head_commit != remote.head_commit:
+            await look_again(tx, repo.id, row.number)
         if row.draft and not remote.draft and remote.state == "open":
             await request_review(tx, repo.id, row.number)
         tx.announce(f"events:{repo.organization_id}")

@@ -83,6 +83,13 @@ async def record_pull(
 ) -> None:
     """Store the branch's pull request, in place of any earlier one of the branch."""
     await tx.execute(
+        "DELETE FROM pull_statuses WHERE repo_id = :repo_id AND number IN (SELECT number FROM pulls"
+        "  WHERE repo_id = :repo_id AND head_branch = :head_branch AND number <> :number)",
+        repo_id=repo_id,
+        head_branch=request.head_branch,
+        number=pull.number,
+    )
+    await tx.execute(
         "DELETE FROM pulls WHERE repo_id = :repo_id AND head_branch = :head_branch"
         " AND number <> :number",
         repo_id=repo_id,

@@ -7,6 +7,7 @@ TENANT_TABLES = (
         name="finished_branches", key=("repo_id", "branch"), parent="repos", column="repo_id"
     ),
     TenantTable(name="pull_comments", parent="repos", column="repo_id"),
+    TenantTable(name="pull_statuses", key=("repo_id", "number"), parent="repos", column="repo_id"),
     TenantTable(name="pulls", key=("repo_id", "number"), parent="repos", column="repo_id"),
 )
 SHARED_TABLES: tuple[str, ...] = ()

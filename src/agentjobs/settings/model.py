@@ -87,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     forge_poll_seconds: float = 300
     mention: str = "agentjobs"
     delete_branches: bool = True
+    commit_statuses: bool = True
 
     index_memory_mib: int = 2_048
     index_timeout_seconds: float = 3_600

@@ -82,6 +82,11 @@ class GitRemote:
         except (OSError, ValueError):
             return None
 
+    def has_commit(self, repository: RepositoryRow, commit: str) -> bool:
+        """Whether it is the head of a branch."""
+        heads = (self.directory(repository) / "refs" / "heads").rglob("*")
+        return any(file.is_file() and file.read_text().strip() == commit for file in heads)
+
     async def serve(
         self,
         request: web.Request,

@@ -4,7 +4,7 @@ from tests.support.forge_servers import gitea_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.gitea_base import ISSUE, PULL, REPO
 from tests.support.forge_servers.gitea_hooks import GiteaHookOperations
-from tests.support.forge_servers.state import PullRow, RepositoryRow
+from tests.support.forge_servers.state import PullRow, RepositoryRow, StatusRow
 
 
 class GiteaServer(GiteaHookOperations):
@@ -219,6 +219,19 @@ class GiteaServer(GiteaHookOperations):
                 ]
                 return Response(body)
         raise Refusal(404, "review does not exist")
+
+    @handles(f"POST {REPO}/statuses/{{sha}}")
+    async def new_status(self, call: Call) -> Response:
+        repository = self.writable(call)
+        body, commit = call.body, call.values["sha"]
+        if not self.git.has_commit(repository, commit):
+            raise Refusal(404, f"object does not exist [id: {commit}, rel_path: ]")
+        fields = [body.get(name, "") for name in ("context", "state", "description", "target_url")]
+        row = StatusRow(self.state.next_id(), commit, *fields)
+        repository.statuses.append(row)
+        status = {"id": row.id, "status": row.state, "context": row.name}
+        more = {"description": row.description, "target_url": row.url}
+        return Response({**status, **more, "creator": self.user_json(self.state.account)}, 201)
 
     # Labels
 

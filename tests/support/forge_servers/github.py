@@ -10,6 +10,7 @@ from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github_base import INSTALLATION, ISSUE, PULL, REPO
 from tests.support.forge_servers.github_commits import GitHubCommits
 from tests.support.forge_servers.github_hooks import GitHubHookOperations
+from tests.support.forge_servers.github_statuses import GitHubStatuses
 from tests.support.forge_servers.state import PullRow, RepositoryRow
 
 
@@ -24,7 +25,7 @@ def secondary_limit(**fields: Any) -> Fault:
     return Fault(status=403, message=f"{message} again.", **fields)
 
 
-class GitHubServer(GitHubCommits, GitHubHookOperations):
+class GitHubServer(GitHubCommits, GitHubHookOperations, GitHubStatuses):
     """GitHub's operations; see the base for what tests can change."""
 
     # The account and the App

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 from tests.support.forge_servers import gitlab_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.gitlab_hooks import GitLabHookOperations
+from tests.support.forge_servers.gitlab_statuses import GitLabStatuses
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow
 
 _PROJECT = "/projects/{id}"
@@ -13,7 +14,7 @@ _REQUEST = f"{_REQUESTS}/{{merge_request_iid}}"
 _ISSUE = f"{_PROJECT}/issues/{{issue_iid}}"
 
 
-class GitLabServer(GitLabHookOperations):
+class GitLabServer(GitLabHookOperations, GitLabStatuses):
     """See the base for what tests can change."""
 
     # The account and other users

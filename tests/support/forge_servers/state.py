@@ -68,6 +68,19 @@ class HookRow:
 
 
 @dataclass
+class StatusRow:
+    """A commit status, or a check run; `state` is as the platform names it."""
+
+    id: int
+    commit: str
+    name: str
+    state: str
+    description: str
+    url: str
+    is_check_run: bool = False
+
+
+@dataclass
 class IssueRow:
     number: int
     title: str
@@ -117,6 +130,7 @@ class RepositoryRow:
     pulls: dict[int, PullRow] = field(default_factory=dict)
     former_names: list[str] = field(default_factory=list)
     hooks: list[HookRow] = field(default_factory=list)
+    statuses: list[StatusRow] = field(default_factory=list)
     # Branches that no push may change.
     protected: set[str] = field(default_factory=set)
     # In seconds, as GitHub tells it.

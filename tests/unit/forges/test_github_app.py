@@ -159,7 +159,8 @@ def test_missing_permissions_are_named_as_on_github() -> None:
 
 
 def test_granted_permissions_that_work_needs_are_asked_for() -> None:
-    extra = {"workflows": "write", "repository_hooks": "write"}
+    extra = {"workflows": "write", "repository_hooks": "write", "checks": "write"}
+    extra["statuses"] = "write"
     granted = {**WORK_PERMISSIONS, **extra, "administration": "write"}
     assert choose_permissions(granted, WORK_PERMISSIONS) == {**WORK_PERMISSIONS, **extra}
     assert choose_permissions(granted, LIST_PERMISSIONS) == LIST_PERMISSIONS

@@ -160,6 +160,7 @@ def check_connection(
     async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
         from agentjobs.connections import connections, verify
         from agentjobs.connections.commits import describe_commits
+        from agentjobs.pulls import status_rows
         from agentjobs.repos.hook_rows import hooks_of_connection, make_due
 
         connection = await connections.find_connection(admin.db, org, name)
@@ -169,13 +170,18 @@ def check_connection(
             )
         # A permission may have been granted since.
         await admin.db.transact(make_due, connection.id)
+        status_error = await status_rows.latest_error(admin.db, connection.id)
+        await admin.db.transact(status_rows.retry_failed, connection.id)
         hooks = await hooks_of_connection(admin.db, connection.id)
         checked = await connections.find_connection(admin.db, org, connection.id)
         if not json:
             print_account(admin.settings, checked, account)
             print_hooks(hooks)
+            if status_error:
+                print_note(f"The result of the latest job was not reported: {status_error}")
         document = account_document(account) | {
             "commits": describe_commits(admin.settings, checked),
+            "status_error": status_error,
             "webhooks": [hook_document(hook) for hook in hooks],
         }
         return checked, document, bool(account.missing)

@@ -27,10 +27,12 @@ from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.protocol import (
+    STATUS_NAME,
     Account,
     BranchPull,
     Comment,
     CommentCursor,
+    CommitStatus,
     ForgeError,
     Issue,
     PullRequest,
@@ -50,6 +52,8 @@ _NAME = "Gitea"
 _MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
 _WRITE_USER = "write:user"
+# A commit status cannot be neutral, and one that is missing would block the pull request.
+_STATES = {"pending": "pending", "success": "success", "failure": "failure", "neutral": "success"}
 _ADMIN = "admin of the repository, which is required to read who has write access"
 # No repository or organization can have this name, and Gitea checks the token's scopes before it.
 _NO_NAME = "-"
@@ -226,6 +230,16 @@ class Gitea:
         # Gitea has no keys for signatures alone.
         body = {"title": title, "key": public_key, "read_only": True}
         await register_signing_key(self._api, "/user/keys", body, needs=_WRITE_USER)
+
+    async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
+        path = f"{_api_path(await self._full_name(repo))}{build_path('statuses', status.commit)}"
+        body = {
+            "state": _STATES[status.state],
+            "context": STATUS_NAME,
+            "description": status.description,
+            "target_url": status.url,
+        }
+        await self._api.post(path, body, needs=WRITE_REPOSITORY)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         path = f"{_api_path(full_name)}/issues/{number}"

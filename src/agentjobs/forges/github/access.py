@@ -42,6 +42,7 @@ class GitHubAccess:
         traffic: ConnectionTraffic,
     ) -> None:
         self.is_app = connection.kind == "app"
+        self.app_id = connection.app_id
         self._connection = connection
         self._credential = credential
         self._session = session
@@ -88,6 +89,20 @@ class GitHubAccess:
             return await api.get_as(Installation, self._installation_path())
         except ApiError as error:
             raise self._installation_error(error) from None
+
+    async def granted_permissions(self) -> Mapping[str, str]:
+        """Of the installation; asked for again after some minutes."""
+        api = self.as_app()
+
+        async def request() -> Mapping[str, str]:
+            return (await self.installation(api)).permissions
+
+        return await self._tokens.granted(self._installation_key, request)
+
+    def forget_permissions(self, scope: Scope) -> None:
+        """Ask for them again, and for a new token, after one was missing."""
+        self._tokens.forget_granted(self._installation_key)
+        self._tokens.forget(self._key(scope))
 
     async def token(self, scope: Scope) -> str:
         """A token for git, with retries."""

@@ -31,6 +31,7 @@ from agentjobs.forges.github.responses import (
     User,
 )
 from agentjobs.forges.github.signed_commits import create_signed_commit
+from agentjobs.forges.github.statuses import StatusWriter
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.responses import decode_as
@@ -42,6 +43,7 @@ from agentjobs.forges.protocol import (
     BranchPull,
     Comment,
     CommentCursor,
+    CommitStatus,
     ForgeError,
     Issue,
     NewCommit,
@@ -209,6 +211,12 @@ class GitHub:
         path, body = "/user/ssh_signing_keys", {"title": title, "key": public_key}
         await register_signing_key(self._access.api(_ALL), path, body, needs=_SIGNING_KEYS)
 
+    async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
+        async def write(pulls: RepositoryPulls) -> None:
+            await StatusWriter(self._access, _scope(repo), pulls.full_name).write(status)
+
+        await self._follow_rename(repo, write)
+
     async def issue(self, full_name: str, number: int) -> Issue:
         api = self._access.api(Scope(full_name=full_name))
         path = f"{_path(full_name)}/issues/{number}"
@@ -234,6 +242,10 @@ class GitHub:
         if await app_hook_url(api):
             # The App's own webhook serves all repositories.
             del extra["repository_hooks"]
+        # Either of the two is enough.
+        del extra["statuses"]
+        if not missing_permissions(installation.permissions, {"statuses": "write"}):
+            del extra["checks"]
         account = Account(
             f"{app.slug}[bot]",
             is_own=True,

@@ -43,6 +43,8 @@ EXTRA_PERMISSIONS: Mapping[str, str] = {
     "workflows": "write",
     "members": "read",
     "repository_hooks": "write",
+    "checks": "write",
+    "statuses": "write",
 }
 # Pull requests can be opened without it.
 _OPTIONAL_PERMISSION = "issues"
@@ -54,6 +56,8 @@ _TITLES = {
     "workflows": "Workflows",
     "members": "Organization members",
     "repository_hooks": "Webhooks",
+    "checks": "Checks",
+    "statuses": "Commit statuses",
 }
 _FEATURES = {
     "contents": "to fetch and push",
@@ -63,6 +67,8 @@ _FEATURES = {
     "workflows": "to change .github/workflows after `agentjobs repos lift`",
     "members": "to request reviews from teams",
     "repository_hooks": "to register webhooks, because the App has none",
+    "checks": "to report the results of jobs on pull requests",
+    "statuses": "to report the results of jobs on pull requests",
 }
 # How long the permissions of an installation are not asked for again.
 _GRANT_SECONDS = 300

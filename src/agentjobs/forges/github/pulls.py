@@ -46,6 +46,7 @@ class RepositoryPulls:
     def __init__(self, api: PlatformApi, retry_budget: RetryBudget, full_name: str) -> None:
         self._api = api
         self._retry_budget = retry_budget
+        self.full_name = full_name
         self._owner, _, name = full_name.partition("/")
         self.path = build_path("repos", self._owner, name)
 

@@ -32,10 +32,12 @@ from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
+    STATUS_NAME,
     Account,
     BranchPull,
     Comment,
     CommentCursor,
+    CommitStatus,
     ForgeError,
     Issue,
     PullRequest,
@@ -51,6 +53,10 @@ from agentjobs.git.remote import Remote, basic_authorization
 
 _NAME = "GitLab"
 _SCOPE = "scope api"
+_BAD_REQUEST = 400
+_MAX_DESCRIPTION = 255
+# A pipeline cannot be neutral, and a pending one would block the merge request.
+_STATES = {"pending": "running", "success": "success", "failure": "failed", "neutral": "success"}
 # Notes written at the same time may be listed in another order, but only a few.
 _KNOWN_BEFORE_STOPPING = 20
 
@@ -204,6 +210,22 @@ class GitLab:
     async def register_signing_key(self, title: str, public_key: str) -> None:
         body = {"title": title, "key": public_key, "usage_type": "signing"}
         await register_signing_key(self._api, "/user/keys", body, needs=_SCOPE)
+
+    async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
+        body = {
+            "state": _STATES[status.state],
+            "name": STATUS_NAME,
+            "ref": status.branch,
+            "description": status.description[:_MAX_DESCRIPTION],
+            "target_url": status.url,
+        }
+        path = f"{_project(repo)}{build_path('statuses', status.commit)}"
+        try:
+            await self._api.post(path, body, needs=NEEDS)
+        except ApiError as error:
+            # GitLab refuses to enter a state again.
+            if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
+                raise
 
     async def issue(self, full_name: str, number: int) -> Issue:
         response = await self._api.get_as(IssueResponse, _issue(full_name, number), needs=_SCOPE)

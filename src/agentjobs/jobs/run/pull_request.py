@@ -2,6 +2,7 @@
 
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.jobs.outcomes import Completed
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.earlier_attempt import PushedWork
 from agentjobs.jobs.run.hosted_repo import HostedRepo
@@ -11,7 +12,9 @@ from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.verification import Verification
 from agentjobs.jobs.views.listing import cost_of
 from agentjobs.pulls.platform_pulls import record_pull
+from agentjobs.pulls.status_rows import request_status
 from agentjobs.repos.codeowners import find_change_owners
+from agentjobs.store.database import Transaction
 
 
 async def open_pull_request(
@@ -71,7 +74,14 @@ async def _open(run: RunContext, repo: HostedRepo, request: PullRequestRequest) 
     pull = await repo.forge.open_pull_request(repo.address, run.job.credential, request)
     if repo.is_remote:
         await retry_within_lease(
-            lambda: run.db.transact(record_pull, run.job.repo_id, request, pull),
+            lambda: run.db.transact(_record, run.job, request, pull),
             run.settings.lease_seconds,
         )
     return pull
+
+
+async def _record(
+    tx: Transaction, job: ClaimedJob, request: PullRequestRequest, pull: PullRequest
+) -> None:
+    await record_pull(tx, job.repo_id, request, pull)
+    await request_status(tx, job.repo_id, job.branch, job.id)

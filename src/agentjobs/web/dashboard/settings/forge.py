@@ -24,6 +24,7 @@ from agentjobs.platform_sync.hook_choices import register_hooks, remove_hooks
 from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 from agentjobs.platform_sync.state import repos_of_connection
 from agentjobs.problems import Problem
+from agentjobs.pulls import status_rows
 from agentjobs.repos.hook_rows import make_due
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -45,6 +46,7 @@ async def check(request: PageRequest) -> Response:
     connection = await require_connection(request)
     # A permission to manage webhooks may have been granted since.
     await request.db.transact(make_due, connection.id)
+    await request.db.transact(status_rows.retry_failed, connection.id)
     try:
         account = await _check(request, connection)
     except Problem as problem:
@@ -179,6 +181,7 @@ async def detail_page(
         hook_url=hook_url(
             request.settings.effective_public_url, connection.platform, connection.id
         ),
+        status_error=await status_rows.latest_error(request.db, connection.id),
         unreachable=reason_unreachable(request.settings.effective_public_url, connection.url),
         connected=await repos_of_connection(request.db, connection.id),
     )
