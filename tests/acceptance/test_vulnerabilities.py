@@ -10,13 +10,11 @@ import pytest
 from tests.support import vulnerable_projects as projects
 from tests.support.service import Api, Service, git, sample_repository, wait_until
 
-# Each project's factory, manifest, vulnerable package and fixed version. Other kinds of files and
-# fixes are in `tests/fixes`.
+# Each project's factory, manifest, vulnerable package and fixed version. The integration tests of
+# the fixer run other tools, and `tests/fixes` has other kinds of files and fixes.
 PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "plain": (projects.plain_requirements, "requirements.txt", "requests", "2.31.0"),
-    "uv": (projects.uv_project, "uv.lock", "urllib3", "2.0.6"),
     "npm": (projects.npm_project, "package-lock.json", "lodash", "4.17.21"),
-    "pnpm": (projects.pnpm_project, "pnpm-lock.yaml", "lodash", "4.17.21"),
     "yarn": (projects.yarn_project, "yarn.lock", "lodash", "4.17.21"),
     "go": (projects.go_module, "go.mod", "golang.org/x/text", "0.3.8"),
     "maven": (projects.maven_project, "pom.xml", "org.springframework:spring-beans", "5.3.18"),
@@ -103,7 +101,7 @@ def test_a_vulnerability_without_a_fix_is_shown_and_starts_no_job(
 ) -> None:
     assert set(jobs) == set(PROJECTS)
     # One job for all projects that have the package.
-    assert jobs["npm"]["job_id"] == jobs["pnpm"]["job_id"] == jobs["yarn"]["job_id"]
+    assert jobs["npm"]["job_id"] == jobs["yarn"]["job_id"]
     repo_id = api.wait_ready("acme/shop")["id"]
     response = api.http.get(f"/repos/{repo_id}/dependencies?vulnerable=true&limit=1000").json()
     (unfixable,) = [

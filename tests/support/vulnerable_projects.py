@@ -48,24 +48,9 @@ def plain_requirements(directory: Path) -> None:
     write(directory, {"requirements.txt": "# kept\nrequests[socks] == 2.25.0  # why\nsix\n"})
 
 
-def uv_project(directory: Path) -> None:
-    """requests requires urllib3."""
-    project = '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.11"\n'
-    write(directory, {"pyproject.toml": f'{project}dependencies = ["requests>=2.31"]\n'})
-    _run(directory, UV, "lock", "--quiet", "--upgrade-package", "urllib3==2.0.5")
-
-
 def npm_project(directory: Path) -> None:
     write(directory, {"package.json": '{\n  "dependencies": { "lodash": "4.17.20" }\n}\n'})
     npm(directory)
-
-
-def pnpm_project(directory: Path) -> None:
-    write(directory, {"package.json": '{\n  "dependencies": { "lodash": "4.17.20" }\n}\n'})
-    pnpm = (NODE_TOOLS / "pnpm", "install", "--lockfile-only", "--ignore-scripts")
-    _run(directory, *pnpm, f"--registry={public_registry('npm')}")
-    lock = directory / "pnpm-lock.yaml"
-    assert "4.17.20" in lock.read_text()
 
 
 def yarn_project(directory: Path) -> None:
