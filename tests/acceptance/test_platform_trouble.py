@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.connected_service import ConnectedService, open_connected_service
 from tests.support.forge_servers import faults
+from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.service import wait_until
 
@@ -114,19 +115,13 @@ def test_a_platform_that_refuses_is_quoted_and_not_asked_again(connected: Connec
     assert "GH013: a rule protects refs/heads/agentjobs/edit/" in message
     platform.forbid_our_branches(forbidden=False)
 
-    platform.order(faults.web_page(200, on=platform.creates, times=None))
-    code, message = connected.wait_failed(connected.start(platform))
-    assert code == "forge_error"
-    assert "returned a web page" in message
-    platform.clear_faults()
-
     creates = len(platform.server.calls_of(platform.creates))
-    fault = platform.order(faults.forbidden("403 Forbidden", on=platform.creates, times=5))
+    fault = platform.order(Fault(status=422, message="No commits", on=platform.creates, times=5))
     code, message = connected.wait_failed(connected.start(platform))
-    assert code == "forge_error"
-    assert "api" in message
-    # The contract server does not record requests that a fault answered.
-    assert (fault.times, len(platform.server.calls_of(platform.creates))) == (4, creates)
+    assert (code, "No commits" in message) == ("forge_error", True)
+    # The contract server does not record requests that a fault answered. GitLab is asked once more,
+    # without labels and reviewers.
+    assert (fault.times, len(platform.server.calls_of(platform.creates))) == (3, creates)
     platform.clear_faults()
     assert set(platform.shop.pulls) == pulls_before
     # The platform fails again and recovers.
@@ -151,6 +146,41 @@ def test_finished_work_waits_for_a_platform_that_is_away(connected: ConnectedSer
     assert job["attempt"] == 1
     assert connected.api.events(job_id).count("job.started") == 1
     assert set(platform.shop.pulls) - pulls_before == {job["pr_number"]}
+
+
+@pytest.mark.parametrize("kind", ["github-app", "gitlab"])
+def test_finished_work_waits_until_a_person_has_repaired_the_connection(
+    connected: ConnectedService, kind: str
+) -> None:
+    """A permission is lost, or a proxy answers instead of the platform, while the agent works."""
+    platform = connected.platforms[kind]
+    pulls_before = set(platform.shop.pulls)
+    troubles = (
+        ("403 Forbidden", faults.forbidden("403 Forbidden", on=platform.creates, times=5)),
+        ("returned a web page", faults.web_page(200, on=platform.creates, times=5)),
+        ("the push was not allowed", faults.forbidden("No.", on="git-receive-pack", times=5)),
+    )
+    for reason, fault in troubles:
+        platform.order(fault)
+        job_id = connected.start(platform)
+        wait_until(
+            lambda job_id=job_id: connected.api.job(job_id)["queue_reason"] == "platform_refused",
+            "the job to wait",
+        )
+        job = connected.api.job(job_id)
+        assert job["status"] == "queued"
+        (warning,) = job["warnings"]
+        assert reason in warning
+        # Asked once for the work, and not again before somebody can have acted.
+        assert fault.times == 4
+        platform.clear_faults()
+        connected.service.admin("forges", "check", platform.platform)
+        job = connected.wait_completed(job_id)
+        assert job["attempt"] == 1
+        assert connected.api.events(job_id).count("job.started") == 1
+        new = set(platform.shop.pulls) - pulls_before
+        assert new == {job["pr_number"]}
+        pulls_before |= new
 
 
 def test_a_revoked_token_is_reported_and_can_be_replaced(connected: ConnectedService) -> None:

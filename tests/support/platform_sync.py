@@ -106,7 +106,8 @@ class FakePlatform:
     """Implements `Platform` from tables that a test fills.
 
     `requests` counts calls by method and `faults` makes them fail. `permission_faults` makes the
-    question fail whether a person may write. `replies` are the service's own comments, each with
+    question fail whether a person may write; `missing` are permissions that the account lacks.
+    `replies` are the service's own comments, each with
     the author whose permission was asked for just before.
     """
 
@@ -122,6 +123,7 @@ class FakePlatform:
     replies: list[tuple[str, int, str]] = field(default_factory=list)
     pull_of_any_branch: BranchPull | None = None
     statuses: list[CommitStatus] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
     last_full_name: str = ""
     last_author: str = ""
 
@@ -185,7 +187,7 @@ class FakePlatform:
         self.requests["check"] += 1
         if "check" in self.faults:
             raise self.faults["check"]
-        return Account("agentjobs", is_own=True)
+        return Account("agentjobs", is_own=True, missing=self.missing)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         raise NotImplementedError

@@ -56,7 +56,7 @@ class Platforms:
             connection, credential = await open_credential(self._db, self._keys, connection_id)
         except Problem as problem:
             is_gone = problem.code == "forge_not_found"
-            raise ForgeError(problem.message, "gone" if is_gone else "refused") from None
+            raise ForgeError(problem.message, "gone" if is_gone else "unusable") from None
         return await self.with_credential(connection, credential, retry_budget)
 
     async def with_credential(

@@ -29,6 +29,7 @@ from agentjobs.store.database import Database
 
 _CODES: dict[ForgeFault, str] = {
     "refused": "forge_refused",
+    "unusable": "forge_refused",
     "denied": "forge_denied",
     "unauthorized": "forge_unauthorized",
     "gone": "forge_gone",

@@ -85,19 +85,20 @@ class GitTransport:
             setting = self._allowed.setting
             raise ForgeError(
                 f"http://{bracket_ipv6(host)} would send the credential unencrypted: use https, or "
-                f"ask the operator to add {_network(address)} to {setting}."
+                f"ask the operator to add {_network(address)} to {setting}.",
+                "unusable",
             ) from None
 
 
 def _blocked(reason: str, *, is_temporary: bool) -> ForgeError:
-    return ForgeError(reason, "away" if is_temporary else "refused")
+    return ForgeError(reason, "away" if is_temporary else "unusable")
 
 
 def _target(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     host = normalize_host(bracket_ipv6(parts.hostname or ""))
     if parts.scheme not in _PORTS or host is None or "@" in parts.netloc:
-        raise ForgeError("The address of the platform is invalid; connect it again.")
+        raise ForgeError("The address of the platform is invalid; connect it again.", "unusable")
     return parts.scheme, host, parts.port or _PORTS[parts.scheme]
 
 

@@ -14,8 +14,10 @@ from agentjobs.git.identity import Identity
 from agentjobs.git.remote import Remote
 
 # refused: the request is invalid; denied: a permission is missing; unauthorized: the credential is
-# not accepted; gone: not found or deleted; away: the platform is unavailable for now.
-ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away"]
+# not accepted; gone: not found or deleted; away: the platform is unavailable for now; unusable:
+# what responds is not the platform's API as it should be (another address, version or certificate,
+# a proxy).
+ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away", "unusable"]
 PullState = Literal["open", "merged", "closed"]
 # On the pull request, on a line of its changes, or the summary of a review.
 CommentKind = Literal["comment", "line", "review"]
@@ -38,6 +40,12 @@ class ForgeError(Exception):
     @property
     def is_temporary(self) -> bool:
         return self.fault == "away"
+
+    @property
+    def is_of_connection(self) -> bool:
+        """Whether a person can make the same request succeed: by a permission or a credential, or
+        by repairing the platform or its address."""
+        return self.fault in {"denied", "unauthorized", "gone", "unusable"}
 
 
 class RepoAddress(msgspec.Struct, frozen=True):

@@ -34,7 +34,8 @@ def validate(platform: str, value: Value) -> Value:
         is_valid = _CHECKS.get(name)
         if is_valid is not None and not is_valid(content):
             raise ForgeError(
-                f"{platform} returned an invalid {_TITLES[name]}; check the connection's address."
+                f"{platform} returned an invalid {_TITLES[name]}; check the connection's address.",
+                "unusable",
             )
         if name in _CLEANERS:
             cleaned[name] = _CLEANERS[name](content)

@@ -243,7 +243,8 @@ class JobView(msgspec.Struct, frozen=True):
             "Why a queued job cannot start. Null when it only waits for jobs ahead of it.",
             (
                 *("paused", "plan_limit", "repo_limit", "agent_limit"),
-                *("platform_unreachable", "tracker_unreachable", "no_worker", "disk_full"),
+                *("platform_unreachable", "platform_refused", "tracker_unreachable"),
+                *("no_worker", "disk_full"),
             ),
         ),
     ]

@@ -16,6 +16,7 @@ from agentjobs.forges.http.traffic import PollsPaused
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.git.process import GitError
 from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_error, refresh_copy
 from agentjobs.organizations import audit
@@ -78,8 +79,9 @@ class PlatformSync:
         except PlatformUnreachable as error:
             await claim.fail(str(error), is_unreachable=True, wait_seconds=error.wait_seconds)
         except ForgeError as error:
-            if error.fault == "unauthorized" and await self._is_credential_refused(due):
-                await claim.fail_connection(str(error))
+            fault = await self._connection_fault(due, error) if error.is_of_connection else None
+            if fault is not None:
+                await claim.fail_connection(fault)
             else:
                 await claim.fail(str(error), wait_seconds=_requested_wait(error))
         else:
@@ -89,15 +91,18 @@ class PlatformSync:
         _log.warning("the sync of a repository failed", extra={"fields": fields})
         return False
 
-    async def _is_credential_refused(self, due: DueSync) -> bool:
-        """Ask again: platforms sometimes refuse a valid credential for a moment."""
+    async def _connection_fault(self, due: DueSync, error: ForgeError) -> str | None:
+        """What is wrong with the connection itself; None if the fault is the repository's.
+
+        Platforms sometimes refuse a valid credential for a moment, too.
+        """
         try:
             budget = RetryBudget(RETRY_SECONDS)
             platform = await self._platforms.adapter_for(due.repo.connection_id, budget)
-            await platform.check()
-        except ForgeError as error:
-            return error.fault == "unauthorized"
-        return False
+            account = await platform.check()
+        except ForgeError as fault:
+            return str(fault) if fault.is_of_connection else None
+        return str(error) if error.fault == "denied" and account.missing else None
 
     async def _finish(self, claim: SyncClaim, result: PullSyncResult) -> None:
         due, now = claim.due, await self._db.clock_ms()
@@ -106,6 +111,8 @@ class PlatformSync:
             whole_due_at = next_due_at(due, self._settings.forge_poll_seconds, now)
         due_at = now + DEFERRED_SECONDS * SECOND_MS if result.is_incomplete else None
         await claim.finish(whole_due_at, result.note, due_at=due_at)
+        if due.failures:
+            await end_outages_of_connection(self._db, due.repo.connection_id)
 
     async def _sync(self, due: DueSync) -> PullSyncResult:
         """The note says what keeps the repository from being used, or what was not read."""

@@ -36,3 +36,7 @@ class UnsafeChange(Exception):
 
 class PushRejected(Exception):
     """The remote refused the branch; the message says why."""
+
+
+class PushDenied(PushRejected):
+    """The remote does not let this credential push at all, whatever the branch contains."""

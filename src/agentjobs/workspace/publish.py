@@ -13,7 +13,7 @@ from agentjobs.git.remote import (
     is_branch_name,
     is_host_unreachable,
 )
-from agentjobs.workspace.errors import PushRejected, RepoUnavailable
+from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
 from agentjobs.workspace.push_refusals import explain_refusal, explain_size
 
 PUSH_TIMEOUT_SECONDS = 1_800
@@ -116,7 +116,7 @@ def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavail
     if too_large := explain_size(error.stderr):
         return PushRejected(too_large.message)
     if is_access_denied(error.stderr) and not remote.is_fresh:
-        return PushRejected(f"the push was not allowed: {error.reason}")
+        return PushDenied(f"the push was not allowed: {error.reason}")
     return _unavailable("the branch cannot be pushed", remote, error)
 
 

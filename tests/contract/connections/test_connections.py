@@ -269,7 +269,7 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
         await remove_connection(database, "acme", "github")
         with pytest.raises(ForgeError, match="no connection") as raised:
             await table.platforms(database, keys, session).adapter_for(connection.id)
-    assert (locked.value.fault, raised.value.fault) == ("refused", "gone")
+    assert (locked.value.fault, raised.value.fault) == ("unusable", "gone")
     assert table.requests == []
 
 

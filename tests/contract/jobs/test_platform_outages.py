@@ -8,8 +8,11 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.platform_outages import (
     LOCAL,
+    REFUSED_RETRY_MS,
     Outage,
     end_outages,
+    end_outages_of_connection,
+    held_keys,
     prune_outages,
     record_outage,
 )
@@ -107,6 +110,73 @@ async def test_keeping_work_records_the_outage(harness: JobHarness) -> None:
     await start_job(harness.db, claimed, BASE)
     await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), AWAY))
     assert await harness.nothing_to_claim()
+
+
+async def test_refused_work_waits_longer_and_holds_no_job_without_such_work(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_ids = [await harness.job(caller) for _ in range(2)]
+    for _ in job_ids:
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        refused = Outage(claimed.refusal_key, "the permission is missing")
+        await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), refused))
+    harness.context.fleet.forget()
+    for job_id in job_ids:
+        assert (await harness.view(caller, job_id)).queue_reason == "platform_refused"
+    unaffected = await harness.job(caller)
+    claimed = await harness.claim()
+    assert (claimed.id, claimed.has_outage) == (unaffected, False)
+    assert await harness.nothing_to_claim()
+
+    # One of the jobs tries for all of them.
+    for _ in range(2):
+        await harness.db.transact(make_due, refused.key)
+        claimed = await harness.claim()
+        assert claimed.kept_at is not None
+        assert await harness.nothing_to_claim()
+        await finish_job(harness.db, claimed, Unreachable(refused))
+        row = await outage(harness, refused.key)
+        assert row is not None
+        waits = row["retry_at"] - await harness.db.clock_ms()
+        assert 200_000 < waits <= REFUSED_RETRY_MS
+
+
+async def test_work_that_is_refused_for_a_day_fails_with_the_reason(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    refused = Outage(claimed.refusal_key, "the permission is missing")
+    await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), refused))
+
+    async def age(tx: Transaction) -> None:
+        await tx.execute("UPDATE jobs SET kept_at = kept_at - :day", day=DAY_MS)
+
+    await harness.db.transact(age)
+    await harness.db.transact(make_due, refused.key)
+    await finish_job(harness.db, await harness.claim(), Unreachable(refused))
+    job = await harness.view(caller, job_id)
+    assert job.error is not None
+    assert job.error.code == "repo_unavailable"
+    assert "the permission is missing" in job.error.message
+
+
+async def test_a_connection_that_was_repaired_lets_its_jobs_try_at_once(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    claimed = await harness.claim()
+
+    async def connect(tx: Transaction) -> None:
+        await tx.execute("UPDATE repos SET connection_id = 'fcn_1'")
+
+    await harness.db.transact(connect)
+    for key in ("fcn_1", claimed.repo_id, claimed.refusal_key, "fcn_2"):
+        await harness.db.transact(record_outage, Outage(key, "no"))
+    await end_outages_of_connection(harness.db, "fcn_1")
+    assert await held_keys(harness.db) == {"fcn_2"}
 
 
 async def test_the_wait_grows_from_five_seconds_to_a_minute(harness: JobHarness) -> None:

@@ -12,6 +12,7 @@ from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
+from agentjobs.jobs.queue.platform_outages import Outage, held_keys, record_outage
 from agentjobs.platform_sync import pulls, sync
 from agentjobs.platform_sync.claims import DUE, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
@@ -189,6 +190,32 @@ async def test_one_refusal_of_a_credential_does_not_mark_the_connection(
     assert env.platform.requests["check"] == 1
     assert await connection_error(env) is None
     assert (await env.row("42"))["sync_error"] is None
+
+
+async def test_a_connection_that_lacks_permissions_is_marked_and_a_single_repository_is_not(
+    env: SyncEnvironment,
+) -> None:
+    env.platform.faults["repository"] = ForgeError("the permission is missing", "denied")
+    assert (await env.full_sync())["sync_error"] == "the permission is missing"
+    assert await connection_error(env) is None
+    env.platform.missing = ("Contents: read and write",)
+    await env.full_sync()
+    assert await connection_error(env) == "the permission is missing"
+    env.platform.faults.clear()
+    assert (await env.full_sync())["sync_error"] is None
+    assert await connection_error(env) is None
+
+
+async def test_a_sync_that_works_again_lets_the_jobs_of_the_connection_try(
+    env: SyncEnvironment,
+) -> None:
+    key = f"refused:{(await env.row())['id']}"
+    env.platform.faults["repository"] = ForgeError("the permission is missing", "denied")
+    await env.full_sync()
+    await env.db.transact(record_outage, Outage(key, "the permission is missing"))
+    env.platform.faults.clear()
+    await env.full_sync()
+    assert await held_keys(env.db) == set()
 
 
 async def connection_error(env: SyncEnvironment) -> str | None:

@@ -104,7 +104,7 @@ async def test_a_web_page_and_a_truncated_response_have_clear_errors(
         harness.server.next(fault)
         error = await harness.error_of(harness.platform.repository(harness.repo))
         assert "check the address" in str(error)
-        assert error.fault == "refused"
+        assert error.fault == "unusable"
         assert "<" not in str(error)
 
 
@@ -147,12 +147,12 @@ async def test_a_redirect_loop_is_not_followed_forever(
 ) -> None:
     harness.server.next(faults.redirect_loop())
     error = await harness.error_of(harness.platform.repository(harness.repo))
-    assert error.fault == "refused"
+    assert error.fault == "unusable"
     harness.server.clear_faults()
     headers = {"Location": "https://elsewhere.example/"}
     harness.server.next(Fault(status=302, raw=b"", headers=headers))
     error = await harness.error_of(harness.platform.repository(harness.repo))
-    assert error.fault == "refused"
+    assert error.fault == "unusable"
     assert harness.clock.waits == []
 
 

@@ -89,7 +89,7 @@ async def test_a_private_address_is_refused_unless_the_operator_lists_it(
     for host in ("git.test", "127.0.0.1"):
         with pytest.raises(ForgeError, match="AGENTJOBS_EGRESS_ALLOW") as refused:
             await heads(transport, secure.url("shop.git", host))
-        assert (refused.value.fault, refused.value.is_temporary) == ("refused", False)
+        assert (refused.value.fault, refused.value.is_temporary) == ("unusable", False)
     assert secure.origin.requests == []
 
 
@@ -146,7 +146,7 @@ async def test_plain_http_to_other_addresses_never_sends_the_token(
     for request in (heads(transport, url), transport.refuse_plain_http(url)):
         with pytest.raises(ForgeError, match=r"https.*AGENTJOBS_EGRESS_ALLOW") as refused:
             await request
-        assert refused.value.fault == "refused"
+        assert refused.value.fault == "unusable"
     assert plain.requests == []
     await transport.refuse_plain_http(url.replace("http://", "https://"))
 

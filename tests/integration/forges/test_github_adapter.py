@@ -178,15 +178,16 @@ async def test_an_error_about_a_removed_installation_says_what_to_do(
     harness.server.app.is_suspended = True
     with pytest.raises(ForgeError, match="suspended") as caught:
         await harness.github().check()
-    assert caught.value.fault == "denied"
-    with pytest.raises(ForgeError, match="suspended"):
+    assert caught.value.fault == "unauthorized"
+    with pytest.raises(ForgeError, match="suspended") as caught:
         await harness.github().repository(harness.repo)
+    assert caught.value.fault == "unauthorized"
     harness.server.app.is_suspended = False
     github = harness.github()
     harness.server.app.installation_id = 9
     with pytest.raises(ForgeError, match="no installation 815") as caught:
         await github.repository(harness.repo)
-    assert caught.value.fault == "gone"
+    assert caught.value.fault == "unauthorized"
     assert harness.clock.waits == []
 
 

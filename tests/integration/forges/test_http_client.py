@@ -254,7 +254,7 @@ async def test_a_response_that_is_not_from_an_api_asks_to_check_the_address(
             ApiError, match="web page instead of an API response; check the address"
         ) as got:
             await api.get("/x")
-        assert got.value.fault == "refused"
+        assert got.value.fault == "unusable"
     assert len(server.requests) == len(pages)
     server.responses = [json_response(value={"id": "x"})]
     with pytest.raises(ForgeError, match="unexpected response"):
@@ -287,7 +287,7 @@ async def test_the_credential_is_not_sent_to_another_host(
         server.responses = [json_response(301, Location=address)]
         with pytest.raises(ApiError, match="redirects to another host") as caught:
             await api.get("/x")
-        assert caught.value.fault == "refused"
+        assert caught.value.fault == "unusable"
         assert len(server.requests) == 1
 
 
@@ -313,7 +313,7 @@ async def test_a_redirect_loop_ends(server: ScriptedServer, api: PlatformApi) ->
     server.responses = [json_response(302, Location=server.url)]
     with pytest.raises(ApiError, match="endlessly") as caught:
         await api.get("/x")
-    assert caught.value.fault == "refused"
+    assert caught.value.fault == "unusable"
     assert len(server.requests) == 4
 
 
@@ -346,7 +346,7 @@ async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
         server.requests.clear()
         with pytest.raises(ApiError, match="endless list") as caught:
             _ = [page async for page in api.pages(list[str], "/x", **bounds)]
-        assert caught.value.fault == "refused"
+        assert caught.value.fault == "unusable"
         return len(server.requests)
 
     server.responses = [endless]
@@ -388,7 +388,7 @@ async def test_a_response_is_bounded_and_never_decompressed(
     server.responses = [web.Response(body=b" " * (2**20 + 1))]
     with pytest.raises(ApiError, match="more than 1 MiB") as caught:
         await api.get("/x")
-    assert caught.value.fault == "refused"
+    assert caught.value.fault == "unusable"
     server.responses = [web.Response(body=b"x", headers={"Content-Encoding": "gzip"})]
     with pytest.raises(ApiError, match="compressed"):
         await api.get("/x")
@@ -421,7 +421,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
     async with new_session(AllowList.parse([], setting="AGENTJOBS_FORGE_ALLOW")) as guarded:
         with pytest.raises(ApiError, match="AGENTJOBS_FORGE_ALLOW") as caught:
             await new_api(server.url, guarded, clock.retry_budget()).get("/x")
-    assert caught.value.fault == "refused"
+    assert caught.value.fault == "unusable"
     assert (server.requests, clock.waits) == ([], [])
 
 
@@ -434,7 +434,7 @@ async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
         await new_api(url, session, clock.retry_budget()).get("/x")
-    assert (caught.value.fault, clock.waits) == ("refused", [])
+    assert (caught.value.fault, clock.waits) == ("unusable", [])
     await runner.cleanup()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentjobs.forges.http.responses import ApiError
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import (
@@ -35,6 +35,7 @@ from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
+    PushDenied,
     PushRejected,
     RepoUnavailable,
     UnsafeChange,
@@ -61,6 +62,8 @@ def outcome(
         "default_branch": "main",
         "connection_id": None,
         "follows": None,
+        "kept_at": None,
+        "refusal_key": "refused:repo_1",
     }
     run: Any = SimpleNamespace(
         job=SimpleNamespace(**{**fields, **job}),
@@ -189,6 +192,23 @@ def test_a_job_waits_for_a_platform_that_does_not_respond(
     error: Exception, platform_key: str, expected: Outage
 ) -> None:
     assert outcome(error, platform_key=platform_key) == Unreachable(expected)
+
+
+@pytest.mark.parametrize("fault", ["unauthorized", "denied", "gone", "unusable"])
+def test_kept_work_waits_until_a_person_has_removed_the_cause(fault: ForgeFault) -> None:
+    expected = Unreachable(Outage("refused:repo_1", "no [redacted]"))
+    for error in (ForgeError("no hunter2", fault), PushDenied("no hunter2")):
+        assert outcome(error, kept_at=1) == expected
+    # What the platform would never accept fails.
+    for refusal in (ForgeError("no"), PushRejected("no")):
+        assert isinstance(outcome(refusal, kept_at=1), Failed)
+
+
+def test_a_platform_that_responds_with_nonsense_is_waited_for() -> None:
+    error = ForgeError("returned a web page", "unusable")
+    result = outcome(error, platform_key="con_1")
+    # Other repositories of the connection may work.
+    assert result == Unreachable(Outage("repo_1", "returned a web page"))
 
 
 def test_a_job_waits_for_a_tracker_that_does_not_respond() -> None:

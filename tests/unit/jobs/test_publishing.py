@@ -1,5 +1,6 @@
 """What becomes of finished work while its platform or the database does not respond."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,9 @@ from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.jobs.run import kept_work
 from agentjobs.jobs.run.context import FinishedWork
 from agentjobs.jobs.run.kept_work import keep_finished_work, publish_or_keep
+from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
 AWAY = RepoUnavailable("no route", is_temporary=True, is_host_unreachable=True)
@@ -26,21 +28,29 @@ class Run:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *bundles: bytes | None) -> None:
         self.notes: list[str] = []
         self.warnings: list[str] = []
+        self.syncs = 0
         self._bundles = list(bundles)
         monkeypatch.setattr(kept_work, "create_bundle", self._create_bundle)
         for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
             monkeypatch.setattr(kept_work, pause, 0)
         self.context: Any = SimpleNamespace(
-            job=SimpleNamespace(repo_id="repo_1", platform_key="con_1", attempt=0),
+            job=SimpleNamespace(
+                repo_id="repo_1",
+                platform_key="con_1",
+                refusal_key="refused:repo_1",
+                attempt=0,
+            ),
             db=SimpleNamespace(transact=self._transact),
             mirror="/mirror",
+            settings=SimpleNamespace(data_path=Path("/"), disk_floor_mib=8),
             finished_work=FinishedWork("1" * 40, "2" * 40),
             log=SimpleNamespace(note=self.notes.append, redact=str),
         )
 
-    async def _transact(self, work: object, _: object, messages: list[str]) -> None:
-        assert work is add_warnings
-        self.warnings += messages
+    async def _transact(self, work: object, _: object, *messages: list[str]) -> None:
+        assert work in (add_warnings, request_sync)
+        self.warnings += messages[0] if work is add_warnings else []
+        self.syncs += work is request_sync
 
     async def _create_bundle(self, *_: object) -> bytes | None:
         return self._bundles.pop(0)
@@ -90,9 +100,48 @@ async def test_publishing_waits_for_the_database(monkeypatch: pytest.MonkeyPatch
     assert await Run(monkeypatch).publish(unavailable, unavailable, DONE) == DONE
 
 
-async def test_a_refusal_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ForgeError("no permission", "denied"),
+        ForgeError("The credential was revoked.", "unauthorized"),
+        ForgeError("The repository is hidden.", "gone"),
+        ForgeError("a web page", "unusable"),
+        PushDenied("the push was not allowed: HTTP 403"),
+        RepoUnavailable("not found"),
+    ],
+)
+async def test_work_that_a_person_can_get_accepted_is_kept_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    run = Run(monkeypatch, b"bundle")
+    kept = await run.publish(error)
+    assert isinstance(kept, Kept)
+    assert kept.outage == Outage("refused:repo_1", str(error))
+    (warning,) = run.warnings
+    assert str(error) in warning
+    assert "kept for 24 hours" in warning
+    # The connection's page will show the fault too.
+    assert run.syncs == 1
+
+
+@pytest.mark.parametrize("error", [ForgeError("the branch has no commits"), PushRejected("GH013")])
+async def test_work_that_is_never_accepted_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    with pytest.raises(type(error)):
+        await Run(monkeypatch).publish(error)
+
+
+async def test_refused_work_that_is_too_large_fails_after_an_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_work, "_MAX_HOLD_SECONDS", -1)
+    run = Run(monkeypatch, None)
     with pytest.raises(ForgeError):
-        await Run(monkeypatch).publish(ForgeError("no permission", "denied"))
+        await run.publish(ForgeError("no permission", "denied"))
+    (warning,) = run.warnings
+    assert "is lost" not in warning
 
 
 async def test_a_stopped_run_without_finished_work_keeps_nothing(

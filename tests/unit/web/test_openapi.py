@@ -110,6 +110,7 @@ def test_enumerations_in_responses_are_extensible() -> None:
         "repo_limit",
         "agent_limit",
         "platform_unreachable",
+        "platform_refused",
         "tracker_unreachable",
         "no_worker",
         "disk_full",

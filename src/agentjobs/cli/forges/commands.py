@@ -160,6 +160,7 @@ def check_connection(
     async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
         from agentjobs.connections import connections, verify
         from agentjobs.connections.commits import describe_commits
+        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
         from agentjobs.pulls import status_rows
         from agentjobs.repos.hook_rows import hooks_of_connection, make_due
 
@@ -174,6 +175,7 @@ def check_connection(
         await admin.db.transact(status_rows.retry_failed, connection.id)
         hooks = await hooks_of_connection(admin.db, connection.id)
         checked = await connections.find_connection(admin.db, org, connection.id)
+        await end_outages_of_connection(admin.db, connection.id)
         if not json:
             print_account(admin.settings, checked, account)
             print_hooks(hooks)

@@ -33,12 +33,14 @@ def rotate_token(
 
     async def work(admin: Admin) -> "Connection":
         from agentjobs.connections import verify
+        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 
         keys = sealing_keys(admin)
         async with open_platforms(admin.db, admin.settings) as platforms:
             replaced, account = await verify.verify_and_replace(
                 admin.db, keys, platforms, org, name, credential, interactive_retries()
             )
+        await end_outages_of_connection(admin.db, replaced.id)
         print_account(admin.settings, replaced, account)
         return replaced
 

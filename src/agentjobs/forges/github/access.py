@@ -158,9 +158,10 @@ class GitHubAccess:
         try:
             return choose_permissions(granted, scope.permissions)
         except ForgeError:
-            # Asked again the next time: an admin may grant what is missing at any time.
+            # An admin may have granted what is missing since.
             self._tokens.forget_granted(self._installation_key)
-            raise
+            granted = await self._tokens.granted(self._installation_key, request)
+            return choose_permissions(granted, scope.permissions)
 
     async def _request_token(
         self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
@@ -170,14 +171,21 @@ class GitHubAccess:
         return await api.send_as(InstallationToken, "POST", path, body)
 
     def _installation_error(self, error: ApiError) -> ForgeError:
-        if error.fault != "gone":
-            return error
+        """Without its installation, the App can do nothing at all."""
         number = self._connection.installation_id
-        return ForgeError(
-            f"The GitHub App has no installation {number}; install it, and connect it again with"
-            " the new installation ID.",
-            "gone",
-        )
+        if error.fault == "gone":
+            return ForgeError(
+                f"The GitHub App has no installation {number}; install it, and connect it again"
+                " with the new installation ID.",
+                "unauthorized",
+            )
+        if error.fault == "denied":
+            return ForgeError(
+                f"{error} If the installation {number} of the GitHub App is suspended, unsuspend it"
+                " on GitHub.",
+                "unauthorized",
+            )
+        return error
 
     def _installation_path(self) -> str:
         return build_path("app", "installations", self._connection.installation_id or "0")

@@ -233,7 +233,8 @@ class GitHub:
         installation = await self._access.installation(api)
         if installation.suspended_at is not None:
             raise ForgeError(
-                "The installation of the GitHub App is suspended; unsuspend it on GitHub.", "denied"
+                "The installation of the GitHub App is suspended; unsuspend it on GitHub.",
+                "unauthorized",
             )
         extra = dict(EXTRA_PERMISSIONS)
         if installation.target_type != "Organization":

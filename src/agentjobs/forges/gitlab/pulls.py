@@ -97,7 +97,7 @@ class MergeRequests:
             try:
                 return await self._create(request, extras)
             except ApiError as error:
-                if error.fault not in {"away", "refused"}:
+                if error.fault not in {"away", "refused", "unusable"}:
                     raise
                 # It may exist despite the error, or a concurrent attempt may have opened it.
                 existing = find_adoptable(await self.of_branch(request.head_branch), request)

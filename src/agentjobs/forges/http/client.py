@@ -235,7 +235,7 @@ class PlatformApi:
             if not is_redirect(response.status):
                 return response
             url = self._resolve(url, response.headers.get("Location", ""))
-        raise ApiError(f"{self.platform} redirects endlessly; check the address.", "refused")
+        raise ApiError(f"{self.platform} redirects endlessly; check the address.", "unusable")
 
     async def _attempt(
         self, method: str, url: URL, body: Any, needs: str, *, is_page: bool
@@ -310,7 +310,7 @@ class PlatformApi:
             raise ApiError(
                 f"{self.platform} redirects to another host than {self._origin}, which is not"
                 " followed; connect it by its canonical address.",
-                "refused",
+                "unusable",
             )
         return target
 

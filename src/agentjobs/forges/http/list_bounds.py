@@ -40,4 +40,4 @@ class ListLimits:
 
 
 def endless_list(platform: str) -> ApiError:
-    return ApiError(f"{platform} returned an endless list.", "refused")
+    return ApiError(f"{platform} returned an endless list.", "unusable")

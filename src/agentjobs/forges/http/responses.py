@@ -19,6 +19,8 @@ from agentjobs.forges.text import one_line
 # The wait after a rate limit that names no time: GitHub asks for at least a minute.
 UNNAMED_LIMIT_SECONDS = 60.0
 _MAX_PERIOD_SECONDS = 86_400.0
+# A larger number of requests or seconds is a mistake.
+_MAX_HEADER_NUMBER = 1e12
 # A reset is a time since the epoch; a smaller number must be in seconds from now.
 _MIN_EPOCH_SECONDS = 1_000_000_000
 # Where platforms put their messages, the more specific ones last.
@@ -147,7 +149,7 @@ def decode(platform: str, response: Response) -> Any:
     """None for an empty response. Raises ApiError."""
     if len(response.body) > MAX_UNTYPED_BYTES:
         message = f"{platform} returned more than {MAX_UNTYPED_BYTES // 2**20} MiB."
-        raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
+        raise ApiError(message, "unusable", status=response.status, is_unprocessed=False)
     if not response.body.strip():
         return None
     try:
@@ -172,7 +174,8 @@ def decode_as(platform: str, response: Response, shape: type[Shape]) -> Shape:
 def unexpected_shape(platform: str, error: msgspec.ValidationError) -> ForgeError:
     reason = one_line(str(error))
     return ForgeError(
-        f"{platform} returned an unexpected response ({reason}); check the address and its version."
+        f"{platform} returned an unexpected response ({reason}); check its address and version.",
+        "unusable",
     )
 
 
@@ -225,7 +228,7 @@ def _server_error(platform: str, response: Response, now: float) -> ApiError:
 def not_an_api(platform: str, status: int) -> ApiError:
     message = f"{platform} returned a web page instead of an API response; check the address."
     # The request may have been processed all the same.
-    return ApiError(message, "refused", status=status, is_unprocessed=False)
+    return ApiError(message, "unusable", status=status, is_unprocessed=False)
 
 
 def _is_web_page(response: Response) -> bool:
@@ -283,7 +286,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if 0 <= number < _MAX_HEADER_NUMBER else None
 
 
 def _duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ def connection_error(platform: str, origin: URL, error: Exception) -> ApiError:
     if isinstance(error, TimeoutError):
         return _unavailable(f"{platform} at {origin} did not answer in time", is_unprocessed=False)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return ApiError(_certificate_message(origin, error.certificate_error), "refused")
+        return ApiError(_certificate_message(origin, error.certificate_error), "unusable")
     if isinstance(error, aiohttp.ClientConnectorError):
         return _connect_error(platform, origin, error.os_error)
     if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError):
@@ -32,13 +32,13 @@ async def read_bounded(platform: str, response: aiohttp.ClientResponse, max_byte
     """Raises ApiError for a body that is too large, or compressed."""
     if response.headers.get("Content-Encoding", "identity").lower() not in {"", "identity"}:
         message = f"{platform} returned a compressed response; check the address."
-        raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
+        raise ApiError(message, "unusable", status=response.status, is_unprocessed=False)
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > max_bytes:
             message = f"{platform} returned more than {max_bytes // 2**20} MiB."
-            raise ApiError(message, "refused", status=response.status, is_unprocessed=False)
+            raise ApiError(message, "unusable", status=response.status, is_unprocessed=False)
     return bytes(body)
 
 
@@ -53,9 +53,9 @@ def redact_credentials(body: bytes, headers: dict[str, str]) -> bytes:
 
 def _connect_error(platform: str, origin: URL, error: OSError) -> ApiError:
     if isinstance(error, BlockedAddress):
-        return ApiError(f"{error}. Ask the operator to allow it.", "refused")
+        return ApiError(f"{error}. Ask the operator to allow it.", "unusable")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return ApiError(_certificate_message(origin, error), "refused")
+        return ApiError(_certificate_message(origin, error), "unusable")
     reason = one_line(error.strerror or type(error).__name__, 100)
     return _unavailable(
         f"{platform} at {origin} could not be reached ({reason})", is_unprocessed=True

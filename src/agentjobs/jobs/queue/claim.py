@@ -12,7 +12,7 @@ from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import Cause, stored_cause
 from agentjobs.jobs.queue import claim_queries as queries
-from agentjobs.jobs.queue.platform_outages import LOCAL, postpone_others
+from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED, postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,
     WaitingOrganizations,
@@ -94,9 +94,13 @@ class ClaimedJob(msgspec.Struct, frozen=True):
 
     @property
     def outage_keys(self) -> tuple[str, ...]:
-        return (
-            self.platform_keys if self.waits_for is None else (*self.platform_keys, self.waits_for)
-        )
+        keys = (self.waits_for, None if self.kept_at is None else self.refusal_key)
+        return (*self.platform_keys, *(key for key in keys if key is not None))
+
+    @property
+    def refusal_key(self) -> str:
+        """Identifies that the platform does not accept finished work of the repository."""
+        return f"{REFUSED}{self.repo_id}"
 
     @property
     def claim(self) -> Claim:

@@ -57,7 +57,7 @@ async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) 
     """Wait until the platform or tracker responds; after a day, fail."""
     since = await record_outage(tx, outage)
     now = await tx.clock_ms()
-    is_of_platform = outage.key in job.platform_keys
+    is_of_platform = outage.key in (*job.platform_keys, job.refusal_key)
     code = "repo_unavailable" if is_of_platform else "forge_error"
     if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
         message = kept_work.expiry_message(outage.message)

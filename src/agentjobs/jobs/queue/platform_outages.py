@@ -1,7 +1,8 @@
 """Platforms and trackers that do not respond: their jobs wait until the next attempt is due.
 
 The key of an outage is a connection, a repository that its platform cannot serve, `local` (the git
-server of this service), or a tracker; a job has the key of its tracker in `waits_for`.
+server of this service), or a tracker; a job has the key of its tracker in `waits_for`. A platform
+that does not accept finished work of a repository is an outage for jobs with such work only.
 """
 
 from collections.abc import Iterable
@@ -14,18 +15,23 @@ from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
 
 LOCAL = "local"
+# Before the ID of a repository.
+REFUSED = "refused:"
 # A job whose platform is unreachable for longer fails.
 MAX_OUTAGE_MS = DAY_MS
 _FIRST_RETRY_MS = 5_000
 _MAX_RETRY_MS = 60_000
 _MAX_REQUESTED_MS = 900_000
+# A person has to act before a platform accepts the work that it has refused.
+REFUSED_RETRY_MS = 300_000
 # After this time without an attempt, another failure is a new outage.
 _FORGET_MS = 600_000
 
 # The keys of the outages that concern the job `{job}`.
 _KEYS = (
-    "({job}.repo_id, {job}.waits_for, (SELECT"
-    f" COALESCE(r.connection_id, '{LOCAL}') FROM repos r WHERE r.id = {{job}}.repo_id))"
+    "({job}.repo_id, {job}.waits_for,"
+    f" CASE WHEN {{job}}.kept_at IS NOT NULL THEN '{REFUSED}' || {{job}}.repo_id END,"
+    f" (SELECT COALESCE(r.connection_id, '{LOCAL}') FROM repos r WHERE r.id = {{job}}.repo_id))"
 )
 _OF_JOB = f"SELECT 1 FROM platform_outages x WHERE x.key IN {_KEYS}"
 
@@ -66,6 +72,7 @@ async def record_outage(tx: Transaction, outage: Outage) -> int:
     since = now if row is None or is_new else row["since"]
     failures = 0 if row is None or is_new else row["failures"]
     wait_ms = max(
+        REFUSED_RETRY_MS if outage.key.startswith(REFUSED) else 0,
         backoff_ms(failures, _FIRST_RETRY_MS, _MAX_RETRY_MS),
         min(int(outage.retry_after_seconds * 1_000), _MAX_REQUESTED_MS),
     )
@@ -97,6 +104,7 @@ async def unreachable_reason(db: Database, job_id: str) -> str | None:
     less than a minute ago or before the next one is due."""
     row = await db.fetch_one(
         "SELECT CASE WHEN x.key = j.waits_for THEN 'tracker_unreachable'"
+        f" WHEN x.key = '{REFUSED}' || j.repo_id THEN 'platform_refused'"
         " ELSE 'platform_unreachable' END AS reason"
         f" FROM jobs j JOIN platform_outages x ON x.key IN {_KEYS.format(job='j')}"
         f" WHERE j.id = :job_id AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW}"
@@ -118,6 +126,16 @@ async def held_keys(db: Database) -> set[str]:
 async def end_outages(db: Database, *keys: str) -> None:
     """The platform or tracker responded."""
     await db.transact(_end, list(keys))
+
+
+async def end_outages_of_connection(db: Database, connection_id: str) -> None:
+    """The connection was checked or repaired: its jobs need not wait any longer."""
+    repos = await db.fetch_all(
+        "SELECT id FROM repos WHERE connection_id = :connection_id AND disconnected_at IS NULL",
+        connection_id=connection_id,
+    )
+    keys = (key for repo in repos for key in (repo["id"], f"{REFUSED}{repo['id']}"))
+    await end_outages(db, connection_id, *keys)
 
 
 async def prune_outages(db: Database) -> None:

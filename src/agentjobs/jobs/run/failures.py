@@ -21,24 +21,24 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.disk_space import is_lack_of_space
-from agentjobs.jobs.run.hosted_repo import outage_of
-from agentjobs.jobs.run.kept_work import keep_finished_work
+from agentjobs.jobs.run.hosted_repo import outage_of, sync_soon
+from agentjobs.jobs.run.kept_work import keep_finished_work, publishing_outage
+from agentjobs.jobs.run.warnings import warn
 from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
-from agentjobs.repos.sync_requests import request_sync
 from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
+    PushDenied,
     PushRejected,
     RepoUnavailable,
     UnsafeChange,
 )
 
 _log = logging.getLogger(__name__)
-_CONNECTION_FAULTS = frozenset({"unauthorized", "denied", "gone"})
 _CODES: dict[type[Exception], str] = {
     ConfigurationError: "invalid_configuration",
     TicketNotFound: "ticket_not_found",
@@ -51,6 +51,10 @@ _CODES: dict[type[Exception], str] = {
 
 
 async def outcome_of(error: Exception, run: RunContext) -> Outcome:
+    if (outage := await _find_outage(error, run)) is not None:
+        what = "tracker" if isinstance(error, TrackerUnavailable) else "platform"
+        run.log.note(f"the job waits until its {what} responds: {outage.message}")
+        return Unreachable(outage)
     match error:
         case ClaimLost():
             return Abandoned()
@@ -59,13 +63,8 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
             return Released()
         case SandboxInterrupted() | GitError() if _is_interrupted(error):
             return Released()
-        case RepoUnavailable() | ForgeError() if error.is_temporary:
-            return _wait_for("platform", outage_of(error, run), run)
-        case TrackerUnavailable():
-            outage = Outage(error.key, run.log.redact(str(error)), error.retry_after_seconds)
-            return _wait_for("tracker", outage, run)
-        case ForgeError() if error.fault in _CONNECTION_FAULTS:
-            await _sync_soon(run)
+        case ForgeError() if error.is_of_connection:
+            await sync_soon(run)
     failure = _failure_of(error, run)
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
@@ -98,9 +97,20 @@ def _is_interrupted(error: SandboxInterrupted | GitError) -> bool:
     return isinstance(error, SandboxInterrupted) or error.exit_code == -signal.SIGINT
 
 
-def _wait_for(what: str, outage: Outage, run: RunContext) -> Unreachable:
-    run.log.note(f"the job waits until its {what} responds: {outage.message}")
-    return Unreachable(outage)
+async def _find_outage(error: Exception, run: RunContext) -> Outage | None:
+    """What the job waits for; None if the error ends it."""
+    match error:
+        case RepoUnavailable() | ForgeError() | PushDenied() if run.job.kept_at is not None:
+            return await publishing_outage(error, run)
+        case RepoUnavailable() | ForgeError() if error.is_temporary:
+            return outage_of(error, run)
+        case ForgeError() if error.fault == "unusable":
+            await sync_soon(run)
+            await warn(run, f"The job waits for its platform: {error}")
+            return outage_of(error, run)
+        case TrackerUnavailable():
+            return Outage(error.key, run.log.redact(str(error)), error.retry_after_seconds)
+    return None
 
 
 def _failure_of(error: Exception, run: RunContext) -> Failed:
@@ -134,9 +144,3 @@ def _missing_branch(job: ClaimedJob, branch: str) -> Failed:
         return Failed("forge_error", f"{message} Create a new job.")
     is_default = branch == job.default_branch
     return Failed("repo_unavailable" if is_default else "invalid_configuration", message)
-
-
-async def _sync_soon(run: RunContext) -> None:
-    """Check the connection soon, so that its page shows the fault too."""
-    with contextlib.suppress(StoreError):
-        await run.db.transact(request_sync, run.job.repo_id)

@@ -1,5 +1,6 @@
 """A job's repository on its platform: fetches, pushes and reads branches under the job's claim."""
 
+import contextlib
 from dataclasses import dataclass
 
 from agentjobs.forges.http.client import RetryBudget
@@ -10,6 +11,8 @@ from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.platform_outages import Outage, end_outages
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.retry import retry_while_unreachable
+from agentjobs.repos.sync_requests import request_sync
+from agentjobs.store.database import StoreError
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.publish import branch_head, push
 
@@ -60,8 +63,10 @@ class HostedRepo:
 
     async def end_outage(self) -> None:
         """The platform responded to everything that was asked: its API may be away without git."""
-        if self.run.job.has_outage:
-            await end_outages(self.run.db, *self.run.job.platform_keys)
+        job = self.run.job
+        if job.has_outage:
+            keys = job.platform_keys if job.kept_at is None else job.outage_keys
+            await end_outages(self.run.db, *keys)
 
     async def push(self, commit: str, expected: str | None) -> None:
         """Push to the job's branch if it is still at `expected`. Raises PushRejected."""
@@ -89,10 +94,19 @@ class HostedRepo:
 
 def outage_of(error: RepoUnavailable | ForgeError, run: RunContext) -> Outage:
     """A host that responded with an error may fail for this repository alone."""
-    is_of_repo = isinstance(error, RepoUnavailable) and not error.is_host_unreachable
+    if isinstance(error, RepoUnavailable):
+        is_of_repo = not error.is_host_unreachable
+    else:
+        is_of_repo = error.fault == "unusable"
     key = run.job.repo_id if is_of_repo else run.job.platform_key
     seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
     return Outage(key, run.log.redact(str(error)), seconds)
+
+
+async def sync_soon(run: RunContext) -> None:
+    """Check the connection soon, so that its page shows the fault too."""
+    with contextlib.suppress(StoreError):
+        await run.db.transact(request_sync, run.job.repo_id)
 
 
 async def open_repo(run: RunContext) -> HostedRepo:

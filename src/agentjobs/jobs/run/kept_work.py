@@ -7,19 +7,21 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from agentjobs.clock import SECOND_MS
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.jobs.outcomes import Completed, JobFailed, Kept
 from agentjobs.jobs.queue.kept_work import MAX_BUNDLE_BYTES, KeptWork, load_kept_work
-from agentjobs.jobs.queue.platform_outages import Outage
+from agentjobs.jobs.queue.platform_outages import REFUSED_RETRY_MS, Outage
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.disk_space import is_lack_of_space
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_own_commit
-from agentjobs.jobs.run.hosted_repo import HostedRepo, outage_of
+from agentjobs.jobs.run.hosted_repo import HostedRepo, outage_of, sync_soon
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost, backoff_ms
 from agentjobs.workspace.bundle import create_bundle, import_bundle
-from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs.workspace.errors import PushDenied, RepoUnavailable
 
 _STORE_PAUSE_SECONDS = 0.5
 # Work that is too large for the store waits in its worker.
@@ -40,17 +42,39 @@ async def publish_or_keep(
         except StoreUnavailable:
             # The lease ends this run unless the database returns in time.
             await asyncio.sleep(_STORE_PAUSE_SECONDS)
-        except (RepoUnavailable, ForgeError) as error:
-            if not error.is_temporary:
+        except (RepoUnavailable, ForgeError, PushDenied) as error:
+            outage = await publishing_outage(error, run)
+            if outage is None:
                 raise
-            kept = await keep_finished_work(run, outage_of(error, run))
+            kept = await keep_finished_work(run, outage)
             if kept is not None:
                 return kept
             if time.monotonic() > give_up_at:
-                await warn_of_lost_work(run)
+                if outage.key != run.job.refusal_key:
+                    await warn_of_lost_work(run)
                 raise
             await asyncio.sleep(backoff_ms(failures, _FIRST_HOLD_MS, _MAX_HOLD_MS) / 1_000)
             failures += 1
+
+
+async def publishing_outage(
+    error: RepoUnavailable | ForgeError | PushDenied, run: RunContext
+) -> Outage | None:
+    """Why finished work has to wait; None if the platform would never accept it."""
+    if not isinstance(error, PushDenied) and error.is_temporary:
+        return outage_of(error, run)
+    is_final = isinstance(error, ForgeError) and not error.is_of_connection
+    if is_final or is_lack_of_space(error, run):
+        return None
+    await sync_soon(run)
+    minutes = REFUSED_RETRY_MS // (60 * SECOND_MS)
+    await warn(
+        run,
+        f"The platform does not accept the finished work, which is kept for 24 hours: {error}"
+        f" Remove the cause: the work is then published within {minutes} minutes, or as soon as the"
+        " connection is checked, without running the agent again.",
+    )
+    return Outage(run.job.refusal_key, run.log.redact(str(error)))
 
 
 async def keep_finished_work(run: RunContext, outage: Outage | None = None) -> Kept | None:

@@ -127,7 +127,8 @@ class JiraTracker:
         # A moved issue is found by its former key and returns the current one.
         key = issue.key.upper()
         if not _KEY.fullmatch(key):
-            raise ForgeError("Jira returned an issue with an invalid key; check the address.")
+            message = "Jira returned an issue with an invalid key; check the address."
+            raise ForgeError(message, "unusable")
         fields = issue.fields
         return build_ticket(
             key,
@@ -159,7 +160,7 @@ class JiraTracker:
                 " replace the token.",
                 "unauthorized",
             )
-        if error.status == HTTPStatus.FORBIDDEN and error.fault == "refused":
+        if error.status == HTTPStatus.FORBIDDEN and error.fault == "unusable":
             return ForgeError(
                 "Jira denies access to the account; after failed attempts it requires a sign-in"
                 " with a browser.",

@@ -29,6 +29,7 @@ _QUEUE_REASONS = {
     "repo_limit": "the repository's concurrent job limit is reached",
     "agent_limit": "the agent's concurrent job limit is reached",
     "platform_unreachable": "the platform of this repository does not respond",
+    "platform_refused": "the platform does not accept the finished work; see the warnings",
     "tracker_unreachable": "the tracker of its ticket does not respond",
     "no_worker": "no running worker can run this agent; see Agents for the reason",
     "disk_full": "the disks of the workers that can run this agent are nearly full",

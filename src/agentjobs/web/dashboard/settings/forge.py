@@ -20,6 +20,7 @@ from agentjobs.connections.signing import SigningChange, register_key, set_signi
 from agentjobs.connections.verify import check_connection, verify_and_replace
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
+from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 from agentjobs.platform_sync.hook_choices import register_hooks, remove_hooks
 from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 from agentjobs.platform_sync.state import repos_of_connection
@@ -52,6 +53,7 @@ async def check(request: PageRequest) -> Response:
     except Problem as problem:
         # Read again, because the check stores its result.
         return await detail_page(request, await require_connection(request), problem=problem)
+    await end_outages_of_connection(request.db, connection.id)
     return await detail_page(request, await require_connection(request), account=account)
 
 
@@ -72,6 +74,7 @@ async def replace(request: PageRequest) -> Response:
             )
     except Problem as problem:
         return await detail_page(request, connection, problem=problem, open_form="credential")
+    await end_outages_of_connection(request.db, connection.id)
     return await detail_page(request, replaced, account=account, is_replaced=True)
 
 

@@ -1,0 +1,174 @@
+"""A connection that stops working, on both stores: its reason is shown, and its repositories cost
+few requests until it works again."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from agentjobs.agents.catalog import Catalog
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.repositories import connect_repositories
+from agentjobs.forges.git_transport import GitTransport
+from agentjobs.forges.http import client
+from agentjobs.jobs.context import JobsContext
+from agentjobs.loops.platform_loop import PlatformLoop
+from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.plans import Plans
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.settings import Settings
+from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs.store.database import Database, Transaction
+from tests.support.forge_adapters import LOOPBACK
+from tests.support.forge_servers import faults
+from tests.support.forge_servers.contract_server import ContractServer
+from tests.support.forge_servers.faults import Fault
+from tests.support.forge_servers.gitea import GiteaServer
+from tests.support.forge_servers.github import GitHubServer
+from tests.support.forge_servers.gitlab import GitLabServer
+
+REPOSITORIES = 2
+MAX_REQUESTS = 12
+
+
+@dataclass
+class Connected:
+    """A service that follows repositories of one connection."""
+
+    db: Database
+    server: ContractServer
+    loop: PlatformLoop
+    requests: list[str] = field(default_factory=list)
+
+    async def look(self) -> int:
+        """Sync what is due, as if the time to poll had come; returns the number of requests."""
+
+        async def make_due(tx: Transaction) -> None:
+            await tx.execute("UPDATE repos SET sync_due_at = 1, whole_due_at = NULL")
+            await tx.execute("UPDATE forge_connections SET resting_until = NULL")
+
+        await self.db.transact(make_due)
+        self.requests.clear()
+        while await self.loop.sync_next():
+            pass
+        return len(self.requests)
+
+    async def errors(self) -> tuple[set[str | None], str | None]:
+        """Of the repositories, and of the connection."""
+        rows = await self.db.fetch_all("SELECT sync_error FROM repos")
+        connection = await self.db.fetch_one("SELECT error FROM forge_connections")
+        assert connection is not None
+        return {row["sync_error"] for row in rows}, connection["error"]
+
+
+@pytest.fixture(params=[GitHubServer, GitLabServer, GiteaServer])
+async def connected(
+    request: pytest.FixtureRequest,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Connected]:
+    # A new token that is refused is tried again for seconds.
+    monkeypatch.setattr(client, "_REPLICATION_WAITS", ())
+    server: ContractServer = request.param(tmp_path)
+    for at in range(REPOSITORIES):
+        server.add_repository(f"acme/r{at}", {"a": str(at)})
+    requests: list[str] = []
+    handle = server.handle
+
+    async def record(sent: web.Request) -> web.StreamResponse:
+        requests.append(f"{sent.method} {sent.path}")
+        return await handle(sent)
+
+    server.handle = record  # type: ignore[method-assign]
+    settings = Settings(data_dir=str(tmp_path / "data"))
+    await ensure_default(database, Plans(DEFAULT_PLANS))
+    keys = SealingKeys.load(settings)
+    async with server.serving(), new_session(LOOPBACK, str(server.authorities)) as session:
+        platforms = Platforms(database, keys, session, GitTransport(LOOPBACK, server.authorities))
+        new = NewConnection(platform=server.platform, credential=server.token, url=server.url)
+        if isinstance(server, GitHubServer):
+            app = server.app
+            new = NewConnection(
+                platform="github",
+                credential=app.private_key,
+                url=server.url,
+                app_id=str(app.id),
+                installation_id=str(app.installation_id),
+            )
+        added = await add_connection(database, keys, "default", new)
+        await connect_repositories(database, platforms, "default", added.connection.name)
+        context = JobsContext(database, settings, Catalog([]))
+        loop = PlatformLoop(database, PlatformSync(context, platforms, keys))
+        connected = Connected(database, server, loop, requests)
+        await connected.look()
+        assert await connected.errors() == ({None}, None)
+        yield connected
+
+
+Change = Callable[[], object]
+
+
+def breakages(server: ContractServer) -> dict[str, tuple[Change, Change]]:
+    """What the connection's error says, and how each breakage begins and ends."""
+    responses = {
+        "returned a web page": faults.web_page(200, times=None),
+        "unexpected response": Fault(status=200, raw=b"[]", times=None),
+        "does not accept the credential": faults.unauthorized(times=None),
+        "account has been blocked": faults.forbidden("The account has been blocked.", times=None),
+    }
+    found: dict[str, tuple[Change, Change]] = {
+        reason: (lambda fault=fault: server.next(fault), server.clear_faults)  # type: ignore[misc]
+        for reason, fault in responses.items()
+    }
+    if isinstance(server, GiteaServer):
+        scopes = server.scopes
+        found["read:repository"] = (
+            lambda: setattr(server, "scopes", {"read:user"}),
+            lambda: setattr(server, "scopes", scopes),
+        )
+    if isinstance(server, GitHubServer):
+        app = server.app
+
+        def change(**fields: object) -> None:
+            # GitHub revokes the tokens.
+            app.tokens.clear()
+            vars(app).update(fields)
+
+        granted = dict(app.permissions)
+        found["is suspended"] = (
+            lambda: change(is_suspended=True),
+            lambda: change(is_suspended=False),
+        )
+        found["no installation 815"] = (
+            lambda: change(installation_id=9),
+            lambda: change(installation_id=815),
+        )
+        found["“Pull requests: read and write”"] = (
+            lambda: change(permissions={**granted, "pull_requests": "read"}),
+            lambda: change(permissions=granted),
+        )
+    return found
+
+
+async def test_the_reason_is_shown_and_few_requests_are_sent_until_it_works_again(
+    connected: Connected, subtests: pytest.Subtests
+) -> None:
+    for reason, (begin, end) in breakages(connected.server).items():
+        with subtests.test(reason):
+            begin()
+            sent = await connected.look()
+            repo_errors, error = await connected.errors()
+            assert reason in (error or "")
+            assert repo_errors == {error}
+            # One repository finds out for all of them.
+            assert sent <= MAX_REQUESTS, connected.requests
+            assert not await connected.loop.sync_next()
+            end()
+            await connected.look()
+            assert await connected.errors() == ({None}, None), connected.requests
