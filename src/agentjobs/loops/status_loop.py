@@ -6,8 +6,8 @@ Runs in every process with an API; each report is written by one of them, under 
 import asyncio
 
 from agentjobs.platform_sync.statuses import StatusReporter
-from agentjobs.pulls.status_rows import TOPIC
-from agentjobs.store.database import Database
+from agentjobs.pulls.status_rows import TOPIC, has_due_status
+from agentjobs.store.database import Database, StoreUnavailable
 
 _POLL_SECONDS = 5.0
 _MAX_CONCURRENT = 4
@@ -23,9 +23,18 @@ class StatusLoop:
     async def run(self) -> None:
         with self._db.changes.listen(TOPIC) as signal:
             while True:
-                # Several, so that a slow platform does not delay the others.
-                await asyncio.gather(*(self._report_due() for _ in range(_MAX_CONCURRENT)))
+                if await has_due_status(self._db):
+                    await self._report_all()
                 await signal.wait(_POLL_SECONDS)
+
+    async def _report_all(self) -> None:
+        """Several at once, so that a slow platform does not delay the others."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_MAX_CONCURRENT):
+                    group.create_task(self._report_due())
+        except* StoreUnavailable as failures:
+            raise StoreUnavailable(str(failures.exceptions[0])) from None
 
     async def _report_due(self) -> None:
         while await self._reporter.report_next():

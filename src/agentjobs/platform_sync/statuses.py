@@ -21,6 +21,8 @@ from agentjobs.store.database import Database
 # How often the job is looked at while it is active; that asks the store, not the platform.
 ACTIVE_SECONDS = 10.0
 MAX_FAILURES = 20
+# A platform may not know a commit yet that git has just pushed.
+MAX_REFUSALS = 6
 TIMEOUT_SECONDS = 20.0
 _MAX_ERROR_LENGTH = 500
 _log = logging.getLogger(__name__)
@@ -75,14 +77,17 @@ class StatusReporter:
 
     async def _fail(self, due: DueStatus, error: ForgeError) -> None:
         """An error that waiting does not mend stays until a new job, a new head or a check."""
-        is_final = error.fault not in {"away", "unauthorized"} or due.failures >= MAX_FAILURES
+        is_outage = error.fault in {"away", "unauthorized"}
+        max_failures = MAX_FAILURES if is_outage else MAX_REFUSALS
+        is_final = error.fault == "denied" or due.failures + 1 >= max_failures
         wait_ms = sync_backoff_ms(due.failures)
         if isinstance(error, ApiError):
             wait_ms = max(wait_ms, int(error.retry_after_seconds * SECOND_MS))
         reason = str(error)[:_MAX_ERROR_LENGTH]
         fields = {"repo_id": due.repo_id, "pull": due.number, "failures": due.failures + 1}
         _log.warning("a result was not reported: %s", reason, extra={"fields": fields})
-        await self._db.transact(status_rows.fail, due, reason, None if is_final else wait_ms)
+        wait = None if is_final else wait_ms
+        await self._db.transact(status_rows.fail, due, reason, wait, is_outage=is_outage)
 
 
 def decide_report(due: DueStatus) -> Report | None:

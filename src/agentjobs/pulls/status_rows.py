@@ -87,6 +87,13 @@ async def retry_failed(tx: Transaction, connection_id: str) -> None:
     tx.announce(TOPIC)
 
 
+async def has_due_status(db: Database) -> bool:
+    row = await db.fetch_one(
+        "SELECT number FROM pull_statuses WHERE due_at <= :now LIMIT 1", now=await db.clock_ms()
+    )
+    return row is not None
+
+
 async def claim_due_status(db: Database) -> DueStatus | None:
     """The one that has been due longest, of a connection whose platform is not resting."""
     return await db.transact(_claim)
@@ -122,8 +129,10 @@ async def finish(
     )
 
 
-async def fail(tx: Transaction, due: DueStatus, reason: str, wait_ms: int | None) -> None:
-    """Try again after the time; None for never. Others of the connection wait as long."""
+async def fail(
+    tx: Transaction, due: DueStatus, reason: str, wait_ms: int | None, *, is_outage: bool
+) -> None:
+    """Try again after the time; None for never. In an outage, others of the connection wait too."""
     now = await tx.clock_ms()
     due_at = None if wait_ms is None else now + wait_ms
     await tx.execute(
@@ -136,7 +145,7 @@ async def fail(tx: Transaction, due: DueStatus, reason: str, wait_ms: int | None
         reason=reason,
         due_at=due_at,
     )
-    if due_at is not None:
+    if is_outage and due_at is not None:
         await tx.execute(
             "UPDATE pull_statuses SET due_at = :due_at WHERE due_at <= :now"
             " AND repo_id IN (SELECT id FROM repos WHERE connection_id = :connection_id)",

@@ -68,18 +68,17 @@ class DueRemoval(msgspec.Struct, frozen=True, kw_only=True):
 
 async def request_hooks(tx: Transaction, repo_ids: Sequence[str]) -> None:
     """Register webhooks for these repositories, at a sync that is due now."""
-    now = await tx.clock_ms()
-    for repo_id in repo_ids:
-        await tx.execute(
-            "INSERT INTO repo_hooks (repo_id, sealed, key_id, state, delivery, is_failing,"
-            " failures, due_at) VALUES (:repo_id, :nothing, '', 'pending', '', :no, 0, :now)"
-            " ON CONFLICT (repo_id) DO UPDATE SET due_at = excluded.due_at, removal_due_at = NULL,"
-            " failures = 0",
-            repo_id=repo_id,
-            nothing=b"",
-            no=False,
-            now=now,
-        )
+    await tx.execute(
+        "INSERT INTO repo_hooks (repo_id, sealed, key_id, state, delivery, is_failing, failures,"
+        " due_at) SELECT value, :nothing, '', 'pending', '', :no, 0, CAST(:now AS BIGINT)"
+        " FROM each(:ids) WHERE value <> ''"
+        " ON CONFLICT (repo_id) DO UPDATE SET due_at = excluded.due_at, removal_due_at = NULL,"
+        " failures = 0",
+        ids=list(repo_ids),
+        nothing=b"",
+        no=False,
+        now=await tx.clock_ms(),
+    )
     await request_sync(tx, *repo_ids)
 
 

@@ -1,5 +1,7 @@
 """Webhooks that the service registers: created once, found again, repaired and removed."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -7,10 +9,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from agentjobs.cli.orgs import deletion
 from agentjobs.connections.connections import remove_connection, rotate_hook_secret
 from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.protocol import ForgeError, RemoteHook
 from agentjobs.git.remote import Remote
+from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync import hook_choices, hook_removal
 from agentjobs.platform_sync.claims import PlatformRepo, claim_due_sync
@@ -272,6 +276,27 @@ async def test_removing_a_connection_removes_webhooks_or_names_those_that_stay(
     assert await remove_hooks_of_connection(db, hooks.env, connection.id) == []
     assert hooks.platform.rows == []
     await remove_connection(db, ORGANIZATION, connection.id)
+
+
+async def test_deleting_an_organization_removes_its_webhooks_as_far_as_possible(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await hooks.sync()
+
+    @asynccontextmanager
+    async def open_platforms(*_: object) -> AsyncIterator[SyncEnvironment]:
+        yield hooks.env
+
+    monkeypatch.setattr(deletion, "open_platforms", open_platforms)
+    db, settings = hooks.env.db, hooks.env.context.settings
+    organization = await find_organization(db, ORGANIZATION)
+    hooks.platform.faults["delete"] = AWAY
+    await deletion.remove_platform_hooks(db, settings, organization)
+    assert "webhooks stay on their platform: acme/shop" in caplog.text
+    hooks.platform.faults.clear()
+    await deletion.remove_platform_hooks(db, settings, organization)
+    assert hooks.platform.rows == []
+    assert await hooks.secret() == ""
 
 
 async def test_webhooks_are_turned_off_and_on(hooks: Hooks) -> None:

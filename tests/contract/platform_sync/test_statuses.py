@@ -1,5 +1,6 @@
 """Results of jobs are reported on their pull requests, on both stores."""
 
+import asyncio
 from pathlib import Path
 from typing import cast
 
@@ -12,13 +13,15 @@ from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.platform_sync.statuses import StatusReporter
+from agentjobs.loops.status_loop import StatusLoop
+from agentjobs.platform_sync.statuses import MAX_REFUSALS, StatusReporter
 from agentjobs.pulls import status_rows
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.settings import load
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, StoreUnavailable
 from tests.support.jobs import claim_job
 from tests.support.platform_sync import BASE, HEAD, SyncEnvironment, sync_environment
+from tests.support.stores import until
 
 PUBLIC_URL = "https://agentjobs.example.org"
 AWAY = ForgeError("Gitea is busy.", "away")
@@ -144,6 +147,53 @@ async def test_a_platform_that_is_away_delays_the_report_and_nothing_else(
     assert [row["error"] for row in rows] == [str(AWAY), None]
     statuses.env.platform.faults.clear()
     assert await statuses.report() == ["success", "success"]
+
+
+async def test_a_commit_that_the_platform_does_not_know_yet_is_tried_again(
+    statuses: Statuses,
+) -> None:
+    first, second = await statuses.open_pull(7), await statuses.open_pull(8)
+    for job, number in ((first, 7), (second, 8)):
+        await statuses.env.finish(job, number)
+    unknown = ForgeError("GitHub refused the request (No commit found for SHA).", "refused")
+    statuses.env.platform.faults["set_status"] = unknown
+    assert await statuses.report() == []
+    # It concerns one commit, so that the other one was tried as well.
+    assert statuses.env.platform.requests["set_status"] == 2
+    statuses.env.platform.faults.clear()
+    assert await statuses.report() == ["success", "success"]
+    # But not for ever.
+    third = await statuses.follow_up(first)
+    statuses.env.platform.faults["set_status"] = unknown
+    for _ in range(MAX_REFUSALS + 2):
+        await statuses.report()
+    assert statuses.env.platform.requests["set_status"] == 4 + MAX_REFUSALS
+    # The outcome is reported all the same once there is something new.
+    await finish_job(statuses.env.db, third, Failed("no_changes", "Nothing to do."))
+    statuses.env.platform.faults.clear()
+    await statuses.env.db.transact(status_rows.retry_failed, statuses.env.connection.id)
+    assert await statuses.report() == ["neutral"]
+
+
+async def test_the_loop_reports_what_is_due_and_survives_an_unavailable_store(
+    statuses: Statuses,
+) -> None:
+    job = await statuses.open_pull(7)
+    await statuses.env.finish(job, 7)
+    loop = StatusLoop(statuses.env.db, statuses.reporter)
+    running = asyncio.create_task(loop.run())
+    await until(lambda: len(statuses.written) == 1)
+    running.cancel()
+    await asyncio.wait({running})
+
+    class Unavailable(StatusReporter):
+        async def report_next(self) -> bool:
+            raise StoreUnavailable("The store is away.")
+
+    await statuses.follow_up(job)
+    broken = Unavailable(statuses.env.db, statuses.env.context.settings, statuses.env)
+    with pytest.raises(StoreUnavailable, match="The store is away"):
+        await StatusLoop(statuses.env.db, broken).run()
 
 
 async def test_a_missing_permission_is_an_error_of_the_connection_until_it_is_checked(

@@ -59,10 +59,15 @@ def connect_repos(
         raise typer.BadParameter("name repositories, or use --all")
 
     async def work(admin: Admin) -> "list[ConnectResult]":
+        from agentjobs.connections.connections import find_connection
+        from agentjobs.connections.hook_urls import reason_unreachable
         from agentjobs.connections.repositories import connect_repositories
         from agentjobs.organizations.effective_settings import load_public_url
 
         public_url = await load_public_url(admin.db, admin.settings)
+        connection = await find_connection(admin.db, org, name)
+        if with_webhooks is None and (reason := reason_unreachable(public_url, connection.url)):
+            print_note(f"No webhooks are registered: {reason}")
         async with open_platforms(admin.db, admin.settings) as platforms:
             return await connect_repositories(
                 admin.db,

@@ -51,7 +51,7 @@ async def delete_organization(
     about = {"organization_id": organization.id}
     await _record(db, audit.entry("organization.deletion_started", name, **about))
     await close_organization(db, organization.id)
-    await _remove_platform_hooks(db, settings, organization)
+    await remove_platform_hooks(db, settings, organization)
     await _stop_deliveries(db, organization)
     for _ in range(_MAX_ROUNDS):
         await _remove_files(db, settings, organization)
@@ -108,7 +108,7 @@ async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -
         running = await db.transact(_running_jobs, organization.id)
 
 
-async def _remove_platform_hooks(
+async def remove_platform_hooks(
     db: Database, settings: Settings, organization: Organization
 ) -> None:
     """A platform that is away does not keep the organization from being deleted."""
