@@ -47,9 +47,10 @@ _SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
 def test_sqlite_reads_no_finished_jobs_and_no_settled_deliveries(
     sqlite_template: Path, sql: str
 ) -> None:
-    statement = render("sqlite", sql).sql
-    parameters = dict.fromkeys(re.findall(r":(\w+)", statement), "[]")
+    statement = render("sqlite", sql)
+    parameters = ["[]"] * len(statement.names)
     connection = sqlite3.connect(sqlite_template)
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    explained = connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", parameters)
+    plan = [row[3] for row in explained]
     connection.close()
     assert [line for line in plan if _LARGE.search(line) and not _SMALL_TABLES.match(line)] == []

@@ -1,18 +1,22 @@
 import pytest
 
-from agentjobs.store.database import StoreError
+from agentjobs.store.database import Engine, StoreError
 from agentjobs.store.statements import render
 
 
-def test_sqlite_keeps_the_names() -> None:
-    assert render("sqlite", "SELECT :a, :b, :a").sql == "SELECT :a, :b, :a"
-
-
-def test_postgresql_counts_each_name_once() -> None:
-    statement = render("postgresql", "SELECT :a, :b, :a")
-    assert statement.sql == "SELECT $1, $2, $1"
+@pytest.mark.parametrize(
+    ("engine", "rendered"), [("sqlite", "SELECT ?1, ?2, ?1"), ("postgresql", "SELECT $1, $2, $1")]
+)
+def test_each_name_is_counted_once(engine: Engine, rendered: str) -> None:
+    statement = render(engine, "SELECT :a, :b, :a")
+    assert statement.sql == rendered
     assert statement.names == ("a", "b")
-    assert statement.by_position({"b": 2, "a": 1}) == [1, 2]
+    assert tuple(statement.by_position({"b": 2, "a": 1, "unused": 3})) == (1, 2)
+
+
+def test_a_statement_may_have_one_parameter_or_none() -> None:
+    assert tuple(render("sqlite", "SELECT :a").by_position({"a": 1})) == (1,)
+    assert tuple(render("sqlite", "SELECT 1").by_position({"a": 1})) == ()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_a_literal_ends_at_its_quote() -> None:
 
 def test_a_fragment_belongs_to_its_engine() -> None:
     sql = "SELECT 1 /*postgresql FOR UPDATE OF :t SKIP LOCKED */ /*sqlite WHERE :s */"
-    assert render("sqlite", sql).sql.split() == ["SELECT", "1", "WHERE", ":s"]
+    assert render("sqlite", sql).sql.split() == ["SELECT", "1", "WHERE", "?1"]
     assert render("postgresql", sql).sql.split() == [
         "SELECT",
         "1",
@@ -58,8 +62,8 @@ def test_a_fragment_belongs_to_its_engine() -> None:
 def test_a_list_is_json_for_sqlite_and_an_array_for_postgresql() -> None:
     sql = "SELECT 1 WHERE x = :x AND id IN (SELECT value FROM each(:ids))"
     on_sqlite, on_postgresql = render("sqlite", sql), render("postgresql", sql)
-    assert "FROM json_each(:ids) AS each)" in on_sqlite.sql
-    assert on_sqlite.by_name({"x": 1, "ids": ("a", "b")}) == {"x": 1, "ids": '["a", "b"]'}
+    assert "FROM json_each(?2) AS each)" in on_sqlite.sql
+    assert on_sqlite.by_position({"x": 1, "ids": ("a", "b")}) == [1, '["a", "b"]']
     assert "FROM unnest((SELECT $2::text[])) AS each(value))" in on_postgresql.sql
     assert on_postgresql.by_position({"x": 1, "ids": ("a", "b")}) == [1, ["a", "b"]]
 
@@ -68,7 +72,7 @@ def test_a_missing_value_is_named() -> None:
     with pytest.raises(StoreError, match=":b"):
         render("postgresql", "SELECT :a, :b").by_position({"a": 1})
     with pytest.raises(StoreError, match=":ids"):
-        render("sqlite", "SELECT value FROM each(:ids)").by_name({})
+        render("sqlite", "SELECT value FROM each(:ids)").by_position({})
 
 
 def test_a_statement_is_rendered_once() -> None:

@@ -87,14 +87,14 @@ def execute(
     connection: sqlite3.Connection, sql: str, parameters: Mapping[str, Any]
 ) -> sqlite3.Cursor:
     statement = render("sqlite", sql)
-    return connection.execute(statement.sql, statement.by_name(parameters))
+    return connection.execute(statement.sql, statement.by_position(parameters))
 
 
 def execute_many(
     connection: sqlite3.Connection, sql: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     statement = render("sqlite", sql)
-    connection.executemany(statement.sql, map(statement.by_name, rows))
+    connection.executemany(statement.sql, map(statement.by_position, rows))
 
 
 def first_row(cursor: sqlite3.Cursor) -> Row | None:
