@@ -1,28 +1,10 @@
-"""A statement for many rows: one call with arrays on PostgreSQL, one per row on SQLite.
+"""A statement for many rows: one call with arrays on PostgreSQL, one per row on SQLite."""
 
-Arrays are sent as `text[]`. For those of another type, asyncpg asks the server about the type on
-every new connection, which takes PostgreSQL 20 ms.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentjobs.store.array_literal import array, array_literal
 from agentjobs.store.database import Row, Transaction
-
-
-def array(name: str, type_: str) -> str:
-    """SQL for the parameter as an array of this PostgreSQL type; its values are `array_texts`."""
-    return f"CAST(CAST(:{name} AS text[]) AS {type_}[])"
-
-
-def array_texts(values: Iterable[str | int | bytes | None]) -> list[str | None]:
-    return [_text(value) for value in values]
-
-
-def _text(value: str | int | bytes | None) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 class BatchStatement:
@@ -34,7 +16,6 @@ class BatchStatement:
         # The subqueries hide the lengths of the arrays from the planner: see `statements.render`.
         arrays = ", ".join(f"(SELECT {array(name, type_)})" for name, type_ in types.items())
         self._names = tuple(types)
-        self._texts = frozenset(name for name, type_ in types.items() if type_.lower() == "text")
         self._one = one
         self._many = many.format(rows=f"unnest({arrays}) AS v({names})")
 
@@ -51,10 +32,5 @@ class BatchStatement:
         elif rows:
             await tx.execute(self._many, **self._columns(rows))
 
-    def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str | None]]:
-        return {
-            name: [row[name] for row in rows]
-            if name in self._texts
-            else array_texts(row[name] for row in rows)
-            for name in self._names
-        }
+    def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        return {name: array_literal([row[name] for row in rows]) for name in self._names}

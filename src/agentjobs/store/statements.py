@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
+from agentjobs.store.array_literal import array_literal
 from agentjobs.store.database import Engine, StoreError
 
 _TOKEN = re.compile(
@@ -34,7 +35,7 @@ class Statement:
     sql: str
     names: tuple[str, ...]
     lists: frozenset[str]
-    encode_list: Callable[[Iterable[str]], Any]
+    encode_list: Callable[[Iterable[str]], str]
     select: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
     def by_position(self, parameters: Mapping[str, Any]) -> Sequence[Any]:
@@ -70,11 +71,11 @@ def render(engine: Engine, sql: str) -> Statement:
                 return f"json_each({parameter}) AS each"
             # The subquery hides the length of the list from the planner. Otherwise PostgreSQL may
             # find that the plan depends on it, and plan the statement again for every call.
-            return f"unnest((SELECT {parameter}::text[])) AS each(value)"
+            return f"unnest((SELECT {parameter}::text::text[])) AS each(value)"
         return placeholder(match["name"]) if match["name"] else match[0]
 
     rendered = _TOKEN.sub(replace, sql)
-    encode_list = _json_list if engine == "sqlite" else list
+    encode_list = _json_list if engine == "sqlite" else _array_literal
     return Statement(rendered, tuple(names), frozenset(lists), encode_list, _selector(*names))
 
 
@@ -87,3 +88,7 @@ def _selector(*names: str) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
 
 def _json_list(values: Iterable[str]) -> str:
     return json.dumps(list(values))
+
+
+def _array_literal(values: Iterable[str]) -> str:
+    return array_literal(list(values))

@@ -1,10 +1,12 @@
 """Values survive a round trip, and the same SQL works on both engines."""
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 
 CREATE = """
@@ -89,6 +91,25 @@ async def test_a_list_can_be_a_parameter(
 
     assert [row["id"] for row in await probe.fetch_all(sql, ids=requested)] == expected
     assert await probe.transact(inside) == expected
+
+
+async def test_texts_of_a_list_and_of_a_batch_arrive_unchanged(probe: Database) -> None:
+    texts = ["", "NULL", "null", "{}", "a,b", '"', "\\", '\\"', "\n\t\x01", "\\n", "é\U0001f600"]
+    batch = BatchStatement(
+        {"id": "text", "number": "bigint", "body": "bytea"},
+        one="INSERT INTO probe (id, number, body) VALUES (:id, :number, :body)",
+        many="INSERT INTO probe (id, number, body) SELECT id, number, body FROM {rows}",
+    )
+    rows: list[dict[str, Any]] = [
+        {"id": text, "number": None, "body": text.encode() + b"\0\xff"} for text in texts
+    ]
+    rows[0]["number"] = -(2**40)
+    await probe.transact(batch.run, rows)
+    stored = await probe.fetch_all(
+        "SELECT id, number, body FROM probe WHERE id IN (SELECT value FROM each(:ids))", ids=texts
+    )
+    key = operator.itemgetter("id")
+    assert sorted(map(dict, stored), key=key) == sorted(rows, key=key)
 
 
 async def test_a_parameter_may_occur_several_times_and_beside_a_cast(probe: Database) -> None:

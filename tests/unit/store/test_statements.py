@@ -64,8 +64,8 @@ def test_a_list_is_json_for_sqlite_and_an_array_for_postgresql() -> None:
     on_sqlite, on_postgresql = render("sqlite", sql), render("postgresql", sql)
     assert "FROM json_each(?2) AS each)" in on_sqlite.sql
     assert on_sqlite.by_position({"x": 1, "ids": ("a", "b")}) == [1, '["a", "b"]']
-    assert "FROM unnest((SELECT $2::text[])) AS each(value))" in on_postgresql.sql
-    assert on_postgresql.by_position({"x": 1, "ids": ("a", "b")}) == [1, ["a", "b"]]
+    assert "FROM unnest((SELECT $2::text::text[])) AS each(value))" in on_postgresql.sql
+    assert on_postgresql.by_position({"x": 1, "ids": ("a", "b")}) == [1, '{"a","b"}']
 
 
 def test_a_missing_value_is_named() -> None:

@@ -22,7 +22,7 @@ from agentjobs.jobs.queue.waiting_organizations import (
 )
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
-from agentjobs.store.batch_statement import array_texts
+from agentjobs.store.array_literal import array_literal
 from agentjobs.store.database import Row, Transaction
 
 # Others are claiming: with each try the chance grows that they have finished. In a large fleet,
@@ -269,14 +269,14 @@ class _Claim(msgspec.Struct, frozen=True):
         shares = self.shares.values()
         return await tx.fetch_all(
             self.statements.choose_and_claim,
-            organizations=list(self.shares),
-            limits=array_texts(share.limit for share in shares),
-            counts=array_texts(share.count for share in shares),
+            organizations=array_literal(list(self.shares)),
+            limits=array_literal([share.limit for share in shares]),
+            counts=array_literal([share.count for share in shares]),
             agents=self.agents,
             tags=self.tags,
             one_by_one=self.one_by_one,
             now=now_ms(),
-            hashes=array_texts(self.credential_hashes),
+            hashes=array_literal(self.credential_hashes),
             worker_id=self.worker_id,
             lease_expires_at=self.lease_expires_at,
         )

@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
-from agentjobs.store.batch_statement import array
+from agentjobs.store.array_literal import array
 from agentjobs.store.database_clock import DATABASE_NOW
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
@@ -52,7 +52,7 @@ LOCK = (
     "WITH free AS MATERIALIZED (SELECT o.id FROM organizations o"
     " WHERE o.id IN (SELECT value FROM each(:organizations))"
     f" AND {ORGANIZATION_IS_RUNNING}"
-    " /*postgresql ORDER BY array_position(CAST(:organizations AS text[]), CAST(o.id AS text))"
+    f" /*postgresql ORDER BY array_position({array('organizations', 'text')}, CAST(o.id AS text))"
     " LIMIT :count FOR NO KEY UPDATE SKIP LOCKED */)"
     f" UPDATE organizations SET last_claimed_at = {DATABASE_NOW}"
     " WHERE id IN (SELECT id FROM free)"
@@ -106,7 +106,7 @@ _READ = (
 )
 # The three of them in one statement. Any credential may go to any job.
 _CHOOSE_AND_CLAIM = (
-    "WITH share AS (SELECT * FROM unnest(CAST(:organizations AS text[]),"
+    f"WITH share AS (SELECT * FROM unnest({array('organizations', 'text')},"
     f" {array('limits', 'bigint')}, {array('counts', 'bigint')}) AS v(id, max_jobs, wanted)),"
     " chosen AS (SELECT next.id FROM share, LATERAL ("
     + _NEXT.format(
