@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 
 from agentjobs.clock import now_ms
 
@@ -12,7 +13,7 @@ _BODY_LENGTH = 26
 _RANDOM_BITS = 80
 # Two digits at a time: every job has several identifiers.
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-_PAIR_SHIFTS = range(5 * (_BODY_LENGTH - 2), -1, -10)
+_TIME_SHIFTS = range(40, -1, -10)
 
 _RANDOM_BYTES = _RANDOM_BITS // 8
 _STOCK_SIZE = 64
@@ -67,4 +68,17 @@ def time_of(identifier: str) -> int:
 
 
 def _encode(value: int) -> str:
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _PAIR_SHIFTS])
+    # Two numbers of 40 bits, because shifting a number of 128 bits takes several times as long.
+    high, low = (value >> 40) & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
+    return (
+        f"{_encode_time(value >> _RANDOM_BITS)}"
+        f"{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}"
+        f"{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
+        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}"
+        f"{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
+    )
+
+
+@lru_cache(maxsize=16)
+def _encode_time(at_ms: int) -> str:
+    return "".join([_PAIRS[(at_ms >> shift) & 1023] for shift in _TIME_SHIFTS])

@@ -11,6 +11,7 @@ class Plans:
 
     def __init__(self, plans: Sequence[PlanTable]) -> None:
         self._plans = {plan.name: (rank, plan.concurrent_jobs) for rank, plan in enumerate(plans)}
+        self._lowest = next(iter(self._plans.values()))
 
     @property
     def names(self) -> list[str]:
@@ -25,8 +26,7 @@ class Plans:
 
     def concurrent_jobs(self, plan: str) -> int:
         """A plan that was removed from the settings counts as the lowest one."""
-        lowest = next(iter(self._plans.values()))
-        return self._plans.get(plan, lowest)[1]
+        return self._plans.get(plan, self._lowest)[1]
 
     def check(self, plan: str) -> None:
         if plan not in self._plans:

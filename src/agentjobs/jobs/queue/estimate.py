@@ -1,15 +1,11 @@
 """Estimates how long until a new job starts, from the queue, the workers and the plan. Pure."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from agentjobs.jobs.acceptance import Admission
-from agentjobs.jobs.queue.fleet import FleetState
+from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
-
-_decode_tags = msgspec.json.Decoder(list[str]).decode
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -24,7 +20,7 @@ class QueueState(msgspec.Struct, frozen=True):
 def estimate_start(
     plans: Plans, caller: Caller, fleet: FleetState, admission: Admission, agent: str, now: int
 ) -> int:
-    tags = _decode_tags(admission.required_tags or "[]")
+    tags = decode_tags(admission.required_tags)
     queued, active = admission.queued_jobs, admission.active_jobs
     return estimated_start_ms(
         QueueState(
@@ -36,13 +32,15 @@ def estimate_start(
         slots=fleet.slots_for(agent, tags),
         organization_limit=plans.concurrent_jobs(caller.plan),
         typical_duration_ms=fleet.typical_duration_ms,
-        paused_ms=_paused_ms((fleet.paused_at, admission.paused_at), now),
+        paused_ms=_paused_ms(fleet.paused_at, admission.paused_at, now),
     )
 
 
-def _paused_ms(pauses: Iterable[int | None], now: int) -> int | None:
+def _paused_ms(service_since: int | None, organization_since: int | None, now: int) -> int | None:
     """For how long the service or the organization has been paused; None if it is not."""
-    return max([max(now - at, 0) for at in pauses if at is not None], default=None)
+    if service_since is None and organization_since is None:
+        return None
+    return max(now - at if at is not None else 0 for at in (service_since, organization_since))
 
 
 def estimated_start_ms(

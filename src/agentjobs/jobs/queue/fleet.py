@@ -5,7 +5,7 @@ Cached for a second: precise enough for estimates and queue reasons.
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -55,7 +55,10 @@ class LiveWorker(msgspec.Struct, frozen=True):
 
 
 class FleetState(msgspec.Struct, frozen=True):
-    """`startable` counts the waiting jobs per organization that its plan lets start now."""
+    """`startable` counts the waiting jobs per organization that its plan lets start now.
+
+    The last fields are sums that every created job needs.
+    """
 
     workers: tuple[LiveWorker, ...]
     slots_of: dict[str, int]
@@ -65,10 +68,8 @@ class FleetState(msgspec.Struct, frozen=True):
     # Since when the whole service is paused.
     paused_at: int | None = None
     has_outages: bool = False
-
-    @property
-    def active(self) -> int:
-        return sum(self.active_by_agent.values())
+    active: int = 0
+    all_startable: int = 0
 
     def slots_for(self, agent: str, tags: Collection[str] = ()) -> int:
         """0 when no live worker with these tags can run the agent."""
@@ -84,14 +85,13 @@ class FleetState(msgspec.Struct, frozen=True):
         """Why no worker can start a job of this agent on a repository that requires the tags."""
         if self.slots_for(agent, tags):
             return None
-        is_full = any(
-            agent in worker.disk_full_agents and worker.tags.issuperset(tags)
-            for worker in self.workers
-        )
-        return "disk_full" if is_full else "no_worker"
+        for worker in self.workers:
+            if agent in worker.disk_full_agents and worker.tags.issuperset(tags):
+                return "disk_full"
+        return "no_worker"
 
     def startable_of_others(self, organization_id: str) -> int:
-        return sum(self.startable.values()) - self.startable.get(organization_id, 0)
+        return self.all_startable - self.startable.get(organization_id, 0)
 
 
 class Fleet:
@@ -107,14 +107,18 @@ class Fleet:
         if self._state is None or now - self._read_at > _CACHE_SECONDS:
             self._read_at = now
             workers = await self._workers()
+            startable = await self._startable()
+            active_by_agent = await self._active_by_agent()
             self._state = FleetState(
                 workers=workers,
                 slots_of=_slots_of(workers),
-                startable=await self._startable(),
-                active_by_agent=await self._active_by_agent(),
+                startable=startable,
+                active_by_agent=active_by_agent,
                 typical_duration_ms=await self._typical_duration_ms(),
                 has_outages=await self._has_outages(),
                 paused_at=await service_paused_since(self._db),
+                active=sum(active_by_agent.values()),
+                all_startable=sum(startable.values()),
             )
         return self._state
 
@@ -147,6 +151,15 @@ class Fleet:
         recent = await self._db.fetch_all(_RECENT)
         durations = [row["completed_at"] - row["started_at"] for row in recent if row["started_at"]]
         return sum(durations) // len(durations) if durations else _DEFAULT_DURATION_MS
+
+
+_decode_tags = msgspec.json.Decoder(list[str]).decode
+
+
+def decode_tags(text: str | None) -> Sequence[str]:
+    """The tags that a repository requires, from its column."""
+    # Most repositories require none.
+    return () if text is None or text == "[]" else _decode_tags(text)
 
 
 def _slots_of(workers: Iterable[LiveWorker]) -> dict[str, int]:

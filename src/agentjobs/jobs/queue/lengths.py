@@ -43,4 +43,4 @@ class QueueLengths:
     def add(self, organization_id: str, jobs: int) -> None:
         length = self._lengths.get(organization_id)
         if length is not None:
-            self._lengths[organization_id] = length._replace(jobs=length.jobs + jobs)
+            self._lengths[organization_id] = _Length(length.jobs + jobs, length.counted_at)
