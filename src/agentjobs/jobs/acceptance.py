@@ -11,13 +11,13 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.problems import Problem
 from agentjobs.store.batch_statement import BatchStatement
-from agentjobs.store.database import Transaction, named_values
+from agentjobs.store.database import Transaction, values_of
 
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
+class Admission(msgspec.Struct, frozen=True):
     """What the checks look at. `repo_id` is None when the repository is not connected."""
 
     repo_id: str | None
@@ -31,9 +31,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: int | None
 
 
-_COLUMNS = {
-    "organization_id": "o.id",
-    "repo": "{repo}",
+_EXPRESSIONS = {
     "repo_id": "r.id",
     "index_status": "r.index_status",
     "required_tags": "r.required_tags",
@@ -46,8 +44,9 @@ _COLUMNS = {
     "active_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
     " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
 }
+_COLUMNS = ", ".join(_EXPRESSIONS[name] for name in Admission.__struct_fields__)
 _SELECT = (
-    f"SELECT {', '.join(f'{expression} AS {name}' for name, expression in _COLUMNS.items())}"
+    f"SELECT o.id, {{repo}}, {_COLUMNS}"
     " FROM {organizations} LEFT JOIN repos r ON r.organization_id = o.id"
     "  AND r.full_name = {repo} AND r.disconnected_at IS NULL"
     " WHERE o.id = {organization_id}"
@@ -98,11 +97,10 @@ async def load_admissions(
     )
     admissions = {}
     for row in rows:
-        values = named_values(_COLUMNS, row)
-        organization_id, repo = values.pop("organization_id"), values.pop("repo")
-        admissions[organization_id, repo] = Admission(**values)
+        organization_id, repo, *values = values_of(row)
+        admission = admissions[organization_id, repo] = Admission(*values)
         if lengths is not None and known[organization_id] is None:
-            lengths.set(organization_id, values["queued_jobs"])
+            lengths.set(organization_id, admission.queued_jobs)
     return admissions
 
 

@@ -7,11 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from agentjobs.advisories.severity import LEVELS
-from agentjobs.clock import iso_utc, iso_utc_or_none
 from agentjobs.git.remote import INVALID_BRANCH_NAME
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.states import RETRYABLE, JobStatus
-from agentjobs.jobs.verification import Verification, stored_verification
+from agentjobs.jobs.verification import Verification
 from agentjobs.json_fields import (
     CONTROL_CHARACTERS,
     NOT_BLANK,
@@ -26,7 +25,6 @@ from agentjobs.json_fields import (
     known_values,
     text,
 )
-from agentjobs.store.database import Row
 from agentjobs.webhooks.events import EVENTS
 
 SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
@@ -285,31 +283,6 @@ class LogChunk(msgspec.Struct, frozen=True):
     text: str
 
 
-def job_view(row: Row, queue_reason: str | None = None) -> JobView:
-    return JobView(
-        job_id=row["id"],
-        status=row["status"],
-        agent=row["agent"],
-        pr_url=row["pr_url"],
-        pr_number=row["pr_number"],
-        started_at=iso_utc_or_none(row["started_at"]),
-        completed_at=iso_utc_or_none(row["completed_at"]),
-        repo=row["repo"],
-        ticket_id=row["ticket_id"],
-        created_at=iso_utc(row["created_at"]),
-        attempt=row["attempt"],
-        error=_job_error(row["error_code"], row["error_message"]),
-        usage=None if row["usage"] is None else msgspec.json.decode(row["usage"], type=Usage),
-        queue_reason=queue_reason,
-        verification=stored_verification(row["verification"]),
-        follows=row["follows"],
-        cause=stored_cause(row["cause"]),
-        pr_state=row["pr_state"],
-        ticket=stored_ticket(row["ticket"]),
-        warnings=stored_warnings(row["warnings"]),
-    )
-
-
 def stored_cause(text: str | None) -> Cause | None:
     return None if text is None else msgspec.json.decode(text, type=Cause)
 
@@ -320,9 +293,3 @@ def stored_ticket(text: str | None) -> TicketDetails | None:
 
 def stored_warnings(text: str | None) -> tuple[str, ...]:
     return () if text is None else msgspec.json.decode(text, type=tuple[str, ...])
-
-
-def _job_error(code: str | None, message: str | None) -> JobError | None:
-    if code is None:
-        return None
-    return JobError(code, message or "", RETRYABLE.get(code, False))

@@ -56,10 +56,10 @@ class Row(Protocol):
     def keys(self) -> Iterable[str]: ...
 
 
-def named_values(names: Iterable[str], row: Row) -> dict[str, Any]:
-    """A row as a dict, given the names of its columns. For rows of which every column is read:
-    SQLite's own compare the names one by one to find a column."""
-    return dict(zip(names, cast("Iterable[Any]", row), strict=True))
+def values_of(row: Row) -> Iterable[Any]:
+    """The columns in their order. For rows of which every column is read: SQLite's own compare the
+    names one by one to find a column."""
+    return cast("Iterable[Any]", row)
 
 
 class Transaction(Protocol):

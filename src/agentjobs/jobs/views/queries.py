@@ -6,60 +6,20 @@ import msgspec
 
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.model import EventView, JobView, job_view
-from agentjobs.jobs.queue.fleet import FleetState
+from agentjobs.jobs.model import EventView, JobView
+from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
+from agentjobs.jobs.views.rows import SELECT_JOBS, JobRow, job_row, job_view
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, named_values
+from agentjobs.store.database import Database
 from agentjobs.store.grouping import read_together
 
-# Evaluated only for waiting jobs.
-_ACTIVE = (
-    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    # Without the hint SQLite scans all jobs of the organization.
-    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
-    "  WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = j.organization_id) END"
-)
-_REPO_ACTIVE = (
-    "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
-    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
-    "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
-    "  AND a.repo_id = j.repo_id) END"
-)
-_PULL_STATE = (
-    "CASE WHEN j.pr_number IS NOT NULL THEN"
-    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number) END"
-)
-_COLUMNS = {
-    **{
-        name: f"j.{name}"
-        for name in (
-            *("id", "status", "agent", "pr_url", "pr_number", "started_at", "completed_at"),
-            *("repo", "ticket_id", "created_at", "attempt", "error_code", "error_message"),
-            *("usage", "verification", "follows", "cause", "ticket", "warnings"),
-            "organization_id",
-        )
-    },
-    "plan": "o.plan",
-    "paused_at": "o.paused_at",
-    "pr_state": _PULL_STATE,
-    "organization_active": _ACTIVE,
-    "required_tags": "r.required_tags",
-    "max_concurrent_jobs": "r.max_concurrent_jobs",
-    "repo_active": _REPO_ACTIVE,
-}
-_SELECT = (
-    f"SELECT {', '.join(f'{expression} AS {name}' for name, expression in _COLUMNS.items())}"
-    " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
-    " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
-)
-_ONE = f"{_SELECT} WHERE j.id = :job_id AND j.organization_id = :organization_id"
+_ONE = f"{SELECT_JOBS} WHERE j.id = :job_id AND j.organization_id = :organization_id"
 # On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
 # keys: with the organizations as a second condition, the planner may read all jobs of each.
-_MANY = f"{_SELECT} WHERE j.id IN (SELECT value FROM each(:job_ids))"
+_MANY = f"{SELECT_JOBS} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
@@ -79,16 +39,16 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
     return job_view(row, await _queue_reason(context, row))
 
 
-async def _read_job(db: Database, job_id: str, organization_id: str) -> Row | None:
+async def _read_job(db: Database, job_id: str, organization_id: str) -> JobRow | None:
     if db.engine == "postgresql":
         return await read_together(db, _read_jobs, (job_id, organization_id))
     row = await db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
-    return None if row is None else named_values(_COLUMNS, row)
+    return None if row is None else job_row(row)
 
 
-async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[Row | None]:
-    rows = await db.fetch_all(_MANY, job_ids=[job_id for job_id, _ in keys])
-    by_key = {(row["id"], row["organization_id"]): row for row in rows}
+async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[JobRow | None]:
+    rows = map(job_row, await db.fetch_all(_MANY, job_ids=[job_id for job_id, _ in keys]))
+    by_key = {(row.id, row.organization_id): row for row in rows}
     return [by_key.get(key) for key in keys]
 
 
@@ -108,7 +68,7 @@ async def list_jobs(
     # A power of two: few distinct statements, whatever the limit.
     page = page_query(tuple(filters), limit=1 << limit.bit_length(), bounded=False)
     rows = await context.db.fetch_all(
-        f"{page} {_SELECT} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
+        f"{page} {SELECT_JOBS} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
         " ON shown.id = j.id ORDER BY j.id DESC",
         organization_id=organization_id,
         limit=limit,
@@ -116,7 +76,7 @@ async def list_jobs(
         since="",
         **filters,
     )
-    return [job_view(row, await _queue_reason(context, row)) for row in rows]
+    return [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]
 
 
 async def list_events(db: Database, organization_id: str, job_id: str) -> list[EventView]:
@@ -164,29 +124,28 @@ async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStat
     return status
 
 
-async def _queue_reason(context: JobsContext, row: Row) -> str | None:
+async def _queue_reason(context: JobsContext, row: JobRow) -> str | None:
     """Why a waiting job cannot start; None when it only waits for jobs ahead of it."""
-    if row["status"] != QUEUED or row["organization_active"] is None:
+    if row.status != QUEUED or row.organization_active is None:
         return None
     fleet = await context.fleet.state()
-    if fleet.paused_at is not None or row["paused_at"] is not None:
+    if fleet.paused_at is not None or row.paused_at is not None:
         return "paused"
     if (limit := _reached_limit(context, row, fleet)) is not None:
         return limit
-    if fleet.has_outages and (reason := await unreachable_reason(context.db, row["id"])):
+    if fleet.has_outages and (reason := await unreachable_reason(context.db, row.id)):
         return reason
-    return fleet.queue_reason(row["agent"], msgspec.json.decode(row["required_tags"]))
+    return fleet.queue_reason(row.agent, decode_tags(row.required_tags))
 
 
-def _reached_limit(context: JobsContext, row: Row, fleet: FleetState) -> str | None:
+def _reached_limit(context: JobsContext, row: JobRow, fleet: FleetState) -> str | None:
     """The first limit on concurrent jobs that keeps a job from starting."""
-    agent = context.catalog.get(row["agent"])
-    if row["organization_active"] >= context.plans.concurrent_jobs(row["plan"]):
+    agent = context.catalog.get(row.agent)
+    if (row.organization_active or 0) >= context.plans.concurrent_jobs(row.plan):
         return "plan_limit"
-    repo_limit: int | None = row["max_concurrent_jobs"]
-    if repo_limit is not None and row["repo_active"] >= repo_limit:
+    if row.max_concurrent_jobs is not None and (row.repo_active or 0) >= row.max_concurrent_jobs:
         return "repo_limit"
     agent_limit = None if agent is None else agent.max_concurrent_jobs
-    if agent_limit is not None and fleet.active_by_agent.get(row["agent"], 0) >= agent_limit:
+    if agent_limit is not None and fleet.active_by_agent.get(row.agent, 0) >= agent_limit:
         return "agent_limit"
     return None

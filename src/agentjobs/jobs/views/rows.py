@@ -1,0 +1,119 @@
+"""The row of a job that the API shows: its columns, and how they become a response."""
+
+import msgspec
+
+from agentjobs.clock import iso_utc, iso_utc_or_none
+from agentjobs.jobs.model import (
+    JobError,
+    JobView,
+    Usage,
+    stored_cause,
+    stored_ticket,
+    stored_warnings,
+)
+from agentjobs.jobs.states import RETRYABLE, JobStatus
+from agentjobs.jobs.verification import stored_verification
+from agentjobs.store.database import Row, values_of
+
+# Evaluated only for waiting jobs.
+_ACTIVE = (
+    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
+    # Without the hint SQLite scans all jobs of the organization.
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL"
+    "  AND a.organization_id = j.organization_id) END"
+)
+_REPO_ACTIVE = (
+    "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
+    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
+    "  AND a.repo_id = j.repo_id) END"
+)
+_PULL_STATE = (
+    "CASE WHEN j.pr_number IS NOT NULL THEN"
+    " (SELECT p.state FROM pulls p WHERE p.repo_id = j.repo_id AND p.number = j.pr_number) END"
+)
+
+
+class JobRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of `SELECT_JOBS`, with its columns in their order."""
+
+    id: str
+    status: JobStatus
+    agent: str
+    pr_url: str | None
+    pr_number: int | None
+    started_at: int | None
+    completed_at: int | None
+    repo: str
+    ticket_id: str | None
+    created_at: int
+    attempt: int
+    error_code: str | None
+    error_message: str | None
+    usage: str | None
+    verification: str | None
+    follows: str | None
+    cause: str | None
+    ticket: str | None
+    warnings: str | None
+    organization_id: str
+    plan: str
+    paused_at: int | None
+    pr_state: str | None
+    # The jobs of its organization that are running; only of a job that waits.
+    organization_active: int | None
+    required_tags: str | None
+    max_concurrent_jobs: int | None
+    repo_active: int | None
+
+
+_EXPRESSIONS = {
+    "plan": "o.plan",
+    "paused_at": "o.paused_at",
+    "pr_state": _PULL_STATE,
+    "organization_active": _ACTIVE,
+    "required_tags": "r.required_tags",
+    "max_concurrent_jobs": "r.max_concurrent_jobs",
+    "repo_active": _REPO_ACTIVE,
+}
+_COLUMNS = ", ".join(_EXPRESSIONS.get(name, f"j.{name}") for name in JobRow.__struct_fields__)
+SELECT_JOBS = (
+    f"SELECT {_COLUMNS} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+    " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
+)
+
+
+def job_row(row: Row) -> JobRow:
+    return JobRow(*values_of(row))
+
+
+def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
+    return JobView(
+        job_id=row.id,
+        status=row.status,
+        agent=row.agent,
+        pr_url=row.pr_url,
+        pr_number=row.pr_number,
+        started_at=iso_utc_or_none(row.started_at),
+        completed_at=iso_utc_or_none(row.completed_at),
+        repo=row.repo,
+        ticket_id=row.ticket_id,
+        created_at=iso_utc(row.created_at),
+        attempt=row.attempt,
+        error=_job_error(row.error_code, row.error_message),
+        usage=None if row.usage is None else msgspec.json.decode(row.usage, type=Usage),
+        queue_reason=queue_reason,
+        verification=stored_verification(row.verification),
+        follows=row.follows,
+        cause=stored_cause(row.cause),
+        pr_state=row.pr_state,
+        ticket=stored_ticket(row.ticket),
+        warnings=stored_warnings(row.warnings),
+    )
+
+
+def _job_error(code: str | None, message: str | None) -> JobError | None:
+    if code is None:
+        return None
+    return JobError(code, message or "", RETRYABLE.get(code, False))
