@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections import deque
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, TextIO
@@ -26,16 +27,16 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields = {**fields, "traceback": self.formatException(record.exc_info)}
         at_ms = int(record.created * 1_000)
-        return json_line(at_ms, record.levelname.lower(), record.name, record.getMessage(), fields)
+        return _json_line(at_ms, record.levelname.lower(), record.name, record.getMessage(), fields)
 
 
-def json_line(at_ms: int, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
+def _json_line(at_ms: int, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
     line = {"time": iso_utc(at_ms), "level": level, "logger": logger, "message": message}
     if (current_request := request_id.get()) is not None:
         line["request_id"] = current_request
     if (current_job := job_id.get()) is not None:
         line["job_id"] = current_job
-    return _encode({**line, **fields})
+    return encode_line({**line, **fields})
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
@@ -46,7 +47,8 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._waiting: list[str] = []
+        # Other threads append while one of them takes the lines.
+        self._waiting: deque[str] = deque()
         self._flushing_loop: asyncio.AbstractEventLoop | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -60,9 +62,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
     def write_soon(self, line: str) -> None:
         """Called in the event loop."""
-        self.acquire()
         self._waiting.append(line)
-        self.release()
         loop = asyncio.get_running_loop()
         if self._flushing_loop is not loop:
             self._flushing_loop = loop
@@ -72,9 +72,9 @@ class LineHandler(logging.StreamHandler[TextIO]):
         self.acquire()
         try:
             self._flushing_loop = None
-            lines, self._waiting = self._waiting, []
+            lines = [f"{self._waiting.popleft()}\n" for _ in range(len(self._waiting))]
             if lines:
-                self.stream.write("\n".join([*lines, ""]))
+                self.stream.write("".join(lines))
             super().flush()
         finally:
             self.release()
@@ -112,10 +112,10 @@ def configure_logging(level: str = "info", stream: TextIO | None = None) -> None
         logging.getLogger(verbose).setLevel(logging.WARNING)
 
 
-def _encode(line: Mapping[str, Any]) -> str:
+def encode_line(line: Mapping[str, Any] | msgspec.Struct) -> str:
     try:
         return _ENCODER.encode(line).decode()
     except UnicodeEncodeError:
         # A lone surrogate, e.g. from an undecodable file name in a message.
-        clean = {name: ascii(value) for name, value in line.items()}
-        return _ENCODER.encode(clean).decode()
+        fields = msgspec.structs.asdict(line) if isinstance(line, msgspec.Struct) else line
+        return _ENCODER.encode({name: ascii(value) for name, value in fields.items()}).decode()

@@ -74,7 +74,9 @@ class ApiKeyAuthenticator:
         known = self._cached.get(hashed) if self._db.changes.live else None
         if known is None and is_well_formed(token, API_KEY_PREFIX):
             known = await self._read(hashed)
-        if known is None or await self._is_expired(known):
+        if known is None:
+            return None
+        if known.expires_at is not None and known.expires_at <= await self._db.clock_ms():
             return None
         if known.networks and not contains_address(known.networks, address):
             raise AddressNotAllowed(address)
@@ -91,9 +93,6 @@ class ApiKeyAuthenticator:
         except StoreUnavailable:
             self._used = used | self._used
             raise
-
-    async def _is_expired(self, key: _CachedKey) -> bool:
-        return key.expires_at is not None and key.expires_at <= await self._db.clock_ms()
 
     def _clear(self) -> None:
         self._generation += 1

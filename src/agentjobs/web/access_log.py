@@ -1,18 +1,39 @@
 """The access log: one line per request, with status, duration and client."""
 
 import logging
-from typing import Any
 
+import msgspec
 from starlette.types import Scope
 
-from agentjobs.clock import now_ms
-from agentjobs.logging_setup import json_line, only_handler
+from agentjobs.clock import iso_utc, now_ms
+from agentjobs.logging_setup import encode_line, only_handler, request_id
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.client_addresses import ClientAddresses
 
 _log = logging.getLogger("agentjobs.access")
+_MESSAGE = "request"
 # Probes run every few seconds; they are logged at INFO only if they fail.
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """As `logging_setup.JsonFormatter` writes it. A struct takes a fraction of a dict's time."""
+
+    time: str
+    level: str
+    logger: str
+    message: str
+    request_id: str | None
+    method: str
+    path: str
+    status: int
+    duration_ms: float
+    client: str
+    organization: str | None = None
+    key_id: str | None = None
+
+
+_COMMON_FIELDS = frozenset({"time", "level", "logger", "message", "request_id"})
 
 
 class AccessLog:
@@ -24,21 +45,33 @@ class AccessLog:
         level = logging.DEBUG if path in _PROBES and status < 400 else logging.INFO
         if not _log.isEnabledFor(level):
             return
-        fields: dict[str, Any] = {
-            "method": scope["method"],
-            "path": path,
-            "status": status,
-            "duration_ms": round(seconds * 1_000, 2),
-            "client": self._addresses.of(scope),
-        }
         caller = scope.get(CALLER)
-        if caller is not None:
-            fields["organization"] = caller.organization
-            fields["key_id"] = caller.key_id
+        line = _Line(
+            iso_utc(now_ms()),
+            "info" if level == logging.INFO else "debug",
+            _log.name,
+            _MESSAGE,
+            request_id.get(),
+            scope["method"],
+            path,
+            status,
+            round(seconds * 1_000, 2),
+            self._addresses.of(scope),
+            None if caller is None else caller.organization,
+            None if caller is None else caller.key_id,
+        )
         handler = only_handler(_log)
         if handler is None:
-            _log.log(level, "request", extra={"fields": fields})
+            _log.log(level, _MESSAGE, extra={"fields": _own_fields(line)})
         else:
             # What logging does for a record costs more than the line.
-            name = logging.getLevelName(level).lower()
-            handler.write_soon(json_line(now_ms(), name, _log.name, "request", fields))
+            handler.write_soon(encode_line(line))
+
+
+def _own_fields(line: _Line) -> dict[str, object]:
+    fields = msgspec.structs.asdict(line)
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in _COMMON_FIELDS and value is not None
+    }

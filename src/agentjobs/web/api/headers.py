@@ -9,12 +9,18 @@ _BY_NAME = "agentjobs.headers"
 
 def all_headers(scope: Scope, name: bytes) -> Sequence[bytes]:
     """All values of the header; `name` must be lowercase."""
-    by_name: dict[bytes, list[bytes]] | None = scope.get(_BY_NAME)
+    by_name: dict[bytes, Sequence[bytes]] | None = scope.get(_BY_NAME)
     if by_name is None:
-        by_name = scope[_BY_NAME] = {}
-        for key, value in scope["headers"]:
-            by_name.setdefault(key, []).append(value)
+        by_name = scope[_BY_NAME] = _by_name(scope["headers"])
     return by_name.get(name, ())
+
+
+def _by_name(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, Sequence[bytes]]:
+    by_name: dict[bytes, Sequence[bytes]] = {name: (value,) for name, value in headers}
+    if len(by_name) < len(headers):
+        for name in by_name:
+            by_name[name] = [value for other, value in headers if other == name]
+    return by_name
 
 
 def header(scope: Scope, name: bytes) -> str | None:
