@@ -19,6 +19,14 @@ def elapsed_ms() -> int:
     return time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
 
 
+def seconds_to_tick(every_seconds: float) -> float:
+    """How long until the next multiple of `every_seconds`. Timers with the same interval then wake
+    an idle process together."""
+    remaining = every_seconds - time.monotonic() % every_seconds
+    # A timer may fire a millisecond early.
+    return remaining if remaining > every_seconds / 2 else remaining + every_seconds
+
+
 def iso_utc(at_ms: int) -> str:
     """ISO 8601 with milliseconds and `Z`, the format of all timestamps in responses."""
     seconds, milliseconds = divmod(at_ms, 1_000)

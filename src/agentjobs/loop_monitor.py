@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from agentjobs.clock import seconds_to_tick
+
 INTERVAL_SECONDS = 0.1
 WARN_SECONDS = 0.1
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -54,8 +56,9 @@ class LoopMonitor:
             thread.join()
 
     def _schedule(self) -> None:
-        self._expected_at = time.monotonic() + INTERVAL_SECONDS
-        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._measure)
+        seconds = seconds_to_tick(INTERVAL_SECONDS)
+        self._expected_at = time.monotonic() + seconds
+        self._timer = self._loop.call_later(seconds, self._measure)
 
     def _measure(self) -> None:
         now = time.monotonic()

@@ -50,6 +50,23 @@ async def test_a_large_transaction_keeps_its_place_among_others(sqlite_url: str)
         assert await names(db) == ["a", "b", "c", "d", "e"]
 
 
+async def test_changes_of_others_are_looked_for_only_while_somebody_listens(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    look = writer.SqliteWriter._detect_other_writers
+    monkeypatch.setattr(
+        writer.SqliteWriter, "_detect_other_writers", lambda own: (looks.append(own), look(own))
+    )
+    async with opened(sqlite_url) as db, opened(sqlite_url) as other:
+        for name in ("a", "b"):
+            with db.changes.listen("jobs") as signal:
+                await other.transact(add, name)
+                assert await signal.wait(10)
+        # A commit of the silent one looks too; its timer would have looked more often.
+        assert looks.count(other._writer) == 2  # type: ignore[attr-defined]  # of SQLite
+
+
 async def _thread(_: Transaction) -> int:
     return threading.get_ident()
 

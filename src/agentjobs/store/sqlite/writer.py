@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentjobs.clock import seconds_to_tick
 from agentjobs.store.changes import EVERYTHING, Changes
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.sqlite.connection import begin_with_retry, is_busy, translate
@@ -64,7 +65,8 @@ class SqliteWriter:
         self._seen_version = _UNKNOWN_VERSION
         with contextlib.suppress(sqlite3.Error):
             self._seen_version = self._data_version()
-        self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+        self._watch_timer: asyncio.TimerHandle | None = None
+        changes.on_subscribed = self._start_watching
 
     def submit(self, work: Work, *, is_large: bool = False) -> asyncio.Future[Any]:
         future = self._loop.create_future()
@@ -78,7 +80,9 @@ class SqliteWriter:
     async def stop(self) -> None:
         """Finish queued transactions and close the connection."""
         await self._idle.wait()
-        self._watch_timer.cancel()
+        self._changes.on_subscribed = lambda _topic: None
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
         await asyncio.to_thread(self._thread.stop)
         await asyncio.to_thread(self._connection.close)
 
@@ -212,8 +216,19 @@ class SqliteWriter:
             else:
                 request.future.set_exception(request.error)
 
+    def _start_watching(self, _topic: str) -> None:
+        if self._watch_timer is None:
+            self._schedule_watch()
+
+    def _schedule_watch(self) -> None:
+        self._watch_timer = self._loop.call_later(seconds_to_tick(WATCH_SECONDS), self._watch)
+
     def _watch(self) -> None:
-        self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+        """While somebody subscribes to changes."""
+        if not self._changes.topics:
+            self._watch_timer = None
+            return
+        self._schedule_watch()
         if self._idle.is_set():
             self._detect_other_writers()
 
