@@ -23,7 +23,8 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob, Claimer
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs

@@ -19,7 +19,8 @@ from typing import Any
 import uvloop
 
 from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob, Claimer
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller

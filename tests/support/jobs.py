@@ -11,7 +11,8 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
-from agentjobs.jobs.queue.claim import ClaimedJob, Claimer
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller

@@ -16,7 +16,8 @@ from agentjobs.jobs.outcomes import (
     Outcome,
     Released,
 )
-from agentjobs.jobs.queue.claim import Claim, ClaimedJob, Claimer
+from agentjobs.jobs.queue.claim import Claim, ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext

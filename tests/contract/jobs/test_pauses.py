@@ -6,7 +6,8 @@ from agentjobs.clock import DAY_MS
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue import claim, waiting_organizations
+from agentjobs.jobs.queue import waiting_organizations
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
@@ -69,7 +70,7 @@ async def test_many_paused_organizations_do_not_hide_the_next_one(
         await harness.job(await harness.organization(name))
         await pause(harness.db, name)
     startable = await harness.job(await harness.organization("d"))
-    claimer = claim.Claimer(harness.context, "wrk_a")
+    claimer = Claimer(harness.context, "wrk_a")
     claimed = [*await claimer.claim(AGENTS, 4), *await claimer.claim(AGENTS, 4)]
     assert [job.id for job in claimed] == [startable]
 

@@ -13,7 +13,8 @@ from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.outcomes import Cancelled, Completed, DiskFull, Failed, Released
 from agentjobs.jobs.queue import waiting_organizations
-from agentjobs.jobs.queue.claim import Claimer, may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
     WorkerInfo,

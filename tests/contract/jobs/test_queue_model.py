@@ -29,7 +29,8 @@ from agentjobs.jobs.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.jobs.queue.claim import ClaimedJob, Claimer
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
