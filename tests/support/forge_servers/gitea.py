@@ -225,7 +225,7 @@ class GiteaServer(GiteaHookOperations):
         repository = self.writable(call)
         body, commit = call.body, call.values["sha"]
         if not self.git.has_commit(repository, commit):
-            raise Refusal(404, f"object does not exist [id: {commit}, rel_path: ]")
+            raise Refusal(500, f"object does not exist [id: {commit}, rel_path: ]")
         fields = [body.get(name, "") for name in ("context", "state", "description", "target_url")]
         row = StatusRow(self.state.next_id(), commit, *fields)
         repository.statuses.append(row)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from http import HTTPStatus
 
 import aiohttp
 
@@ -23,7 +24,7 @@ from agentjobs.forges.gitea.responses import (
 )
 from agentjobs.forges.gitea.reviews import Reviews
 from agentjobs.forges.gitea.teams import READ_ORGANIZATION, TeamAccess
-from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.protocol import (
@@ -239,7 +240,13 @@ class Gitea:
             "description": status.description,
             "target_url": status.url,
         }
-        await self._api.post(path, body, needs=WRITE_REPOSITORY)
+        try:
+            await self._api.post(path, body, needs=WRITE_REPOSITORY)
+        except ApiError as error:
+            if error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            message = f"Gitea does not accept a status of {status.commit}; it may not know it."
+            raise ForgeError(message) from None
 
     async def issue(self, full_name: str, number: int) -> Issue:
         path = f"{_api_path(full_name)}/issues/{number}"
