@@ -69,7 +69,8 @@ def test_an_app_works_with_expiring_tokens_and_names_missing_permissions(
     code, message = connected.wait_failed(connected.api.create("acme/watch", "edit"))
     assert code == "forge_error"
     assert "“Pull requests: read and write”" in message
-    assert platform.request_count() - count_before <= 8
+    # The result of the job before may be reported meanwhile, and the connection is checked.
+    assert platform.request_count() - count_before <= 20
     app.permissions["pull_requests"] = "write"
 
     platform.delete(clock)

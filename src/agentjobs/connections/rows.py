@@ -60,6 +60,23 @@ async def replace_credential(
     await audit.write(tx, connection.organization_id, entry)
 
 
+async def replace_installation(
+    tx: Transaction, connection: Connection, installation_id: str, entry: audit.Entry
+) -> None:
+    changed = await tx.execute(
+        "UPDATE forge_connections SET installation_id = :installation_id, error = NULL,"
+        " updated_at = :now WHERE id = :id AND removed_at IS NULL",
+        id=connection.id,
+        installation_id=installation_id,
+        now=now_ms(),
+    )
+    if not changed:
+        raise not_found(connection.name)
+    await retry_failed_syncs(tx, connection.id)
+    await make_due(tx, connection.id)
+    await audit.write(tx, connection.organization_id, entry)
+
+
 async def replace_hook_secret(
     tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
 ) -> None:

@@ -8,23 +8,27 @@ from typing import NamedTuple
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.connections import rows as connection_rows
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     AddedConnection,
     NewConnection,
     draft_from,
     find_connection,
+    open_credential,
     record_check,
     replace_credential,
     store_connection,
 )
-from agentjobs.connections.validate import validate_credential
+from agentjobs.connections.validate import validate_credential, validate_installation
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import Account, ForgeError, ForgeFault
+from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
+from agentjobs.repos.sync_requests import retry_failed_syncs
 from agentjobs.store.database import Database
 
 _CODES: dict[ForgeFault, str] = {
@@ -83,6 +87,37 @@ async def verify_and_replace(
     return await find_connection(db, organization, connection.id), account
 
 
+async def verify_installation(
+    db: Database,
+    keys: SealingKeys,
+    platforms: Platforms,
+    organization: str,
+    name: str,
+    installation_id: str,
+    retry_budget: RetryBudget | None = None,
+) -> tuple[Connection, Account]:
+    """Use another installation of the same GitHub App: one that is installed again has a new ID.
+
+    Raises Problem if the App does not have it.
+    """
+    found = await find_connection(db, organization, name)
+    connection, credential = await open_credential(db, keys, found.id)
+    if connection.kind != "app":
+        raise Problem("invalid_app", f"{connection.name} is not connected with a GitHub App.")
+    validate_installation(connection.platform, connection.app_id, installation_id)
+    moved = msgspec.structs.replace(connection, installation_id=installation_id)
+    account = await _check(platforms, moved, credential, retry_budget)
+    entry = audit.entry(
+        "forge.installation_replaced",
+        connection.name,
+        before=connection.installation_id,
+        after=installation_id,
+    )
+    await db.transact(connection_rows.replace_installation, connection, installation_id, entry)
+    await record_check(db, connection.id, account=account)
+    return await find_connection(db, organization, connection.id), account
+
+
 async def check_connection(
     db: Database, platforms: Platforms, connection_id: str, retry_budget: RetryBudget | None = None
 ) -> Account:
@@ -93,6 +128,8 @@ async def check_connection(
         await record_check(db, connection_id, error=str(error))
         raise problem_from(error) from None
     await record_check(db, connection_id, account=account)
+    # What was wrong may have been repaired.
+    await db.transact(retry_failed_syncs, connection_id)
     return account
 
 

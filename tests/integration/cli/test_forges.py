@@ -158,6 +158,8 @@ async def test_new_secrets_replace_the_old_and_the_doctor_says_what_is_accepted(
         ((subject, state, message),) = await check_forges(settings, db)
         assert (subject, state) == ("forges", "problem")
         assert server.url in message
+        no_app = await forges("set-installation", "gitea", "9")
+        assert (no_app.exit_code, "not connected with a GitHub App" in no_app.err) == (2, True)
         refused = await forges("rotate-token", "gitea", typed="worse")
         assert refused.exit_code == 2
         replaced = await forges("rotate-token", "gitea", typed="a-newer-token\n")
@@ -191,6 +193,15 @@ async def test_an_app_is_connected_with_its_key_and_what_it_lacks_is_said(
         (lacking,) = added.document["missing_permissions"]
         assert "Pull requests" in lacking
         assert added.document["kind"] == "app"
+        assert (await forges("check", "app")).exit_code == 1
+        # Installed again, it has another ID.
+        server.app.installation_id = 9
+        gone = await forges("check", "app")
+        assert (gone.exit_code, "forges set-installation" in gone.err) == (2, True)
+        wrong = await forges("set-installation", "app", "10")
+        assert (wrong.exit_code, "no installation 10" in wrong.err) == (2, True)
+        moved = await forges("set-installation", "app", "9", "--json")
+        assert moved.document["installation_id"] == "9"
         assert (await forges("check", "app")).exit_code == 1
         refused = await forges("signing", "app", "ssh")
         assert (refused.exit_code, "use “platform” instead" in refused.err) == (2, True)

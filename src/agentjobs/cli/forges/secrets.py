@@ -1,6 +1,9 @@
-"""`agentjobs forges rotate-token` and `rotate-hook-secret`: new secrets for a connection."""
+"""`agentjobs forges rotate-token`, `set-installation` and `rotate-hook-secret`: another credential
+or secret for a connection."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.forges.access import interactive_retries, open_platforms
@@ -50,6 +53,36 @@ def rotate_token(
         return
     print_result(replaced.name)
     print_note(f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}.")
+
+
+@forges.command("set-installation")
+def set_installation(
+    name: ConnectionName,
+    installation_id: Annotated[str, typer.Argument(help="The new ID of the App's installation.")],
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Use another installation of the GitHub App: one that is installed again has a new ID."""
+
+    async def work(admin: Admin) -> "Connection":
+        from agentjobs.connections import verify
+        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
+
+        keys = sealing_keys(admin)
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            moved, account = await verify.verify_installation(
+                admin.db, keys, platforms, org, name, installation_id, interactive_retries()
+            )
+        await end_outages_of_connection(admin.db, moved.id)
+        print_account(admin.settings, moved, account)
+        return moved
+
+    moved = with_store(data_dir, work)
+    if json:
+        print_json(document(moved))
+        return
+    print_result(moved.name)
 
 
 @forges.command("rotate-hook-secret")

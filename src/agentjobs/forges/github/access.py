@@ -154,14 +154,16 @@ class GitHubAccess:
         async def request() -> Mapping[str, str]:
             return (await self.installation(api)).permissions
 
+        is_known = self._tokens.knows_granted(self._installation_key)
         granted = await self._tokens.granted(self._installation_key, request)
         try:
             return choose_permissions(granted, scope.permissions)
         except ForgeError:
-            # An admin may have granted what is missing since.
+            # Asked again: an admin may grant what is missing at any time.
             self._tokens.forget_granted(self._installation_key)
-            granted = await self._tokens.granted(self._installation_key, request)
-            return choose_permissions(granted, scope.permissions)
+            if not is_known:
+                raise
+        return await self._permissions(api, scope)
 
     async def _request_token(
         self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
@@ -175,8 +177,8 @@ class GitHubAccess:
         number = self._connection.installation_id
         if error.fault == "gone":
             return ForgeError(
-                f"The GitHub App has no installation {number}; install it, and connect it again"
-                " with the new installation ID.",
+                f"The GitHub App has no installation {number}; install it again, and run"
+                " `agentjobs forges set-installation` with its new ID.",
                 "unauthorized",
             )
         if error.fault == "denied":

@@ -139,12 +139,15 @@ class TokenCache:
         self, key: Hashable, request: Callable[[], Awaitable[Mapping[str, str]]]
     ) -> Mapping[str, str]:
         """The permissions of an installation, which `request` asks for."""
-        asked_at, permissions = self._grants.get(key, (-math.inf, {}))
-        if self._clock() < asked_at + _GRANT_SECONDS:
-            return permissions
+        if self.knows_granted(key):
+            return self._grants[key][1]
         permissions = await request()
         self._grants[key] = (self._clock(), permissions)
         return permissions
+
+    def knows_granted(self, key: Hashable) -> bool:
+        asked_at, _ = self._grants.get(key, (-math.inf, {}))
+        return self._clock() < asked_at + _GRANT_SECONDS
 
     def forget_granted(self, key: Hashable) -> None:
         self._grants.pop(key, None)

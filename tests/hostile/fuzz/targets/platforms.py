@@ -82,7 +82,7 @@ _SHAPES: tuple[Any, ...] = (
     *(github.IssueResponse, github.Role, list[github.Pull], github.RepositoryPage),
     *(gitlab.Project, gitlab.MergeRequest, gitlab.Note, gitlab.IssueResponse, gitlab.Token),
     *(gitea.Repository, gitea.Pull, gitea.CommentResponse, gitea.CommentTime, gitea.IssueResponse),
-    *(gitea.Access, list[gitea.Label], gitea.ONE_OR_MORE_REFERENCES),
+    *(gitea.Access, gitea.Team, list[gitea.Label], gitea.ONE_OR_MORE_REFERENCES),
 )
 _REVIEW = github.Review(1, "APPROVED", "https://x.test")
 
