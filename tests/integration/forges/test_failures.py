@@ -1,10 +1,12 @@
 """Failures of a platform: retried, classified, reported clearly, and without a credential."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import PLATFORMS, PlatformHarness, make_template, platform_harness
 from tests.support.forge_servers import faults
@@ -140,6 +142,29 @@ async def test_invalid_values_are_refused_before_they_are_stored(
         error = await harness.error_of(ask())
         assert "returned an invalid" in str(error)
         assert str(error).isprintable()
+
+
+async def test_a_wait_that_no_platform_means_is_bounded(harness: PlatformHarness) -> None:
+    fault = faults.too_many()
+    harness.server.next(replace(fault, headers={"Retry-After": "1e308"}, times=None))
+    error = await harness.error_of(harness.platform.repository(harness.repo))
+    assert isinstance(error, ApiError)
+    assert (error.fault, error.retry_after_seconds <= 3_600) == ("away", True)
+
+
+async def test_an_account_renamed_between_two_requests_is_followed(
+    harness: PlatformHarness,
+) -> None:
+    """Reads are redirected; a write to the former name is repeated with the current one."""
+    opened = await harness.open()
+    harness.server.state.rename(harness.row, "renamed/shop")
+    assert (await harness.platform.repository(harness.repo)).full_name == "renamed/shop"
+    before = len(harness.server.calls)
+    await harness.platform.comment(harness.repo, opened.number, "Hello")
+    assert [comment.text for comment in harness.row.pulls[opened.number].comments] == ["Hello"]
+    async with harness.platform.open_remote(harness.repo, "") as remote:
+        assert remote.url.endswith("/renamed/shop.git")
+    assert len(harness.server.calls) - before <= 6
 
 
 async def test_a_redirect_loop_is_not_followed_forever(

@@ -9,6 +9,7 @@ import pytest
 from agentjobs.forges.gitea.teams import MAX_TEAMS
 from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import BRANCHES, PlatformHarness, make_template, platform_harness
+from tests.support.forge_servers import faults
 from tests.support.forge_servers.gitea import GiteaServer
 
 PULLS = "/repos/{owner}/{repo}/pulls"
@@ -263,6 +264,14 @@ async def test_a_repository_of_a_person_has_no_teams_to_ask(
     server.state.add_user("mallory")
     assert not await harness.platform.may_write(harness.repo, "mallory")
     assert len(server.calls_of("GET /repos/{owner}/{repo}/teams")) == 1
+
+
+async def test_versions_without_a_list_of_teams_go_by_the_permission_alone(
+    harness: PlatformHarness, server: GiteaServer
+) -> None:
+    server.next(faults.missing(on="GET /repos/{owner}/{repo}/teams"))
+    server.state.add_user("mallory")
+    assert not await harness.platform.may_write(harness.repo, "mallory")
 
 
 @pytest.mark.parametrize("obstacle", ["scope", "not in the team", "not in the organization"])

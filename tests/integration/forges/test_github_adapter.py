@@ -118,10 +118,12 @@ async def test_a_check_returns_the_account_and_missing_permissions(harness: GitH
 async def test_a_check_names_the_features_that_need_more_permissions(
     harness: GitHubHarness,
 ) -> None:
-    workflows, teams = (await harness.github().check()).missing_extras
+    workflows, teams, checks = (await harness.github().check()).missing_extras
     assert workflows.startswith("Workflows: read and write (to change .github/workflows")
     assert teams == "Organization members: read-only (to request reviews from teams)"
-    harness.server.app.permissions |= {"workflows": "write", "members": "read"}
+    assert checks.startswith("Checks: read and write (to report the results of jobs")
+    granted = {"workflows": "write", "members": "read", "checks": "write"}
+    harness.server.app.permissions |= granted
     assert (await harness.github().check()).missing_extras == ()
     (scope,) = (await harness.github("token").check()).missing_extras
     assert scope.startswith("workflow (to change .github/workflows")
