@@ -20,7 +20,12 @@ from agentjobs.cli.output import print_json, print_note, print_result, print_sec
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from agentjobs.connections.adapters import Platforms
     from agentjobs.forges.connection import Connection
+    from agentjobs.forges.protocol import Account
 
 
 @forges.command("rotate-token")
@@ -34,25 +39,18 @@ def rotate_token(
     """Replace the token or private key; the old one stays if the new one is not accepted."""
     credential = read_credential(name, private_key_file)
 
-    async def work(admin: Admin) -> "Connection":
-        from agentjobs.connections import verify
-        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
+    async def verify(admin: Admin, platforms: "Platforms") -> "tuple[Connection, Account]":
+        from agentjobs.connections.verify import verify_and_replace
 
         keys = sealing_keys(admin)
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            replaced, account = await verify.verify_and_replace(
-                admin.db, keys, platforms, org, name, credential, interactive_retries()
-            )
-        await end_outages_of_connection(admin.db, replaced.id)
-        print_account(admin.settings, replaced, account)
-        return replaced
+        return await verify_and_replace(
+            admin.db, keys, platforms, org, name, credential, interactive_retries()
+        )
 
-    replaced = with_store(data_dir, work)
-    if json:
-        print_json(document(replaced))
-        return
-    print_result(replaced.name)
-    print_note(f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}.")
+    replaced = _change_connection(data_dir, verify, json=json)
+    if not json:
+        note = f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}."
+        print_note(note)
 
 
 @forges.command("set-installation")
@@ -65,24 +63,15 @@ def set_installation(
 ) -> None:
     """Use another installation of the GitHub App: one that is installed again has a new ID."""
 
-    async def work(admin: Admin) -> "Connection":
-        from agentjobs.connections import verify
-        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
+    async def verify(admin: Admin, platforms: "Platforms") -> "tuple[Connection, Account]":
+        from agentjobs.connections.verify import verify_installation
 
         keys = sealing_keys(admin)
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            moved, account = await verify.verify_installation(
-                admin.db, keys, platforms, org, name, installation_id, interactive_retries()
-            )
-        await end_outages_of_connection(admin.db, moved.id)
-        print_account(admin.settings, moved, account)
-        return moved
+        return await verify_installation(
+            admin.db, keys, platforms, org, name, installation_id, interactive_retries()
+        )
 
-    moved = with_store(data_dir, work)
-    if json:
-        print_json(document(moved))
-        return
-    print_result(moved.name)
+    _change_connection(data_dir, verify, json=json)
 
 
 @forges.command("rotate-hook-secret")
@@ -110,3 +99,28 @@ def rotate_hook_secret(
 
     if reason := print_secret(show):
         fail_unseen(f"The new secret could not be printed: {reason}. Rotate it again.")
+
+
+def _change_connection(
+    data_dir: "Path | None",
+    verify: "Callable[[Admin, Platforms], Awaitable[tuple[Connection, Account]]]",
+    *,
+    json: bool,
+) -> "Connection":
+    """Print the changed connection, and let the jobs that wait for it try again."""
+
+    async def work(admin: Admin) -> "Connection":
+        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
+
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            changed, account = await verify(admin, platforms)
+        await end_outages_of_connection(admin.db, changed.id)
+        print_account(admin.settings, changed, account)
+        return changed
+
+    changed = with_store(data_dir, work)
+    if json:
+        print_json(document(changed))
+    else:
+        print_result(changed.name)
+    return changed
