@@ -8,29 +8,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
-from agentjobs.connections.repositories import connect_repositories
-from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.http import client
-from agentjobs.jobs.context import JobsContext
 from agentjobs.loops.platform_loop import PlatformLoop
-from agentjobs.organizations.organizations import ensure_default
-from agentjobs.organizations.plans import Plans
-from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from tests.support.forge_adapters import LOOPBACK
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
+from tests.support.polled_platform import polled_platform
 
 REPOSITORIES = 2
 MAX_REQUESTS = 12
@@ -86,25 +73,7 @@ async def connected(
         return await handle(sent)
 
     server.handle = record  # type: ignore[method-assign]
-    settings = Settings(data_dir=str(tmp_path / "data"))
-    await ensure_default(database, Plans(DEFAULT_PLANS))
-    keys = SealingKeys.load(settings)
-    async with server.serving(), new_session(LOOPBACK, str(server.authorities)) as session:
-        platforms = Platforms(database, keys, session, GitTransport(LOOPBACK, server.authorities))
-        new = NewConnection(platform=server.platform, credential=server.token, url=server.url)
-        if isinstance(server, GitHubServer):
-            app = server.app
-            new = NewConnection(
-                platform="github",
-                credential=app.private_key,
-                url=server.url,
-                app_id=str(app.id),
-                installation_id=str(app.installation_id),
-            )
-        added = await add_connection(database, keys, "default", new)
-        await connect_repositories(database, platforms, "default", added.connection.name)
-        context = JobsContext(database, settings, Catalog([]))
-        loop = PlatformLoop(database, PlatformSync(context, platforms, keys))
+    async with polled_platform(database, tmp_path, server, as_app=True) as loop:
         connected = Connected(database, server, loop, requests)
         await connected.look()
         assert await connected.errors() == ({None}, None)

@@ -6,26 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
-from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection, list_connections
-from agentjobs.connections.repositories import connect_repositories
-from agentjobs.forges.git_transport import GitTransport
-from agentjobs.jobs.context import JobsContext
+from agentjobs.connections.connections import list_connections
 from agentjobs.loops.platform_loop import PlatformLoop
-from agentjobs.organizations.organizations import ensure_default
-from agentjobs.organizations.plans import Plans
-from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.platform_sync.hook_choices import register_hooks
-from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
-from tests.support.forge_adapters import LOOPBACK
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.state import RepositoryRow
+from tests.support.polled_platform import polled_platform
 
 # What matters here are the requests to the platform; the store is tested with syncs.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -75,16 +63,7 @@ async def polling(database: Database, tmp_path: Path) -> AsyncIterator[Polling]:
     rows = [server.add_repository(f"acme/r{at}", {"a": str(at)}) for at in range(REPOSITORIES)]
     for row in rows:
         row.pushed_at = "2026-01-02T03:04:05Z"
-    settings = Settings(data_dir=str(tmp_path / "data"))
-    await ensure_default(database, Plans(DEFAULT_PLANS))
-    keys = SealingKeys.load(settings)
-    async with server.serving(), new_session(LOOPBACK, str(server.authorities)) as session:
-        platforms = Platforms(database, keys, session, GitTransport(LOOPBACK, server.authorities))
-        new = NewConnection(platform="github", credential=server.token, url=server.url)
-        added = await add_connection(database, keys, "default", new)
-        await connect_repositories(database, platforms, "default", added.connection.name)
-        context = JobsContext(database, settings, Catalog([]))
-        loop = PlatformLoop(database, PlatformSync(context, platforms, keys))
+    async with polled_platform(database, tmp_path, server) as loop:
         server.used = 0
         yield Polling(database, server, rows, loop)
 
