@@ -25,10 +25,14 @@ AGENTS_DIR   := .agents
 # description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
+# Gitea and Forgejo, only for `make test-platforms`.
+PLATFORMS_DIR := .platforms
+# A checkout of another Forgejo, which is built and tested instead.
+FORGEJO_SOURCE ?=
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes
+.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +63,10 @@ test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go
 test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Prove fixes with the package managers that resolve, install and build them
 	@$(BIN)/python -m pytest tests/fixes -n 2 $(PYTEST_ARGS)
 
+test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a Forgejo and run jobs, hooks, reviews and renames on them
+	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
+	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python -m pytest tests/platforms $(PYTEST_ARGS)
+
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
@@ -82,7 +90,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
@@ -132,3 +140,6 @@ system-builds:
 
 system-fixes:
 	@scripts/system-packages maven
+
+system-platforms:
+	@scripts/system-packages gcc golang-go

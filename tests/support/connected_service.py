@@ -96,34 +96,47 @@ def open_connected_service(
     directory: Path, kinds: tuple[str, ...] = KINDS, **environment: str
 ) -> Iterator[ConnectedService]:
     """Yields when each repository is connected and indexed."""
-    data_dir = directory / "data"
-    data_dir.mkdir()
-    (data_dir / "agentjobs.toml").write_text(AGENTS)
     with ExitStack() as stack:
         platforms = {kind: LivePlatform.create(kind, directory, files_for(kind)) for kind in kinds}
         for platform in platforms.values():
             stack.enter_context(platform.running())
-        service = Service(
-            data_dir,
-            {
-                "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
-                "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8",
-                # All servers of a process have one authority.
-                "AGENTJOBS_CA_FILE": str(platforms[kinds[0]].server.authorities),
-                "AGENTJOBS_SLOTS": "4",
-                **environment,
-            },
-        ).start()
-        stack.callback(_stop, service)
-        connected = ConnectedService(service, service.client(service.key()), platforms)
+        # All servers of a process have one authority.
+        authorities = platforms[kinds[0]].server.authorities
+        connected = stack.enter_context(running_service(directory, authorities, **environment))
+        connected.platforms = platforms
+        service = connected.service
         run_concurrently(
             [lambda platform=platform: platform.connect(service) for platform in platforms.values()]
         )
         for platform in platforms.values():
             connected.api.wait_ready(platform.shop.full_name)
         yield connected
+
+
+@contextmanager
+def running_service(
+    directory: Path, authorities: Path, **environment: str
+) -> Iterator[ConnectedService]:
+    """A service that may reach platforms on loopback; nothing is connected yet."""
+    data_dir = directory / "data"
+    data_dir.mkdir()
+    (data_dir / "agentjobs.toml").write_text(AGENTS)
+    service = Service(
+        data_dir,
+        {
+            "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
+            "AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8",
+            "AGENTJOBS_CA_FILE": str(authorities),
+            "AGENTJOBS_SLOTS": "4",
+            **environment,
+        },
+    ).start()
+    try:
+        yield ConnectedService(service, service.client(service.key()), {})
         assert "Traceback" not in service.log(), service.log()
         assert service.stop() == 0, service.log()
+    finally:
+        _stop(service)
 
 
 def run_concurrently(operations: list[Callable[[], object]]) -> None:

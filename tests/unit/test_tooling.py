@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from packaging.requirements import Requirement
 
+from scripts.build_platforms import Recipe, rewrite
 from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
 from tests.support.paths import PROJECT
@@ -130,3 +131,17 @@ def test_ci_runs_exactly_make_test():
     script = PROJECT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert script.read_text().rstrip().endswith("exec make test")
+
+
+def test_imports_of_a_server_are_rewritten_and_a_removed_part_is_not_registered(tmp_path):
+    recipe = Recipe(
+        "s",
+        "1.0",
+        "example.com/s@v1.0",
+        imports={"a.example/session": ("b.example/session", "v1")},
+        removed_lines="CmdPart",
+    )
+    file = tmp_path / "main.go"
+    file.write_text('import "a.example/session/mysql"\nrun(CmdPart())\nrun("a.example")\n')
+    rewrite(file, recipe)
+    assert file.read_text() == 'import "b.example/session/mysql"\nrun("a.example")\n'

@@ -25,3 +25,11 @@ def tls() -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _authority().issue_cert("127.0.0.1", "localhost").configure_cert(context)
     return context
+
+
+def issue_certificate(certificate: Path, key: Path) -> None:
+    """For a server in another process."""
+    issued = _authority().issue_cert("127.0.0.1", "localhost")
+    issued.private_key_pem.write_to_path(str(key))
+    for part in issued.cert_chain_pems:
+        part.write_to_path(str(certificate), append=True)
