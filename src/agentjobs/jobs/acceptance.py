@@ -37,10 +37,12 @@ _EXPRESSIONS = {
     "required_tags": "r.required_tags",
     "job_budget_nanousd": "o.job_budget_nanousd",
     "paused_at": "o.paused_at",
-    # Without the hint SQLite scans all jobs of the organization.
-    "queued_jobs": "COALESCE({queued_jobs},"
-    " (SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id))",
+    # Without the hint SQLite scans all jobs of the organization. Without the order PostgreSQL may
+    # read the waiting jobs of all organizations, by their agents, until the table is analyzed.
+    "queued_jobs": "COALESCE({queued_jobs}, (SELECT COUNT(*) FROM"
+    " (SELECT 1 FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
+    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id"
+    " /*postgresql ORDER BY queue_order, id */) AS waiting))",
     "active_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
     " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
 }

@@ -1,6 +1,7 @@
 """Statements that run all the time read the rows they need, however many jobs there were.
 
-SQLite has no statistics here, so it needs hints where several indexes would do.
+SQLite has no statistics here, so it needs hints where several indexes would do. PostgreSQL has none
+before a table is analyzed, and keeps the plan of a prepared statement.
 """
 
 import re
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.jobs.acceptance import _ADMISSIONS
 from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
 from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
 from agentjobs.jobs.queue import claim_queries, fleet, rescue
+from agentjobs.store.postgresql.connection import connect
 from agentjobs.store.statements import render
 from agentjobs.webhooks import maintenance
 from agentjobs.webhooks import queue as deliveries
@@ -54,3 +57,17 @@ def test_sqlite_reads_no_finished_jobs_and_no_settled_deliveries(
     plan = [row[3] for row in explained]
     connection.close()
     assert [line for line in plan if _LARGE.search(line) and not _SMALL_TABLES.match(line)] == []
+
+
+async def test_postgresql_counts_only_the_waiting_jobs_of_the_organization(
+    postgres_url: str,
+) -> None:
+    statement = render("postgresql", _ADMISSIONS._many)
+    connection = await connect(postgres_url, plan_cache_mode="force_generic_plan")
+    try:
+        await connection.execute(f"PREPARE admissions (text, text, text) AS {statement.sql}")
+        plan = await connection.fetch("EXPLAIN EXECUTE admissions ('{}', '{}', '{}')")
+    finally:
+        await connection.close()
+    indexes = re.findall(r"using (jobs_\w+)", "\n".join(line[0] for line in plan))
+    assert sorted(indexes) == ["jobs_leased", "jobs_waiting_in_order"]
