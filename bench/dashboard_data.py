@@ -6,6 +6,7 @@ ones.
 
 import asyncio
 import contextlib
+import functools
 import statistics
 import tempfile
 import time
@@ -86,7 +87,7 @@ async def _measure(engine: str, db: Database, until_ms: int) -> list[dict[str, A
     rows = []
     for name, wanted in _filters(until_ms).items():
         median, worst = await _median_ms(
-            lambda wanted=wanted: list_lines(db, ORGANIZATION_ID, wanted, limit=_LIMIT)
+            functools.partial(list_lines, db, ORGANIZATION_ID, wanted, limit=_LIMIT)
         )
         rows.append(_figure(engine, f"list: {name}", median, worst, LIST_GOAL_MS))
     kept = Statistics(db)
@@ -96,7 +97,7 @@ async def _measure(engine: str, db: Database, until_ms: int) -> list[dict[str, A
         first = (time.perf_counter() - began) * 1e3
         rows.append(_figure(engine, f"overview: {span}, first", first, first, None))
         await kept.overview(ORGANIZATION_ID, span)
-        median, worst = await _median_ms(lambda span=span: kept.overview(ORGANIZATION_ID, span))
+        median, worst = await _median_ms(functools.partial(kept.overview, ORGANIZATION_ID, span))
         rows.append(_figure(engine, f"overview: {span}", median, worst, OVERVIEW_GOAL_MS))
     since = until_ms - DAYS * DAY_MS
     median, worst = await _median_ms(lambda: kept.agent_records(ORGANIZATION_ID, since))

@@ -90,7 +90,7 @@ def _round(cluster: PostgresCluster, python: Path) -> dict[str, dict[str, float]
 def _run_peer(cluster: PostgresCluster, python: Path, peer: str) -> dict[str, float]:
     program = Path(__file__).parent / "peers" / f"{peer}_queue.py"
     url = cluster.url(cluster.create_database())
-    command = [python, program, url, str(JOBS)]
+    command = [str(python), str(program), url, str(JOBS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{peer} failed: {done.stderr[-2000:]}")

@@ -19,7 +19,7 @@ RETRY_SECONDS = (5, 60, 720)
 DISABLE_DAYS = 5.0
 
 
-async def record_event(tx: Transaction, event: str, **fields: Any) -> None:
+async def record_event(tx: Transaction, /, event: str, **fields: Any) -> None:
     await record_events(tx, [JobEvent(event=event, **fields)])
 
 
