@@ -26,7 +26,7 @@ from agentjobs.store.sqlite.connection import begin_with_retry, is_busy, transla
 from agentjobs.store.sqlite.transaction import SqliteTransaction, run_to_completion
 from agentjobs.store.transactions import current
 
-WATCH_SECONDS = 0.1
+WATCH_SECONDS = 0.2
 _BATCH_SECONDS = 0.005
 """How long one batch may block the event loop."""
 _UNKNOWN_VERSION = -1
