@@ -188,7 +188,7 @@ class NewCommit(msgspec.Struct, frozen=True):
 
 
 class RemoteHook(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook as the platform returns it; `url` is where it delivers to.
+    """A webhook as the platform returns it; `target_url` is where it delivers to.
 
     `is_complete`: it is active and delivers every event that a sync reacts to, as JSON.
     `delivery` is what the platform says about its last delivery, or that it has paused deliveries;
