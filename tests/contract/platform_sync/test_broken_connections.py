@@ -1,5 +1,5 @@
-"""A connection that stops working, on both stores: its reason is shown, and its repositories cost
-few requests until it works again."""
+"""A connection that stops working: its reason is shown, and its repositories cost few requests
+until it works again."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -18,6 +18,9 @@ from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.polled_platform import polled_platform
+
+# What matters here are the requests to the platform; the store is tested with syncs.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 REPOSITORIES = 2
 MAX_REQUESTS = 12
