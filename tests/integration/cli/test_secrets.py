@@ -153,7 +153,13 @@ def test_the_encryption_key_is_rotated(agentjobs, given):
     assert rotated.document == {
         "key_id": prepared.out.strip(),
         "previous_key_ids": [old],
-        "resealed": {"secrets": 1, "webhooks": 0, "platforms": 0, "trackers": 0},
+        "resealed": {
+            "secrets": 1,
+            "webhooks": 0,
+            "platforms": 0,
+            "platform webhooks": 0,
+            "trackers": 0,
+        },
         "failures": [],
         "complete": True,
     }

@@ -13,6 +13,7 @@ ACTIONS: Mapping[str, str] = {
     "forge.connected": "connected a platform",
     "forge.credential_replaced": "replaced the credential of a platform",
     "forge.hook_secret_rotated": "rotated the webhook secret of a platform",
+    "forge.installation_replaced": "replaced the installation of a GitHub App",
     "forge.removed": "removed a platform",
     "forge.signing_changed": "changed how commits to a platform are signed",
     "forge.webhooks_registered": "turned on the webhooks of a platform",
