@@ -10,7 +10,6 @@ from agentjobs.forges.protocol import Comment, CommentCursor, ForgeError, RepoAd
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.publish import push
 from tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
-    template,
     test_a_branch_may_have_any_name_that_git_accepts,
     test_a_draft_is_opened_as_a_draft_and_adopted_as_one,
     test_a_follow_up_needs_an_open_pull_request,
@@ -30,12 +29,17 @@ from tests.integration.forges.test_platform_conformance import (  # noqa: F401 -
 )
 from tests.platforms.harness import BOT, LiveHarness, live_harness, new_adapter
 from tests.platforms.live_server import ADMIN, LiveServer, call
-from tests.support.forge_adapters import BRANCHES
+from tests.support.forge_adapters import BRANCHES, make_template
 from tests.support.local_repository import commit_files, git_output
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
 @pytest.fixture
-async def harness(server: LiveServer, template: Path) -> AsyncIterator[LiveHarness]:  # noqa: F811 - the suite's fixture
+async def harness(server: LiveServer, template: Path) -> AsyncIterator[LiveHarness]:
     async with live_harness(server, template) as harness:
         yield harness
 

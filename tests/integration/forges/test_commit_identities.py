@@ -1,34 +1,16 @@
 """Whom commits of a connection name: its account, with an address that the platform knows."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from agentjobs.git.identity import Identity
 from tests.support.forge_adapters import (
-    PLATFORMS,
     PlatformHarness,
-    make_template,
     platform_harness,
 )
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture(params=PLATFORMS)
-async def harness(
-    request: pytest.FixtureRequest, tmp_path: Path, template: Path
-) -> AsyncIterator[PlatformHarness]:
-    async with platform_harness(request.param, tmp_path, template) as harness:
-        yield harness
 
 
 async def identity_of(harness: PlatformHarness) -> Identity | None:

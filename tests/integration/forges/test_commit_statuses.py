@@ -10,7 +10,6 @@ from tests.support.forge_adapters import (
     BRANCHES,
     PLATFORMS,
     PlatformHarness,
-    make_template,
     platform_harness,
 )
 from tests.support.forge_servers.github import GitHubServer
@@ -24,11 +23,6 @@ STATES = {
     "gitlab": {"pending": "running", "neutral": "success", "failure": "failed"},
     "gitea": {"pending": "pending", "neutral": "success", "failure": "failure"},
 }
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture(params=PLATFORMS)

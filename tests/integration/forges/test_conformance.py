@@ -14,15 +14,9 @@ from tests.support.forge_adapters import (
     ForgeHarness,
     PlatformHarness,
     local_forge_harness,
-    make_template,
     platform_harness,
 )
 from tests.support.local_repository import CREDENTIAL
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture(params=[*LOCAL, *PLATFORMS])

@@ -1,30 +1,16 @@
 """Failures of a platform: retried, classified, reported clearly, and without a credential."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import CommentCursor
-from tests.support.forge_adapters import PLATFORMS, PlatformHarness, make_template, platform_harness
+from tests.support.forge_adapters import PlatformHarness
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github import primary_limit, secondary_limit
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture(params=PLATFORMS)
-async def harness(
-    request: pytest.FixtureRequest, tmp_path: Path, template: Path
-) -> AsyncIterator[PlatformHarness]:
-    async with platform_harness(request.param, tmp_path, template) as harness:
-        yield harness
 
 
 async def test_a_rate_limit_is_waited_out_and_reported(harness: PlatformHarness) -> None:

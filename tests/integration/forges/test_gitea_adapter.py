@@ -8,18 +8,13 @@ import pytest
 
 from agentjobs.forges.gitea.teams import MAX_TEAMS
 from agentjobs.forges.protocol import CommentCursor
-from tests.support.forge_adapters import BRANCHES, PlatformHarness, make_template, platform_harness
+from tests.support.forge_adapters import BRANCHES, PlatformHarness, platform_harness
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.gitea import GiteaServer
 
 PULLS = "/repos/{owner}/{repo}/pulls"
 COMMENTS = "/repos/{owner}/{repo}/issues/{index}/comments"
 ONE, TWO = BRANCHES
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

@@ -10,16 +10,10 @@ from tests.support.forge_adapters import (
     BRANCHES,
     CREATES,
     PlatformHarness,
-    make_template,
     platform_harness,
 )
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.gitlab import GitLabServer
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

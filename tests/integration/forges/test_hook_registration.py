@@ -5,18 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forge_adapters import PLATFORMS, PlatformHarness, make_template, platform_harness
+from tests.support.forge_adapters import PLATFORMS, PlatformHarness, platform_harness
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 
 URL = "https://agentjobs.example.org/hooks/github/fcn_1/repo_1"
 SECRET = "0f3c" * 16
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture(params=PLATFORMS)

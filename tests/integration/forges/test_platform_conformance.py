@@ -1,7 +1,6 @@
 """Conformance suite for platforms beyond opening pull requests, against their API descriptions."""
 
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,26 +28,10 @@ from agentjobs.workspace.errors import PushRejected, RepoUnavailable
 from agentjobs.workspace.publish import branch_head, delete_branch, push
 from tests.support.forge_adapters import (
     BRANCHES,
-    PLATFORMS,
     PlatformHarness,
-    make_template,
-    platform_harness,
 )
 from tests.support.forge_servers import push_refusals
 from tests.support.local_repository import git_output
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture(params=PLATFORMS)
-async def harness(
-    request: pytest.FixtureRequest, tmp_path: Path, template: Path
-) -> AsyncIterator[PlatformHarness]:
-    async with platform_harness(request.param, tmp_path, template) as harness:
-        yield harness
 
 
 async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:

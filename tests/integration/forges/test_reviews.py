@@ -8,16 +8,11 @@ import pytest
 
 from agentjobs.forges.gitea.reviews import MAX_REVIEWS_WITH_LINES
 from agentjobs.forges.protocol import Comment, CommentCursor
-from tests.support.forge_adapters import PlatformHarness, make_template, platform_harness
+from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.state import PullRow, ReviewRow
 
 DAYS = [f"2026-01-{day:02}T12:00:00Z" for day in range(1, 31)]
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from agentjobs.jobs.run import platform_signing
 from agentjobs.jobs.run.earlier_attempt import PushedWork
 from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.jobs.run.platform_signing import sign_by_platform
-from tests.support.forge_adapters import PlatformHarness, make_template, platform_harness
+from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers import push_refusals
 from tests.support.forge_servers.faults import server_error
 from tests.support.forge_servers.github import GitHubServer
@@ -21,11 +21,6 @@ from tests.support.local_repository import commit_files, git_output
 from tests.support.signatures import verify_commit
 
 MESSAGE = "Change ü\n\nBody.\n\nJob: job_1\nAgent: edit\n"
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
 
 
 class Run:
