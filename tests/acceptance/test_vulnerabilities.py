@@ -20,6 +20,8 @@ PROJECTS: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "maven": (projects.maven_project, "pom.xml", "org.springframework:spring-beans", "5.3.18"),
 }
 SCANNED = "dependencies scanned"
+# Agents run at a low priority: beside busy processes they take many times as long.
+pytestmark = pytest.mark.timeout(1_500)
 WITHOUT_A_FIX = "module shop\n\nrequire github.com/dgrijalva/jwt-go v3.2.0+incompatible\n"
 
 
@@ -70,7 +72,7 @@ def jobs(api: Api) -> dict[str, dict[str, Any]]:
         is_finished = all(job["status"] in ("completed", "failed") for job in finished)
         return by_project if set(PROJECTS) <= set(by_project) and is_finished else None
 
-    finished: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project")
+    finished: dict[str, dict[str, Any]] = wait_until(finished_jobs, "a job for each project", 1_200)
     return finished
 
 

@@ -7,7 +7,7 @@ import asyncio
 
 from agentjobs.platform_sync.statuses import StatusReporter
 from agentjobs.pulls.status_rows import TOPIC, has_due_status
-from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.database import Database
 
 _POLL_SECONDS = 5.0
 _MAX_CONCURRENT = 4
@@ -29,12 +29,10 @@ class StatusLoop:
 
     async def _report_all(self) -> None:
         """Several at once, so that a slow platform does not delay the others."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_MAX_CONCURRENT):
-                    group.create_task(self._report_due())
-        except* StoreUnavailable as failures:
-            raise StoreUnavailable(str(failures.exceptions[0])) from None
+        reports = (self._report_due() for _ in range(_MAX_CONCURRENT))
+        for failure in await asyncio.gather(*reports, return_exceptions=True):
+            if failure is not None:
+                raise failure
 
     async def _report_due(self) -> None:
         while await self._reporter.report_next():
