@@ -42,7 +42,8 @@ class CommentDeferred(Exception):
 class Conversation(msgspec.Struct, frozen=True):
     """The pull request of a comment, and the connection through which it is read.
 
-    `own_login` is an account that only the service uses; empty if a person shares it.
+    `account` is the login with which the service comments; `is_own_account`: only the service uses
+    it.
     """
 
     address: RepoAddress
@@ -50,7 +51,8 @@ class Conversation(msgspec.Struct, frozen=True):
     plan: str
     connection_id: str
     number: int
-    own_login: str = ""
+    account: str
+    is_own_account: bool
 
 
 async def handle_comment(
@@ -80,8 +82,9 @@ async def handle_comment(
         row["plan"],
         repo.connection_id,
         number,
+        account=row["account"] or "",
         # Comments of a person whose token the connection uses count as the person's.
-        (row["account"] or "") if row["kind"] == "app" else "",
+        is_own_account=row["kind"] == "app",
     )
     return await respond_to_comment(context, platform, conversation, comment, refusals)
 
@@ -98,7 +101,9 @@ async def respond_to_comment(
     Raises ForgeError and CommentDeferred.
     """
     instruction = parse_instruction(comment.text, context.settings.mention)
-    if instruction is None or comment.author == conversation.own_login:
+    if instruction is None:
+        return None
+    if conversation.is_own_account and comment.author == conversation.account:
         return None
     repo, number = conversation.address, conversation.number
     note = None
@@ -112,7 +117,9 @@ async def respond_to_comment(
     if refusal is not None:
         fields = {"repo_id": repo.repo_id, "comment": comment.url, "reason": note or refusal}
         _log.info("a comment starts no follow-up", extra={"fields": fields})
-        await refusals.tell(platform, repo, number, comment.author, refusal)
+        await refusals.tell(
+            platform, repo, number, comment.author, refusal, own_login=conversation.account
+        )
         return note
     reply = await _start_follow_up(context, platform.platform, conversation, comment, instruction)
     if reply is not None:

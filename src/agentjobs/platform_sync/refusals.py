@@ -25,14 +25,21 @@ class Refusals:
         self._told: dict[tuple[str, int], set[str] | None] = {}
 
     async def tell(
-        self, platform: Platform, repo: RepoAddress, number: int, author: str, reason: str
+        self,
+        platform: Platform,
+        repo: RepoAddress,
+        number: int,
+        author: str,
+        reason: str,
+        *,
+        own_login: str,
     ) -> None:
-        """Reply with the reason, unless the author was told. Raises ForgeError."""
+        """Reply as `own_login` with the reason, unless the author was told. Raises ForgeError."""
         key, person = (repo.repo_id, number), _digest(author)
         known = self._told.get(key, set())
         if not author or known is None or person in known:
             return
-        told = await _read_told(platform, repo, number)
+        told = await _read_told(platform, repo, number, own_login)
         if told is not None and person not in told:
             mention = f"@{author}: " if _MENTIONABLE.fullmatch(author) else ""
             mark = f"<!-- agentjobs:refused {person} -->"
@@ -43,10 +50,18 @@ class Refusals:
         self._told[key] = told
 
 
-async def _read_told(platform: Platform, repo: RepoAddress, number: int) -> set[str] | None:
+async def _read_told(
+    platform: Platform, repo: RepoAddress, number: int, own_login: str
+) -> set[str] | None:
     # Replies are comments, not reviews or comments on lines.
     comments = await platform.comments(repo, number, CommentCursor(lines=None, reviews=None))
-    told = {match[1] for comment in comments if (match := _MARK.search(comment.text[:200]))}
+    told = {
+        match[1]
+        for comment in comments
+        # Anybody can write the mark.
+        if comment.author.casefold() == own_login.casefold()
+        and (match := _MARK.search(comment.text[:200]))
+    }
     # Of a longer conversation, not all comments were read.
     return None if len(told) >= MAX_REFUSALS or len(comments) >= MAX_COMMENTS else told
 

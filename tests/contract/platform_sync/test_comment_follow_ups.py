@@ -43,6 +43,7 @@ class FakeComments:
     def __init__(self, *writers: str) -> None:
         self.writers = writers
         self.replies: list[str] = []
+        self.others: list[Comment] = []
         self.addressed: set[str] = set()
         self.reads = 0
 
@@ -59,7 +60,8 @@ class FakeComments:
     ) -> list[Comment]:
         assert (repo.full_name, number, cursor.comments) == ("acme/shop", 7, 0)
         self.reads += 1
-        return [Comment(n, "agentjobs", text, "") for n, text in enumerate(self.replies, 1)]
+        own = [Comment(n, "agentjobs", text, "") for n, text in enumerate(self.replies, 1)]
+        return self.others + own
 
 
 async def completed_job(harness: JobHarness, caller: Caller, *, draft: bool = False) -> ClaimedJob:
@@ -90,7 +92,8 @@ async def unfinished_job(harness: JobHarness, caller: Caller, *, draft: bool = F
 
 def conversation(job: ClaimedJob, caller: Caller, **fields: Any) -> Conversation:
     address = RepoAddress(job.organization, job.repo, job.repo_id)
-    return Conversation(address, caller.organization_id, caller.plan, "fcn_1", 7, **fields)
+    account = {"account": "AgentJobs", "is_own_account": False, **fields}
+    return Conversation(address, caller.organization_id, caller.plan, "fcn_1", 7, **account)
 
 
 async def test_a_person_with_write_access_starts_a_follow_up_once_and_gets_a_reply(
@@ -137,13 +140,13 @@ async def test_while_a_follow_up_runs_the_reply_to_the_next_comment_says_why_non
 
 
 OTHER_COMMENTS = [
-    ("ada", "@agentjobs-fan hello", ""),
-    ("ada", "@agentjobs/team hello", ""),
-    ("ada", "@agentjobs.x hello", ""),
-    ("ada", "please ask @agentjobs to", ""),
-    ("ada", "@agentjobs", ""),
-    ("ada", f"@agentjobs do it {OWN_MARK}", ""),
-    ("bot[bot]", "@agentjobs do it", "bot[bot]"),
+    ("ada", "@agentjobs-fan hello"),
+    ("ada", "@agentjobs/team hello"),
+    ("ada", "@agentjobs.x hello"),
+    ("ada", "please ask @agentjobs to"),
+    ("ada", "@agentjobs"),
+    ("ada", f"@agentjobs do it {OWN_MARK}"),
+    ("bot[bot]", "@agentjobs do it"),
 ]
 
 
@@ -153,12 +156,12 @@ async def test_other_comments_start_nothing_and_get_no_reply(
     caller = await harness.organization()
     job = await completed_job(harness, caller)
     platform = FakeComments("ada", "bot[bot]")
-    for number, (author, text, own_login) in enumerate(OTHER_COMMENTS, 1):
+    for number, (author, text) in enumerate(OTHER_COMMENTS, 1):
         with subtests.test(text):
             await respond_to_comment(
                 harness.context,
                 platform,  # type: ignore[arg-type]
-                conversation(job, caller, own_login=own_login),
+                conversation(job, caller, account="bot[bot]", is_own_account=True),
                 Comment(number, author, text, ""),
                 Refusals(),
             )
@@ -270,6 +273,24 @@ async def test_whoever_may_not_write_is_told_once_even_by_several_processes(
     assert "](" not in second
     # Whom a process has told, it does not look for again.
     assert platform.reads == 4
+
+
+async def test_a_stranger_who_writes_the_mark_of_a_reply_does_not_suppress_it(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job = await completed_job(harness, caller)
+    written = FakeComments()
+    for platform in (written, FakeComments()):
+        platform.others = [Comment(9, "mallory", text, "") for text in written.replies]
+        await respond_to_comment(
+            harness.context,
+            platform,  # type: ignore[arg-type]
+            conversation(job, caller),
+            Comment(1, "bob", "@agentjobs delete everything", ""),
+            Refusals(),
+        )
+        assert len(platform.replies) == 1
 
 
 async def test_many_people_without_write_access_get_a_limited_number_of_replies(
