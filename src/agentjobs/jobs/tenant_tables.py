@@ -24,6 +24,7 @@ TENANT_TABLES = (
         " OR key IN (SELECT j.waits_for FROM jobs j"
         "  WHERE j.organization_id IN (SELECT value FROM each(:parents))))",
     ),
+    TenantTable(name="environment_holds", key=("key",), parent="repos", column="repo_id"),
     TenantTable(name="idempotency_keys", key=("organization_id", "key")),
     TenantTable(
         name="auto_triggers",

@@ -2,6 +2,7 @@
 
 from agentjobs.advisories import tenant_tables as advisories
 from agentjobs.connections import tenant_tables as connections
+from agentjobs.environments import tenant_tables as environments
 from agentjobs.fleet import tenant_tables as fleet
 from agentjobs.gateway import tenant_tables as gateway
 from agentjobs.inventory import tenant_tables as inventory
@@ -25,6 +26,7 @@ OWNERS = (
     pulls,
     connections,
     repos,
+    environments,
     webhooks,
     gateway,
     fleet,
