@@ -12,8 +12,8 @@ from typing import Self
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
-from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.redaction.redactor import Redactor
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 

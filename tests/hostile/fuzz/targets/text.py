@@ -14,8 +14,8 @@ from agentjobs.agents.presets.opencode import OpencodeWatcher
 from agentjobs.agents.report import read_report
 from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.jobs.logs.decoder import LogDecoder, service_line
-from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
+from agentjobs.redaction.redactor import Redactor
 from agentjobs.repos.imports.progress import ImportProgress
 from agentjobs.sandbox.output_tail import last_lines
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.jobs.logs.redaction import Redactor
 from agentjobs.organizations.tokens import new_token
+from agentjobs.redaction.redactor import Redactor
 
 PASSWORD = "correct horse/battery+staple"
 LONG = "".join(f"<{number}>" for number in range(400))

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from agentjobs.jobs.logs.secret_forms import MIN_LENGTH, forms_of
-from agentjobs.jobs.logs.token_patterns import TOKEN_FORMATS, TokenFormat
+from agentjobs.redaction.secret_forms import MIN_LENGTH, forms_of
+from agentjobs.redaction.token_patterns import TOKEN_FORMATS, TokenFormat
 
 REDACTED = b"[redacted]"
 
