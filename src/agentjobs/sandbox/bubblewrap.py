@@ -137,6 +137,8 @@ class BubblewrapSandbox:
         return None
 
     def _launch(self, task: SandboxTask) -> Launch:
+        if task.layers:
+            raise SandboxError("this version cannot run a task with layers")
         try:
             return Launch(self._command(task), task, self._shared)
         except (OSError, ValueError) as error:

@@ -63,10 +63,11 @@ class SandboxPorts:
     async def open_on_host(self) -> dict[int, str]:
         """Without a sandbox: listen on free ports of the machine. Returns addresses by number."""
         try:
-            await self._serve([_free_port() for _ in self._ports])
+            sockets = [_free_port() for _ in self._ports]
+            names = [sock.getsockname() for sock in sockets]
+            await self._serve(sockets)
         except OSError as error:
             raise SandboxError(f"no port for the agent could be opened: {error}") from error
-        names = [server.sockets[0].getsockname() for server in self._servers]
         return {
             port.number: f"{host}:{host_port}"
             for port, (host, host_port) in zip(self._ports, names, strict=True)
@@ -89,6 +90,10 @@ class SandboxPorts:
         remaining = list(sockets)
         try:
             for port in self._ports:
+                if port.protocol is None:
+                    assert port.on_socket is not None
+                    port.on_socket(remaining.pop(0))
+                    continue
                 server = await loop.create_server(
                     port.protocol, sock=remaining[0], backlog=BACKLOG, start_serving=False
                 )
@@ -181,6 +186,7 @@ def _free_port() -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.bind(("127.0.0.1", 0))
+        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

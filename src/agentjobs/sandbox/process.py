@@ -66,6 +66,8 @@ class ProcessSandbox:
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
+        if task.layers:
+            raise SandboxError('an environment needs a sandbox: set sandbox = "bubblewrap"')
         if before_start is not None:
             await before_start()
         async with contextlib.AsyncExitStack() as stack:

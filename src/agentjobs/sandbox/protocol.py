@@ -4,9 +4,10 @@ Knows nothing of jobs, git or agent definitions; a container or a pod could impl
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 import msgspec
@@ -27,12 +28,35 @@ BeforeStart = Callable[[], Awaitable[None]]
 class SandboxPort:
     """A port on the sandbox's loopback that the worker serves: the only way out of the sandbox.
 
-    In the values of `environment`, `{address}` becomes the HOST:PORT that the agent connects to.
+    Either this process serves it with `protocol`, or `on_socket` gets the listening socket and owns
+    it from then on. In the values of `environment`, `{address}` becomes the HOST:PORT that the
+    agent connects to.
     """
 
     number: int
-    protocol: Callable[[], asyncio.BaseProtocol]
+    protocol: Callable[[], asyncio.BaseProtocol] | None = None
+    on_socket: Callable[[socket.socket], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.protocol is None) == (self.on_socket is None):
+            raise ValueError("a port needs either `protocol` or `on_socket`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A directory inside the sandbox that begins as `lower`, which never changes.
+
+    What the sandbox writes goes to `upper`.
+    """
+
+    # The root directory, the home directory or the workspace.
+    inside: PurePosixPath
+    lower: Path
+    # Exists and is owned by `owner_uid`. For the workspace, it is the task's `workspace`.
+    upper: Path
+    # The user whose files in `lower` the agent owns inside; None: `lower` is shown as it is.
+    lower_uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +76,7 @@ class SandboxTask:
     read_only: tuple[Path, ...] = ()
     ports: tuple[SandboxPort, ...] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
+    layers: tuple[Layer, ...] = ()
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):

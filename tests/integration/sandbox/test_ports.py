@@ -85,6 +85,37 @@ def test_a_port_listens_on_every_loopback_address_of_the_sandbox(on_loop: OnLoop
     on_loop(check())
 
 
+def test_a_listening_socket_can_be_handed_to_another_server(on_loop: OnLoop) -> None:
+    async def check() -> None:
+        handed_over: list[socket.socket] = []
+        ports = SandboxPorts(
+            [
+                SandboxPort(number=80, protocol=Parrot),
+                SandboxPort(number=5432, on_socket=handed_over.append),
+            ]
+        )
+        targets = ("127.0.0.1:80", "127.0.0.1:5432")
+        async with bare_sandbox(*_PYTHON, *targets) as sandbox:
+            await ports.open(sandbox.init_pid)
+            server = await asyncio.get_running_loop().create_server(Parrot, sock=handed_over[0])
+            # It belongs to its new owner.
+            await ports.close()
+            async with server:
+                output = await sandbox.run()
+        assert output.splitlines() == [
+            f"{targets[0]} ConnectionRefusedError",
+            f"{targets[1]} {targets[1]} received hello",
+        ]
+
+    on_loop(check())
+
+
+@pytest.mark.parametrize("servers", [{}, {"protocol": Parrot, "on_socket": socket.socket.close}])
+def test_a_port_has_exactly_one_server(servers: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="either"):
+        SandboxPort(number=80, **servers)
+
+
 def test_ports_of_two_sandboxes_are_separate(on_loop: OnLoop) -> None:
     class Other(Parrot):
         def data_received(self, _data: bytes) -> None:
@@ -219,7 +250,11 @@ def test_a_port_listener_that_cannot_start_is_a_sandbox_error(
 def test_without_a_sandbox_ports_open_on_free_ports_of_the_machine(on_loop: OnLoop) -> None:
     async def check() -> None:
         ports = SandboxPorts(
-            [SandboxPort(number=80, protocol=Parrot), SandboxPort(number=443, protocol=Parrot)]
+            [
+                SandboxPort(number=80, protocol=Parrot),
+                SandboxPort(number=81, on_socket=socket.socket.close),
+                SandboxPort(number=443, protocol=Parrot),
+            ]
         )
         addresses = await ports.open_on_host()
         for port in (80, 443):
