@@ -71,7 +71,7 @@ class ApiKeyAuthenticator:
         Raises AddressNotAllowed if the key has networks and the client's address is in none.
         """
         hashed = token_hash(token)
-        known = self._cached.get(hashed) if self._db.changes.live else None
+        known = self._cached.get(hashed) if self._db.changes.may_use_caches() else None
         if known is None and is_well_formed(token, API_KEY_PREFIX):
             known = await self._read(hashed)
         if known is None:

@@ -88,7 +88,9 @@ class Changes:
 
     def __init__(self) -> None:
         self.live = True
-        """False while changes of other processes may be missed: caches are bypassed then."""
+        """False while changes of other processes may be missed."""
+        self.is_confirmed: Callable[[], bool] = lambda: True
+        """Whether the engine heard less than a second ago that nothing was missed."""
         self.processes = 1
         """How many processes share the database, as far as this one knows."""
         self.workers = 1
@@ -101,6 +103,10 @@ class Changes:
         self.pass_on: Callable[[str], None] = lambda _topic: None
         """Announces work in the other processes that the subscriber of this one cannot take."""
         self._subscribers: dict[str, list[_Subscriber]] = {}
+
+    def may_use_caches(self) -> bool:
+        """Asked before each use of a cache, which is bypassed otherwise."""
+        return self.live and self.is_confirmed()
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.postgresql import notifications, watched_topics
+from tests.support.git_server import until
 from tests.support.stores import add, opened, process, read_line
 
 Notify = Callable[..., Coroutine[Any, Any, None]]
@@ -204,7 +205,7 @@ async def test_a_process_asks_again_although_it_hears_of_others_all_the_time(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "ASK_SECONDS", 0.05)
-    monkeypatch.setattr(notifications, "_CACHELESS_HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr(notifications, "_IDLE_HEARTBEAT_SECONDS", 600)
     asked: list[str] = []
     asked_again = asyncio.Event()
 
@@ -256,11 +257,22 @@ async def test_work_that_no_process_can_take_is_passed_on_once(postgres_url: str
     assert [notice.split()[1:] for notice in notices] == [["deliveries"], ["cancel"]]
 
 
-async def test_only_a_process_with_caches_pings_all_the_time(
+async def test_caches_of_an_idle_process_are_bypassed_until_the_server_responds(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "_IDLE_HEARTBEAT_SECONDS", 600)
+    async with opened(postgres_url) as db:
+        await until(db.changes.may_use_caches)
+        db._notifications._heard_at -= 60
+        assert not db.changes.may_use_caches()
+        await until(db.changes.may_use_caches)
+
+
+async def test_only_a_process_that_uses_caches_pings_all_the_time(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifications, "_HEARTBEAT_SECONDS", 0.01)
-    monkeypatch.setattr(notifications, "_CACHELESS_HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr(notifications, "_IDLE_HEARTBEAT_SECONDS", 600)
     pings, pinged = 0, asyncio.Event()
     execute = asyncpg.Connection.execute
 
@@ -279,8 +291,8 @@ async def test_only_a_process_with_caches_pings_all_the_time(
             await other.transact(announce, "b", "jobs")
             assert await signal.wait(WITHIN_SECONDS)
         assert pings <= 2
-        db.changes.on("keys", lambda: None)
         while pings < 10:
+            db.changes.may_use_caches()
             pinged.clear()
             async with asyncio.timeout(WITHIN_SECONDS):
                 await pinged.wait()

@@ -95,13 +95,13 @@ async def test_caches_are_bypassed_within_a_second_of_a_silent_connection(
             os.kill(backend, signals.SIGSTOP)
             try:
                 silent_since = time.monotonic()
-                await until(lambda: not db.changes.live)
+                await until(lambda: not db.changes.may_use_caches())
                 assert time.monotonic() - silent_since < 1
                 await other.transact(_invalidate_keys)
             finally:
                 os.kill(backend, signals.SIGCONT)
             assert await signal.wait(5)
-            await until(lambda: db.changes.live)
+            await until(db.changes.may_use_caches)
         # The connection was only slow, so it is still in use.
         assert db._notifications._connection is listener
     await db.close()
@@ -314,6 +314,21 @@ async def test_a_small_pool_shares_a_connection_unless_it_is_busy(postgres_url: 
     assert await _connections(operator) == 2
     slow.cancel()
     await asyncio.wait({slow})
+    await db.close()
+    await operator.close()
+
+
+async def test_callers_share_a_connection_unless_they_wait_often(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_GROW_SECONDS", 600)
+    operator = await asyncpg.connect(postgres_url)
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    await db.ping()
+    await asyncio.gather(*(db.ping() for _ in range(3)))
+    assert await _connections(operator) == 1
+    while await _connections(operator) == 1:
+        await asyncio.gather(*(db.ping() for _ in range(20)))
     await db.close()
     await operator.close()
 

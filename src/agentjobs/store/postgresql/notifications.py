@@ -7,6 +7,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
@@ -27,9 +28,10 @@ _MAX_DELAY_SECONDS = 0.25
 _HEARTBEAT_SECONDS = 0.4
 _ANSWER_SECONDS = 0.45
 """Both together are below a second, the longest time that a cache may be stale."""
-_CACHED = frozenset({"keys", "organizations", "repos", "sessions"})
-_CACHELESS_HEARTBEAT_SECONDS = 2.0
-"""Of a process without caches, such as a worker: a fleet of them would ping all the time."""
+_USED_SECONDS = 5.0
+"""How long caches count as used; afterwards, their next use waits for a ping."""
+_IDLE_HEARTBEAT_SECONDS = 2.0
+"""Of a process that uses no cache, such as a worker: a fleet of them would ping all the time."""
 _GIVE_UP_SECONDS = 5.0
 """How long a slow server keeps its connection."""
 _FIRST_RETRY_SECONDS = 0.1
@@ -55,6 +57,7 @@ class Notifications:
         self._watched = WatchedTopics()
         self._ask_at = 0.0
         self._heard_at = 0.0
+        self._caches_used_at = -_USED_SECONDS
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
@@ -62,7 +65,8 @@ class Notifications:
 
     async def start(self) -> None:
         await self._listen()
-        self._changes.on_subscribed = self._on_subscribed
+        self._changes.on_subscribed = self._ask_for
+        self._changes.is_confirmed = self._is_confirmed
         self._changes.pass_on = self._pass_on
         self._task = asyncio.create_task(self._run(), name="postgresql-notices")
 
@@ -108,11 +112,14 @@ class Notifications:
         takes itself is only announced to others in case it is too much."""
         return is_watchable(topic) or self._changes.is_taken_here(topic)
 
-    def _on_subscribed(self, topic: str) -> None:
-        if topic in _CACHED:
-            # It pings earlier from now on.
-            self._wake.set()
-        self._ask_for(topic)
+    def _is_confirmed(self) -> bool:
+        """Called before each use of a cache, so that an idle process need not ping all the time."""
+        # Not the event loop's time, which stands still while the loop is busy.
+        now = self._caches_used_at = time.monotonic()
+        if now < self._heard_at + _HEARTBEAT_SECONDS + _ANSWER_SECONDS:
+            return True
+        self._wake.set()
+        return False
 
     def _ask_for(self, *topics: str) -> None:
         """Have the others notify this process of topics that it watches."""
@@ -139,9 +146,9 @@ class Notifications:
                 await self._reconnect()
             await self._wait_for_wake()
             self._ask_again()
-            await self._send_or_ping()
-            interval = self._changes.processes * _INTERVAL_PER_PROCESS_SECONDS
-            await asyncio.sleep(max(interval, MIN_INTERVAL_SECONDS))
+            if await self._send_or_ping():
+                interval = self._changes.processes * _INTERVAL_PER_PROCESS_SECONDS
+                await asyncio.sleep(max(interval, MIN_INTERVAL_SECONDS))
 
     async def _wait_for_wake(self) -> None:
         """Or until nothing was heard for a heartbeat, or it is time to ask again."""
@@ -157,9 +164,8 @@ class Notifications:
 
     @property
     def _ping_at(self) -> float:
-        has_caches = not _CACHED.isdisjoint(self._changes.topics)
-        seconds = _HEARTBEAT_SECONDS if has_caches else _CACHELESS_HEARTBEAT_SECONDS
-        return self._heard_at + seconds
+        is_used = self._heard_at < self._caches_used_at + _USED_SECONDS
+        return self._heard_at + (_HEARTBEAT_SECONDS if is_used else _IDLE_HEARTBEAT_SECONDS)
 
     def _ask_again(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -167,14 +173,15 @@ class Notifications:
             self._ask_at = now + ASK_SECONDS
             self._ask_for(*self._changes.topics)
 
-    async def _send_or_ping(self) -> None:
-        """Send pending topics, or a ping if there are none."""
+    async def _send_or_ping(self) -> bool:
+        """Send pending topics, or a ping if there are none; returns whether there were some."""
         self._cancel_timer()
         connection, topics, self._pending = self._connection, self._pending, set()
         if connection is None or connection.is_closed():
             self._pending |= topics
-            return
+            return True
         silence = asyncio.get_running_loop().call_later(_ANSWER_SECONDS, self._mark_stale)
+        sent_at = time.monotonic()
         try:
             for payload in self.payloads(topics):
                 await connection.execute(
@@ -182,7 +189,8 @@ class Notifications:
                 )
             if not topics:
                 await connection.execute("SELECT 1", timeout=_GIVE_UP_SECONDS)
-            self._heard_at = asyncio.get_running_loop().time()
+            # The response confirms only what the server sent before it.
+            self._heard_at = sent_at
             self._mark_live()
         except BaseException as error:
             self._pending |= topics
@@ -192,6 +200,7 @@ class Notifications:
             self._on_connection_lost()
         finally:
             silence.cancel()
+        return bool(topics)
 
     async def _listen(self) -> None:
         connection = await self._connect()
@@ -235,7 +244,7 @@ class Notifications:
         self._wake.set()
 
     def _on_notification(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = time.monotonic()
         source, *topics = str(payload).split()
         if source.partition("#")[0] == self._origin:
             return
