@@ -3,6 +3,7 @@
 import functools
 import time
 import types
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -32,11 +33,14 @@ from agentjobs.store.transactions import (
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_GROW_SECONDS = 0.01
+_MAX_WAITS_PER_SECOND = 8
+"""A pool opens another connection only if the others are busy for this long, or callers had to wait
+this often: loops that wake at the same time can share a connection, requests under load cannot."""
 _SMALL_POOL = 2
-_GROW_SECONDS = 0.05
+_SMALL_POOL_GROW_SECONDS = 0.05
 _MAX_GROW_SECONDS = 0.3
-"""A small pool opens its second connection only if the first one is busy for this long, in a large
-fleet for longer: there, a slow server has many connections already."""
+"""In a large fleet: there, a slow server has many connections already."""
 _CLOSE_SECONDS = 5.0
 _ROLLBACK_SECONDS = 5.0
 _BEGIN = "BEGIN READ WRITE"
@@ -148,11 +152,8 @@ class PostgresqlDatabase:
         open_pooled = functools.partial(connect, url, through_pooler=True)
         self._begin = _BEGIN_THROUGH_POOLER if direct_url else _BEGIN
         self._pool_size = pool_size
-        self._pool = Pool(
-            open_pooled if direct_url else open_direct,
-            pool_size,
-            self._grow_after if pool_size <= _SMALL_POOL else None,
-        )
+        self._waited_at: deque[float] = deque(maxlen=_MAX_WAITS_PER_SECOND)
+        self._pool = Pool(open_pooled if direct_url else open_direct, pool_size, self._grow_after)
         self._notifications = Notifications(open_direct, self.changes)
 
     @classmethod
@@ -218,7 +219,11 @@ class PostgresqlDatabase:
         await self._notifications.close()
 
     def _grow_after(self) -> float:
-        return self.changes.poll_seconds(_GROW_SECONDS, _MAX_GROW_SECONDS)
+        if self._pool_size > _SMALL_POOL:
+            self._waited_at.append(now := time.monotonic())
+            is_busy = len(self._waited_at) == _MAX_WAITS_PER_SECOND and now - self._waited_at[0] < 1
+            return 0.0 if is_busy else _GROW_SECONDS
+        return self.changes.poll_seconds(_SMALL_POOL_GROW_SECONDS, _MAX_GROW_SECONDS)
 
     async def _read(self, method: str, sql: str, parameters: dict[str, Any]) -> Any:
         forbid_inside_transaction()

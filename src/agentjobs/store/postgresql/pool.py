@@ -30,7 +30,7 @@ class Pool:
         self,
         connect: Callable[[], Awaitable[Connection]],
         max_size: int,
-        grow_after: Callable[[], float] | None = None,
+        grow_after: Callable[[], float],
     ) -> None:
         self._connect = connect
         self._max_size = max_size
@@ -124,7 +124,7 @@ class Pool:
     async def _wait_for_release(self) -> Connection | None:
         """A connection that was released in time, None otherwise."""
         is_alone = self._reserved == 1
-        if self._grow_after is None or is_alone:
+        if is_alone:
             return None
         released = asyncio.get_running_loop().create_future()
         self._waiting.append(released)
