@@ -37,7 +37,8 @@ class LoopMonitor:
         self._expected_at = 0.0
         self._warned_at = -_WARNING_INTERVAL_SECONDS
         self._stack = ""
-        self._stopped = threading.Event()
+        # Released when the monitor stops; cheaper to wait for than an Event.
+        self._running = threading.Lock()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -47,11 +48,12 @@ class LoopMonitor:
         thread = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="loop-monitor", daemon=True
         )
+        self._running.acquire()
         thread.start()
         try:
             yield
         finally:
-            self._stopped.set()
+            self._running.release()
             self._timer.cancel()
             thread.join()
 
@@ -73,7 +75,9 @@ class LoopMonitor:
         self._schedule()
 
     def _watch(self, thread_id: int) -> None:
-        while not self._stopped.wait(max(self._late_at - time.monotonic(), WARN_SECONDS / 4)):
+        while not self._running.acquire(
+            timeout=max(self._late_at - time.monotonic(), WARN_SECONDS / 4)
+        ):
             if time.monotonic() < self._late_at or self._stack:
                 continue
             with contextlib.suppress(KeyError):

@@ -22,7 +22,8 @@ class CancelLoop:
         changes = self._db.changes
         with changes.listen("cancel") as signal:
             while True:
-                if self._jobs.active_jobs:
+                await self._jobs.has_jobs.wait()
+                await signal.wait(changes.poll_seconds(_POLL_SECONDS, _MAX_POLL_SECONDS))
+                if self._jobs.has_jobs.is_set():
                     claims = await cancel_requests(self._db, self._worker_id)
                     self._jobs.stop_claims(claims, Cancelled())
-                await signal.wait(changes.poll_seconds(_POLL_SECONDS, _MAX_POLL_SECONDS))

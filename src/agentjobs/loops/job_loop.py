@@ -113,6 +113,7 @@ class JobLoop:
         self._active: dict[Claim, _ActiveJob] = {}
         self._recent = RecentOrganizations()
         self._slot_freed = asyncio.Event()
+        self.has_jobs = asyncio.Event()
 
     @property
     def active_jobs(self) -> list[ClaimedJob]:
@@ -180,6 +181,7 @@ class JobLoop:
         self.stop_claims(earlier, Abandoned())
         active = _ActiveJob(job, self._free_slots.pop())
         self._active[job.claim] = active
+        self.has_jobs.set()
         active.task = asyncio.create_task(self._run_to_end(active), name=f"job {job.id}")
 
     async def _store(self, job: ClaimedJob, outcome: Outcome) -> bool:
@@ -217,3 +219,5 @@ class JobLoop:
             self._free_slots.append(active.slot)
             self._slot_freed.set()
             del self._active[active.job.claim]
+            if not self._active:
+                self.has_jobs.clear()

@@ -41,11 +41,10 @@ async def run_maintenance(
 
     `in_progress` are the caller's own deliveries: their leases do not expire here.
     """
-    expired = await db.transact(_expire_leases, now_ms(), in_progress, max_lease_ms)
+    expired, failed = await db.transact(_maintain, in_progress, max_lease_ms)
     if expired:
         _log.warning("%d deliveries of a lost sender will be sent again", expired)
-    await db.transact(_promote_secrets)
-    return await db.transact(fail_waiting_of_closed) >= FAIL_BATCH
+    return failed >= FAIL_BATCH
 
 
 async def bring_retries_forward(db: Database, max_wait_ms: int) -> bool:
@@ -59,12 +58,13 @@ async def _bring_forward(tx: Transaction, max_wait_ms: int) -> int:
     return await tx.execute(_BRING_FORWARD, now=now, limit=now + max_wait_ms, batch=FAIL_BATCH)
 
 
-async def _expire_leases(
-    tx: Transaction, now: int, in_progress: Collection[str], max_lease_ms: int
-) -> int:
-    """They may have been sent already; receivers recognize duplicates by `webhook-id`."""
-    return await tx.execute(_EXPIRE, now=now, in_progress=in_progress, max_lease_ms=max_lease_ms)
-
-
-async def _promote_secrets(tx: Transaction) -> None:
+async def _maintain(
+    tx: Transaction, in_progress: Collection[str], max_lease_ms: int
+) -> tuple[int, int]:
+    """How many leases expired, and how many deliveries failed."""
+    # They may have been sent already; receivers recognize duplicates by `webhook-id`.
+    expired = await tx.execute(
+        _EXPIRE, now=now_ms(), in_progress=in_progress, max_lease_ms=max_lease_ms
+    )
     await tx.execute(_PROMOTE, now=await tx.clock_ms())
+    return expired, await fail_waiting_of_closed(tx)

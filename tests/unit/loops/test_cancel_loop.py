@@ -1,5 +1,6 @@
 """How often a worker polls for cancels that no notification told it about."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,8 @@ async def test_a_large_fleet_polls_less_often_while_it_is_notified(
     changes = Changes()
     changes.processes, changes.live = processes, is_live
     db: Any = SimpleNamespace(changes=changes)
-    jobs: Any = SimpleNamespace(active_jobs=[])
+    jobs: Any = SimpleNamespace(has_jobs=asyncio.Event())
+    jobs.has_jobs.set()
     with pytest.raises(_Ended):
         await CancelLoop(db, "wrk_a", jobs).run()
     assert waits == [pytest.approx(seconds, rel=0.25)]
