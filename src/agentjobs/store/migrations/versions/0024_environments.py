@@ -56,6 +56,8 @@ def upgrade() -> None:
         sa.Column("credential_hash", sa.LargeBinary, nullable=True),
         sa.Column("branch", sa.Text, nullable=False),
         sa.Column("commit_id", sa.Text, nullable=False),
+        # Of the definition and its files; `key` also has the digest of the image.
+        sa.Column("request_key", sa.Text, nullable=False),
         sa.Column("key", sa.Text, nullable=False),
         sa.Column("generation", sa.BigInteger, nullable=False),
         # Paths and object IDs of the files in the key, as JSON.
@@ -71,16 +73,17 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.BigInteger, nullable=True),
         sa.Column("used_at", sa.BigInteger, nullable=True),
     )
-    op.create_index("environment_builds_repo", "environment_builds", ["repo_id", "key"])
+    op.create_index("environment_builds_repo", "environment_builds", ["repo_id", "request_key"])
     op.create_index("environment_builds_state", "environment_builds", ["state", "lease_until"])
-    # Jobs with this key are not claimed until then, except by the worker that is named.
+    # Jobs with this key are not claimed until then, except by workers at the location.
     op.create_table(
         "environment_holds",
         sa.Column("key", sa.Text, primary_key=True),
         sa.Column("repo_id", sa.Text, nullable=False),
-        sa.Column("worker_id", sa.Text, nullable=True),
+        sa.Column("location", sa.Text, nullable=True),
         sa.Column("held_until", sa.BigInteger, nullable=False),
     )
+    op.add_column("workers", sa.Column("location", sa.Text, nullable=True))
     op.add_column("jobs", sa.Column("environment_key", sa.Text, nullable=True))
     # Which snapshot the run used, as JSON.
     op.add_column("jobs", sa.Column("environment", sa.Text, nullable=True))
