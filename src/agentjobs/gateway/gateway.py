@@ -8,7 +8,6 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -19,22 +18,16 @@ from agentjobs.gateway.endpoints import Endpoint
 from agentjobs.gateway.errors import RequestRefused, error_body
 from agentjobs.gateway.ledger import Ledger
 from agentjobs.gateway.measured_prompts import MeasuredPrompts
+from agentjobs.gateway.notes import limit_notes
+from agentjobs.gateway.port_server import CLOSE_SECONDS, PortServer
 from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
 from agentjobs.gateway.requests import BodyReader, check_token, endpoint_of
 from agentjobs.gateway.upstream import Upstream
 
-MAX_CONNECTIONS = 256
-CLOSE_SECONDS = 10
-_MAX_NOTES = 20
-_KEEP_ALIVE_SECONDS = 75
-_LINGER_SECONDS = 2
-_SHUTDOWN_SECONDS = 0.01
 _SLOW_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
-# aiohttp logs malformed requests with a traceback each; faults of the gateway are logged below.
-_SILENT_LOGGER = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001 - no handler may hear it
 
 
 class Gateway:
@@ -57,44 +50,20 @@ class Gateway:
         self._upstream = upstream
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)
+        self._note = limit_notes(on_note)
         self._relay = Relay(session, upstream, self._note)
         self._measured = MeasuredPrompts()
         self._body_reader = BodyReader()
         self._parse_lock = asyncio.Lock()
-        self._on_note = on_note
-        self._noted: set[str] = set()
-        self._closed = False
-        self._handlers: set[asyncio.Task[Any]] = set()
-        self._server = web.Server(
-            self._handle,
-            handler_cancellation=True,
-            access_log=None,
-            logger=_SILENT_LOGGER,
-            auto_decompress=False,
-            keepalive_timeout=_KEEP_ALIVE_SECONDS,
-            lingering_time=_LINGER_SECONDS,
-        )
-
-    def protocol(self) -> asyncio.BaseProtocol:
-        """The protocol factory for `loop.create_server`."""
-        if self._closed or len(self._server.connections) >= MAX_CONNECTIONS:
-            return _ClosingProtocol()
-        return self._server()
+        self._server = PortServer(self._handle)
+        self.protocol = self._server.protocol
 
     async def close(self) -> None:
         """Close all connections and wait, with a timeout, until usage is stored."""
-        self._closed = True
-        for task in self._handlers:
-            task.cancel()
-        if self._handlers:
-            await asyncio.wait(self._handlers, timeout=CLOSE_SECONDS)
-        await self._server.shutdown(_SHUTDOWN_SECONDS)
+        await self._server.close()
         await self._budget.close(CLOSE_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        task = asyncio.current_task()
-        assert task is not None
-        self._handlers.add(task)
         try:
             return await self._accept(request)
         except UpstreamError as error:
@@ -107,8 +76,6 @@ class Gateway:
             return self._refusal(
                 RequestRefused(500, "internal_error", "the gateway failed; try again")
             )
-        finally:
-            self._handlers.discard(task)
 
     async def _accept(self, request: web.BaseRequest) -> web.StreamResponse:
         check_token(request, self.token)
@@ -175,16 +142,3 @@ class Gateway:
         return web.Response(
             status=refused.status, body=body, headers=headers, content_type="application/json"
         )
-
-    def _note(self, text: str) -> None:
-        """Each text once, up to a maximum, because the agent controls how often this happens."""
-        if text not in self._noted and len(self._noted) < _MAX_NOTES:
-            self._noted.add(text)
-            self._on_note(text)
-
-
-class _ClosingProtocol(asyncio.Protocol):
-    """Closes connections above the limit."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

@@ -9,33 +9,38 @@ def redact_key(text: str, key: str) -> str:
     return text.replace(key, REDACTED) if key else text
 
 
-class KeyFilter:
-    """Holds back only bytes that may be the beginning of the key."""
+class Replacer:
+    """Replaces text in a stream; holds back only bytes that may be the beginning of `old`."""
 
-    def __init__(self, key: str, *, min_length: int = MIN_KEY_LENGTH) -> None:
-        self._key = (
-            key.encode("utf-8", "surrogateescape") if len(key) >= max(1, min_length) else b""
-        )
+    def __init__(self, old: bytes, new: bytes) -> None:
+        self._old = old
+        self._new = new
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        if not self._key:
+        if not self._old:
             return data
-        data = (self._held + data).replace(self._key, REDACTED.encode())
-        end = len(data) - self._partial_key_length(data)
+        data = (self._held + data).replace(self._old, self._new)
+        end = len(data) - self._partial_length(data)
         self._held = data[end:]
         return data[:end]
 
     def end(self) -> bytes:
-        """The remaining bytes, which are not the key."""
+        """The remaining bytes, which are not `old`."""
         held, self._held = self._held, b""
         return held
 
-    def _partial_key_length(self, data: bytes) -> int:
-        tail = data[1 - len(self._key) :] if len(self._key) > 1 else b""
-        start = tail.find(self._key[:1])
+    def _partial_length(self, data: bytes) -> int:
+        tail = data[1 - len(self._old) :] if len(self._old) > 1 else b""
+        start = tail.find(self._old[:1])
         while start >= 0:
-            if self._key.startswith(tail[start:]):
+            if self._old.startswith(tail[start:]):
                 return len(tail) - start
-            start = tail.find(self._key[:1], start + 1)
+            start = tail.find(self._old[:1], start + 1)
         return 0
+
+
+class KeyFilter(Replacer):
+    def __init__(self, key: str, *, min_length: int = MIN_KEY_LENGTH) -> None:
+        old = key.encode("utf-8", "surrogateescape") if len(key) >= max(1, min_length) else b""
+        super().__init__(old, REDACTED.encode())

@@ -16,6 +16,7 @@ from agentjobs.gateway.calls import Call
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.headers import agent_headers, provider_headers, select_betas
 from agentjobs.gateway.key_filter import KeyFilter
+from agentjobs.gateway.port_server import abort
 from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.safe_text import ellipsize, mask_unprintable
@@ -137,7 +138,7 @@ class Relay:
             complete = True
             await response.write_eof()
         except (aiohttp.ClientError, TimeoutError):
-            _abort(request)
+            abort(request)
         finally:
             is_applied = reader.usage is not None and charge.apply_usage(reader.usage)
             if not is_applied and reader.partial_usage is not None:
@@ -173,18 +174,15 @@ class Relay:
 
 
 def _unreachable(error: Exception) -> UpstreamError:
-    # aiohttp's own message omits the reason of the address guard.
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    reason = str(cause) or "no response in time"
     return UpstreamError(
         502,
         "provider_unreachable",
         "the model provider cannot be reached; try again",
-        f"the model provider cannot be reached: {reason}",
+        f"the model provider cannot be reached: {describe_failure(error)}",
     )
 
 
-def _abort(request: web.BaseRequest) -> None:
-    """Abort the connection like the provider did, so that the response is not taken as complete."""
-    if request.transport is not None:
-        request.transport.abort()
+def describe_failure(error: Exception) -> str:
+    # aiohttp's own message omits the reason of the address guard.
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return str(cause) or "no response in time"

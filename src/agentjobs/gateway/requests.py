@@ -55,14 +55,13 @@ class BodyReader:
             raise RequestRefused(400, "invalid_request", "send the request without compression")
         if (request.content_length or 0) > MAX_BYTES:
             raise RequestRefused(413, "request_too_large", _TOO_LARGE)
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        invite_body(request)
         return await self._collect(request)
 
     async def _collect(self, request: web.BaseRequest) -> bytes:
         content = bytearray()
         try:
-            while chunk := await _read_chunk(request):
+            while chunk := await read_chunk(request):
                 content += chunk
                 self._free -= len(chunk)
                 if len(content) > MAX_BYTES:
@@ -80,7 +79,13 @@ class BodyReader:
         self._free += size
 
 
-async def _read_chunk(request: web.BaseRequest) -> bytes:
+def invite_body(request: web.BaseRequest) -> None:
+    """Some clients send their body only after this response."""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def read_chunk(request: web.BaseRequest) -> bytes:
     """The timeout also ends bodies that never complete."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from agentjobs.gateway import gateway as gateways
-from agentjobs.gateway import requests
+from agentjobs.gateway import port_server, requests
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
@@ -270,7 +270,7 @@ async def test_a_body_that_never_completes_times_out(
         host, port = harness.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(head(harness, "/v1/responses", "Transfer-Encoding: chunked") + b"1\r\n{\r\n")
-        await until(lambda: bool(harness.gateway._handlers))
+        await until(lambda: harness.gateway._server.active_requests == 1)
         writer.write(b"zz\r\n")
 
         async with asyncio.timeout(20):
@@ -298,11 +298,11 @@ async def test_a_client_that_expects_100_continue_gets_it(db: Database) -> None:
 
 
 async def test_connections_are_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateways, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(port_server, "MAX_CONNECTIONS", 2)
     async with gateway_harness(db, [REPLY]) as harness:
         host, port = harness.url.removeprefix("http://").split(":")
         idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
-        await until(lambda: len(harness.gateway._server.connections) == 2)
+        await until(lambda: harness.gateway._server.connections == 2)
 
         assert await exchange(harness, head(harness)) == b""
 
@@ -499,7 +499,7 @@ async def test_the_reservation_of_a_disconnected_client_is_returned(
         asking = asyncio.create_task(harness.ask())
         await asked.wait()
         asking.cancel()
-        await until(lambda: not harness.gateway._handlers)
+        await until(lambda: not harness.gateway._server.active_requests)
         go_on.set()
 
         totals = await harness.settled()
