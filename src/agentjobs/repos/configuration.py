@@ -4,15 +4,17 @@ Does not know git or agents. The caller ensures that the file only narrows what 
 """
 
 import difflib
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.validation import DefinitionError, ValuePath, convert_definition
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
+from agentjobs.repos.toml_lines import find_line
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import format_paths
 
@@ -24,9 +26,6 @@ MAX_COST_USD = 1_000_000
 MAX_NAME_CHARACTERS = 100
 MAX_WARNINGS = 20
 MAX_DOTS = 200
-
-# Possessive: lines of a multi-line string are matched too, and may have any content.
-_TABLE_HEADER = re.compile(r"\s*+\[(?P<name>[^\[\]]++)\]\s*+(#.*)?$")
 
 OnVerifyFailure = Literal["draft", "fail"]
 Severity = Literal["low", "medium", "high", "critical", "none"]
@@ -88,6 +87,7 @@ class Configuration(RunConfiguration, frozen=True, kw_only=True):
     agents: Mapping[str, RunConfiguration] = {}
     fixes: FixConfiguration = FixConfiguration()
     inventory: InventoryConfiguration = InventoryConfiguration()
+    environment: EnvironmentDefinition | None = None
     warnings: tuple[str, ...] = ()
 
     def for_agent(self, agent_id: str) -> RunConfiguration:
@@ -109,25 +109,30 @@ def parse_configuration(content: bytes) -> Configuration:
     if not isinstance(tables, dict) or not all(
         isinstance(table, dict) for table in tables.values()
     ):
-        raise ConfigurationError("agents: must be tables [agents.<id>]", _find_line(text, "agents"))
+        line = find_line(text, ("agents",))
+        raise ConfigurationError("agents: must be tables [agents.<id>]", line)
     if len(tables) > MAX_ENTRIES:
         raise ConfigurationError(f"agents: must be at most {MAX_ENTRIES} tables")
     fixes = _pop_table(text, values, "fixes")
     inventory = _pop_table(text, values, "inventory")
-    top_level = _convert_table(text, values, Configuration, "", warnings)
+    environment = _pop_table(text, values, "environment") if "environment" in values else None
+    top_level = _convert_table(text, values, Configuration, (), warnings)
     agents = {
         agent_id: RunConfiguration(
-            **_convert_table(text, table, RunConfiguration, f"agents.{agent_id}", warnings)
+            **_convert_table(text, table, RunConfiguration, ("agents", agent_id), warnings)
         )
         for agent_id, table in tables.items()
     }
     return Configuration(
         **top_level,
         agents=agents,
-        fixes=FixConfiguration(**_convert_table(text, fixes, FixConfiguration, "fixes", warnings)),
-        inventory=InventoryConfiguration(
-            **_convert_table(text, inventory, InventoryConfiguration, "inventory", warnings)
+        fixes=FixConfiguration(
+            **_convert_table(text, fixes, FixConfiguration, ("fixes",), warnings)
         ),
+        inventory=InventoryConfiguration(
+            **_convert_table(text, inventory, InventoryConfiguration, ("inventory",), warnings)
+        ),
+        environment=_convert_environment(text, environment, warnings),
         warnings=tuple(warnings),
     )
 
@@ -135,7 +140,7 @@ def parse_configuration(content: bytes) -> Configuration:
 def _pop_table(text: str, values: dict[str, Any], name: str) -> dict[str, Any]:
     table = values.pop(name, {})
     if not isinstance(table, dict):
-        raise ConfigurationError(f"{name}: must be a table [{name}]", _find_line(text, name))
+        raise ConfigurationError(f"{name}: must be a table [{name}]", find_line(text, (name,)))
     return table
 
 
@@ -169,7 +174,7 @@ def _convert_table(
     text: str,
     values: Mapping[str, Any],
     schema: type[RunConfiguration | FixConfiguration | InventoryConfiguration],
-    table: str,
+    table: ValuePath,
     warnings: list[str],
 ) -> dict[str, Any]:
     """Convert key by key, so that an error can name its line; `table` is empty for the top."""
@@ -177,18 +182,41 @@ def _convert_table(
     types.pop("warnings", None)
     converted = {}
     for key, value in values.items():
-        # Look up the line only for messages: a hostile file may have many keys and lines.
         if key not in types:
-            if len(warnings) < MAX_WARNINGS:
-                line = _find_line(text, key, table)
-                warnings.append(f"{FILE_NAME}, line {line}: {_unknown_key_message(key, types)}")
+            _warn_of_unknown_key(text, (*table, key), types, warnings)
             continue
         try:
             converted[key] = _convert_value(key, value, types[key])
         except ValueError as error:
             reason = str(error).replace(" | null`", "`")
-            raise ConfigurationError(f"{key}: {reason}", _find_line(text, key, table)) from None
+            raise ConfigurationError(f"{key}: {reason}", find_line(text, (*table, key))) from None
     return converted
+
+
+def _convert_environment(
+    text: str, table: Mapping[str, Any] | None, warnings: list[str]
+) -> EnvironmentDefinition | None:
+    if table is None:
+        return None
+    try:
+        return convert_definition(
+            table,
+            lambda path, known: _warn_of_unknown_key(text, ("environment", *path), known, warnings),
+        )
+    except DefinitionError as error:
+        path: ValuePath = ("environment", *error.path)
+        key = next(str(part) for part in reversed(path) if isinstance(part, str))
+        reason = f"{format_paths([key.encode()])}: {error}"
+        raise ConfigurationError(reason, find_line(text, path)) from None
+
+
+def _warn_of_unknown_key(
+    text: str, path: ValuePath, known: Iterable[str], warnings: list[str]
+) -> None:
+    # Look up the line only for messages: a hostile file may have many keys and lines.
+    if len(warnings) < MAX_WARNINGS:
+        reason = _unknown_key_message(str(path[-1]), known)
+        warnings.append(f"{FILE_NAME}, line {find_line(text, path)}: {reason}")
 
 
 def _unknown_key_message(key: str, known: Iterable[str]) -> str:
@@ -233,31 +261,3 @@ def _check_number(key: str, number: float) -> None:
     maximum = MAX_SECONDS if key == "timeout_seconds" else MAX_COST_USD
     if not 0 < number <= maximum:
         raise ValueError(f"must be above 0 and at most {maximum}")
-
-
-def _find_line(text: str, key: str, of_table: str = "") -> int:
-    """The 1-based line that sets the key, which tomllib does not report.
-
-    For an unusual spelling, the line of the key's table, or 1.
-    """
-    table, table_line = "", 1
-    setting = re.compile(rf"\s*(?:{_prefix(of_table)})?[\"']?{re.escape(key)}[\"']?\s*[=.]")
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _TABLE_HEADER.match(line):
-            table = _table_name(header["name"])
-            if table in {of_table, key} or table.startswith(f"{key}."):
-                table_line = number if table_line == 1 else table_line
-        elif table in {"", of_table} and setting.match(line):
-            return number
-    return table_line
-
-
-def _table_name(header: str) -> str:
-    return ".".join(part.strip().strip("\"'") for part in header.split("."))
-
-
-def _prefix(table: str) -> str:
-    """The dotted keys before a key of this table, such as `agents.claude-code.`."""
-    name, _, agent_id = table.partition(".")
-    prefix = rf"{name}\s*\.\s*" if name else ""
-    return prefix + rf"[\"']?{re.escape(agent_id)}[\"']?\s*\.\s*" if agent_id else prefix

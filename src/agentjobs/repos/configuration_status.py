@@ -6,12 +6,13 @@ The content is untrusted: this module truncates it, and templates escape it.
 import asyncio
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.git.blobs import blob_sizes
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import HEADS, resolve
@@ -39,7 +40,7 @@ _MESSAGE = re.compile(rf"(?s){re.escape(FILE_NAME)}(?:, line (\d+))?: (.*)")
 _TOML_LINE = re.compile(r"at line (\d+)")
 _SHELL = ("sh", "-c")
 _TABLES = ("fixes", "inventory")
-_NOT_VALUES = ("agents", "warnings", *_TABLES)
+_NOT_VALUES = ("agents", "environment", "services", "name", "warnings", *_TABLES)
 
 
 class ConfigurationIssue(msgspec.Struct, frozen=True):
@@ -130,20 +131,29 @@ def _parse_issue(severity: Literal["error", "warning"], text: str) -> Configurat
 def _values(configuration: Configuration) -> Iterator[ConfiguredValue]:
     yield from _values_of("", configuration)
     for table in _TABLES:
-        for value in _values_of("", getattr(configuration, table)):
-            yield msgspec.structs.replace(value, key=f"{table}.{value.key}")
+        yield from _values_of("", getattr(configuration, table), f"{table}.")
+    if (environment := configuration.environment) is not None:
+        yield from _values_of("", environment, "environment.")
+        for service in environment.services:
+            yield from _values_of("", service, f"environment.services.{service.name}.")
     for agent_id, own in configuration.agents.items():
         yield from _values_of(_truncate(agent_id), own)
 
 
 def _values_of(
-    agent: str, configuration: RunConfiguration | FixConfiguration | InventoryConfiguration
+    agent: str,
+    configuration: RunConfiguration
+    | FixConfiguration
+    | InventoryConfiguration
+    | EnvironmentDefinition
+    | ServiceDefinition,
+    prefix: str = "",
 ) -> Iterator[ConfiguredValue]:
     """Only the keys that the file sets."""
     for field in msgspec.structs.fields(configuration):
         value = getattr(configuration, field.name)
-        if field.name not in _NOT_VALUES and value != field.default:
-            yield ConfiguredValue(agent, field.name, _entries(field.name, value))
+        if field.name not in _NOT_VALUES and value not in (field.default, {}):
+            yield ConfiguredValue(agent, prefix + field.name, _entries(field.name, value))
 
 
 def _entries(key: str, value: Any) -> tuple[str, ...]:
@@ -151,6 +161,8 @@ def _entries(key: str, value: Any) -> tuple[str, ...]:
         is_script = value[: len(_SHELL)] == _SHELL and len(value) == len(_SHELL) + 1
         command = value[-1] if is_script else shlex.join(value)
         return (_truncate(command),) if command else ()
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={text}" for name, text in value.items())
     if isinstance(value, tuple):
         return tuple(map(_truncate, value[:MAX_ENTRIES]))
     return ("true" if value else "false",) if isinstance(value, bool) else (_truncate(str(value)),)

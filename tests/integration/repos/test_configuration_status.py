@@ -49,6 +49,13 @@ verify = ["make", "all tests"]
 timeout_seconds = 60
 [fixes]
 group = "directory"
+[environment]
+setup = "npm ci"
+[environment.variables]
+CI = "1"
+[[environment.services]]
+name = "db"
+image = "postgres:17"
 """
     status = await status_of(tmp_path, {FILE: text})
     assert status.is_present
@@ -63,6 +70,9 @@ group = "directory"
         ConfiguredValue("fixer", "verify", ("make 'all tests'",)),
         ConfiguredValue("fixer", "timeout_seconds", ("60",)),
         ConfiguredValue("", "fixes.group", ("directory",)),
+        ConfiguredValue("", "environment.setup", ("npm ci",)),
+        ConfiguredValue("", "environment.variables", ("CI=1",)),
+        ConfiguredValue("", "environment.services.db.image", ("postgres:17",)),
     }
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.repos.configuration import (
     MAX_BYTES,
     Configuration,
@@ -101,6 +102,57 @@ def test_the_file_replaces_which_files_are_fixtures() -> None:
     assert parse_configuration(text).inventory.fixtures == ("demo", "/samples/**")
 
 
+ENVIRONMENT = b"""\
+[environment]
+image = "registry.test/acme/build:12"
+setup = "uv sync --frozen && npm ci"
+start = "./scripts/prepare-db.sh"
+cache = ["uv.lock", "package-lock.json"]
+[environment.variables]
+DATABASE_URL = "postgresql://app@127.0.0.1/app"
+[[environment.services]]
+name = "postgres"
+image = "registry.test/library/postgres:17"
+ready = "pg_isready -h 127.0.0.1"
+"""
+
+
+def test_a_repository_defines_its_environment() -> None:
+    configuration = parse_configuration(ENVIRONMENT)
+    assert configuration.warnings == ()
+    assert configuration.environment == EnvironmentDefinition(
+        image="registry.test/acme/build:12",
+        setup="uv sync --frozen && npm ci",
+        start="./scripts/prepare-db.sh",
+        cache=("uv.lock", "package-lock.json"),
+        variables={"DATABASE_URL": "postgresql://app@127.0.0.1/app"},
+        services=(
+            ServiceDefinition(
+                name="postgres",
+                image="registry.test/library/postgres:17",
+                ready="pg_isready -h 127.0.0.1",
+            ),
+        ),
+    )
+
+
+def test_an_empty_environment_is_not_a_missing_one() -> None:
+    assert parse_configuration(b"").environment is None
+    assert parse_configuration(b"[environment]").environment == EnvironmentDefinition()
+
+
+def test_unknown_keys_of_environments_have_a_line() -> None:
+    text = ENVIRONMENT + b'port = 1\n[environment.services.variables]\nA = "1"\n'
+    text = text.replace(b"setup =", b"setpu =")
+    (first, second) = parse_configuration(text).warnings
+    assert first.startswith(".agentjobs.toml, line 3: setpu is not a key")
+    assert first.endswith("did you mean setup?")
+    assert second.startswith(".agentjobs.toml, line 12: port is not a key")
+
+
+SERVICES = "[[environment.services]]\nname = 'a'\nimage = 'a'\n"
+
+
 def test_warnings_for_unknown_keys_name_the_line_and_a_suggestion() -> None:
     text = b"\nverfy = 1\n[agents.x]\ndraft = true\n[tool]\na = 1\n"
     unknown = "is not a key of this file and has no effect"
@@ -143,6 +195,16 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ("draft = true\nagents.x.timeout_seconds = 'x'", "line 2: timeout_seconds"),
         ("[fixes]\n\ngroup = 'all'", "line 3: group: must be one of package, directory, ecosystem"),
         ("draft = true\nfixes.group = 1", "line 2: group: must be one of"),
+        ("environment = 1", "line 1: environment: must be a table [environment]"),
+        ("draft = true\n[environment]\n\nimage = 'A'", "line 4: image: must be the name"),
+        ("environment.setup = 1", "line 1: setup: Expected `str`"),
+        ("\n[environment]\nvariables.HOME = ''", "line 3: HOME: cannot be set"),
+        ("\n[environment.variables]\nA = ''\n'1' = ''", "line 4: 1: must have a name"),
+        ("draft = true\nenvironment = {start = 1}", "line 2: start: Expected `str`"),
+        (SERVICES + "[[environment.services]]\n\nname = 'a'", "line 6: name: must be different"),
+        (SERVICES + SERVICES.replace("'a'", "'b'") + "ready = 1", "line 7: ready: Expected"),
+        (SERVICES + "[environment.services.variables]\nA = 1", "line 5: A: must be a string"),
+        (SERVICES + "[[environment.services]]\nimage = 'a'", "line 4: services: must have a name"),
         ("inventory = 1", "line 1: inventory: must be a table [inventory]"),
         ("[inventory]\nfixtures = ['!a']", "line 2: fixtures: '!a' is not a pattern"),
         ("\nfixes = 1", "line 2: fixes: must be a table [fixes]"),

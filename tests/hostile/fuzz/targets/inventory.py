@@ -371,6 +371,19 @@ on_verify_failure = "draft"
 
 [fixes]
 group = "ecosystem"
+
+[environment]
+image = "registry.test:5000/acme/build:12"
+setup = '''
+uv sync
+'''
+cache = ["uv.lock"]
+variables.A = "1"
+[[environment.services]]
+name = "db"
+image = "db@sha256:00"
+[environment.services.variables]
+B = "2"
 """
 
 TARGETS = (
@@ -413,8 +426,11 @@ TARGETS = (
         documents(_CONFIGURATION, tokens=(*_TOML_TOKENS, b"[agents.x]", b"[[agents]]", b"agents=")),
         parse_configuration,
         (ConfigurationError,),
-        frames=("{}", "x = {}", 'x = """\n{}\n"""\ny = 1', 'x = """\n[{}\n"""\ny = 1', '"{}" = 1'),
-        units=("a=1\n", "[agents.a]\n", "a.b=1\n", "[a]\n", "[[a]]\n"),
+        frames=(
+            *("{}", "x = {}", 'x = """\n{}\n"""\ny = 1', 'x = """\n[{}\n"""\ny = 1', '"{}" = 1'),
+            "[environment]\nimage = '{}'",
+        ),
+        units=("a=1\n", "[agents.a]\n", "a.b=1\n", "[a]\n", "[[a]]\n", "a/", "a-", "a__"),
         max_bytes=64 * 1024,
     ),
 )
