@@ -4,12 +4,12 @@ from pathlib import Path
 
 import aiohttp
 
-from agentjobs.agents.certificates import create_bundle
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.sandbox.certificates import create_bundle
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database
 

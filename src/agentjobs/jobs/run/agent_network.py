@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
-from agentjobs.agents.certificates import with_certificates
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.gateway.gateway import Gateway
@@ -21,6 +20,7 @@ from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.organizations.secrets import open_secret
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.problems import Problem
+from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.protocol import SandboxPort, SandboxTask
 from agentjobs.store.database import Transaction
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.certificates import create_bundle, known_system_files, with_certificates
+from agentjobs.sandbox.certificates import create_bundle, known_system_files, with_certificates
 from agentjobs.sandbox.protocol import SandboxTask
 
 NOWHERE = Path("/nowhere")
