@@ -14,6 +14,7 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.app.serve import OnReady, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
+from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import configure_logging
@@ -86,6 +87,7 @@ async def _open_context(
     set_git_limits(
         GitLimits(settings.limit_git_memory_mib * 1024**2, settings.limit_git_cpu_seconds)
     )
+    check_setup_network(settings)
     catalog = build_catalog(settings)
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(

@@ -30,6 +30,7 @@ class Organization(msgspec.Struct, frozen=True):
     plan: str
     created_at: int
     paused_at: int | None = None
+    setup_network: tuple[str, ...] | None = None
 
 
 async def create_organization(db: Database, plans: Plans, name: str, plan: str) -> Organization:
@@ -140,4 +141,15 @@ async def _update_plan(
 
 
 def _organization(row: Row) -> Organization:
-    return Organization(row["id"], row["name"], row["plan"], row["created_at"], row["paused_at"])
+    return Organization(
+        row["id"],
+        row["name"],
+        row["plan"],
+        row["created_at"],
+        row["paused_at"],
+        decode_hosts(row["setup_network"]),
+    )
+
+
+def decode_hosts(stored: str | None) -> tuple[str, ...] | None:
+    return None if stored is None else msgspec.json.decode(stored, type=tuple[str, ...])

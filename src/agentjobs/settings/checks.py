@@ -67,11 +67,18 @@ BOUNDS = {
     "forge_poll_seconds": (1, 86_400),
     "index_memory_mib": (256, _MAX_MIB),
     "index_timeout_seconds": (1, 86_400),
+    "setup_seconds": (1, 86_400),
+    "start_seconds": (1, 86_400),
+    "environment_image_max_mib": (1, _MAX_MIB),
+    "environment_cache_max_mib": (0, _MAX_MIB),
     "advisories_refresh_hours": (0.01, 24 * 365),
     "minimum_release_age_days": (0, 365),
     "session_idle_hours": (0.05, 24 * 365),
     "session_days": (0.01, 365),
 }
+_HOST_AND_PORT = re.compile(
+    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::[0-9]{{1,5}})?", re.IGNORECASE | re.ASCII
+)
 _MENTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")
 _ONE_OF = {
     "sandbox": ("bubblewrap", "none"),
@@ -105,6 +112,14 @@ def check(settings: Settings) -> None:
     _check_addresses(settings)
     _check_oidc(settings)
     _check_advisories(settings)
+    _check_insecure_registries(settings)
+
+
+def _check_insecure_registries(settings: Settings) -> None:
+    for host in settings.insecure_registries:
+        if not _HOST_AND_PORT.fullmatch(host):
+            reason = f"{host!r} must be a host, such as registry.internal:5000"
+            raise SettingsFileError("insecure_registries", reason)
 
 
 def _check_webhooks(settings: Settings) -> None:

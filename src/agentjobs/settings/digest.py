@@ -13,7 +13,13 @@ OWN_SETTINGS = frozenset(
         *("auto_migrate", "host", "port", "log_level", "trusted_proxies"),
         *("metrics_bind", "metrics_token", "slots", "sandbox"),
         *("sandbox_uid_base", "cache_max_bytes", "disk_floor_mib", "git_concurrency"),
-        *("index_memory_mib", "send_webhooks", "webhooks_proxy", "webhook_concurrency"),
+        *(
+            "environment_cache_max_mib",
+            "index_memory_mib",
+            "send_webhooks",
+            "webhooks_proxy",
+            "webhook_concurrency",
+        ),
         *("ca_file", "encryption_key", "oidc_client_secret", "worker_tags"),
     }
 )

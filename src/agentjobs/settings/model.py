@@ -12,6 +12,9 @@ import msgspec
 from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, PriceTable
 
+# In `setup_network`: the hosts of package registries.
+REGISTRIES = "registries"
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str
@@ -104,6 +107,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     registry_rubygems_url: str = ""
     registry_packagist_url: str = ""
     registry_hosts: list[str] = []
+
+    setup_network: tuple[str, ...] = (REGISTRIES,)
+    setup_seconds: float = 900
+    start_seconds: float = 120
+    environment_image_max_mib: int = 10_240
+    environment_cache_max_mib: int = 51_200
+    insecure_registries: list[str] = []
 
     author_name: str = ""
     author_email: str = ""

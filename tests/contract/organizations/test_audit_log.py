@@ -30,6 +30,7 @@ from agentjobs.organizations.organizations import (
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
+from agentjobs.organizations.setup_network import set_setup_network
 from agentjobs.organizations.users import add_user
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.problems import Problem
@@ -140,6 +141,11 @@ async def test_changes_of_an_organization_are_audited_once(
     assert details == {"daily": "5.00", "job": "none"}
     await log.assert_nothing_recorded(set_budget(database, "acme", daily="5.0"))
     await log.assert_refused(set_budget(database, "acme", daily="much"), "invalid_amount")
+
+    limiting = set_setup_network(database, "acme", ("pypi.test",))
+    details = await log.assert_recorded(limiting, "organization.setup_network_set", "acme")
+    assert details == {"hosts": ["pypi.test"]}
+    await log.assert_nothing_recorded(set_setup_network(database, "acme", ("pypi.test",)))
 
     setting = set_secret(database, keys, "acme", "API_KEY", "s3cret")
     assert await log.assert_recorded(setting, "secret.set", "API_KEY") == {}

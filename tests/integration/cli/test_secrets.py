@@ -122,6 +122,20 @@ def test_a_budget_that_is_none_is_refused_in_one_line(agentjobs, arguments):
     assert refused.err.count("\n") == 1
 
 
+def test_the_hosts_of_setup_are_limited_and_restored(agentjobs):
+    command = ("orgs", "set-setup-network", "default")
+    assert agentjobs(*command, "pypi.org", "*.crates.io").exit_code == 2
+    limited = agentjobs(*command, "pypi.org", "index.crates.io")
+    assert (limited.exit_code, limited.out) == (0, "default\n")
+    (org,) = agentjobs("orgs", "list", "--json").document["orgs"]
+    assert org["setup_network"] == ["pypi.org", "index.crates.io"]
+    assert agentjobs(*command, "--none", "--json").document["setup_network"] == []
+    assert agentjobs(*command, "--default", "--json").document["setup_network"] is None
+    for arguments in ((), ("--none", "--default"), ("pypi.org", "--default"), ("https://x",)):
+        refused = agentjobs(*command, *arguments)
+        assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1024)

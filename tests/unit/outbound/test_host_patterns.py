@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.outbound.guard.host_patterns import is_permitted, parse_pattern
+from agentjobs.outbound.guard.host_patterns import is_permitted, narrow_patterns, parse_pattern
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,13 @@ def test_an_invalid_pattern_is_refused_with_a_suggestion(text: str, message: str
     with pytest.raises(ValueError, match=message) as caught:
         parse_pattern(text)
     assert repr(text) in str(caught.value)
+
+
+def test_requested_patterns_stay_if_a_granted_one_covers_them() -> None:
+    granted = ("a.test", "*.b.test", "c.test:8443", "192.0.2.1")
+    covered = ("A.test.", "a.test:443", "x.b.test", "*.x.b.test", "*.b.test:80", "c.test:8443")
+    wider = ("*.a.test", "a.test:8443", "b.test", "*.test", "c.test", "xb.test", "192.0.2.2")
+    assert narrow_patterns(granted, (*covered, *wider)) == covered
+    assert narrow_patterns(granted, ()) == ()
+    with pytest.raises(ValueError, match="not a host"):
+        narrow_patterns(granted, ("not a host",))

@@ -108,11 +108,16 @@ def test_an_invalid_setting_is_refused(environ: dict[str, str], tmp_path: Path) 
         ("webhook_retry_seconds", "1,2,3,4"),
         *(("webhook_concurrency", text) for text in ("x", "1.5", "0", "10001")),
         *(("webhook_endpoint_concurrency", text) for text in ("x", "0", "1001")),
+        *(("setup_seconds", text) for text in ("0", "nan", "86401")),
+        *(("start_seconds", text) for text in ("0", "x")),
+        *(("environment_image_max_mib", text) for text in ("0", "1.5")),
+        ("environment_cache_max_mib", "-1"),
+        *(("insecure_registries", text) for text in ("http://a", "a/b", "a:", "a b", "a,", "[::1")),
         *(("webhook_disable_days", text) for text in ("x", "nan", "0")),
         *(("delivery_retention_days", text) for text in ("x", "-1")),
     ],
 )
-def test_an_invalid_webhook_setting_is_named(name: str, text: str, tmp_path: Path) -> None:
+def test_an_invalid_setting_is_named(name: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=rf"\b{name}\b"):
         load({f"AGENTJOBS_{name.upper()}": text}, data_dir=str(tmp_path))
 
@@ -145,6 +150,12 @@ def test_a_proxy_is_a_host_and_may_have_a_port_and_a_password(proxy: str, tmp_pa
 def test_an_invalid_proxy_url_is_refused(proxy: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"webhooks_proxy: .*http://HOST:PORT"):
         load({"AGENTJOBS_WEBHOOKS_PROXY": proxy}, data_dir=str(tmp_path))
+
+
+def test_insecure_registries_are_hosts(tmp_path: Path) -> None:
+    hosts = "registry.internal,localhost:5000,[::1]:5000"
+    environ = {"AGENTJOBS_INSECURE_REGISTRIES": hosts}
+    assert load(environ, data_dir=str(tmp_path)).insecure_registries == hosts.split(",")
 
 
 def test_an_empty_list_of_delays_disables_retries(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ async def _check_sandbox(settings: "Settings") -> list[Finding]:
 
 def _check_network_settings(settings: "Settings") -> list[Finding]:
     """Settings that are otherwise read only when a worker starts."""
+    from agentjobs.environments.setup_network import check_setup_network
     from agentjobs.gateway.prices import load_prices
     from agentjobs.outbound.guard.addresses import AllowList
     from agentjobs.outbound.guard.sessions import load_tls_context
@@ -123,6 +124,10 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
         load_prices(settings)
     except SettingsError as error:
         findings.append(("prices", "problem", str(error)))
+    try:
+        check_setup_network(settings)
+    except SettingsError as error:
+        findings.append(("environments", "problem", str(error)))
     if settings.egress_allow and not findings:
         findings.append(("network", "note", f"agents can reach {', '.join(settings.egress_allow)}"))
     return findings

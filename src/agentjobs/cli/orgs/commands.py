@@ -115,6 +115,37 @@ def set_org_budget(
     print_note(f"Budget of {name} in US dollars: {day} per day, {job} per job.")
 
 
+@orgs.command("set-setup-network")
+def set_org_setup_network(
+    name: Name,
+    hosts: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...")] = None,
+    all_hosts: Annotated[
+        bool, typer.Option("--default", help="All hosts of the setting setup_network.")
+    ] = False,
+    no_hosts: Annotated[bool, typer.Option("--none", help="No hosts.")] = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Limit the hosts that the setup of an organization's environments may reach."""
+    if [bool(hosts), all_hosts, no_hosts].count(True) != 1:
+        raise typer.BadParameter("specify hosts, --default or --none")
+
+    async def work(admin: Admin) -> None:
+        from agentjobs.environments.setup_network import check_organization_hosts
+        from agentjobs.organizations.setup_network import set_setup_network
+
+        requested = None if all_hosts else tuple(hosts or ())
+        check_organization_hosts(admin.settings, requested or ())
+        await set_setup_network(admin.db, name, requested)
+
+    with_store(data_dir, work)
+    if json:
+        print_json({"name": name, "setup_network": None if all_hosts else hosts or []})
+        return
+    print_result(name)
+    print_note("This applies to setups that start from now on.")
+
+
 @orgs.command("auto-trigger")
 def set_auto_trigger(
     name: Name, severity: Severity = None, data_dir: DataDir = None, json: Json = False
@@ -174,4 +205,5 @@ def _document(organization: "Organization") -> dict[str, Any]:
         "plan": organization.plan,
         "created_at": iso_utc(organization.created_at),
         "paused_at": iso_utc_or_none(organization.paused_at),
+        "setup_network": organization.setup_network,
     }

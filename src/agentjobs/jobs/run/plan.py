@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.organizations.budgets import nanousd
-from agentjobs.outbound.guard.host_patterns import HostPattern, parse_pattern
+from agentjobs.outbound.guard.host_patterns import narrow_patterns
 from agentjobs.repos.configuration import (
     Configuration,
     ConfigurationError,
@@ -84,21 +84,7 @@ def _narrow(granted: tuple[str, ...], requested: Iterable[str] | None) -> tuple[
     """The hosts that a repository requests and its agent is granted."""
     if requested is None:
         return granted
-    grants = [parse_pattern(text) for text in granted]
-    return tuple(
-        text for text in requested if any(_covers(grant, _host_pattern(text)) for grant in grants)
-    )
-
-
-def _host_pattern(text: str) -> HostPattern:
     try:
-        return parse_pattern(text)
+        return narrow_patterns(granted, requested)
     except ValueError as error:
         raise ConfigurationError(f"network: {error}") from None
-
-
-def _covers(grant: HostPattern, host: HostPattern) -> bool:
-    if not set(host.ports) <= set(grant.ports):
-        return False
-    is_below = grant.subdomains and not host.is_address and host.host.endswith(f".{grant.host}")
-    return is_below or (host.host, host.subdomains) == (grant.host, grant.subdomains)

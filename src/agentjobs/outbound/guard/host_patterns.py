@@ -32,6 +32,13 @@ class HostPattern(msgspec.Struct, frozen=True, kw_only=True):
             return False
         return host.endswith(f".{self.host}") if self.subdomains else host == self.host
 
+    def covers(self, other: "HostPattern") -> bool:
+        """Whether this pattern permits everything that the other one permits."""
+        if not set(other.ports) <= set(self.ports):
+            return False
+        is_below = self.subdomains and not other.is_address and other.host.endswith(f".{self.host}")
+        return is_below or (other.host, other.subdomains) == (self.host, self.subdomains)
+
 
 def parse_pattern(text: str) -> HostPattern:
     """Raises ValueError with a message for the author of the pattern."""
@@ -57,6 +64,14 @@ def is_pattern(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def narrow_patterns(granted: Iterable[str], requested: Iterable[str]) -> tuple[str, ...]:
+    """The requested patterns that a granted one covers. Raises ValueError."""
+    grants = [parse_pattern(text) for text in granted]
+    return tuple(
+        text for text in requested if any(grant.covers(parse_pattern(text)) for grant in grants)
+    )
 
 
 def split_port(text: str) -> tuple[str, int | None]:

@@ -33,6 +33,7 @@ ACTIONS: Mapping[str, str] = {
     "organization.deletion_started": "started to delete an organization",
     "organization.paused": "paused the organization",
     "organization.resumed": "resumed the organization",
+    "organization.setup_network_set": "set the hosts that setup may reach",
     "password.changed": "changed a password",
     "plan.changed": "changed the plan",
     "pull.closed": "closed a pull request",
