@@ -1,0 +1,121 @@
+"""Package managers install from a private host with nothing but the broker's variables."""
+
+import asyncio
+import hashlib
+import io
+import json
+import os
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from aiohttp import web
+
+from tests.support.brokered import SECRET, BrokerHarness, Respond, broker_harness, files
+from tests.support.vulnerable_projects import UV
+
+PREFIX = "/api/packages"
+
+
+async def run(harness: BrokerHarness, directory: Path, *command: str) -> str:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "PIP_CONFIG_FILE": os.devnull,
+        **harness.environment,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=directory,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output = (await process.communicate())[0].decode()
+    assert process.returncode == 0, output
+    assert SECRET not in output
+    return output
+
+
+def wheel() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("shared.py", "VALUE = 1\n")
+        info = "shared-1.0.dist-info"
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: shared\nVersion: 1.0\n")
+        tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{info}/WHEEL", tag)
+        archive.writestr(f"{info}/RECORD", f"shared.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
+    return buffer.getvalue()
+
+
+def tarball(content: Mapping[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in content.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def index_with_full_urls(package: bytes) -> Respond:
+    digest = hashlib.sha256(package).hexdigest()
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        file = f"{PREFIX}/files/shared-1.0-py3-none-any.whl"
+        link = f"<a href='https://{request.host}{file}#sha256={digest}'>shared-1.0-py3-none-any.whl</a>"
+        page = {f"{PREFIX}/simple/shared/": ("text/html", link.encode())}
+        return await files({**page, file: ("application/octet-stream", package)})(request)
+
+    return respond
+
+
+async def test_pip_and_uv_install_from_an_index_with_full_urls(tmp_path: Path) -> None:
+    async with broker_harness(
+        index_with_full_urls(wheel()), tmp_path, kind="pip", path_prefix=PREFIX
+    ) as harness:
+        pip = (sys.executable, "-m", "pip", "install", "--no-input", "--no-cache-dir", "--target")
+        uv = (str(UV), "pip", "install", "--no-cache", "--python", sys.executable, "--target")
+        for directory, command in (("with-pip", pip), ("with-uv", uv)):
+            await run(harness, tmp_path, *command, directory, "shared")
+
+            assert (tmp_path / directory / "shared.py").read_text() == "VALUE = 1\n"
+
+
+async def test_npm_installs_a_scoped_package_and_locks_its_real_address(tmp_path: Path) -> None:
+    package = tarball({"package/package.json": '{"name": "@acme/shared", "version": "1.0.0"}'})
+
+    async def respond(request: web.BaseRequest) -> web.StreamResponse:
+        file = f"{PREFIX}/@acme/shared/-/shared-1.0.0.tgz"
+        dist = {
+            "tarball": f"https://{request.host}{file}",
+            "shasum": hashlib.sha1(package).hexdigest(),
+        }
+        version = {"name": "@acme/shared", "version": "1.0.0", "dist": dist}
+        document = {
+            "name": "@acme/shared",
+            "dist-tags": {"latest": "1.0.0"},
+            "versions": {"1.0.0": version},
+        }
+        content = {
+            f"{PREFIX}/@acme%2fshared": ("application/json", json.dumps(document).encode()),
+            file: ("application/octet-stream", package),
+        }
+        return await files(content)(request)
+
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "package.json").write_text('{"dependencies": {"@acme/shared": "1.0.0"}}')
+    async with broker_harness(respond, tmp_path, kind="npm", path_prefix=PREFIX) as harness:
+        options = ("--no-audit", "--no-fund", "--no-update-notifier")
+        await run(harness, project, "npm", "install", *options)
+        lock = json.loads((project / "package-lock.json").read_text())
+        resolved = lock["packages"]["node_modules/@acme/shared"]["resolved"]
+        assert resolved.startswith(harness.host.origin)
+
+        await run(harness, project, "npm", "ci", *options)
+
+        assert (project / "node_modules/@acme/shared/package.json").exists()
