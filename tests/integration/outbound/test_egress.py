@@ -75,7 +75,7 @@ class ProxyHarness:
 
 @asynccontextmanager
 async def proxy_for(
-    handler: Handler, *patterns: str, lookup: Lookup = lookup
+    handler: Handler, *patterns: str, lookup: Lookup = lookup, any_host: bool = False
 ) -> AsyncIterator[ProxyHarness]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -86,7 +86,7 @@ async def proxy_for(
     port = server.sockets[0].getsockname()[1]
     refused: list[str] = []
     egress = Egress(
-        [f"ok.test:{port}", *patterns],
+        None if any_host else [f"ok.test:{port}", *patterns],
         AllowList.parse(["127.0.0.0/8"]),
         refused.append,
         lookup=lookup,
@@ -127,6 +127,22 @@ async def _flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     while True:
         writer.write(bytes(64 * 1024))
         await writer.drain()
+
+
+async def test_any_host_is_reached_whose_address_the_guard_allows() -> None:
+    def somewhere(host: str) -> Sequence[str]:
+        return ["10.1.2.3" if host == "inside.test" else "127.0.0.1"]
+
+    async with proxy_for(_repeat_head, lookup=somewhere, any_host=True) as harness:
+        assert dict(harness.egress.hosts) == {}
+        assert set(harness.egress.ports) == {PROXY_PORT}
+        request = b"GET http://%s:%d/ HTTP/1.1\r\n\r\n"
+        answer = await harness.say(request % (b"any.test", harness.server_port))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        answer = await harness.say(request % (b"inside.test", harness.server_port))
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        [reason] = harness.refused
+        assert "10.1.2.3 is a private address" in reason
 
 
 def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop) -> None:

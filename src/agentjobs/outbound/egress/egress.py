@@ -28,26 +28,31 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class Egress:
-    """Of one job; close it when its sandbox is gone. Raises ValueError for an invalid pattern."""
+    """Of one job; close it when its sandbox is gone. Raises ValueError for an invalid pattern.
+
+    `patterns` is None for any host: then only clients that support the proxy reach it.
+    """
 
     def __init__(
         self,
-        patterns: Sequence[str],
+        patterns: Sequence[str] | None,
         allowed: AllowList,
         on_refused: Callable[[str], None],
         *,
         reserved_ports: Collection[int] = (),
         lookup: Lookup = system_lookup,
     ) -> None:
-        parsed = [parse_pattern(text) for text in patterns]
+        parsed = [parse_pattern(text) for text in patterns or ()]
         named = [pattern for pattern in parsed if not (pattern.subdomains or pattern.is_address)]
         self.hosts: Mapping[str, str] = _loopback_addresses(named)
         self.ports: Mapping[int, ProtocolFactory] = {
             port: functools.partial(self._new_connection, port)
-            for port in _select_ports(parsed, named, reserved_ports)
+            for port in _select_ports(named, reserved_ports)
+            if parsed or patterns is None
         }
         self._names = {address: name for name, address in self.hosts.items()}
-        self._policy = EgressPolicy(parsed, allowed, on_refused, new_job_resolver(lookup).resolve)
+        rules = None if patterns is None else parsed
+        self._policy = EgressPolicy(rules, allowed, on_refused, new_job_resolver(lookup).resolve)
         self._connections: set[asyncio.Task[None]] = set()
         self._is_open = True
 
@@ -110,11 +115,7 @@ def _loopback_addresses(named: Sequence[HostPattern]) -> dict[str, str]:
     return {name: f"127.88.{n >> 8}.{n & 255}" for n, name in enumerate(names, start=1)}
 
 
-def _select_ports(
-    patterns: Sequence[HostPattern], named: Sequence[HostPattern], reserved: Collection[int]
-) -> list[int]:
-    if not patterns:
-        return []
+def _select_ports(named: Sequence[HostPattern], reserved: Collection[int]) -> list[int]:
     ports = dict.fromkeys(port for pattern in named for port in pattern.ports)
     usable = [port for port in ports if port != PROXY_PORT and port not in reserved]
     return [PROXY_PORT, *usable[:MAX_PORTS]]

@@ -10,6 +10,8 @@ from agentjobs.outbound.guard.dial import Resolve, Streams, Unreachable, dial
 from agentjobs.outbound.guard.host_patterns import HostPattern, bracket_ipv6, is_permitted
 
 MAX_REPORTS = 50
+# In the message about a host whose addresses the guard refuses.
+BLOCKED = "is blocked"
 
 
 class ConnectionRefused(Exception):
@@ -22,14 +24,16 @@ class ConnectionRefused(Exception):
 
 
 class EgressPolicy:
+    """Without `patterns`, any host may be reached whose address the guard allows."""
+
     def __init__(
         self,
-        patterns: Sequence[HostPattern],
+        patterns: Sequence[HostPattern] | None,
         allowed: AllowList,
         on_refused: Callable[[str], None],
         resolve: Resolve,
     ) -> None:
-        self._patterns = tuple(patterns)
+        self._patterns = patterns
         self._allowed = allowed
         self._on_refused = on_refused
         self._resolve = resolve
@@ -38,12 +42,12 @@ class EgressPolicy:
     async def connect(self, host: str, port: int) -> Streams:
         """Raises ConnectionRefused. `host` must be normalized: it is resolved as it is."""
         target = f"{bracket_ipv6(host)}:{port}"
-        if not is_permitted(self._patterns, host, port):
+        if self._patterns is not None and not is_permitted(self._patterns, host, port):
             raise self._refuse(403, target, f"{target} is not in this agent's network list")
         try:
             return await dial(host, port, self._allowed, self._resolve)
         except BlockedAddress as error:
-            raise self._refuse(403, target, f"{target} is blocked: {error}") from None
+            raise self._refuse(403, target, f"{target} {BLOCKED}: {error}") from None
         except Unreachable as error:
             status = 504 if error.is_timeout else 502
             reason = f"{target} could not be reached: {error}"
