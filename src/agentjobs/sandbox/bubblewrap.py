@@ -156,7 +156,11 @@ class BubblewrapSandbox:
         files = {**self._system.files, **mounts.identity_files(uid, gid, task.hosts)}
         # The shell's commands come over its standard input.
         command = [*(self._drop_to(uid) if self._is_root else ()), self._tool("sh")]
-        return BwrapCommand(self._tool("bwrap"), options, files, command, self._seccomp)
+        seccomp = self._seccomp
+        if task.allows_setuid_bits:
+            is_counted = self._shared.cgroups is not None
+            seccomp = _seccomp(all_memory_is_counted=is_counted, allows_setuid_bits=True)
+        return BwrapCommand(self._tool("bwrap"), options, files, command, seccomp)
 
     def _identity(self, slot: int) -> tuple[int, int]:
         uid = self.owner_uid(slot)
@@ -264,12 +268,16 @@ def _address_in_sandbox(port: SandboxPort) -> str:
     return f"127.0.0.1:{port.number}"
 
 
-def _seccomp(*, all_memory_is_counted: bool) -> bytes:
+def _seccomp(*, all_memory_is_counted: bool, allows_setuid_bits: bool = False) -> bytes:
     """Empty on an architecture that `syscalls` does not cover."""
     architecture = ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return b""
-    return filter_program(architecture, all_memory_is_counted=all_memory_is_counted)
+    return filter_program(
+        architecture,
+        all_memory_is_counted=all_memory_is_counted,
+        allows_setuid_bits=allows_setuid_bits,
+    )
 
 
 def _discard(_chunk: bytes) -> None:

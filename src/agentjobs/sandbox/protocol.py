@@ -64,6 +64,7 @@ class SandboxTask:
     """One command. `run_dir` holds `job.json` (read-only inside) and `report/` (writable).
 
     `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
+    `allows_setuid_bits`: the caller removes them before anyone else can reach the files.
     """
 
     argv: tuple[str, ...]
@@ -77,6 +78,7 @@ class SandboxTask:
     ports: tuple[SandboxPort, ...] = ()
     hosts: Mapping[str, str] = field(default_factory=dict)
     layers: tuple[Layer, ...] = ()
+    allows_setuid_bits: bool = False
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):

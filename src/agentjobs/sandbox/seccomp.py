@@ -29,6 +29,7 @@ NETLINK_ROUTE = 0
 MAX_SHARED_SEGMENT_BYTES = 4096
 BUFFER_OPTIONS = (socket.SO_SNDBUF, socket.SO_RCVBUF)
 CREATES_FILE = os.O_CREAT | (os.O_TMPFILE & ~os.O_DIRECTORY)
+CHANGES_MODE = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
 FIRST_X32_NUMBER = 0x4000_0000
 
 ALLOW = 0x7FFF_0000
@@ -51,14 +52,15 @@ Instruction = tuple[int, int, int, int]
 Program = list[Instruction]
 
 
-def filter_program(architecture: Architecture, *, all_memory_is_counted: bool) -> bytes:
+def filter_program(
+    architecture: Architecture, *, all_memory_is_counted: bool, allows_setuid_bits: bool = False
+) -> bytes:
     """`all_memory_is_counted`: the limit includes memory that no process has mapped."""
     numbers = architecture.numbers
-    bodies = {
-        numbers[name]: body
-        for name, body in _rules(all_memory_is_counted=all_memory_is_counted)
-        if name in numbers
-    }
+    rules = dict(_rules(all_memory_is_counted=all_memory_is_counted))
+    if allows_setuid_bits:
+        rules |= dict.fromkeys(CHANGES_MODE, _return(ALLOW))
+    bodies = {numbers[name]: body for name, body in rules.items() if name in numbers}
     default = _refuse(errno.ENOSYS)
     by_number = ((number, bodies.get(number, default)) for number in range(max(bodies) + 2))
     # The first number of each run of calls with the same rule.
@@ -126,10 +128,8 @@ def _socket_rules() -> Iterable[tuple[str, Program]]:
 
 
 def _file_rules() -> Iterable[tuple[str, Program]]:
-    for name, position in (
-        *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
-        *(("creat", 1), ("mkdir", 1), ("mkdirat", 2)),
-    ):
+    creates = {"creat": 1, "mkdir": 1, "mkdirat": 2}
+    for name, position in (CHANGES_MODE | creates).items():
         yield name, _refuse_bits(position, stat.S_ISUID)
     for name, position in (("open", 1), ("openat", 2)):
         # Without these flags, the mode may be anything.

@@ -1,6 +1,7 @@
 """The installed system call filter: what it refuses, and that ordinary tools still work."""
 
 import platform
+import stat
 import sys
 from pathlib import Path
 
@@ -88,6 +89,19 @@ async def test_a_setuid_file_cannot_be_created(harness: SandboxHarness) -> None:
     report = await harness.shell("touch tool; chmod 4755 tool || chmod 755 tool; stat -c %a tool")
     assert report.last_lines.endswith("755")
     assert (harness.workspace / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_a_task_may_set_setuid_bits_and_gains_nothing_from_them(
+    harness: SandboxHarness,
+) -> None:
+    script = "cp /bin/cat c && chmod 4755 c && ./c /proc/self/status | grep -e ^Uid -e ^NoNew"
+    report = await harness.shell(script, allows_setuid_bits=True)
+    assert report.exit_code == 0
+    assert harness.workspace.joinpath("c").stat().st_mode & stat.S_ISUID
+    uid = harness.workspace.stat().st_uid
+    lines = dict(line.split(":") for line in harness.output.decode().splitlines())
+    assert {int(each) for each in lines["Uid"].split()} == {uid}
+    assert lines["NoNewPrivs"].strip() == "1"
 
 
 async def test_no_call_creates_a_setuid_file(harness: SandboxHarness) -> None:
