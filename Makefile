@@ -130,7 +130,7 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core
+	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static
 
 system-faults:
 	@scripts/system-packages libfaketime

@@ -1,0 +1,207 @@
+"""OCI images on a worker: pulled with an organization's credentials, unpacked once for all."""
+
+import contextlib
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs.environments.images.layers import Layers
+from agentjobs.environments.images.manifest import ImageConfig, Manifest, parse_config
+from agentjobs.environments.images.model import (
+    CachedImage,
+    CachedLayers,
+    Image,
+    RegistryCredential,
+)
+from agentjobs.environments.images.reference import Reference, parse_reference
+from agentjobs.environments.images.registry import Registry
+from agentjobs.environments.images.stored import StoredImages
+from agentjobs.environments.images.tool_sandbox import ToolSandbox
+from agentjobs.environments.images.unpack import ROOT, UnpackError, unpack
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.resolver import Lookup, system_lookup
+from agentjobs.sandbox.limits import format_bytes
+from agentjobs.sandbox.protocol import OnOutput, Sandbox
+from agentjobs.workspace.locks import KeyedLocks, try_lock
+from agentjobs.workspace.session import Session
+from agentjobs.workspace.threads import run_in_thread
+
+_MIB = 1024**2
+
+
+class Images:
+    """`directory` may be shared with other processes; `slot` is a sandbox slot for images alone."""
+
+    def __init__(
+        self,
+        directory: Path,
+        session: Session,
+        sandbox: Sandbox,
+        allowed: AllowList,
+        *,
+        slot: int,
+        max_bytes: int,
+        insecure_registries: Collection[str] = (),
+        certificates: Path | None = None,
+        lookup: Lookup = system_lookup,
+    ) -> None:
+        self._tools = ToolSandbox(sandbox, session, slot, certificates)
+        self._registry = Registry(
+            self._tools, allowed, insecure_hosts=insecure_registries, lookup=lookup
+        )
+        self._stored = StoredImages(directory / "images")
+        self._layers = Layers(directory / "layouts", self._tools)
+        self._lock_directory = directory / "locks"
+        self._locks = KeyedLocks(self._lock_directory)
+        self._max_bytes = max_bytes
+
+    async def resolve(
+        self, organization_id: str, reference: str, credentials: Sequence[RegistryCredential]
+    ) -> str:
+        """The digest of the manifest for this machine's architecture. Raises ImageError."""
+        parsed = parse_reference(reference)
+        if parsed.digest and self.find(organization_id, parsed.digest) is not None:
+            return parsed.digest
+        return (await self._registry.read_manifest(parsed, credentials)).digest
+
+    async def fetch(
+        self,
+        organization_id: str,
+        reference: str,
+        credentials: Sequence[RegistryCredential],
+        on_output: OnOutput,
+    ) -> Image:
+        """Pull and unpack what is not here yet.
+
+        Always reads the manifest with these credentials, and only then may the organization use
+        the image. Raises ImageError.
+        """
+        pull = _Pull(organization_id, parse_reference(reference), credentials, on_output)
+        manifest = await self._registry.read_manifest(pull.reference, credentials)
+        if not self._stored.has(manifest.digest):
+            await self._pull(pull, manifest)
+        try:
+            self._stored.allow(organization_id, manifest.digest, reference)
+        except FileNotFoundError:
+            raise _removed(reference) from None
+        image = self.find(organization_id, manifest.digest)
+        if image is None:
+            raise _removed(reference)
+        return image
+
+    def find(self, organization_id: str, digest: str) -> Image | None:
+        """None if it is not unpacked here, or the organization has not fetched it."""
+        return self._stored.find(organization_id, digest)
+
+    def hold(self, digest: str) -> contextlib.AbstractContextManager[None]:
+        """Keep the image from being removed. Raises ImageError if it is not here."""
+        return self._stored.hold(digest)
+
+    async def images(self) -> list[CachedImage]:
+        return await run_in_thread(self._stored.list)
+
+    async def layers(self) -> list[CachedLayers]:
+        return await run_in_thread(self._layers.list)
+
+    async def remove(self, digest: str) -> bool:
+        """False if the image is in use or gone."""
+        async with self._tools.work_directory() as directory:
+            return self._stored.take(digest, directory / "removed")
+
+    async def remove_layers(self, organization_id: str) -> None:
+        async with self._locks.hold(_layers_key(organization_id)):
+            await run_in_thread(self._layers.remove, organization_id)
+
+    def sweep(self) -> None:
+        """Blocking: remove what interrupted downloads of dead processes left."""
+        for organization_id in self._layers.organization_ids():
+            lock = try_lock(self._lock_directory / f"{_layers_key(organization_id)}.lock")
+            if lock is not None:
+                self._layers.remove_unfinished(organization_id)
+                os.close(lock)
+
+    async def _pull(self, pull: "_Pull", manifest: Manifest) -> None:
+        if manifest.size_bytes > self._max_bytes:
+            raise ImageError(
+                f"{pull.reference} has {format_size(manifest.size_bytes)} of layers, and "
+                f"{format_bytes(self._max_bytes)} are allowed. Use a smaller image, or ask the "
+                "operator to raise environment_image_max_mib."
+            )
+        config = await self._registry.read_config(pull.reference, manifest, pull.credentials)
+        description = parse_config(config)
+        async with self._locks.hold(_layers_key(pull.organization_id)):
+            await self._download(pull, manifest)
+            async with self._locks.hold(f"image-{manifest.digest}"):
+                if not self._stored.has(manifest.digest):
+                    await self._unpack(pull, manifest, config, description)
+
+    async def _download(self, pull: "_Pull", manifest: Manifest) -> None:
+        directory = await run_in_thread(self._layers.prepare, pull.organization_id)
+        missing = self._layers.missing(pull.organization_id, manifest)
+        if not missing:
+            return
+        size = format_size(sum(layer.size for layer in missing))
+        pinned = pull.reference.pinned(manifest.digest)
+        pull.on_output(f"Downloading {size} of {pinned}\n".encode())
+        for layer in missing:
+            # It may have another size: skopeo would not download it again.
+            (directory / "blobs" / "sha256" / layer.hex).unlink(missing_ok=True)
+        await self._registry.download(
+            pull.reference, manifest, pull.credentials, directory, pull.on_output
+        )
+        if missing := self._layers.missing(pull.organization_id, manifest):
+            raise ImageError(
+                f"{pull.reference} is invalid: {missing[0].digest} has another size than its "
+                "manifest says."
+            )
+
+    async def _unpack(
+        self, pull: "_Pull", manifest: Manifest, config: bytes, description: ImageConfig
+    ) -> None:
+        pull.on_output(b"Unpacking the image\n")
+        blobs = self._layers.blobs(pull.organization_id)
+        async with self._tools.work_directory() as directory:
+            workspace = directory / "workspace"
+            self._tools.create_directory(workspace)
+            try:
+                size = await unpack(
+                    self._tools,
+                    manifest,
+                    config,
+                    blobs,
+                    workspace,
+                    max_bytes=self._max_bytes,
+                    on_output=pull.on_output,
+                )
+            except UnpackError:
+                self._layers.forget(pull.organization_id, manifest)
+                raise
+            image = directory / "image"
+            image.mkdir(mode=0o700)
+            (workspace / ROOT).rename(image / ROOT)
+            owner_uid = self._tools.owner_uid
+            self._stored.add(manifest.digest, image, description, owner_uid=owner_uid, size=size)
+
+
+class _Pull(msgspec.Struct, frozen=True):
+    """What a caller of `fetch` wants."""
+
+    organization_id: str
+    reference: Reference
+    credentials: Sequence[RegistryCredential]
+    on_output: OnOutput
+
+
+def format_size(size_bytes: int) -> str:
+    return f"{size_bytes / _MIB:.1f} MiB"
+
+
+def _layers_key(organization_id: str) -> str:
+    return f"layers-{organization_id}"
+
+
+def _removed(reference: str) -> RegistryUnavailable:
+    return RegistryUnavailable(f"{reference} was removed from this worker while it was fetched.")

@@ -1,0 +1,46 @@
+"""What others know of an image: where it is unpacked, and how its author starts it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """`digest` is that of the manifest for this machine's architecture.
+
+    `owner_uid` owns every file below `root`; None: the service's user.
+    """
+
+    reference: str
+    digest: str
+    root: Path
+    owner_uid: int | None
+    size_bytes: int
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    working_directory: str
+
+
+class RegistryCredential(msgspec.Struct, frozen=True):
+    """`host` is written as in a reference: registry.example.com, or with a port."""
+
+    host: str
+    username: str
+    password: str
+
+
+class CachedImage(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str
+    organization_ids: frozenset[str]
+    size_bytes: int
+    used_at_ns: int
+
+
+class CachedLayers(msgspec.Struct, frozen=True, kw_only=True):
+    """What an organization has downloaded: it saves a download, and no image needs it."""
+
+    organization_id: str
+    size_bytes: int
+    used_at_ns: int
