@@ -136,7 +136,7 @@ system-faults:
 	@scripts/system-packages libfaketime
 
 system-builds:
-	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless
+	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless maven
 
 system-fixes:
 	@scripts/system-packages maven

@@ -1,6 +1,7 @@
 """A broker on real ports, and the private host behind it: a TLS server that wants a credential."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,25 @@ class BrokerHarness:
         finally:
             writer.close()
             await writer.wait_closed()
+
+    async def run(self, directory: Path, *command: str) -> None:
+        """Run a program with the broker's variables and no configuration of this machine."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "PIP_CONFIG_FILE": os.devnull,
+            **self.environment,
+        }
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=directory,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output = (await process.communicate())[0].decode()
+        assert process.returncode == 0, output
+        assert SECRET not in output
 
 
 def files(content: Mapping[str, tuple[str, bytes]]) -> Respond:

@@ -1,10 +1,8 @@
 """Package managers install from a private host with nothing but the broker's variables."""
 
-import asyncio
 import hashlib
 import io
 import json
-import os
 import sys
 import tarfile
 import zipfile
@@ -13,30 +11,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.support.brokered import SECRET, BrokerHarness, Respond, broker_harness, files
+from tests.support.brokered import Respond, broker_harness, files
 from tests.support.vulnerable_projects import UV
 
 PREFIX = "/api/packages"
-
-
-async def run(harness: BrokerHarness, directory: Path, *command: str) -> str:
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(directory),
-        "PIP_CONFIG_FILE": os.devnull,
-        **harness.environment,
-    }
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=directory,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output = (await process.communicate())[0].decode()
-    assert process.returncode == 0, output
-    assert SECRET not in output
-    return output
 
 
 def wheel() -> bytes:
@@ -80,7 +58,7 @@ async def test_pip_and_uv_install_from_an_index_with_full_urls(tmp_path: Path) -
         pip = (sys.executable, "-m", "pip", "install", "--no-input", "--no-cache-dir", "--target")
         uv = (str(UV), "pip", "install", "--no-cache", "--python", sys.executable, "--target")
         for directory, command in (("with-pip", pip), ("with-uv", uv)):
-            await run(harness, tmp_path, *command, directory, "shared")
+            await harness.run(tmp_path, *command, directory, "shared")
 
             assert (tmp_path / directory / "shared.py").read_text() == "VALUE = 1\n"
 
@@ -111,11 +89,11 @@ async def test_npm_installs_a_scoped_package_and_locks_its_real_address(tmp_path
     (project / "package.json").write_text('{"dependencies": {"@acme/shared": "1.0.0"}}')
     async with broker_harness(respond, tmp_path, kind="npm", path_prefix=PREFIX) as harness:
         options = ("--no-audit", "--no-fund", "--no-update-notifier")
-        await run(harness, project, "npm", "install", *options)
+        await harness.run(project, "npm", "install", *options)
         lock = json.loads((project / "package-lock.json").read_text())
         resolved = lock["packages"]["node_modules/@acme/shared"]["resolved"]
         assert resolved.startswith(harness.host.origin)
 
-        await run(harness, project, "npm", "ci", *options)
+        await harness.run(project, "npm", "ci", *options)
 
         assert (project / "node_modules/@acme/shared/package.json").exists()
