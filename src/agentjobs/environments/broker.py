@@ -111,6 +111,9 @@ class _Forwarder:
     def _failure(self, error: Exception) -> RequestRefused:
         if isinstance(error.__cause__, RequestRefused):
             return error.__cause__
+        if isinstance(error, aiohttp.ClientResponseError):
+            # Its message has parts of the response, in which the host may repeat the credential.
+            return RequestRefused(502, "invalid", f"the response of {self._host.host} is not HTTP")
         status = 504 if isinstance(error, TimeoutError) else 502
         message = f"{self._host.host} cannot be reached: {describe_failure(error)}"
         return RequestRefused(status, "unreachable", message)

@@ -14,6 +14,7 @@ from agentjobs.environments import broker as brokers
 from agentjobs.gateway import port_server
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.brokered import SECRET, broker_harness, files
+from tests.support.forge_servers.authority import tls
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.stores import until
 
@@ -245,6 +246,21 @@ async def test_a_silent_host_is_a_504(tmp_path: Path, monkeypatch: pytest.Monkey
 
     async with broker_harness(silent, tmp_path) as harness:
         assert (await harness.send("/"))[0] == 504
+
+
+async def test_a_malformed_response_is_refused_without_quoting_it(tmp_path: Path) -> None:
+    async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert SECRET.encode() in head
+        writer.write(b"HTTP/1.1 200 OK\r\nBroken\0: " + head)
+        writer.close()
+
+    async with await asyncio.start_server(repeat, "127.0.0.1", 0, ssl=tls()) as server:
+        host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with broker_harness(files(PAGE), tmp_path, host=host) as harness:
+            status, text, _ = await harness.send("/simple/")
+
+            assert (status, text) == (502, f"agentjobs: the response of {host} is not HTTP\n")
 
 
 async def test_a_response_that_is_cut_does_not_look_complete(tmp_path: Path) -> None:
