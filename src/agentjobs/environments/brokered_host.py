@@ -15,6 +15,8 @@ from agentjobs.outbound.guard.host_patterns import bracket_ipv6, parse_pattern
 Kind = Literal["", "pip", "npm", "cargo", "go"]
 KINDS: tuple[Kind, ...] = ("pip", "npm", "cargo", "go")
 DEFAULT_METHODS = ("GET", "HEAD")
+MAX_LENGTH = 1_000
+"""Of a header without its secret, and of a path prefix."""
 METHODS = (*DEFAULT_METHODS, "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 SECRET = "{secret}"  # noqa: S105 - a placeholder
 
@@ -30,7 +32,7 @@ _RESERVED_HEADERS = frozenset(
     }
 )
 _TARGET = re.compile(r"/[\x21-\x22\x24-\x7e]*")
-_PREFIX = re.compile(r"/(?:[A-Za-z0-9._~@+!$&'()*,:=-]+/?)*")
+_PREFIX = re.compile(r"/[A-Za-z0-9._~@+!$&'()*,:=/-]*")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 _MAX_DECODINGS = 3
 
@@ -85,6 +87,8 @@ class BrokeredHost(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_header(text: str) -> CredentialHeader:
     """Raises ValueError with a message for its author."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"the header must have at most {MAX_LENGTH} characters")
     name, colon, value = text.partition(":")
     name, value = name.strip(" "), value.strip(" ")
     if not colon or not _HEADER_NAME.fullmatch(name):
@@ -113,6 +117,8 @@ def parse_host(text: str) -> str:
 
 def parse_path_prefix(text: str) -> str:
     """Raises ValueError with a message for its author."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"the path prefix must have at most {MAX_LENGTH} characters")
     if not _PREFIX.fullmatch(text) or _path_refusal(text, "/"):
         raise ValueError(
             f"{text!r} is not a path prefix: write a path such as /api/packages, without query,"

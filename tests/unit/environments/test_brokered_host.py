@@ -1,6 +1,11 @@
 """Which requests a brokered host accepts, and what an admin may write about it."""
 
+import posixpath
+from urllib.parse import unquote
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentjobs.environments.brokered_host import (
     KINDS,
@@ -52,6 +57,7 @@ def test_a_header_is_a_name_and_a_value_with_the_secret(text: str, name: str, va
         ("content-length: {secret}", "set by the service"),
         ("Transfer-Encoding: {secret}", "set by the service"),
         ("Connection: {secret}", "set by the service"),
+        (f"X-{'a' * 1_000}: {{secret}}", "at most 1000 characters"),
     ],
 )
 def test_a_header_that_could_not_be_sent_is_explained(text: str, reason: str) -> None:
@@ -86,6 +92,8 @@ def test_a_path_prefix_is_a_plain_path() -> None:
     ):
         with pytest.raises(ValueError, match="path prefix"):
             parse_path_prefix(text)
+    with pytest.raises(ValueError, match="at most 1000"):
+        parse_path_prefix(f"/{'a' * 1_000}")
 
 
 def test_methods_are_a_list_of_known_ones() -> None:
@@ -124,6 +132,18 @@ def test_ordinary_paths_are_forwarded(target: str) -> None:
 def test_paths_that_servers_may_read_in_several_ways_are_refused(rest: str) -> None:
     assert brokered("/p/q").refusal("GET", f"/p/q{rest}") is not None
     assert brokered().refusal("GET", rest) is not None
+
+
+PIECES = ("/", "%2f", "%252F", ".", "%2e", "%25", "2e", "2f", "a", ";", "p", "q", "/p/q")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_no_accepted_path_leaves_the_prefix_however_often_it_is_decoded(pieces: list[str]) -> None:
+    path = "/p/q/" + "".join(pieces)
+    if brokered("/p/q").refusal("GET", path) is None:
+        for _ in range(5):
+            assert f"{posixpath.normpath(path)}/".startswith("/p/q/")
+            path = unquote(path)
 
 
 @pytest.mark.parametrize("target", ["/", "/p", "/p/qr", "/p/", "/P/Q/x", "/p%2fq", "/p/q;x/y"])
