@@ -13,13 +13,15 @@ from agentjobs.jobs.run import platform_signing
 from agentjobs.jobs.run.earlier_attempt import PushedWork
 from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.jobs.run.platform_signing import sign_by_platform
+from agentjobs.workspace.errors import PushDenied
 from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers import push_refusals
-from tests.support.forge_servers.faults import server_error
+from tests.support.forge_servers.faults import forbidden, server_error, web_page
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.local_repository import commit_files, git_output
 from tests.support.signatures import verify_commit
 
+COMMITS = "POST /repos/{owner}/{repo}/git/commits"
 MESSAGE = "Change ü\n\nBody.\n\nJob: job_1\nAgent: edit\n"
 
 
@@ -108,13 +110,28 @@ async def test_work_that_github_does_not_sign_is_published_with_a_warning(
         assert run.refs() == ""
 
 
-async def test_an_outage_is_raised_so_that_the_work_is_kept(
-    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+FAULTS = [
+    forbidden("Write access to repository not granted.", times=None, on="git-receive-pack"),
+    web_page(200, times=None, on=COMMITS),
+    web_page(403, times=None, on=COMMITS),
+    forbidden("Resource not accessible by integration", times=None, on=COMMITS),
+    server_error(503, times=None, on=COMMITS),
+]
+
+
+async def test_an_outage_or_a_lost_permission_is_raised_so_that_the_work_is_kept(
+    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     async with platform_harness("github-app", tmp_path, template) as harness:
         run = Run(harness, tmp_path, monkeypatch)
-        run.server.next(server_error(503, times=None, on="POST /repos/{owner}/{repo}/git/commits"))
-        with pytest.raises(ForgeError) as caught:
-            await run.sign()
-        assert caught.value.is_temporary
-        assert (run.refs(), run.warnings) == ("", [])
+        # The token was issued some time ago, so that a 403 is final.
+        monkeypatch.setattr("agentjobs.forges.github.app.REPLICATION_SECONDS", 0)
+        for fault in FAULTS:
+            with subtests.test(fault=fault):
+                run.server.clear_faults()
+                run.server.next(fault)
+                with pytest.raises((ForgeError, PushDenied)) as caught:
+                    await run.sign()
+                error = caught.value
+                assert isinstance(error, PushDenied) or error.is_temporary or error.is_of_connection
+                assert (run.refs(), run.warnings) == ("", [])

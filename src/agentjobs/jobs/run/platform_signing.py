@@ -11,15 +11,15 @@ from agentjobs.jobs.run.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.jobs.run.retry import retry_while_unreachable
 from agentjobs.jobs.run.warnings import warn
-from agentjobs.workspace.errors import PushRejected, RepoUnavailable
+from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
 from agentjobs.workspace.exchange import download_commit, remove_ref, upload_commit
 
 
 async def sign_by_platform(run: RunContext, repo: HostedRepo, work: PushedWork) -> PushedWork:
     """The same change as a commit of the platform; the work itself if the platform does not sign.
 
-    Work that is kept for an outage is signed when it is published. Raises RepoUnavailable, and
-    ForgeError if it is temporary.
+    Work that is kept is signed when it is published. Raises RepoUnavailable, and ForgeError and
+    PushDenied if the platform may sign it later.
     """
     forge = repo.forge
     connection_id = run.job.connection_id
@@ -30,8 +30,10 @@ async def sign_by_platform(run: RunContext, repo: HostedRepo, work: PushedWork) 
         return work
     try:
         commit = await retry_while_unreachable(lambda: _sign(run, repo, forge, work), run.log.note)
+    except PushDenied:
+        raise
     except (ForgeError, PushRejected) as error:
-        if isinstance(error, ForgeError) and error.is_temporary:
+        if isinstance(error, ForgeError) and (error.is_temporary or error.is_of_connection):
             raise
         await warn(run, f"The platform did not sign the commit: {run.log.redact(str(error))}")
         return work
