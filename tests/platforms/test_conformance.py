@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import Comment, CommentCursor, ForgeError, RepoAddress
+from agentjobs.forges.protocol import (
+    STATUS_NAME,
+    Comment,
+    CommentCursor,
+    CommitStatus,
+    ForgeError,
+    RepoAddress,
+    StatusState,
+)
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.publish import push
 from tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
@@ -31,6 +39,7 @@ from tests.platforms.harness import BOT, LiveHarness, live_harness, new_adapter
 from tests.platforms.live_server import ADMIN, LiveServer, call
 from tests.support.forge_adapters import BRANCHES, make_template
 from tests.support.local_repository import commit_files, git_output
+from tests.support.service import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -323,3 +332,43 @@ async def test_a_push_to_a_protected_branch_is_refused_with_the_reason(
     async with harness.platform.open_remote(harness.repo, "") as remote:
         with pytest.raises(PushRejected, match="protected branch"):
             await push(harness.git_dir, harness.base, "agentjobs/three", remote, expected=None)
+
+
+STATUS_URL = "https://agentjobs.example.org/jobs/job_1"
+
+
+async def report(harness: LiveHarness, state: StatusState, commit: str) -> None:
+    status = CommitStatus(
+        commit=commit, branch=BRANCHES[0], state=state, description="Done", url=STATUS_URL
+    )
+    await harness.platform.set_status(harness.repo, status)
+
+
+async def test_branch_rules_can_require_the_result_of_a_job(harness: LiveHarness) -> None:
+    rule = {
+        "rule_name": "main",
+        "enable_status_check": True,
+        "status_check_contexts": [STATUS_NAME],
+    }
+    harness.act(ADMIN, "POST", "/branch_protections", rule)
+    number, commit = (await harness.open()).number, harness.commits[BRANCHES[0]]
+    # Before, every merge is refused, because conflicts are looked for.
+    wait_until(lambda: harness.pull_json(number)["mergeable"], "the search for conflicts")
+    api, merge = harness.server.admin, f"{harness.path}/pulls/{number}/merge"
+    states: dict[StatusState | None, str] = {None: "", "pending": "pending", "failure": "failure"}
+    for state, shown in states.items():
+        if state is not None:
+            await report(harness, state, commit)
+        combined = harness.act(ADMIN, "GET", f"/commits/{commit}/status")
+        rows = [(row["context"], row["status"]) for row in combined["statuses"] or ()]
+        assert rows == ([(STATUS_NAME, shown)] if shown else [])
+        refused = api.post(merge, json={"Do": "merge"})
+        assert (refused.status_code, "status check" in refused.text) == (405, True), refused.text
+    await report(harness, "neutral", commit)
+    (row,) = harness.act(ADMIN, "GET", f"/commits/{commit}/status")["statuses"]
+    assert (row["status"], row["description"], row["target_url"]) == ("success", "Done", STATUS_URL)
+    harness.merge(number)
+
+
+async def test_a_result_of_a_commit_that_does_not_exist_is_refused(harness: LiveHarness) -> None:
+    assert await fault_of(report(harness, "success", "1" * 40)) in {"gone", "refused"}

@@ -62,6 +62,18 @@ class Shop:
     def comments(self, number: int) -> list[str]:
         return [row["body"] for row in self.act(ADMIN, "GET", f"/issues/{number}/comments")]
 
+    def wait_success(self, job: dict[str, Any]) -> None:
+        """Until the head of the job's pull request has the status of the job."""
+        head = self.pull(job["pr_number"])["head"]["sha"]
+        url = f"{self.connected.service.root_url}/jobs/{job['job_id']}"
+
+        def is_shown() -> bool:
+            rows = self.act(ADMIN, "GET", f"/commits/{head}/status")["statuses"] or ()
+            shown = [(row["context"], row["status"], row["target_url"]) for row in rows]
+            return shown == [("agentjobs", "success", url)]
+
+        wait_until(is_shown, "the status of the job")
+
     def wait_follow_up(self, job: dict[str, Any], count_before: int) -> dict[str, Any]:
         """The follow-up that a comment starts on the job's pull request."""
         connected, name = self.connected, self.full_name
@@ -152,6 +164,20 @@ def test_a_job_ends_as_a_pull_request(
     )
 
 
+def test_the_head_of_a_pull_request_has_the_status_of_its_latest_job(
+    shop: Shop, job: dict[str, Any]
+) -> None:
+    shop.wait_success(job)
+    first_head = shop.pull(job["pr_number"])["head"]["sha"]
+    body = {"prompt": "Once more."}
+    response = shop.connected.api.http.post(f"/jobs/{job['job_id']}/follow-ups", json=body)
+    follow_up = shop.connected.wait_completed(response.json()["job_id"])
+    wait_until(
+        lambda: shop.pull(job["pr_number"])["head"]["sha"] != first_head, "the second commit"
+    )
+    shop.wait_success(follow_up)
+
+
 def test_a_push_is_indexed_when_its_hook_arrives(shop: Shop) -> None:
     shop.connected.wait_indexed(shop.full_name, shop.push({"app.py": "x = 2\n"}))
 
@@ -186,13 +212,14 @@ def test_a_comment_by_a_member_of_a_team_starts_a_follow_up(
     owner = shop.full_name.partition("/")[0]
     shop.server.new_team(owner, "write", "tina")
     number, before = job["pr_number"], len(shop.connected.jobs(shop.full_name))
+    commits_before = len(shop.messages(number))
     path = f"/issues/{number}/comments"
     shop.act("rea", "POST", path, {"body": "@agentjobs delete everything"})
     shop.act("tina", "POST", path, {"body": "@agentjobs once more, please"})
     follow_up = shop.wait_follow_up(job, before)
     assert "once more, please" in shop.prompt(follow_up["job_id"])
     # The server shows a push a moment after it has accepted it.
-    wait_until(lambda: len(shop.messages(number)) == 2, "the second commit")
+    wait_until(lambda: len(shop.messages(number)) == commits_before + 1, "the commit")
     assert any("Co-authored-by: tina <tina@" in message for message in shop.messages(number))
     wait_until(lambda: follow_up["job_id"] in shop.comments(number)[-1], "the reply")
     # The reader is told why nothing happens.
