@@ -221,9 +221,20 @@ def test_a_hostile_body_is_no_event_and_never_raises(body: bytes) -> None:
 
 def test_a_delivery_id_comes_from_the_platform_or_from_the_body() -> None:
     assert delivery_id_of("github", {"x-github-delivery": "72d3162e"}, b"") == "72d3162e"
-    assert delivery_id_of("gitlab", {"x-gitlab-event-uuid": "13792a34"}, b"") == "13792a34"
+    both = {"x-gitlab-event-uuid": "13792a34", "idempotency-key": "f5e5f430"}
+    assert delivery_id_of("gitlab", both, b"") == "f5e5f430"
     assert delivery_id_of("gitea", {"x-forgejo-delivery": "f6266f16"}, b"") == "f6266f16"
     body_digest = f"sha256:{hashlib.sha256(b'one').hexdigest()}"
     for odd in ("", "x" * 500, "a b", "\u00e4"):
         assert delivery_id_of("github", {"x-github-delivery": odd}, b"one") == body_digest
     assert delivery_id_of("github", {}, b"two") != body_digest
+
+
+def test_events_of_one_request_to_an_older_gitlab_are_told_apart() -> None:
+    def id_of(request_id: str, body: bytes) -> str:
+        return delivery_id_of("gitlab", {"x-gitlab-event-uuid": request_id}, body)
+
+    assert id_of("13792a34", b"one note") == id_of("13792a34", b"one note")
+    assert id_of("13792a34", b"one note") != id_of("13792a34", b"another note")
+    # A branch that returns to an earlier commit causes the same body again.
+    assert id_of("13792a34", b"one push") != id_of("f6266f16", b"one push")
