@@ -26,7 +26,10 @@ async def register_signing_key(
         if error.fault != "gone":
             raise
         # GitHub answers a classic token that lacks the scope as if there were no keys.
-        reason = f"The connection needs the permission {needs} to add a key."
+        reason = (
+            f"The connection needs the permission {needs} to add a key. GitHub Enterprise Server"
+            " older than 3.7 has no keys for signatures."
+        )
         raise ForgeError(reason, "denied") from None
 
 

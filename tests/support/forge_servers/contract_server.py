@@ -22,6 +22,7 @@ from tests.support.forge_servers.calls import NO_BODY, Call, Refusal, Response, 
 from tests.support.forge_servers.description import Description, Match
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.git_remote import GitRemote
+from tests.support.forge_servers.older_versions import OlderVersion
 from tests.support.forge_servers.state import WRITING, RepositoryRow, Role, State
 
 _GIT_PATH = re.compile(
@@ -55,6 +56,7 @@ class ContractServer:
         self.port = 0
         # What links to other pages name instead of `url`: the server's own name behind a proxy.
         self.link_origin = ""
+        self.older_version: OlderVersion | None = None
         # A test with a manual clock sets it on the server as well.
         self.clock: Callable[[], float] = time.time
         # Valid requests, and the violations of the others.
@@ -188,12 +190,17 @@ class ContractServer:
             return self._violation(f"{name}: the server has no handler for it")
         try:
             self.admit(call)
+            if self.older_version and name in self.older_version.operations:
+                raise Refusal(404, self.older_version.operations[name])
             response = await handler(self, call)
         except Refusal as refusal:
             return self._respond(self.error(refusal), refusal.status, refusal.headers)
         if response.status < 300 and response.content is not NO_BODY:
             for fault in match.operation.response_faults(response.content):
                 self.violations.append(f"{name}: {fault}")
+        if self.older_version:
+            content = self.older_version.without_fields(response.content)
+            response = replace(response, content=content)
         if call.name.startswith("GET ") and self.has_etags and response.status == 200:
             etag = self._etag(call, response)
             if call.headers.get("If-None-Match") == etag:
@@ -216,6 +223,8 @@ class ContractServer:
         self, content: Any, status: int, headers: Mapping[str, str] | None = None
     ) -> web.Response:
         sent = {**self.usual_headers(), **(headers or {})}
+        if self.older_version:
+            sent = self.older_version.without_headers(sent)
         if content is NO_BODY:
             return web.Response(status=status, headers=sent)
         return web.json_response(content, status=status, headers=sent)
