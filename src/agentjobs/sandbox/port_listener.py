@@ -57,12 +57,13 @@ def _read_request(service: socket) -> tuple[list[int], int | None]:
 
 
 def _open(ports: list[int], namespace: int) -> list[socket]:
-    _enter(namespace)
+    enter(namespace)
     _bring_up_loopback()
     return [_listen(port) for port in ports]
 
 
-def _enter(network: int) -> None:
+def enter(network: int) -> None:
+    """The calling process moves to this network namespace. Raises OSError."""
     # A sandbox created by an ordinary user belongs to the user namespace created with it; the
     # agent runs in a namespace below and owns nothing.
     if os.geteuid() != 0:

@@ -117,7 +117,7 @@ class _Listener:
                 raise
 
     async def open(self, init_pid: int, ports: Sequence[int]) -> list[socket.socket]:
-        namespace = os.open(f"/proc/{init_pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        namespace = open_network(init_pid)
         try:
             message = " ".join(map(str, ports)).encode()
             socket.send_fds(self._socket, [message], [namespace])
@@ -163,6 +163,11 @@ class _Listener:
                 sock.close()
             raise OSError(message.decode(errors="replace") or "the port listener died")
         return sockets
+
+
+def open_network(pid: int) -> int:
+    """A descriptor of the network namespace of this process. Raises OSError."""
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _start(stdin: socket.socket) -> subprocess.Popen[bytes]:

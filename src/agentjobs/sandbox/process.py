@@ -68,6 +68,8 @@ class ProcessSandbox:
     ) -> SandboxReport:
         if task.layers:
             raise SandboxError('an environment needs a sandbox: set sandbox = "bubblewrap"')
+        if task.on_network is not None:
+            raise SandboxError('a service needs a sandbox: set sandbox = "bubblewrap"')
         if before_start is not None:
             await before_start()
         async with contextlib.AsyncExitStack() as stack:

@@ -22,6 +22,7 @@ DRAFT_FILE = "draft.md"
 
 OnOutput = Callable[[bytes], None]
 BeforeStart = Callable[[], Awaitable[None]]
+OnNetwork = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class SandboxTask:
 
     `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
     `allows_setuid_bits`: the caller removes them before anyone else can reach the files.
+    `on_network` gets a descriptor of the sandbox's network namespace before the command starts,
+    which is open during the call.
     """
 
     argv: tuple[str, ...]
@@ -79,6 +82,7 @@ class SandboxTask:
     hosts: Mapping[str, str] = field(default_factory=dict)
     layers: tuple[Layer, ...] = ()
     allows_setuid_bits: bool = False
+    on_network: OnNetwork | None = None
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):

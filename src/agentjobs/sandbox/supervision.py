@@ -16,9 +16,9 @@ from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.limits import OOM_SCORE
-from agentjobs.sandbox.ports import SandboxPorts
+from agentjobs.sandbox.ports import SandboxPorts, open_network
 from agentjobs.sandbox.priority import lower_priority, restore_priority
-from agentjobs.sandbox.protocol import SandboxError, SandboxTask
+from agentjobs.sandbox.protocol import OnNetwork, SandboxError, SandboxTask
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog
 
@@ -61,7 +61,8 @@ class Supervision:
     @property
     def needs_time(self) -> bool:
         """Whether `finish_setup` has anything to do."""
-        return self._ports is not None or self._is_outside_cgroup
+        has_network = self._ports is not None or self._task.on_network is not None
+        return has_network or self._is_outside_cgroup
 
     def attach(self, task: SandboxTask) -> None:
         """The sandbox is for this task, whose limits and directories are those it was created with.
@@ -117,6 +118,8 @@ class Supervision:
             await self._enter_cgroup(self._cgroup, init_pid)
         if self._ports is not None:
             await self._ports.open(init_pid)
+        if self._task.on_network is not None:
+            await _pass_network(init_pid, self._task.on_network)
 
     def prepare_kill(self) -> None:
         """Let the agent's processes end quickly on a busy machine."""
@@ -185,6 +188,17 @@ class Supervision:
         with contextlib.suppress(OSError):
             self.exceeded = self.exceeded or self._cgroup.exceeded_limit()
         self._shared.cgroups.discard(self._cgroup)
+
+
+async def _pass_network(init_pid: int, on_network: OnNetwork) -> None:
+    try:
+        namespace = open_network(init_pid)
+        try:
+            await on_network(namespace)
+        finally:
+            os.close(namespace)
+    except OSError as error:
+        raise SandboxError(f"the network of the sandbox could not be used: {error}") from error
 
 
 def _unenforceable(error: BaseException) -> SandboxError:

@@ -1,0 +1,80 @@
+"""The worker's side of `port_relay`: starts it, asks it for ports and passes sockets to it."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import agentjobs
+from agentjobs.sandbox.port_relay import ENTERED, PORTS_REQUEST, SAME_USER
+
+REPLY_TIMEOUT_SECONDS = 30
+# Not by its path: a program that is imported has its compiled form stored.
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]);"
+    " from agentjobs.sandbox.port_relay import main; main()"
+)
+_MAX_REPLY_BYTES = 4096
+
+
+class RelayProcess:
+    """Connects ports of agents' sandboxes to a service. Always `close` it."""
+
+    def __init__(self) -> None:
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)
+        with other:
+            try:
+                self._process = _start(other)
+            except OSError:
+                self._control.close()
+                raise
+
+    async def enter(self, network: int, uid: int | None) -> None:
+        """Enter the network of the service and run as this user, if given. Raises OSError."""
+        user = SAME_USER if uid is None else uid
+        socket.send_fds(self._control, [str(user).encode()], [network])
+        reply = await self._reply()
+        if reply != ENTERED:
+            raise OSError(reply.decode(errors="replace"))
+
+    async def listening_ports(self) -> list[int]:
+        """The TCP ports on which the service listens: all, or one more than allowed."""
+        self._control.send(PORTS_REQUEST)
+        return sorted(map(int, (await self._reply()).split()))
+
+    def serve(self, port: int, listener: socket.socket) -> None:
+        """Connect what this socket accepts to the service's port. The socket is closed here.
+
+        Without a relay, the agent's connections are refused.
+        """
+        with listener, contextlib.suppress(OSError):
+            socket.send_fds(self._control, [str(port).encode()], [listener.fileno()])
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+    async def _reply(self) -> bytes:
+        """One request at a time. Raises OSError."""
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            reply = await asyncio.get_running_loop().sock_recv(self._control, _MAX_REPLY_BYTES)
+        if not reply:
+            raise OSError("the port relay ended")
+        return reply
+
+
+def _start(stdin: socket.socket) -> subprocess.Popen[bytes]:
+    packages = Path(agentjobs.__file__).parent.parent
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(packages)],
+        stdin=stdin.fileno(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        start_new_session=True,
+    )
