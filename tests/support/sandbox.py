@@ -6,10 +6,11 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agentjobs.sandbox.protocol import Sandbox, SandboxReport, SandboxTask
+from agentjobs.sandbox.mounts import HOME, WORKSPACE
+from agentjobs.sandbox.protocol import Layer, Sandbox, SandboxReport, SandboxTask
 
 _uid_ranges = itertools.count()
 
@@ -26,6 +27,7 @@ class SandboxHarness:
         self.sandbox = sandbox
         self.slot = slot
         self.output = b""
+        self.layers: tuple[Layer, ...] = ()
         self.private = base / f"private-{slot}"
         self.workspace = self.private / "workspace"
         self.run_dir = self.private / "run"
@@ -35,9 +37,8 @@ class SandboxHarness:
         self.report_dir.mkdir(parents=True, mode=0o700)
         (self.run_dir / "job.json").write_text('{"job_id": "job_1"}')
         owner = sandbox.owner_uid(slot)
-        if owner is not None:
-            os.chown(self.workspace, owner, owner)
-            os.chown(self.report_dir, owner, owner)
+        give(self.workspace, owner)
+        give(self.report_dir, owner)
 
     def task(self, *argv: str, **changes: Any) -> SandboxTask:
         fields: dict[str, Any] = {
@@ -48,8 +49,39 @@ class SandboxHarness:
             # Agents are niced, so a busy machine gives them little time.
             "timeout_seconds": 300,
             "slot": self.slot,
+            "layers": self.layers,
         }
         return SandboxTask(**{**fields, **changes})
+
+    def layer(self, inside: PurePosixPath, lower: Path, owner_slot: int | None = None) -> Layer:
+        """Over a directory that belongs to that slot, with a new upper one or the workspace."""
+        upper = self.workspace
+        if inside != WORKSPACE:
+            upper = self.private / f"upper-{secrets.token_hex(4)}"
+            upper.mkdir(mode=0o700)
+            give(upper, self.sandbox.owner_uid(self.slot))
+        lower_uid = None if owner_slot is None else self.sandbox.owner_uid(owner_slot)
+        return Layer(inside=inside, lower=lower, upper=upper, lower_uid=lower_uid)
+
+    def snapshot(self, files: dict[str, str], slot: int) -> Path:
+        """A directory as another slot left it: only its owner can read it."""
+        lower = self.private / f"lower-{secrets.token_hex(4)}"
+        lower.mkdir(mode=0o700)
+        for name, content in files.items():
+            path = lower / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        for path in (lower, *lower.rglob("*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+            give(path, self.sandbox.owner_uid(slot))
+        return lower
+
+    def use_layers(self) -> None:
+        """For the home directory and the workspace of every task."""
+        self.layers = tuple(
+            self.layer(inside, self.snapshot({"kept": "from the snapshot"}, slot=5), owner_slot=5)
+            for inside in (HOME, WORKSPACE)
+        )
 
     async def run(self, *argv: str, **changes: Any) -> SandboxReport:
         return await self.sandbox.run(self.task(*argv, **changes), self.receive)
@@ -65,6 +97,11 @@ class SandboxHarness:
 
     async def wait_for_output(self, text: bytes) -> None:
         await eventually(lambda: text in self.output)
+
+
+def give(path: Path, uid: int | None) -> None:
+    if uid is not None:
+        os.chown(path, uid, uid, follow_symlinks=False)
 
 
 class ProcessMarker:

@@ -23,6 +23,7 @@ from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import Launch
+from agentjobs.sandbox.layers import LayerMounts, root_layer
 from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
     BeforeStart,
@@ -48,6 +49,7 @@ _NAMESPACES = (
 _OWN_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
 NO_SECCOMP_REASON = f"the filter supports {' and '.join(ARCHITECTURES)} only"
 NO_CPU_CONTROLLER = "the cpu controller is not delegated, so agents only have a low priority"
+_IMAGE_SHELL = "/bin/sh"
 _TOOLS = ("bwrap", "setpriv", "sh")
 
 
@@ -106,7 +108,7 @@ class BubblewrapSandbox:
         if not launch.is_started and launch.exit_code == -signal.SIGINT:
             raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
         if ended and launch.exceeded is None and not launch.exited_normally:
-            raise SandboxError(last_lines or "the sandbox was killed by another process")
+            raise SandboxError(_start_failure(task, last_lines))
         exited = ended and launch.exceeded is None
         return SandboxReport(
             exit_code=launch.exit_code if exited else None,
@@ -137,8 +139,6 @@ class BubblewrapSandbox:
         return None
 
     def _launch(self, task: SandboxTask) -> Launch:
-        if task.layers:
-            raise SandboxError("this version cannot run a task with layers")
         try:
             return Launch(self._command(task), task, self._shared)
         except (OSError, ValueError) as error:
@@ -146,21 +146,43 @@ class BubblewrapSandbox:
 
     def _command(self, task: SandboxTask) -> BwrapCommand:
         uid, gid = self._identity(task.slot)
+        if task.layers:
+            return self._layered_command(task, uid, gid)
         options = [
             *_NAMESPACES,
             *(() if self._is_root else _OWN_USER_NAMESPACE),
             *self._system.options,
-            *mounts.job_view(task),
+            *mounts.job_view(task, lambda path: path),
             "--clearenv",
         ]
         files = {**self._system.files, **mounts.identity_files(uid, gid, task.hosts)}
         # The shell's commands come over its standard input.
         command = [*(self._drop_to(uid) if self._is_root else ()), self._tool("sh")]
-        seccomp = self._seccomp
-        if task.allows_setuid_bits:
-            is_counted = self._shared.cgroups is not None
-            seccomp = _seccomp(all_memory_is_counted=is_counted, allows_setuid_bits=True)
-        return BwrapCommand(self._tool("bwrap"), options, files, command, seccomp)
+        return BwrapCommand(self._tool("bwrap"), options, files, command, self._filter(task))
+
+    def _layered_command(self, task: SandboxTask, uid: int, gid: int) -> BwrapCommand:
+        """bwrap starts as the agent's user, so nothing in an image has to drop privileges."""
+        layers = LayerMounts(task, uid, gid)
+        root = root_layer(task)
+        if root is None:
+            system = self._system.options
+            files = {**self._system.files, **mounts.identity_files(uid, gid, task.hosts)}
+        else:
+            system, files = mounts.image_view(layers.source(root.upper)), {}
+        options = [
+            *(*_NAMESPACES, *_OWN_USER_NAMESPACE, *system),
+            *mounts.job_view(task, layers.source),
+            "--clearenv",
+        ]
+        command = [self._tool("sh") if root is None else _IMAGE_SHELL]
+        bwrap = self._tool("bwrap")
+        return BwrapCommand(bwrap, options, files, command, self._filter(task), layers)
+
+    def _filter(self, task: SandboxTask) -> bytes:
+        if not task.allows_setuid_bits:
+            return self._seccomp
+        is_counted = self._shared.cgroups is not None
+        return _seccomp(all_memory_is_counted=is_counted, allows_setuid_bits=True)
 
     def _identity(self, slot: int) -> tuple[int, int]:
         uid = self.owner_uid(slot)
@@ -251,6 +273,15 @@ def _trial(directory: Path) -> SandboxTask:
         timeout_seconds=10,
         slot=0,
     )
+
+
+def _start_failure(task: SandboxTask, message: str) -> str:
+    if root_layer(task) is not None and f"execvp {_IMAGE_SHELL}" in message:
+        return (
+            f"the image has no {_IMAGE_SHELL} that runs on this machine ({message}): use an image "
+            "with a shell, made for this architecture"
+        )
+    return message or "the sandbox was killed by another process"
 
 
 def _environment(task: SandboxTask) -> dict[str, str]:

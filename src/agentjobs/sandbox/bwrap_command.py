@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from agentjobs.sandbox.layers import LayerMounts
 from agentjobs.sandbox.protocol import SandboxError
 
 
 class BwrapCommand(msgspec.Struct, frozen=True):
     """`files` maps paths inside the sandbox to contents; `command` is its first process.
 
-    `seccomp` is a BPF program, or empty.
+    `seccomp` is a BPF program, or empty. `mounts` are made before.
     """
 
     bwrap: str
@@ -21,6 +22,7 @@ class BwrapCommand(msgspec.Struct, frozen=True):
     files: Mapping[str, bytes]
     command: Sequence[str]
     seccomp: bytes
+    mounts: LayerMounts | None = None
 
     def start(self, *, stdin: int, output: int) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as stack:
@@ -34,8 +36,12 @@ class BwrapCommand(msgspec.Struct, frozen=True):
                 generated += ("--seccomp", str(descriptors[-1]))
             # Every user of the machine can read arguments.
             descriptors.append(_memory_file(_join_with_nul([*generated, *self.options]), stack))
+            argv = [self.bwrap, "--args", str(descriptors[-1]), "--", *self.command]
+            if self.mounts is not None:
+                descriptors.append(_memory_file(self.mounts.plan(argv), stack))
+                argv = self.mounts.command(descriptors[-1])
             return subprocess.Popen(
-                [self.bwrap, "--args", str(descriptors[-1]), "--", *self.command],
+                argv,
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
@@ -45,6 +51,11 @@ class BwrapCommand(msgspec.Struct, frozen=True):
                 # Ctrl-C in the service's terminal must reach the service only, which then drains.
                 start_new_session=True,
             )
+
+    def clean_up(self) -> None:
+        """Blocking. Call it when no process of the sandbox is alive."""
+        if self.mounts is not None:
+            self.mounts.remove_work_directories()
 
 
 def _memory_file(content: bytes, stack: contextlib.ExitStack) -> int:

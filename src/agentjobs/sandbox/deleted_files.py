@@ -7,7 +7,8 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
 
 from agentjobs.sandbox.limits import BLOCK_BYTES
 
@@ -15,17 +16,20 @@ _DELETED = b" (deleted)"
 
 
 class DeletedFiles:
-    """Counts one file system only: scratch space is memory, and counted as memory."""
+    """Counts one file system and its layers: scratch space is memory, and counted as memory."""
 
-    def __init__(self, init_pid: int) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._proc = os.open(f"/proc/{init_pid}/root/proc", flags)
+    def __init__(self, init_pid: int, layers: Iterable[PurePath] = ()) -> None:
+        root = f"/proc/{init_pid}/root"
+        # A layer has a device number of its own.
+        self._layer_devices = frozenset(Path(f"{root}{path}").stat().st_dev for path in layers)
+        self._proc = os.open(f"{root}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def used_bytes(self, device: int, stopped: threading.Event) -> int:
+        devices = {device, *self._layer_devices}
         blocks = {
-            status.st_ino: status.st_blocks
+            (status.st_dev, status.st_ino): status.st_blocks
             for status in self._open_files(stopped)
-            if status.st_dev == device and status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
+            if status.st_dev in devices and status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
         }
         return sum(blocks.values()) * BLOCK_BYTES
 
@@ -35,6 +39,7 @@ class DeletedFiles:
         Only root can see the size of a mapped file, and nobody can see a descriptor that was sent
         to a socket and not received.
         """
+        devices = {device, *self._layer_devices}
         for process in self._processes():
             if stopped.is_set():
                 return False
@@ -42,7 +47,7 @@ class DeletedFiles:
                 if _has_descriptors_in_flight(self._read(f"{process}/fdinfo/{name}")):
                     return True
             for mapping in self._deleted_mappings(process):
-                if not self._is_visible(process, mapping) and _device(mapping) == device:
+                if not self._is_visible(process, mapping) and _device(mapping) in devices:
                     return True
         return False
 

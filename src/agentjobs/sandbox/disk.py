@@ -22,7 +22,8 @@ RELEASE_SECONDS = 5
 
 
 def writable_directories(task: SandboxTask) -> tuple[Path, ...]:
-    return task.workspace, task.run_dir / REPORT_DIRECTORY
+    uppers = (layer.upper for layer in task.layers if layer.upper != task.workspace)
+    return task.workspace, task.run_dir / REPORT_DIRECTORY, *uppers
 
 
 class SharedDisk:

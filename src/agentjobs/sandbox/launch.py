@@ -48,7 +48,7 @@ class Launch:
             # Closed after the pidfds, so that no agent starts unwatched.
             self._input = InputPipe()
             cleanup.callback(self._input.close)
-            self._input.write(prepare_commands(task.limits))
+            self._input.write(prepare_commands(None if command.mounts else task.limits))
             self._output = OutputPipe(self._receive, self.kill)
             cleanup.callback(self._output.finish)
             self._cleanup = cleanup.pop_all()
@@ -114,6 +114,9 @@ class Launch:
                 await self._wait_until_dead()
             finally:
                 await self._supervision.end()
+        finally:
+            if command.mounts is not None:
+                await self._supervision.clean_up(command.clean_up)
 
     async def _spawn(self, command: BwrapCommand) -> None:
         spawning = self._supervision.spawn(

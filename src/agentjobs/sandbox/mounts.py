@@ -1,6 +1,6 @@
 """The allow-list of what an agent sees of the machine, as bwrap options. Runs nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 
 import msgspec
@@ -8,12 +8,22 @@ import msgspec
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxError, SandboxTask
 
+ROOT = PurePosixPath("/")
 WORKSPACE = PurePosixPath("/workspace")
 RUN_DIRECTORY = PurePosixPath("/run/agentjobs")
 HOME = PurePosixPath("/home/agent")
 TEMPORARY = PurePosixPath("/tmp")  # noqa: S108 - a private one, inside the sandbox
 SHARED_MEMORY = PurePosixPath("/dev/shm")  # noqa: S108 - the same
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Where `job_view` mounts something, from a root directory on.
+MOUNT_POINTS = (
+    PurePosixPath("/proc"),
+    PurePosixPath("/dev"),
+    TEMPORARY,
+    HOME,
+    RUN_DIRECTORY,
+    WORKSPACE,
+)
 
 _TOP_LEVEL = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Never all of /etc: it holds keys and the machine's users.
@@ -24,6 +34,7 @@ _ETC_DIRECTORIES = (
 )
 # Copied. Each file adds 0.1 ms to every start, so only those that programs need.
 _ETC_FILES = ("ld.so.cache", "services", "ssl/openssl.cnf")
+_KERNEL = ("--proc", "/proc", "--dev", "/dev")
 
 
 class SystemView(msgspec.Struct, frozen=True):
@@ -46,35 +57,79 @@ def system_view() -> SystemView:
             options += _bind_read_only(path, path)
     files = (etc / name for name in _ETC_FILES)
     return SystemView(
-        options=(*options, "--proc", "/proc", "--dev", "/dev"),
+        options=(*options, *_KERNEL),
         files={str(path): path.read_bytes() for path in files if path.is_file()},
     )
 
 
-def job_view(task: SandboxTask) -> list[str]:
-    """Mounted after the system. The workspace is last, so that nothing is mounted into it."""
+def image_view(source: Path) -> tuple[str, ...]:
+    """Instead of `system_view`: nothing of the machine."""
+    return ("--bind", str(source), str(ROOT), *_KERNEL)
+
+
+def job_view(task: SandboxTask, source: Callable[[Path], Path]) -> list[str]:
+    """Mounted after the system. The workspace is last, so that nothing is mounted into it.
+
+    `source` says where bwrap finds a path of the machine.
+    """
+    uppers = {layer.inside: layer.upper for layer in task.layers}
+    run_dir = source(task.run_dir)
+    home = (
+        ("--bind", str(source(uppers[HOME])), str(HOME))
+        if HOME in uppers
+        else _scratch(HOME, task.limits)
+    )
     return [
         *_scratch(SHARED_MEMORY, task.limits),
         *("--remount-ro", "/dev"),
         *_scratch(TEMPORARY, task.limits),
-        *_scratch(HOME, task.limits),
-        *_bind_all_read_only(task.read_only),
-        *_bind_read_only(task.run_dir, RUN_DIRECTORY),
-        *("--bind", str(task.run_dir / REPORT_DIRECTORY), f"{RUN_DIRECTORY}/{REPORT_DIRECTORY}"),
-        *("--bind", str(task.workspace), str(WORKSPACE)),
-        *("--remount-ro", "/"),
+        *home,
+        *(option for path in visible_files(task) for option in _bind_read_only(source(path), path)),
+        *_bind_read_only(run_dir, RUN_DIRECTORY),
+        *("--bind", str(run_dir / REPORT_DIRECTORY), f"{RUN_DIRECTORY}/{REPORT_DIRECTORY}"),
+        *("--bind", str(source(task.workspace)), str(WORKSPACE)),
+        # An image is writable, as a machine is for its user.
+        *(() if ROOT in uppers else ("--remount-ro", "/")),
         *("--chdir", str(WORKSPACE)),
     ]
 
 
+def scratch_directories(task: SandboxTask) -> list[PurePosixPath]:
+    """Those in memory."""
+    layered = {layer.inside for layer in task.layers}
+    return [path for path in (SHARED_MEMORY, TEMPORARY, HOME) if path not in layered]
+
+
+def visible_files(task: SandboxTask) -> list[Path]:
+    """What is mounted read-only at its own path. The system's directories are there, or not at all.
+
+    Raises SandboxError.
+    """
+    if any(len(path.parts) < 2 for path in task.read_only):
+        raise SandboxError("the root directory cannot be shown to an agent")
+    return sorted({path for path in task.read_only if path.parts[1] not in ("usr", *_TOP_LEVEL)})
+
+
 def identity_files(uid: int, gid: int, hosts: Mapping[str, str]) -> dict[str, bytes]:
     """Files that programs expect, without the machine's own users and hosts."""
-    host_lines = "".join(f"{address} {name}\n" for name, address in hosts.items())
+    accounts = account_files(uid, gid)
     return {
-        "/etc/passwd": f"root:x:0:0::/:/bin/false\nagent:x:{uid}:{gid}::{HOME}:/bin/sh\n".encode(),
-        "/etc/group": f"root:x:0:\nagent:x:{gid}:\n".encode(),
-        "/etc/hosts": f"127.0.0.1 localhost\n::1 localhost\n{host_lines}".encode(),
+        "/etc/passwd": b"root:x:0:0::/:/bin/false\n" + accounts["/etc/passwd"],
+        "/etc/group": b"root:x:0:\n" + accounts["/etc/group"],
+        "/etc/hosts": hosts_file(hosts),
     }
+
+
+def account_files(uid: int, gid: int) -> dict[str, bytes]:
+    return {
+        "/etc/passwd": f"agent:x:{uid}:{gid}::{HOME}:/bin/sh\n".encode(),
+        "/etc/group": f"agent:x:{gid}:\n".encode(),
+    }
+
+
+def hosts_file(hosts: Mapping[str, str]) -> bytes:
+    lines = "".join(f"{address} {name}\n" for name, address in hosts.items())
+    return f"127.0.0.1 localhost\n::1 localhost\n{lines}".encode()
 
 
 def _bind_read_only(source: Path, inside: PurePath) -> list[str]:
@@ -86,13 +141,3 @@ def _scratch(path: PurePath, limits: Limits) -> list[str]:
     size = ("--size", str(limits.scratch_bytes)) if limits.scratch_bytes else ()
     # World-writable: if bwrap runs as root, root owns the mount and the agent is another user.
     return ["--perms", "1777", *size, "--tmpfs", str(path)]
-
-
-def _bind_all_read_only(paths: Iterable[Path]) -> list[str]:
-    options: list[str] = []
-    for path in sorted(set(paths)):
-        if len(path.parts) < 2:
-            raise SandboxError("the root directory cannot be shown to an agent")
-        if path.parts[1] not in ("usr", *_TOP_LEVEL):
-            options += _bind_read_only(path, path)
-    return options

@@ -16,8 +16,10 @@ READY_MARK = b"\0"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def prepare_commands(limits: Limits) -> bytes:
-    return f"{limits.shell_commands()}; printf '\\0'\n".encode()
+def prepare_commands(limits: Limits | None) -> bytes:
+    """None: the limits are set before the shell starts."""
+    prefix = "" if limits is None else f"{limits.shell_commands()}; "
+    return f"{prefix}printf '\\0'\n".encode()
 
 
 def start_commands(argv: Sequence[str], variables: Mapping[str, str]) -> bytes:

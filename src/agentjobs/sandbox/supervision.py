@@ -16,6 +16,7 @@ from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.limits import OOM_SCORE
+from agentjobs.sandbox.mounts import scratch_directories
 from agentjobs.sandbox.ports import SandboxPorts, open_network
 from agentjobs.sandbox.priority import lower_priority, restore_priority
 from agentjobs.sandbox.protocol import OnNetwork, SandboxError, SandboxTask
@@ -107,7 +108,8 @@ class Supervision:
             if limits.workspace_bytes or self._shared.disk.critical_bytes:
                 self._watch_disk(init_pid)
             if (limits.memory_bytes or limits.cpu_seconds) and not has_cgroup:
-                self._watch(ProcessUsage(limits, init_pid), self._shared.limits_executor)
+                usage = ProcessUsage(limits, init_pid, scratch_directories(self._task))
+                self._watch(usage, self._shared.limits_executor)
         except OSError as error:
             raise _unenforceable(error) from error
         if self._cgroup is not None:
@@ -138,6 +140,11 @@ class Supervision:
             for watchdog in self._watchdogs:
                 stack.push_async_callback(watchdog.stop)
 
+    async def clean_up(self, remove: Callable[[], None]) -> None:
+        """Remove files in a thread."""
+        loop = asyncio.get_running_loop()
+        await wait_despite_cancellation(loop.run_in_executor(self._shared.disk_executor, remove))
+
     def _start_ports(self) -> None:
         if self._ports is not None:
             with contextlib.suppress(SandboxError, OSError):
@@ -145,7 +152,7 @@ class Supervision:
 
     def _watch_disk(self, init_pid: int) -> None:
         directories = writable_directories(self._task)
-        deleted = DeletedFiles(init_pid)
+        deleted = DeletedFiles(init_pid, [layer.inside for layer in self._task.layers])
         gauge = DiskUsage(self._task.limits, directories, deleted, self._shared.disk)
         self._watch(gauge, self._shared.disk_executor)
 

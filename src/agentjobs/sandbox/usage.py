@@ -5,18 +5,17 @@ Opens its descriptors before the agent runs, and follows no path that the agent 
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 
 from agentjobs.sandbox.kernel_memory import DESCRIPTOR_BYTES, SocketMemory
 from agentjobs.sandbox.limits import FILE_BYTES, GIB, KIB, Limits
-from agentjobs.sandbox.mounts import HOME, SHARED_MEMORY, TEMPORARY
 from agentjobs.sandbox.priority import SessionPriorities
 
 # Above this fraction of the limit, memory shared between processes is measured exactly.
 EXACT_ABOVE_FRACTION = 0.7
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_SCRATCH = (HOME, SHARED_MEMORY, TEMPORARY)
 _READ_BYTES = 4096
 # Tables of sockets. More than this exceeds any limit.
 _MAX_TABLE_BYTES = 16 * 1024 * KIB
@@ -28,13 +27,13 @@ _LARGE_ADDRESS_SPACE_BYTES = 4 * GIB
 class ProcessUsage:
     """A gauge of memory and CPU time. `exceeded_limit` may run in any thread, one at a time."""
 
-    def __init__(self, limits: Limits, init_pid: int) -> None:
+    def __init__(self, limits: Limits, init_pid: int, scratch: Iterable[PurePath]) -> None:
         self._limits = limits
         self._cpu_time = CpuTime()
         with contextlib.ExitStack() as stack:
             self._proc = _open_directory(f"/proc/{init_pid}/root/proc", stack)
             self._scratch = [
-                _open_directory(f"/proc/{init_pid}/root{path}", stack) for path in _SCRATCH
+                _open_directory(f"/proc/{init_pid}/root{path}", stack) for path in scratch
             ]
             self._descriptors = stack.pop_all()
         self._sockets = SocketMemory(self._read_table)

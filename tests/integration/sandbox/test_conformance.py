@@ -19,16 +19,22 @@ from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unu
 MIB = 1024 * 1024
 
 
-@pytest.fixture(params=["bubblewrap", "none"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    return (
-        BubblewrapSandbox(unused_uid_base()) if request.param == "bubblewrap" else ProcessSandbox()
-    )
+@pytest.fixture(params=["bubblewrap", "layers", "none"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def harness(sandbox: Sandbox, tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(sandbox, tmp_path)
+def sandbox(kind: str) -> Sandbox:
+    return ProcessSandbox() if kind == "none" else BubblewrapSandbox(unused_uid_base())
+
+
+@pytest.fixture
+def harness(kind: str, sandbox: Sandbox, tmp_path: Path) -> SandboxHarness:
+    harness = SandboxHarness(sandbox, tmp_path)
+    if kind == "layers":
+        harness.use_layers()
+    return harness
 
 
 async def test_it_can_be_checked_before_any_job(sandbox: Sandbox) -> None:
@@ -67,9 +73,10 @@ async def test_both_streams_arrive_merged_and_in_order(harness: SandboxHarness) 
 
 
 async def test_output_arrives_while_the_command_runs(harness: SandboxHarness) -> None:
-    running = harness.start("echo first; while [ ! -e go ]; do sleep 0.01; done; echo second")
+    script = "cd ${AGENTJOBS_REPORT%/*}; echo first; while [ ! -e go ]; do sleep 0.01; done"
+    running = harness.start(f"{script}; echo second")
     await harness.wait_for_output(b"first\n")
-    (harness.workspace / "go").touch()
+    (harness.report_dir / "go").touch()
     await running
     assert harness.output == b"first\nsecond\n"
 
@@ -109,6 +116,9 @@ async def test_home_and_temporary_directory_are_private_and_removed_afterwards(
     first = await harness.shell('touch "$HOME/a" "$TMPDIR/b" && echo "$HOME"')
     assert first.exit_code == 0
     assert not Path(first.last_lines, "a").exists()
+    if harness.layers:
+        # What is written there lasts as long as the layer's own directory.
+        harness.use_layers()
     assert (await harness.shell('ls -A "$HOME" "$TMPDIR" | grep -x "[ab]"')).exit_code == 1
 
 
@@ -266,8 +276,9 @@ async def test_a_command_does_not_start_if_its_caller_fails_to_prepare(
 
 
 async def test_a_missing_workspace_is_a_sandbox_error(harness: SandboxHarness) -> None:
-    with pytest.raises(SandboxError, match="missing"):
-        await harness.run("true", workspace=harness.private / "missing")
+    harness.workspace.rename(harness.private / "elsewhere")
+    with pytest.raises(SandboxError, match="private-0/workspace"):
+        await harness.run("true")
 
 
 async def test_a_nul_in_the_environment_is_refused(harness: SandboxHarness) -> None:
