@@ -1,6 +1,7 @@
 """Every kind of value that is stored encrypted, for the rotation of the key."""
 
 from agentjobs.connections.sealed_values import SEALED_CREDENTIALS
+from agentjobs.environments.sealed_values import SEALED_ENVIRONMENT_SECRETS
 from agentjobs.organizations.secrets import SEALED_SECRETS
 from agentjobs.repos.hook_rows import SEALED_HOOK_SECRETS
 from agentjobs.tickets.sealed_values import SEALED_TOKENS
@@ -12,4 +13,5 @@ SEALED_VALUES = (
     SEALED_CREDENTIALS,
     SEALED_HOOK_SECRETS,
     SEALED_TOKENS,
+    SEALED_ENVIRONMENT_SECRETS,
 )

@@ -33,7 +33,7 @@ async def set_secret(
     db: Database, keys: SealingKeys, organization: str, name: str, value: str
 ) -> Secret:
     """Create the secret or replace its value."""
-    _check(name, value)
+    check_secret(name, value)
     owner = await find_organization(db, organization)
     sealed = keys.seal(value, *_context(owner.id, name))
     entry = audit.entry("secret.set", name)
@@ -123,11 +123,8 @@ def is_secret_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def _context(organization_id: str, name: str) -> tuple[str, ...]:
-    return ("secret", organization_id, name)
-
-
-def _check(name: str, value: str) -> None:
+def check_secret(name: str, value: str) -> None:
+    """Raises Problem."""
     if not is_secret_name(name):
         raise Problem(
             "invalid_name",
@@ -141,6 +138,10 @@ def _check(name: str, value: str) -> None:
             "invalid_secret",
             f"A secret must be text of at most {MAX_VALUE_BYTES:,} bytes without null bytes.",
         )
+
+
+def _context(organization_id: str, name: str) -> tuple[str, ...]:
+    return ("secret", organization_id, name)
 
 
 async def _upsert(

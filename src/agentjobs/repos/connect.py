@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.environments.repo_settings import forget_repo
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.git.remote import strip_credentials
 from agentjobs.identifiers import new_id
@@ -124,6 +125,7 @@ async def _disconnect(
     if not changed:
         return
     await request_removal(tx, [repo_id])
+    await forget_repo(tx, repo_id)
     await also(tx, repo_id)
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")

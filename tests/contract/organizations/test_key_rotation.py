@@ -21,6 +21,8 @@ from agentjobs.connections.connections import (
     remove_connection,
 )
 from agentjobs.connections.signing import open_signing_key, set_signing
+from agentjobs.environments.secret_definition import SecretDefinition
+from agentjobs.environments.secrets import open_setup_secrets, set_environment_secret
 from agentjobs.organizations import audit, key_file, key_rotation
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile
@@ -90,6 +92,8 @@ class Values:
         jira = NewTracker(kind="jira", url="https://jira.example.com", token="jira-token")
         self.tracker = (await add_tracker(db, keys, "acme", jira)).id
         await add_tracker(db, keys, "acme", NewTracker(kind="issues"))
+        npm = SecretDefinition(name="NPM_TOKEN", purpose="setup", repo_id=self.repo)
+        await set_environment_secret(db, keys, self.organization, npm, "npm-token")
 
     async def _insert_repo(self, tx: Transaction) -> str:
         repo = NewPlatformRepo(
@@ -132,6 +136,7 @@ class Values:
         tracker = await open_tracker(db, keys, self.tracker)
         assert tracker is not None
         assert tracker[1] == "jira-token"
+        assert await open_setup_secrets(db, keys, self.repo) == {"NPM_TOKEN": "npm-token"}
 
     def key_ids(self) -> list[str]:
         keys = KeyFile(self.settings.data_path / KEY_FILE).read()
@@ -181,6 +186,7 @@ async def test_everything_is_encrypted_with_the_new_key_and_the_old_one_is_remov
         "platforms": 3,
         "platform webhooks": 1,
         "trackers": 1,
+        "environments": 1,
     }
     assert dict(progress) == result.resealed
     assert values.key_ids() == [result.key_id]
@@ -426,4 +432,5 @@ def test_every_sealed_column_takes_part(sqlite_template: Path) -> None:
         ("forge_connections", "signing_sealed"),
         ("repo_hooks", "sealed"),
         ("trackers", "sealed"),
+        ("environment_secrets", "sealed"),
     }

@@ -12,6 +12,7 @@ import pytest
 from agentjobs.organizations import key_rotation
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile
 from tests.support.cli_process import PROGRAM, InProcessCommandLine, until
+from tests.support.local_repository import make_repository
 
 VALUE = "sk-ant-" + "x1" * 30
 
@@ -122,6 +123,79 @@ def test_a_budget_that_is_none_is_refused_in_one_line(agentjobs, arguments):
     assert refused.err.count("\n") == 1
 
 
+@pytest.fixture
+def shop(agentjobs, tmp_path):
+    source = make_repository(tmp_path / "source")
+    return agentjobs("repos", "connect", str(source), "--name", "acme/shop").out.strip()
+
+
+def test_secrets_of_environments_are_set_listed_and_removed(agentjobs, given, shop):
+    setup = given(b"npm_0123456789\n", "set", "NPM_TOKEN", "--repo", shop, "--for", "setup")
+    assert (setup.exit_code, setup.out) == (0, "NPM_TOKEN\n")
+    proxy = given(
+        b"t0ken",
+        *("set", "ART", "--repo", shop, "--for", "proxy", "--host", "packages.acme.test"),
+        *("--header", "Authorization: Bearer {secret}", "--kind", "pip"),
+        *("--path-prefix", "/simple", "--methods", "GET", "--json"),
+    ).document
+    assert (proxy["for"], proxy["repo"], proxy["host"]) == ("proxy", shop, "packages.acme.test")
+    assert proxy["usage"]["path_prefix"] == "/simple"
+    registry = ("--for", "registry", "--host", "registry.test:5000", "--username", "ada")
+    assert given(b"hunter2", "set", "HUB", *registry).exit_code == 0
+    assert given(b"sk-model-key", "set", "HUB").exit_code == 0
+
+    listed = agentjobs("secrets", "list", "--json").document["secrets"]
+    assert [(each["name"], each["for"], each["repo"]) for each in listed] == [
+        ("HUB", "models", None),
+        ("HUB", "registry", None),
+        ("ART", "proxy", shop),
+        ("NPM_TOKEN", "setup", shop),
+    ]
+    of_repo = agentjobs("secrets", "list", "--repo", shop)
+    assert of_repo.out.count("\n") == 3
+    assert "packages.acme.test" in of_repo.out
+    doctor = agentjobs("doctor")
+    assert "4 stored, all readable" in doctor.out
+
+    assert agentjobs("secrets", "remove", "HUB", "--for", "registry").exit_code == 0
+    assert agentjobs("secrets", "remove", "ART", "--repo", shop).exit_code == 0
+    left = agentjobs("secrets", "list", "--json").document["secrets"]
+    assert [(each["name"], each["for"]) for each in left] == [
+        ("HUB", "models"),
+        ("NPM_TOKEN", "setup"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--repo", "acme/shop"), "specify --for"),
+        (("--host", "a.test"), "specify --for"),
+        (("--for", "setup"), "Name the repository"),
+        (("--for", "builds", "--repo", "acme/shop"), "is for setup, proxy or registry"),
+        (("--for", "setup", "--repo", "acme/none"), "is not connected"),
+        (("--for", "setup", "--repo", "acme/shop", "--host", "a.test"), "has no host"),
+        (("--for", "proxy", "--repo", "acme/shop", "--host", "a.test"), "needs a header"),
+        (("--for", "registry", "--host", "a.test"), "needs a username"),
+    ],
+)
+def test_a_secret_with_the_wrong_options_is_refused_in_one_line(
+    agentjobs, given, shop, arguments, reason
+):
+    refused = given(b"npm_0123456789", "set", "TOKEN", *arguments)
+    assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert reason in refused.err
+    assert agentjobs("secrets", "list", "--json").document == {"secrets": []}
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--for", "setup"), ("--for", "registry", "--repo", "acme/shop")]
+)
+def test_removing_needs_the_scope_of_the_secret(agentjobs, shop, arguments):
+    refused = agentjobs("secrets", "remove", "TOKEN", *arguments)
+    assert (refused.exit_code, refused.err.count("\n")) == (2, 1)
+
+
 def test_the_hosts_of_setup_are_limited_and_restored(agentjobs):
     command = ("orgs", "set-setup-network", "default")
     assert agentjobs(*command, "pypi.org", "*.crates.io").exit_code == 2
@@ -173,6 +247,7 @@ def test_the_encryption_key_is_rotated(agentjobs, given):
             "platforms": 0,
             "platform webhooks": 0,
             "trackers": 0,
+            "environments": 0,
         },
         "failures": [],
         "complete": True,

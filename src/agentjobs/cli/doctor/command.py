@@ -172,13 +172,15 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
 
 
 async def _check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.environments.sealed_values import check_environment_secrets
     from agentjobs.organizations.key_rotation import is_unfinished
     from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import check_secrets
     from agentjobs.problems import Problem
 
     try:
-        number = await check_secrets(db, SealingKeys.load(settings))
+        keys = SealingKeys.load(settings)
+        number = await check_secrets(db, keys) + await check_environment_secrets(db, keys)
     except DecryptionFailed as failure:
         return [("secrets", "problem", failure.reason)]
     except Problem as problem:

@@ -1,0 +1,83 @@
+"""`agentjobs secrets rotate-key`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.secrets.commands import secrets
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.key_rotation import RotationResult
+
+_UNREADABLE = 1
+
+
+@secrets.command("rotate-key")
+def rotate_key(
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare", help="Only add a new key to the file, to copy it to other machines first."
+        ),
+    ] = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Encrypt all secrets with a new key, while the services run. Continues after an interruption.
+
+    Exit codes: 0 done, 1 some secrets cannot be decrypted, 2 failed.
+    """
+
+    async def work(admin: Admin) -> "RotationResult":
+        from agentjobs.app.sealed_values import SEALED_VALUES
+        from agentjobs.organizations import key_rotation
+
+        if prepare:
+            return await key_rotation.prepare_rotation(admin.settings)
+        return await key_rotation.rotate_key(
+            admin.db,
+            admin.settings,
+            SEALED_VALUES,
+            lambda kind, number: print_note(f"{kind}: {number} encrypted with the new key"),
+        )
+
+    result = with_store(data_dir, work)
+    if json:
+        print_json(_rotation_document(result))
+    else:
+        print_result(result.key_id)
+        print_note(_describe_rotation(result, is_prepared=prepare))
+    if result.failures:
+        raise typer.Exit(_UNREADABLE)
+
+
+def _rotation_document(result: "RotationResult") -> dict[str, Any]:
+    return {
+        "key_id": result.key_id,
+        "previous_key_ids": list(result.previous_key_ids),
+        "resealed": result.resealed,
+        "failures": list(result.failures),
+        "complete": result.is_complete,
+    }
+
+
+def _describe_rotation(result: "RotationResult", *, is_prepared: bool) -> str:
+    previous = ", ".join(result.previous_key_ids) or "none"
+    if is_prepared:
+        return (
+            f"Added the key {result.key_id} to the file; it is not used yet. Copy the file to all "
+            "machines, then run `agentjobs secrets rotate-key`."
+        )
+    if result.failures:
+        listed = "\n".join(result.failures)
+        return (
+            f"These values cannot be decrypted, so the old keys are kept:\n{listed}\n"
+            "Replace or remove them, then run the command again."
+        )
+    return (
+        f"Everything is encrypted with the key {result.key_id}. Backups made before need the "
+        f"previous keys: {previous}."
+    )
