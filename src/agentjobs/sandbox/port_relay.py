@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 from pathlib import Path
+from typing import NoReturn
 
 from agentjobs.sandbox.port_listener import enter
 from agentjobs.sandbox.relayed_connections import RelayedConnections
@@ -42,6 +43,11 @@ def main() -> None:
         control.send(str(error).encode())
         return
     control.send(ENTERED)
+    relay(control)
+
+
+def relay(control: socket.socket) -> NoReturn:
+    """Follow the worker's requests, until it closes the socket."""
     connections = RelayedConnections()
 
     def follow_request() -> None:

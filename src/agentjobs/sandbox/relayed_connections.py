@@ -10,6 +10,7 @@ import functools
 import select
 import socket
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 # On all ports together. Each takes two descriptors, so the usual limit of 1,024 is enough.
 MAX_CONNECTIONS = 256
@@ -30,8 +31,8 @@ class RelayedConnections:
         self._connections: set[_Connection] = set()
         self._is_accepting = True
 
-    def run(self, control: socket.socket, on_control: Callback) -> None:
-        """Runs until `on_control` raises, which is called when `control` is readable."""
+    def run(self, control: socket.socket, on_control: Callback) -> NoReturn:
+        """Calls `on_control` when `control` is readable."""
         self._watch(control, select.EPOLLIN, on_control)
         while True:
             for descriptor, _ in self._poll.poll():
