@@ -13,9 +13,10 @@ from agentjobs.environments.brokered_host import (
     parse_methods,
     parse_path_prefix,
 )
+from agentjobs.environments.images.errors import ImageError
+from agentjobs.environments.images.reference import parse_reference
 from agentjobs.environments.validation import variable_fault
 from agentjobs.organizations.secrets import check_secret
-from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host, split_port
 from agentjobs.problems import Problem
 
 Purpose = Literal["setup", "proxy", "registry"]
@@ -23,7 +24,7 @@ PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 # Shorter values cannot be told apart from other text, in logs and in what setup leaves behind.
 MIN_SETUP_CHARACTERS = 8
 MAX_USERNAME_CHARACTERS = 256
-
+_ANY_IMAGE = "image"
 # The fields that each purpose has; the first ones are required.
 _FIELDS = {
     "setup": ((), ()),
@@ -121,12 +122,17 @@ def _parse_usage(entered: SecretInput, purpose: Purpose) -> tuple[str, SecretUsa
 
 
 def _parse_registry(text: str) -> str:
-    """As the names of images have it: with its port, unless it is the default."""
-    name, port = split_port(text)
-    host = normalize_host(name)
-    if host is None:
-        raise ValueError(f"{text!r} is not a host: write registry.example.com or HOST:PORT")
-    return bracket_ipv6(host) + ("" if port is None else f":{port}")
+    """As the names of images have it. Raises ValueError."""
+    try:
+        reference = parse_reference(f"{text}/{_ANY_IMAGE}")
+    except ImageError:
+        reference = None
+    if reference is None or reference.path != _ANY_IMAGE:
+        raise ValueError(
+            f"{text!r} is not a registry: write its host as names of images have it, such as"
+            " registry.example.com or HOST:PORT"
+        )
+    return reference.host
 
 
 def _parse_username(entered: SecretInput) -> str:

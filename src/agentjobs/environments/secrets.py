@@ -102,10 +102,10 @@ async def open_proxy_secrets(db: Database, keys: SealingKeys, repo_id: str) -> l
 async def open_registry_credentials(
     db: Database, keys: SealingKeys, organization_id: str
 ) -> list[RegistryCredential]:
-    """The latest first. Raises DecryptionFailed."""
+    """Of several for a host, the last one is the latest. Raises DecryptionFailed."""
     rows = await db.fetch_all(
         "SELECT * FROM environment_secrets WHERE organization_id = :organization_id"
-        " AND repo_id = '' AND purpose = 'registry' ORDER BY updated_at DESC, name",
+        " AND repo_id = '' AND purpose = 'registry' ORDER BY updated_at, name",
         organization_id=organization_id,
     )
     return [

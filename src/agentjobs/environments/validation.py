@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs.environments.images.errors import ImageError
+from agentjobs.environments.images.reference import parse_reference
 from agentjobs.workspace.patterns import parse_patterns
 
 MAX_COMMAND_BYTES = 16 * 1024
@@ -17,7 +19,6 @@ MAX_SERVICES = 8
 MAX_VARIABLES = 100
 MAX_VARIABLE_BYTES = 16 * 1024
 MAX_CACHE_PATTERNS = 100
-MAX_IMAGE_CHARACTERS = 512
 
 # The names and indexes that lead to a value.
 ValuePath = tuple[str | int, ...]
@@ -29,16 +30,6 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _RESERVED_NAMES = ("HOME", "TMPDIR")
 _RESERVED_PREFIX = "AGENTJOBS_"
 _COMMANDS = ("setup", "start", "command", "ready")
-# As Docker reads it: without a dot or a port, the first name is not a host.
-_HOST = (
-    r"(?=localhost/|[^/]*[.:])"
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
-)
-_NAME = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*+(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?"
-    r"(?:@sha256:[0-9a-f]{64})?"
-)
 
 
 class DefinitionError(ValueError):
@@ -67,13 +58,6 @@ def variable_fault(name: str, value: str) -> str:
     if not _is_text(value, MAX_VARIABLE_BYTES):
         return f"must have a value of at most {MAX_VARIABLE_BYTES // 1024} KiB, without a NUL"
     return ""
-
-
-def image_fault(reference: str) -> str:
-    """Why this cannot be the name of an image; empty if it can."""
-    if len(reference) <= MAX_IMAGE_CHARACTERS and _IMAGE.fullmatch(reference):
-        return ""
-    return "must be the name of an OCI image, such as registry.example.com/acme/build:12"
 
 
 def _convert_services(tables: Any, on_unknown: OnUnknown) -> tuple[ServiceDefinition, ...]:
@@ -136,7 +120,7 @@ def _convert_value(key: str, value: Any, expected_type: Any, path: ValuePath) ->
         raise DefinitionError(path, str(error).replace(" | null`", "`")) from None
     if reason := _text_fault(key, converted):
         raise DefinitionError(path, reason)
-    return converted.strip() if key in _COMMANDS else converted
+    return converted.strip() if isinstance(converted, str) else converted
 
 
 def _check_cache(patterns: tuple[str, ...]) -> None:
@@ -147,11 +131,19 @@ def _check_cache(patterns: tuple[str, ...]) -> None:
 
 def _text_fault(key: str, text: str) -> str:
     if key == "image":
-        return image_fault(text) if text else ""
+        return _image_fault(text) if text else ""
     if key == "name" and not _SERVICE_NAME.fullmatch(text):
         return "must have 1 to 32 characters (a-z, 0-9, -) and start with a letter"
     if key in _COMMANDS and not _is_text(text, MAX_COMMAND_BYTES):
         return f"must be a shell command of at most {MAX_COMMAND_BYTES // 1024} KiB, without a NUL"
+    return ""
+
+
+def _image_fault(reference: str) -> str:
+    try:
+        parse_reference(reference)
+    except ImageError as error:
+        return str(error).removesuffix(".")
     return ""
 
 

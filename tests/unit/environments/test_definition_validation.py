@@ -12,7 +12,6 @@ from agentjobs.environments.validation import (
     DefinitionError,
     ValuePath,
     convert_definition,
-    image_fault,
 )
 
 
@@ -27,7 +26,7 @@ def test_a_whole_definition_is_converted() -> None:
     service = {"name": "db", "image": "r.test/db:1", "ready": "true", "variables": {"A": "1"}}
     definition = convert(
         {
-            "image": "r.test/build:12",
+            "image": " r.test/build:12 ",
             "setup": "\nmake deps\nmake tools\n",
             "start": "./prepare",
             "cache": ["uv.lock", "web/**/package-lock.json"],
@@ -72,7 +71,7 @@ def service(**values: Any) -> dict[str, Any]:
     ("values", "path", "reason"),
     [
         ({"image": 1}, ("image",), "Expected `str`, got `int`"),
-        ({"image": "A/b"}, ("image",), "must be the name of an OCI image"),
+        ({"image": "A/b"}, ("image",), "is not a reference to an image"),
         ({"setup": "x" * (MAX_COMMAND_BYTES + 1)}, ("setup",), "at most 16 KiB"),
         ({"start": "a\0b"}, ("start",), "without a NUL"),
         ({"start": "\ud800"}, ("start",), "must be a shell command"),
@@ -100,7 +99,7 @@ def service(**values: Any) -> dict[str, Any]:
         ({"services": [{"name": "a"}]}, ("services", 0), "an image or a command"),
         (service(name="B"), ("services", 1, "name"), "start with a letter"),
         (service(name="a"), ("services", 1, "name"), "different"),
-        (service(image="b b"), ("services", 1, "image"), "OCI image"),
+        (service(image="b b"), ("services", 1, "image"), "'b b' is not a reference"),
         (service(variables={"HOME": ""}), ("services", 1, "variables", "HOME"), "cannot be set"),
     ],
 )
@@ -109,49 +108,3 @@ def test_an_error_names_the_place(values: dict[str, Any], path: ValuePath, reaso
         convert(values)
     assert caught.value.path == path
     assert reason in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "alpine",
-        "python:3.12-slim",
-        "library/postgres:17",
-        "localhost/a",
-        "registry.test:5000/acme/build__x/y--z:v1.0_2",
-        "[::1]:5000/a",
-        "ghcr.io/a/b@sha256:" + "0" * 64,
-        "ghcr.io/a/b:1@sha256:" + "f" * 64,
-    ],
-)
-def test_names_of_images_are_accepted(reference: str) -> None:
-    assert image_fault(reference) == ""
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "",
-        "Alpine",
-        "Acme/build",
-        "docker://alpine",
-        "https://r.test/a",
-        "a b",
-        "a\n",
-        "a:",
-        "a@sha256:00",
-        "a@md5:" + "0" * 32,
-        "r.test/",
-        "/a",
-        "a//b",
-        "a/../b",
-        "-a",
-        "--help",
-        "user@r.test/a",
-        "r.test:port/a",
-        "a" * 600,
-        "a:" + "b" * 129,
-    ],
-)
-def test_other_texts_are_not_names_of_images(reference: str) -> None:
-    assert image_fault(reference)

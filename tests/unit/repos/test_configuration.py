@@ -196,7 +196,10 @@ def test_warnings_are_limited_and_cannot_contain_newlines() -> None:
         ("[fixes]\n\ngroup = 'all'", "line 3: group: must be one of package, directory, ecosystem"),
         ("draft = true\nfixes.group = 1", "line 2: group: must be one of"),
         ("environment = 1", "line 1: environment: must be a table [environment]"),
-        ("draft = true\n[environment]\n\nimage = 'A'", "line 4: image: must be the name"),
+        (
+            "draft = true\n[environment]\n\nimage = 'A'",
+            "line 4: image: 'A' is not a reference to an image",
+        ),
         ("environment.setup = 1", "line 1: setup: Expected `str`"),
         ("\n[environment]\nvariables.HOME = ''", "line 3: HOME: cannot be set"),
         ("\n[environment.variables]\nA = ''\n'1' = ''", "line 4: 1: must have a name"),
