@@ -177,8 +177,8 @@ class GitHubAccess:
         number = self._connection.installation_id
         if error.fault == "gone":
             return ForgeError(
-                f"The GitHub App has no installation {number}; install it again, and run"
-                " `agentjobs forges set-installation` with its new ID.",
+                f"The GitHub App has no installation {number}; install it again, and enter its new"
+                " ID on the connection's page or with `agentjobs forges set-installation`.",
                 "unauthorized",
             )
         if error.fault == "denied":

@@ -55,6 +55,7 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/settings/budgets": {"daily": "5"},
     "/settings/forges": {"platform": "gitlab", "token": ACCEPTED},
     "/settings/forges/{id}/credential": {"token": ACCEPTED},
+    "/settings/forges/{id}/installation": {"installation_id": "9"},
     "/settings/forges/{id}/repositories": {"repo": SEEN},
     "/settings/forges/{id}/signing": {"signing": "ssh"},
     "/settings/members/invitations": {"email": "x@acme.example", "role": "viewer"},

@@ -124,7 +124,9 @@ async def test_a_rejected_form_keeps_the_entered_values_but_no_secret(dashboard,
             assert await list_connections(dashboard.db, "acme") == []
 
 
-async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
+async def test_a_github_app_is_connected_by_its_private_key_and_moved_to_another_installation(
+    dashboard, table
+):
     private_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = private_key.private_bytes(
         serialization.Encoding.PEM,
@@ -149,6 +151,25 @@ async def test_a_github_app_is_connected_by_its_private_key(dashboard, table):
     assert pem.splitlines()[1] not in page.html + repeated.html
     _, credential = await open_credential(dashboard.db, dashboard.context.keys, connection.id)
     assert credential == pem
+
+    path = f"{HERE}/{connection.id}"
+    page = await admin.send(await admin.open(path), "/installation", installation_id="x35")
+    assert (page.status, "installation 34" in page.text) == (400, True)
+    assert safety_faults(page) == []
+    table.fault = ForgeError("The GitHub App has no installation 35", "unauthorized")
+    page = await admin.send(page, "/installation", installation_id="35")
+    assert "has no installation 35" in page.text
+    assert "installation 34" in page.text
+    table.fault = None
+    page = await admin.send(page, "/installation", installation_id="35")
+    assert "Connected to https://github.com as agentjobs-bot" in page.text
+    assert "GitHub App 12, installation 35" in page.text
+    assert "installation of a GitHub App" in (await admin.open("/settings/audit-log")).text
+
+
+async def test_only_an_app_has_an_installation(dashboard, connection):
+    page = await dashboard.admin.open(f"{HERE}/{connection.id}")
+    assert not page.has_form("/installation")
 
 
 async def test_a_check_records_the_platforms_error(dashboard, table, connection):

@@ -31,6 +31,8 @@ from tests.unit.web.dashboard.platform_data import use_jira_double
 REFUSED_ANYWAY = {
     "POST /repos": 409,
     "POST /repos/imports/{id}/cancel": 404,
+    # The sample is not connected with an App.
+    "POST /settings/forges/{id}/installation": 400,
     # The sample has no signing key.
     "POST /settings/forges/{id}/signed-token": 409,
     # The platform cannot reach the test's address.

@@ -17,7 +17,11 @@ from agentjobs.connections.connections import (
 )
 from agentjobs.connections.hook_urls import hook_url, reason_unreachable
 from agentjobs.connections.signing import SigningChange, register_key, set_signing, sign_token
-from agentjobs.connections.verify import check_connection, verify_and_replace
+from agentjobs.connections.verify import (
+    check_connection,
+    verify_and_replace,
+    verify_installation,
+)
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account
 from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
@@ -76,6 +80,25 @@ async def replace(request: PageRequest) -> Response:
         return await detail_page(request, connection, problem=problem, open_form="credential")
     await end_outages_of_connection(request.db, connection.id)
     return await detail_page(request, replaced, account=account, is_replaced=True)
+
+
+async def replace_installation(request: PageRequest) -> Response:
+    connection = await require_connection(request)
+    try:
+        async with page_timeout(connection.name, "The old installation is still in use."):
+            replaced, account = await verify_installation(
+                request.db,
+                request.context.keys,
+                platforms_of(request),
+                request.organization,
+                connection.id,
+                request.form.text("installation_id"),
+                page_retry_budget(),
+            )
+    except Problem as problem:
+        return await detail_page(request, connection, problem=problem, open_form="installation")
+    await end_outages_of_connection(request.db, connection.id)
+    return await detail_page(request, replaced, account=account)
 
 
 async def rotate(request: PageRequest) -> Response:
@@ -206,6 +229,7 @@ ROUTES: Routes = [
     PageRoute("GET", f"{PATH}/{{id}}", "member", show),
     PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
     PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
+    PageRoute("POST", f"{PATH}/{{id}}/installation", "admin", replace_installation),
     PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
     PageRoute("POST", f"{PATH}/{{id}}/signing", "admin", change_signing),
     PageRoute("POST", f"{PATH}/{{id}}/signed-token", "admin", sign_for_platform),
