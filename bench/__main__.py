@@ -11,6 +11,7 @@ from bench import (
     dashboard_data,
     dashboard_pages,
     delivery_log,
+    environment_start,
     flatness,
     fleet_scale,
     gateway_overhead,
@@ -43,6 +44,10 @@ MEASURES = {
     "delivery_log": (
         "A log of a million deliveries, against one of ten thousand",
         delivery_log.measure,
+    ),
+    "environment_start": (
+        "A start in an environment of 2 GB, against one without",
+        environment_start.measure,
     ),
     "flatness": ("A million jobs, against a thousand", flatness.measure),
     "fleet_scale": ("50 workers over one PostgreSQL, idle and busy", fleet_scale.measure),

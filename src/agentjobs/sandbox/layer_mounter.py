@@ -42,7 +42,14 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(plan: Plan) -> NoReturn:
+def main(plan_descriptor: int) -> NoReturn:
+    try:
+        _run(_read_plan(plan_descriptor))
+    except OSError as error:
+        sys.exit(str(error))
+
+
+def _run(plan: Plan) -> NoReturn:
     is_root = os.geteuid() == 0
     _write(_OOM_SCORE_FILE, plan["oom_score"])
     _enter_namespaces(plan, is_root=is_root)
@@ -293,10 +300,3 @@ def _read_plan(descriptor: int) -> Plan:
     with open(descriptor, "rb") as file:
         plan: Plan = marshal.load(file)  # noqa: S302 - from the service
     return plan
-
-
-if __name__ == "__main__":
-    try:
-        main(_read_plan(int(sys.argv[1])))
-    except OSError as error:
-        sys.exit(str(error))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypedDict
 
-from agentjobs.sandbox import layer_mounter
+import agentjobs
 from agentjobs.sandbox.limits import CPU_BACKSTOP_SECONDS, MAX_OPEN_FILES, OOM_SCORE, Limits
 from agentjobs.sandbox.mounts import (
     HOME,
@@ -25,7 +25,11 @@ from agentjobs.sandbox.protocol import Layer, SandboxError, SandboxTask
 
 # The mounts hide what is here; bwrap relies on this directory, too.
 _STAGING = Path("/tmp")  # noqa: S108 - a mount of its own in a namespace of its own
-_PROGRAM = layer_mounter.__file__
+# Not by its path: a program that is imported has its compiled form stored.
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]);"
+    " from agentjobs.sandbox.layer_mounter import main; main(int(sys.argv[2]))"
+)
 _PLACES = (ROOT, HOME, WORKSPACE)
 
 
@@ -80,7 +84,8 @@ class LayerMounts:
         return _STAGING / self._names[path]
 
     def command(self, plan_descriptor: int) -> list[str]:
-        return [sys.executable, "-I", "-S", _PROGRAM, str(plan_descriptor)]
+        packages = str(Path(agentjobs.__file__).parent.parent)
+        return [sys.executable, "-I", "-S", "-c", _PROGRAM, packages, str(plan_descriptor)]
 
     def plan(self, argv: Sequence[str]) -> bytes:
         """Creates a directory beside each `upper` that the kernel works in. Raises OSError."""
