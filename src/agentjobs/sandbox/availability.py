@@ -1,7 +1,11 @@
 """Explains how to fix a machine that cannot create the sandbox. Only reads kernel settings."""
 
+import platform
+import re
 from pathlib import Path
 
+# Overlays of idmapped directories, and overlays in user namespaces.
+_MIN_KERNEL = {True: (5, 19), False: (5, 11)}
 _SYSCTLS = (
     # name, the value that forbids namespaces, the value that allows them
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -25,13 +29,42 @@ def explain_namespace_failure(message: str, as_root: bool, proc: Path = Path("/p
             f"{problem}: root needs CAP_SYS_ADMIN and bubblewrap 0.8 or newer; a container needs "
             "`--privileged`"
         )
-    for name, forbids, allows in _SYSCTLS:
-        if _sysctl(proc, name) == forbids:
-            return f"{problem}: run `sudo sysctl -w {name}={allows}`, or start the worker as root"
+    if command := _allowing_command(proc):
+        return f"{problem}: run `{command}`, or start the worker as root"
     return (
         f"{problem}: it needs unprivileged user namespaces and bubblewrap 0.8 or newer; a "
         "container needs `--privileged`"
     )
+
+
+def explain_layer_failure(
+    message: str,
+    directory: Path,
+    *,
+    as_root: bool,
+    release: str = platform.release(),
+    proc: Path = Path("/proc"),
+) -> str:
+    """Why tasks with layers in this directory do not run, although others do."""
+    problem = f"repositories cannot have an environment on this machine ({message})"
+    needed = _MIN_KERNEL[as_root]
+    if tuple(map(int, re.findall(r"\d+", release)[:2])) < needed:
+        return f"{problem}: it has Linux {release}, and needs {'.'.join(map(str, needed))} or newer"
+    if command := _allowing_command(proc):
+        return f"{problem}: run `{command}`"
+    if "mount a layer" in message or "map the owner" in message:
+        return (
+            f"{problem}: move the data directory {directory} to a file system such as ext4, XFS or "
+            "Btrfs; the file system of a container itself is none, a volume is"
+        )
+    return f"{problem}: allow unprivileged user namespaces; a container needs `--privileged`"
+
+
+def _allowing_command(proc: Path) -> str | None:
+    for name, forbids, allows in _SYSCTLS:
+        if _sysctl(proc, name) == forbids:
+            return f"sudo sysctl -w {name}={allows}"
+    return None
 
 
 def _sysctl(proc: Path, name: str) -> str | None:

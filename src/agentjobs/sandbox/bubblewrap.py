@@ -16,7 +16,11 @@ import time
 from pathlib import Path
 
 from agentjobs.sandbox import mounts
-from agentjobs.sandbox.availability import explain_namespace_failure, install_command
+from agentjobs.sandbox.availability import (
+    explain_layer_failure,
+    explain_namespace_failure,
+    install_command,
+)
 from agentjobs.sandbox.bwrap_command import BwrapCommand
 from agentjobs.sandbox.cgroup import Cgroups, delegation_command, find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
@@ -25,7 +29,6 @@ from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
 from agentjobs.sandbox.protocol import (
-    REPORT_DIRECTORY,
     BeforeStart,
     OnOutput,
     SandboxError,
@@ -39,6 +42,7 @@ from agentjobs.sandbox.seccomp import filter_program
 from agentjobs.sandbox.start_script import start_commands
 from agentjobs.sandbox.supervision import SharedResources
 from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs.sandbox.trials import layered_trial, trial
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ _NAMESPACES = (
 _OWN_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
 NO_SECCOMP_REASON = f"the filter supports {' and '.join(ARCHITECTURES)} only"
 NO_CPU_CONTROLLER = "the cpu controller is not delegated, so agents only have a low priority"
+_TRIAL_PREFIX = "agentjobs-check-"
 _IMAGE_SHELL = "/bin/sh"
 _TOOLS = ("bwrap", "setpriv", "sh")
 
@@ -84,9 +89,24 @@ class BubblewrapSandbox:
                 f"{install_command(as_root=self._is_root)}"
             )
         try:
-            await self._run_trial()
+            with tempfile.TemporaryDirectory(prefix=_TRIAL_PREFIX) as trial_directory:
+                await self._run_trial(trial(Path(trial_directory)))
         except SandboxError as error:
             raise SandboxUnavailable(explain_namespace_failure(str(error), self._is_root)) from None
+
+    async def check_layers(self, directory: Path) -> None:
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix=_TRIAL_PREFIX, dir=directory
+            ) as trial_directory:
+                owners = (self.owner_uid(0), self.owner_uid(1))
+                await self._run_trial(layered_trial(Path(trial_directory), *owners))
+        except SandboxError as error:
+            reason = explain_layer_failure(str(error), directory, as_root=self._is_root)
+            raise SandboxUnavailable(reason) from None
+        except OSError as error:
+            reason = f"no environment can be kept in {directory}: {error.strerror}"
+            raise SandboxUnavailable(f"{reason}; make it writable for this user") from None
 
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
@@ -217,9 +237,8 @@ class BubblewrapSandbox:
             log.warning("limit_cpus has no effect: %s", NO_CPU_CONTROLLER)
         self._seccomp = _seccomp(all_memory_is_counted=True)
 
-    async def _run_trial(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
-            outcome = await self.run(_trial(Path(directory)), _discard)
+    async def _run_trial(self, task: SandboxTask) -> None:
+        outcome = await self.run(task, _discard)
         if outcome.exit_code != 0:
             raise SandboxError(outcome.last_lines or "the trial run did not finish")
 
@@ -258,21 +277,6 @@ async def _end(launch: Launch) -> None:
         await wait_despite_cancellation(launch.ended)
     finally:
         launch.close()
-
-
-def _trial(directory: Path) -> SandboxTask:
-    workspace = directory / "workspace"
-    run_dir = directory / "run"
-    workspace.mkdir()
-    (run_dir / REPORT_DIRECTORY).mkdir(parents=True)
-    return SandboxTask(
-        argv=("true",),
-        environment={},
-        workspace=workspace,
-        run_dir=run_dir,
-        timeout_seconds=10,
-        slot=0,
-    )
 
 
 def _start_failure(task: SandboxTask, message: str) -> str:

@@ -25,13 +25,17 @@ _MAX_UID = 2**32 - 2
 
 
 class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """`problems` keep agents from running safely and name a fix; `notes` need no action."""
+    """`problems` keep agents from running safely and name a fix; `notes` need no action.
+
+    `environments` is empty if repositories cannot have one on this machine.
+    """
 
     kind: str
     version: str = ""
     runs_as: str = ""
     seccomp: str = ""
     limits: str = ""
+    environments: str = ""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -46,13 +50,21 @@ async def describe_sandbox(settings: Settings) -> SandboxDescription:
             problems=(f'{WARNING} Set sandbox = "bubblewrap".',),
         )
     limits, notes = _limits()
+    problems = await _problems(settings)
+    environments = ""
+    if not problems:
+        try:
+            environments = await _environments(settings)
+        except SandboxUnavailable as error:
+            notes += (str(error),)
     return SandboxDescription(
         kind="bubblewrap",
         version=await _version(),
         runs_as=_runs_as(settings),
         seccomp=_seccomp(),
         limits=limits,
-        problems=await _problems(settings),
+        environments=environments,
+        problems=problems,
         notes=notes,
     )
 
@@ -66,6 +78,17 @@ async def _problems(settings: Settings) -> tuple[str, ...]:
     except SandboxUnavailable as error:
         return (str(error),)
     return ()
+
+
+async def _environments(settings: Settings) -> str:
+    """Raises SandboxUnavailable."""
+    directory = settings.data_path
+    while not directory.exists():
+        directory = directory.parent
+    await BubblewrapSandbox(settings.sandbox_uid_base).check_layers(directory)
+    if os.geteuid() == 0:
+        return "overlays by root, with idmapped owners"
+    return "overlays in a user namespace"
 
 
 def _runs_as(settings: Settings) -> str:

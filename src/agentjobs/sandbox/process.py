@@ -32,6 +32,7 @@ from agentjobs.sandbox.protocol import (
     SandboxError,
     SandboxReport,
     SandboxTask,
+    SandboxUnavailable,
 )
 from agentjobs.sandbox.watchdog import Watchdog
 
@@ -41,6 +42,7 @@ WARNING = (
     'sandbox = "none": agents run WITHOUT a sandbox, as the user of this service, with its files '
     "and its network. Anyone who can start a job can take over this account."
 )
+_NO_LAYERS = 'an environment needs a sandbox: set sandbox = "bubblewrap"'
 # We cannot wait for the other members of the group: poll for up to a second after the kill.
 GROUP_POLLS = 200
 GROUP_POLL_SECONDS = 0.005
@@ -58,6 +60,9 @@ class ProcessSandbox:
     async def check(self) -> None:
         log.warning(WARNING)
 
+    async def check_layers(self, directory: Path) -> None:  # noqa: ARG002 - as above
+        raise SandboxUnavailable(_NO_LAYERS)
+
     def prepare(self, task: SandboxTask) -> None:
         """There is nothing to create."""
 
@@ -67,7 +72,7 @@ class ProcessSandbox:
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
         if task.layers:
-            raise SandboxError('an environment needs a sandbox: set sandbox = "bubblewrap"')
+            raise SandboxError(_NO_LAYERS)
         if task.on_network is not None:
             raise SandboxError('a service needs a sandbox: set sandbox = "bubblewrap"')
         if before_start is not None:

@@ -114,6 +114,9 @@ class Sandbox(Protocol):
     async def check(self) -> None:
         """Run a trial before any job does. Raises SandboxUnavailable."""
 
+    async def check_layers(self, directory: Path) -> None:
+        """Run a trial with a layer in this directory. Raises SandboxUnavailable with a fix."""
+
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:

@@ -39,6 +39,7 @@ def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) 
     output = agentjobs("doctor").out
     assert "limits are enforced by" in output
     assert "system calls: filter for" in output
+    assert "repositories can have an environment: overlays" in output
     assert not (agentjobs.data_dir / "agentjobs.db").exists()
 
 

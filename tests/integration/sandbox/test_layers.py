@@ -12,7 +12,7 @@ from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.mounts import HOME, WORKSPACE
 from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
 from agentjobs.workspace.removal import remove
 from tests.support.sandbox import (
     ProcessMarker,
@@ -301,3 +301,13 @@ async def test_layers_need_a_sandbox(tmp_path: Path) -> None:
     harness.use_layers()
     with pytest.raises(SandboxError, match="set sandbox"):
         await harness.run("true")
+    with pytest.raises(SandboxUnavailable, match="set sandbox"):
+        await harness.sandbox.check_layers(tmp_path)
+
+
+async def test_a_trial_shows_whether_layers_work_and_leaves_nothing(tmp_path: Path) -> None:
+    sandbox = BubblewrapSandbox(unused_uid_base())
+    await sandbox.check_layers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SandboxUnavailable, match=r"no environment can be kept in .*/missing"):
+        await sandbox.check_layers(tmp_path / "missing")

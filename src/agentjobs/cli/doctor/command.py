@@ -94,6 +94,9 @@ async def _check_sandbox(settings: "Settings") -> list[Finding]:
         ("sandbox", "ok", f"system calls: {description.seccomp}"),
         ("sandbox", "ok", f"limits are enforced by {description.limits}"),
     ]
+    if description.environments:
+        text = f"repositories can have an environment: {description.environments}"
+        findings.append(("sandbox", "ok", text))
     findings += [("sandbox", "note", note) for note in description.notes]
     return findings + [("sandbox", "problem", problem) for problem in description.problems]
 

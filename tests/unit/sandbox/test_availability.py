@@ -1,0 +1,43 @@
+"""What to do on a machine that cannot run environments."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs.sandbox.availability import explain_layer_failure
+
+DATA = Path("/srv/agentjobs")
+
+
+def explain(message: str, proc: Path, *, release: str = "6.1.0-13", as_root: bool = True) -> str:
+    return explain_layer_failure(message, DATA, as_root=as_root, release=release, proc=proc)
+
+
+@pytest.mark.parametrize(("release", "as_root"), [("5.15.0-91-generic", True), ("5.10.0", False)])
+def test_an_old_kernel_is_named_with_the_one_that_is_needed(
+    tmp_path: Path, release: str, as_root: bool
+) -> None:
+    message = explain("cannot mount a layer", tmp_path, release=release, as_root=as_root)
+    assert f"it has Linux {release}, and needs {'5.19' if as_root else '5.11'} or newer" in message
+
+
+def test_a_kernel_that_suffices_for_ordinary_users_is_not_blamed(tmp_path: Path) -> None:
+    assert "newer" not in explain("x", tmp_path, release="5.11.0", as_root=False)
+
+
+def test_a_setting_that_forbids_user_namespaces_is_named_for_root_too(tmp_path: Path) -> None:
+    setting = tmp_path / "sys/kernel/unprivileged_userns_clone"
+    setting.parent.mkdir(parents=True)
+    setting.write_text("0\n")
+    assert "sysctl -w kernel.unprivileged_userns_clone=1" in explain("bwrap: x", tmp_path)
+
+
+@pytest.mark.parametrize("step", ["mount a layer over /a with /b", "map the owner of a layer"])
+def test_a_file_system_without_support_is_named(tmp_path: Path, step: str) -> None:
+    message = explain(f"cannot {step}: Invalid argument", tmp_path)
+    assert f"move the data directory {DATA}" in message
+    assert "Invalid argument" in message
+
+
+def test_another_failure_names_namespaces(tmp_path: Path) -> None:
+    assert "--privileged" in explain("bwrap: setting up uid map", tmp_path)
