@@ -62,6 +62,13 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/settings/members/{user_id}/role": {"role": "member"},
     "/settings/organization/auto-trigger": {"level": "critical"},
     "/settings/secrets": {"name": SECRET, "value": "sk-another"},
+    "/settings/secrets/environments": {
+        "name": "NPM_TOKEN",
+        "purpose": "setup",
+        "repo": "acme/shop",
+        "value": "npm-another",
+    },
+    "/settings/secrets/environments/remove": {"name": "NPM_TOKEN", "repo": "acme/shop"},
     "/settings/secrets/remove": {"name": SECRET},
     "/settings/trackers/jira": {
         "url": "https://jira.example.com",

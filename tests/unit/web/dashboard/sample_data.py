@@ -6,6 +6,8 @@ from shutil import copytree
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.environments.secret_definition import SecretDefinition
+from agentjobs.environments.secrets import set_environment_secret
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.identifiers import new_id
 from agentjobs.local_git.repositories import path as git_path
@@ -91,6 +93,8 @@ async def create_samples(
     await insert_index(harness, caller, repo_id, jobs["failed_job"], make_text)
     await _pulls(harness, caller, repo_id, repository, make_text)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
+    npm = SecretDefinition(name="NPM_TOKEN", purpose="setup", repo_id=repo_id)
+    await set_environment_secret(db, keys, caller.organization_id, npm, "npm-a-secret-value")
     key = (await list_keys(db, name))[0].id
     await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=make_text("CI"))
     invitation, token = await invite(db, caller.organization_id, f"new@{name}.example", "member")

@@ -1,6 +1,5 @@
 """Settings > Secrets: setting, replacing and removing them. Values are never shown."""
 
-import logging
 from collections.abc import Iterable
 
 import msgspec
@@ -11,9 +10,9 @@ from agentjobs.organizations.secrets import Secret, list_secrets, remove_secret,
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.settings.sealing_problems import for_page
 
 _PATH = "/settings/secrets"
-_log = logging.getLogger(__name__)
 
 
 class _Needed(msgspec.Struct, frozen=True):
@@ -42,7 +41,7 @@ async def change(request: PageRequest) -> Response:
             request.db, request.context.keys, request.organization, name, value
         )
     except Problem as problem:
-        return await _page(request, name, problem=_for_page(problem))
+        return await _page(request, name, problem=for_page(problem))
     is_new = secret.created_at == secret.updated_at
     return request.redirect(_PATH, banner=f"{name} was {'set' if is_new else 'replaced'}.")
 
@@ -88,18 +87,6 @@ def _agents_by_secret(agents: Iterable[Agent]) -> dict[str, list[Agent]]:
 def _is_any_allowed(request: PageRequest, agents: Iterable[Agent]) -> bool:
     plans, plan = request.context.plans, request.viewer.plan
     return any(plans.allows(plan, agent.plan_required) for agent in agents)
-
-
-def _for_page(problem: Problem) -> Problem:
-    if "sealing_key" not in problem.code:
-        return problem
-    # The original message names paths on this host, so only the log has it.
-    _log.warning("cannot seal a secret: %s", problem.message)
-    return Problem(
-        "unavailable",
-        "The service cannot encrypt secrets at the moment, so nothing was stored. Contact the "
-        "operator; the reason is in the service's log.",
-    )
 
 
 ROUTES: Routes = [
