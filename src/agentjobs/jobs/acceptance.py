@@ -47,26 +47,18 @@ _EXPRESSIONS = {
     " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
 }
 _COLUMNS = ", ".join(_EXPRESSIONS[name] for name in Admission.__struct_fields__)
-_SELECT = (
-    f"SELECT o.id, {{repo}}, {_COLUMNS}"
-    " FROM {organizations} LEFT JOIN repos r ON r.organization_id = o.id"
-    "  AND r.full_name = {repo} AND r.disconnected_at IS NULL"
-    " WHERE o.id = {organization_id}"
-)
 _ADMISSIONS = BatchStatement(
     {"organization_id": "text", "repo": "text", "queued_jobs": "bigint"},
-    one=_SELECT.format(
-        repo=":repo",
-        queued_jobs=":queued_jobs",
-        organization_id=":organization_id",
-        organizations="organizations o",
-    ),
-    many=_SELECT.format(
-        repo="v.repo",
-        queued_jobs="v.queued_jobs",
-        organization_id="v.organization_id",
-        organizations="{rows} CROSS JOIN organizations o",
-    ),
+    one=f"SELECT o.id, :repo, {_COLUMNS.format(queued_jobs=':queued_jobs')} FROM organizations o"
+    " LEFT JOIN repos r ON r.organization_id = o.id AND r.full_name = :repo"
+    "  AND r.disconnected_at IS NULL WHERE o.id = :organization_id",
+    # OFFSET keeps PostgreSQL from choosing another join: before it has statistics, it would read
+    # all organizations and repositories for a few rows.
+    many=f"SELECT o.id, v.repo, {_COLUMNS.format(queued_jobs='v.queued_jobs')} FROM {{rows}}"
+    " CROSS JOIN LATERAL"
+    " (SELECT * FROM organizations WHERE id = v.organization_id OFFSET 0) AS o"
+    " LEFT JOIN LATERAL (SELECT * FROM repos WHERE organization_id = v.organization_id"
+    "  AND full_name = v.repo AND disconnected_at IS NULL OFFSET 0) AS r ON TRUE",
 )
 
 # An organization's identifier and the full name of a repository.
