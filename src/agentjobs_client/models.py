@@ -106,6 +106,8 @@ class Job(msgspec.Struct, frozen=True):
     ticket: dict[str, Any] | None = None
     # What else went wrong; no reason for the job to fail.
     warnings: list[str] = []
+    # The snapshot and image that the job ran in.
+    environment: dict[str, Any] | None = None
 
     @property
     def finished(self) -> bool:

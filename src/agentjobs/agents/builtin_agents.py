@@ -45,6 +45,7 @@ def _python_agent(id: str, name: str, script: Path, plan_required: str, limits: 
         timeout_seconds=3600,
         read_only=python_files(),
         limits=limits,
+        uses_environment=False,
     )
 
 

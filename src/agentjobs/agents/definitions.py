@@ -47,6 +47,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     on_verify_failure: OnVerifyFailure = "draft"
     # Only the built-in fixer sees the worker's package managers.
     uses_package_managers: bool = False
+    # Built-in agents bring their own tools, and only their checks run in the environment.
+    uses_environment: bool = True
     # For presets, the worker builds `command` from where the program is installed.
     preset: str | None = None
     executable: str = ""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
+from agentjobs.app.worker_environments import environments_of
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
@@ -46,6 +47,10 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     keys = SealingKeys.load(settings)
     platforms = platforms_of(context.db, settings, session, certificates)
     registry = Registry(settings, session)
+    allowed = allowed_of(settings)
+    environments = await environments_of(
+        context, sandbox, workspaces, mirrors, session, allowed, certificates
+    )
     try:
         tools = JobTools(
             context=context,
@@ -59,16 +64,19 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             commit_summaries=CommitSummaryCache(checkout_limits),
             keys=keys,
             prices=load_prices(settings),
-            allowed=allowed_of(settings),
+            allowed=allowed,
             session=session,
             chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
             poms=pom_fetcher(settings, registry),
             certificates=certificates,
+            environments=environments,
         )
         worker = Worker(tools, settings.effective_slots)
         await worker.start()
         yield worker
     finally:
+        if environments is not None:
+            await environments.close()
         await registry.close()
         await session.close()
         await spare_sandboxes.close()

@@ -1,4 +1,4 @@
-"""Summarizes a commit for a job: languages, guidance files, test command, configuration.
+"""Summarizes a commit for a job: languages, guidance and lock files, test command, configuration.
 
 Reads the mirror with three git processes. All of the content is untrusted.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs.git.blobs import blob_pieces
 from agentjobs.git.trees import REGULAR, TreeEntry, list_tree
 from agentjobs.inventory.languages import language_of
@@ -29,6 +30,7 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
 MAX_GUIDANCE = 20
 MAX_ROOT_NAMES = 2_000
+DEVCONTAINER_FILES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 
 # An agent reads these files itself; the prompt only names them.
 _GUIDANCE = re.compile(
@@ -39,16 +41,23 @@ _GUIDANCE = re.compile(
 # Paths go into the prompt, so only plain ones are used.
 _PLAIN_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
 _MAX_PATH_CHARACTERS = 200
+_LOCK_NAMES = frozenset(name.encode() for name in LOCK_FILES)
+_DEVCONTAINER_PATHS = frozenset(path.encode() for path in DEVCONTAINER_FILES)
 
 
 class CommitSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`languages` with their numbers of files, most first; `configuration` is the raw file."""
+    """`languages` with their numbers of files, most first.
+
+    `configuration` and `devcontainer` are the raw files.
+    """
 
     languages: tuple[tuple[str, int], ...] = ()
     guidance: tuple[str, ...] = ()
     test_command: str | None = None
     configuration: bytes | None = None
     configuration_error: str | None = None
+    lock_files: tuple[CacheFile, ...] = ()
+    devcontainer: bytes | None = None
 
     def parse_configuration(self) -> Configuration:
         """The defaults if there is no file; raises ConfigurationError."""
@@ -73,12 +82,15 @@ async def read_commit_summary(
         error = f"is larger than {MAX_FILE_BYTES // 1024} KiB"
     texts = {name: content for name, content in contents.items() if content is not None}
     configuration = texts.pop(FILE_NAME, None)
+    devcontainers = [texts.pop(name, None) for name in DEVCONTAINER_FILES]
     return CommitSummary(
         languages=listing.languages_by_files(),
         guidance=listing.guidance_files(),
         test_command=guess_test_command(RootFiles(listing.root_names, texts)),
         configuration=configuration,
         configuration_error=error,
+        lock_files=tuple(listing.lock_files),
+        devcontainer=next((each for each in devcontainers if each is not None), None),
     )
 
 
@@ -120,6 +132,7 @@ class _Listing:
     root_names: set[str] = field(default_factory=set)
     to_read: dict[str, str] = field(default_factory=dict)
     configuration_error: str | None = None
+    lock_files: list[CacheFile] = field(default_factory=list)
     _guidance: list[str] = field(default_factory=list)
 
     def add(self, entry: TreeEntry) -> None:
@@ -131,6 +144,7 @@ class _Listing:
                 self.languages[language] += 1
             if not rest:
                 self._add_root_file(entry)
+            self._add_environment_file(entry)
             if _GUIDANCE.fullmatch(entry.path):
                 self._add_guidance(entry.path)
         elif entry.path == FILE_NAME.encode():
@@ -149,6 +163,14 @@ class _Listing:
         name = entry.path.decode("utf-8", "replace")
         if name == FILE_NAME or name in READ_FILES:
             self.to_read[name] = entry.object_id
+
+    def _add_environment_file(self, entry: TreeEntry) -> None:
+        name = entry.path.rsplit(b"/", 1)[-1]
+        if name in _LOCK_NAMES and len(self.lock_files) < MAX_FILES:
+            path = entry.path.decode("utf-8", "replace")
+            self.lock_files.append(CacheFile(path, entry.object_id))
+        if entry.path in _DEVCONTAINER_PATHS:
+            self.to_read[entry.path.decode("ascii")] = entry.object_id
 
     def _add_guidance(self, path: bytes) -> None:
         text = path.decode("utf-8", "replace")

@@ -215,6 +215,14 @@ class TicketDetails(msgspec.Struct, frozen=True):
     labels: Annotated[tuple[str, ...], doc("The labels of the ticket.")] = ()
 
 
+class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True):
+    build_id: Annotated[str | None, doc("The build of the snapshot; null if none was used.")]
+    image: Annotated[str | None, doc("The image, as the repository names it.")]
+    image_digest: Annotated[str | None, doc("The digest of the image's manifest.")]
+    key: Annotated[str | None, doc("Identifies the snapshot's content.")]
+    prepared_ms: Annotated[int, doc("How long the job's start took for it, in milliseconds.")]
+
+
 class JobView(msgspec.Struct, frozen=True):
     job_id: JobId
     status: Annotated[JobStatus, doc("Current job status.")]
@@ -242,7 +250,7 @@ class JobView(msgspec.Struct, frozen=True):
             (
                 *("paused", "plan_limit", "repo_limit", "agent_limit"),
                 *("platform_unreachable", "platform_refused", "tracker_unreachable"),
-                *("no_worker", "disk_full"),
+                *("environment_building", "no_worker", "disk_full"),
             ),
         ),
     ]
@@ -267,6 +275,10 @@ class JobView(msgspec.Struct, frozen=True):
     warnings: Annotated[
         tuple[str, ...], doc("What else went wrong, for people; no reason for the job to fail.")
     ] = ()
+    environment: Annotated[
+        EnvironmentView | None,
+        doc("The environment that the job ran in; null if the repository defines none."),
+    ] = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -281,6 +293,10 @@ class LogChunk(msgspec.Struct, frozen=True):
     sequence: int
     created_at: int
     text: str
+
+
+def stored_environment(text: str | None) -> EnvironmentView | None:
+    return None if text is None else msgspec.json.decode(text, type=EnvironmentView)
 
 
 def stored_cause(text: str | None) -> Cause | None:

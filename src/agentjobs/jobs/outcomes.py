@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agentjobs.jobs.queue.environment_holds import EnvironmentHold
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.platform_outages import Outage
 
@@ -33,6 +34,12 @@ class Unreachable(msgspec.Struct, frozen=True):
     outage: Outage
 
 
+class NotReady(msgspec.Struct, frozen=True):
+    """The environment is not on this worker: the job waits for it, without spending an attempt."""
+
+    hold: EnvironmentHold
+
+
 class DiskFull(msgspec.Struct, frozen=True):
     """The worker has no space for the run: the job is requeued, and fails as the run did once its
     agent was started `max_attempts` times."""
@@ -55,7 +62,7 @@ class Abandoned(msgspec.Struct, frozen=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
-Interrupted = Released | Unreachable | DiskFull | Kept
+Interrupted = Released | Unreachable | NotReady | DiskFull | Kept
 """Runs that end without a result."""
 
 Outcome = Completed | Failed | Cancelled | Interrupted | Abandoned

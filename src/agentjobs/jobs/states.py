@@ -44,6 +44,7 @@ RETRYABLE: Mapping[str, bool] = {
     "verification_failed": True,
     "still_vulnerable": False,
     "invalid_configuration": False,
+    "environment_failed": True,
 }
 
 

@@ -108,7 +108,7 @@ class JobLoop:
         self._settings = tools.context.settings
         self._worker = worker
         self._free_space = free_space
-        self._claimer = Claimer(tools.context, worker.id, worker.tags)
+        self._claimer = Claimer(tools.context, worker.id, worker.tags, worker.location)
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._recent = RecentOrganizations()

@@ -5,6 +5,7 @@ database differ by too much.
 """
 
 from agentjobs.fleet.processes import delete_silent_processes
+from agentjobs.jobs.queue.environment_holds import prune_holds
 from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.leases import delete_silent_workers
 from agentjobs.jobs.queue.platform_outages import prune_outages
@@ -31,6 +32,7 @@ def prune_loop(db: Database, settings: Settings) -> RoleLoop:
         )
         await prune_deliveries(db, settings.delivery_retention_days, now)
         await prune_outages(db)
+        await prune_holds(db)
         while await fail_expired_work(db):
             pass
         await delete_silent_workers(db, _SILENT_WORKER_MS)

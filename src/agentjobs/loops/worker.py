@@ -40,6 +40,7 @@ class Worker:
             version=program_version(),
             configuration_digest=configuration_digest(self._settings),
             tags=self._settings.worker_tags,
+            location=tools.environments.location if tools.environments else "",
         )
         self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
         self._jobs = JobLoop(tools, self._info, self._free_space)
@@ -49,6 +50,8 @@ class Worker:
         """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()
         await self._tools.workspaces.sweep()
+        if self._tools.environments is not None:
+            await self._tools.environments.start()
         await check_agents(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
         await self._leases.register()
         fields = {"worker_id": self._info.id, "slots": self._info.slots}
@@ -110,6 +113,9 @@ class Worker:
     async def _clean_caches(self) -> None:
         await self._tools.mirrors.collect_garbage()
         await self._tools.workspaces.trim_cache()
+        if self._tools.environments is not None:
+            await self._tools.environments.reconcile()
+            await self._tools.environments.trim()
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds

@@ -200,3 +200,10 @@ class TreeUsage:
                 return
             self._counted_inodes.add(inode)
         self.used_bytes += status.st_blocks * BLOCK_BYTES + FILE_BYTES
+
+
+def measure_tree(directory: Path) -> int:
+    """Blocking: the bytes that a tree uses on disk."""
+    usage = TreeUsage(threading.Event())
+    usage.add(directory)
+    return usage.used_bytes

@@ -77,16 +77,25 @@ class Workspaces:
 
     @asynccontextmanager
     async def checkout(
-        self, repo_id: str, commit: str, *, owner_uid: int | None, into: Path | None = None
+        self,
+        repo_id: str,
+        commit: str,
+        *,
+        owner_uid: int | None,
+        into: Path | None = None,
+        is_reusable: bool = True,
     ) -> AsyncIterator[Checkout]:
         """A copy of the commit's tree, which is removed at exit whatever its contents.
 
         A small tree is moved into the directory `into`, which comes from `create_directory` and
-        which the caller removes. The mirror is kept until the exit. Raises RepoUnavailable.
+        which the caller removes. A large one is repaired for the next job, unless it is not
+        `is_reusable`. The mirror is kept until the exit. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
-                async with self._open_checkout(repo_id, commit, owner_uid, into) as checkout:
+                async with self._open_checkout(
+                    repo_id, commit, owner_uid, into, is_reusable=is_reusable
+                ) as checkout:
                     yield checkout
         finally:
             # The items that were in use until now may exceed the limit.
@@ -94,7 +103,13 @@ class Workspaces:
 
     @asynccontextmanager
     async def _open_checkout(
-        self, repo_id: str, commit: str, owner_uid: int | None, into: Path | None
+        self,
+        repo_id: str,
+        commit: str,
+        owner_uid: int | None,
+        into: Path | None,
+        *,
+        is_reusable: bool,
     ) -> AsyncIterator[Checkout]:
         copy = await self._spares.take(repo_id, commit)
         directory = copy.directory if copy is not None else self._new_directory()
@@ -105,7 +120,7 @@ class Workspaces:
             checkout = await self._hand_over(copy, owner_uid, into)
             yield checkout
         finally:
-            await self._reclaim(directory, copy, checkout)
+            await self._reclaim(directory, copy, checkout if is_reusable else None)
 
     def create_directory(self) -> Path:
         """A directory with an empty tree that a later checkout can move into.

@@ -104,6 +104,10 @@ def _record(
         scan.nested_git.append(relative)
     if stat.S_ISDIR(status.st_mode):
         return
+    if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
+        # The mark of overlayfs for a deleted file of the environment below.
+        os.unlink(path)
+        return
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
         # Reading a pipe in place of a .gitignore would block git for ever, and git cannot store it.
         scan.special.append(relative)

@@ -1,6 +1,7 @@
 """When a run that follows an outage tells the others that the platform responds again."""
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,8 +43,14 @@ async def run_until_previous_pull(
     async def plan_cve_fix(*_: object) -> Any:
         return SimpleNamespace(narrow=lambda plan: plan)
 
-    for name in ("fetch_base_commit", "_plan", "find_pushed_work", "find_merged_pull"):
+    @asynccontextmanager
+    async def choose_environment(*_: object) -> AsyncIterator[None]:
+        yield None
+
+    for name in ("fetch_base_commit", "_configuration", "find_pushed_work", "find_merged_pull"):
         monkeypatch.setattr(run_module, name, nothing)
+    monkeypatch.setattr(run_module, "plan_run", lambda *_: None)
+    monkeypatch.setattr(run_module, "choose_environment", choose_environment)
     monkeypatch.setattr(run_module, "find_ticket", nothing)
     monkeypatch.setattr(run_module, "open_repo", open_repo)
     monkeypatch.setattr(run_module, "plan_cve_fix", plan_cve_fix)

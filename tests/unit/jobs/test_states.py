@@ -33,6 +33,6 @@ def test_every_error_code_is_retryable_or_not() -> None:
     decided = (
         "no_changes agent_failed timeout budget_exceeded cancelled worker_lost push_rejected"
         " forge_error repo_unavailable sandbox_error ticket_not_found protected_path unsafe_change"
-        " verification_failed still_vulnerable invalid_configuration"
+        " verification_failed still_vulnerable invalid_configuration environment_failed"
     )
     assert set(RETRYABLE) == set(decided.split())

@@ -86,7 +86,7 @@ def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -
     context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=None)
     sandboxes = SimpleNamespace(create=create_sandboxes)
     tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
-    worker: Any = SimpleNamespace(id="wrk_1", tags=(), slots=2, agents=["agent"])
+    worker: Any = SimpleNamespace(id="wrk_1", tags=(), location="", slots=2, agents=["agent"])
     nothing: Any = None
     return JobLoop(tools, worker, nothing)
 

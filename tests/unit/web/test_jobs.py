@@ -25,6 +25,7 @@ JOB_FIELDS = {
     "pr_state",
     "ticket",
     "warnings",
+    "environment",
 }
 
 

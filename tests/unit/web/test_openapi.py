@@ -112,6 +112,7 @@ def test_enumerations_in_responses_are_extensible() -> None:
         "platform_unreachable",
         "platform_refused",
         "tracker_unreachable",
+        "environment_building",
         "no_worker",
         "disk_full",
     }

@@ -2,10 +2,16 @@
 
 import msgspec
 
+from agentjobs.jobs.queue.environment_holds import waits_for_environment
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.store.array_literal import array
 from agentjobs.store.database_clock import DATABASE_NOW
+
+
+def _is_held(job: str) -> str:
+    return f"({is_held(job)} OR {waits_for_environment(job)})"
+
 
 _WAITING = "status = 'queued' AND lease_owner IS NULL"
 # Without the hint SQLite reads all jobs of the organization.
@@ -21,18 +27,19 @@ _MAY_CLAIM = (
 _ORGANIZATIONS = f"""
 WITH RECURSIVE waiting(agent, organization_id, step) AS (
   SELECT each.value, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
-    AND j.agent = each.value AND j.organization_id > :after AND NOT {is_held("j")}), 1
+    AND j.agent = each.value AND j.organization_id > :after AND NOT {_is_held("j")}), 1
   FROM each(:agents)
   UNION ALL
   SELECT w.agent, (SELECT MIN(j.organization_id) FROM jobs j WHERE {_WAITING}
     AND j.agent = w.agent AND j.organization_id > w.organization_id
-    AND NOT {is_held("j")}), w.step + 1
+    AND NOT {_is_held("j")}), w.step + 1
   FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
 SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
   (SELECT COUNT(*) FROM jobs a {_LEASED_INDEX} WHERE a.lease_owner IS NOT NULL
     AND a.organization_id = o.id) AS active,
-  EXISTS (SELECT 1 FROM platform_outages) AS has_outages,
+  EXISTS (SELECT 1 FROM platform_outages) OR EXISTS (SELECT 1 FROM environment_holds)
+    AS has_outages,
   EXISTS (SELECT 1 FROM repos WHERE max_concurrent_jobs IS NOT NULL) AS repos_have_limits
 FROM organizations o WHERE o.id IN (SELECT organization_id FROM waiting) AND {_MAY_CLAIM}
 """
@@ -74,7 +81,7 @@ _IS_AT_LIMIT = (
 _NEXT = (
     f"SELECT id FROM jobs WHERE organization_id = {{organization_id}} AND {_WAITING}"
     f" AND {_MAY_CLAIM}"
-    f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {is_held('jobs')}"
+    f" AND agent IN (SELECT value FROM each(:agents)) AND NOT {_is_held('jobs')}"
     " AND NOT EXISTS (SELECT 1 FROM repos r WHERE r.id = jobs.repo_id"
     f" AND (CASE WHEN :one_by_one THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"
     f" OR (r.required_tags <> '[]' AND {_LACKS_TAG})))"
@@ -127,7 +134,7 @@ _CHOOSE_AND_CLAIM = (
 
 
 class Statements(msgspec.Struct, frozen=True):
-    """Those that differ while there are outages of platforms."""
+    """Those that differ while there are outages of platforms or jobs that wait for environments."""
 
     organizations: str
     choose: str
@@ -138,7 +145,7 @@ class Statements(msgspec.Struct, frozen=True):
 def _without_outages(sql: str) -> str:
     """The conditions cost half a millisecond on PostgreSQL."""
     for job in ("j", "jobs"):
-        sql = sql.replace(f"NOT {is_held(job)}", "TRUE").replace(has_outage(job), "FALSE")
+        sql = sql.replace(f"NOT {_is_held(job)}", "TRUE").replace(has_outage(job), "FALSE")
     return sql
 
 

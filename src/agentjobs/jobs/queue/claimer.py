@@ -42,11 +42,14 @@ class _Contended(Exception):
 class Claimer:
     """Claims jobs for one worker."""
 
-    def __init__(self, context: JobsContext, worker_id: str, tags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, context: JobsContext, worker_id: str, tags: Sequence[str] = (), location: str = ""
+    ) -> None:
         self._context = context
         self._worker_id = worker_id
         self._tags = tags
-        self._queue = WaitingOrganizations(context, worker_id)
+        self._location = location
+        self._queue = WaitingOrganizations(context, worker_id, location)
         self.may_find_more = True
         """Whether another claim at once could find more jobs than the last one."""
 
@@ -159,6 +162,7 @@ class Claimer:
         claim = _Claim(
             statements,
             self._worker_id,
+            self._location,
             locked[0]["lease_expires_at"],
             agents,
             list(credentials),
@@ -191,6 +195,7 @@ class _Claim(msgspec.Struct, frozen=True):
 
     statements: queries.Statements
     worker_id: str
+    location: str
     lease_expires_at: int
     agents: Sequence[str]
     credential_hashes: Sequence[bytes]
@@ -211,6 +216,7 @@ class _Claim(msgspec.Struct, frozen=True):
             now=now_ms(),
             hashes=array_literal(self.credential_hashes),
             worker_id=self.worker_id,
+            location=self.location,
             lease_expires_at=self.lease_expires_at,
         )
 
@@ -225,6 +231,7 @@ class _Claim(msgspec.Struct, frozen=True):
                 one_by_one=self.one_by_one,
                 now=now_ms(),
                 worker_id=self.worker_id,
+                location=self.location,
                 organization_id=organization_id,
                 limit=share.limit,
                 count=share.count,

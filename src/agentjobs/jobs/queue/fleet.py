@@ -123,7 +123,12 @@ class Fleet:
         return self._state
 
     async def _has_outages(self) -> bool:
-        return bool(await self._db.fetch_all("SELECT 1 AS found FROM platform_outages LIMIT 1"))
+        return bool(
+            await self._db.fetch_all(
+                "SELECT 1 AS found WHERE EXISTS (SELECT 1 FROM platform_outages)"
+                " OR EXISTS (SELECT 1 FROM environment_holds)"
+            )
+        )
 
     def forget(self) -> None:
         """Read the state again on next use."""

@@ -1,8 +1,17 @@
 """Runs that end without a result: the job returns to the queue, with its work if that is done."""
 
-from agentjobs.jobs.outcomes import DiskFull, Interrupted, Kept, Outcome, Released, Unreachable
+from agentjobs.jobs.outcomes import (
+    DiskFull,
+    Interrupted,
+    Kept,
+    NotReady,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.environment_holds import EnvironmentHold, store_hold
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
 from agentjobs.jobs.queue.transition import Change, to_failed, to_queued
 from agentjobs.jobs.states import RUNNING
@@ -21,6 +30,8 @@ async def requeue(
             return await _keep(tx, job, row, outcome)
         case Unreachable():
             return await _postpone(tx, job, row, outcome.outage)
+        case NotReady():
+            return await _wait_for_environment(tx, job, row, outcome.hold)
         case DiskFull():
             return await _retry_elsewhere(tx, job, row, outcome)
         case Released():
@@ -79,6 +90,19 @@ async def _wait_for_tracker(tx: Transaction, job: ClaimedJob, key: str) -> None:
         fence=job.fence,
         key=key,
     )
+
+
+async def _wait_for_environment(
+    tx: Transaction, job: ClaimedJob, row: Row, hold: EnvironmentHold
+) -> Change | None:
+    await store_hold(tx, hold)
+    await tx.execute(
+        "UPDATE jobs SET environment_key = :key WHERE id = :id AND fence = :fence",
+        id=job.id,
+        fence=job.fence,
+        key=hold.key,
+    )
+    return _release(job, row, await tx.clock_ms())
 
 
 async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Change | None:

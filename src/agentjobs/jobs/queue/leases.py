@@ -34,6 +34,8 @@ class WorkerInfo(msgspec.Struct):
     version: str = ""
     configuration_digest: str = ""
     tags: list[str] = []
+    # Of its data directory, which has the snapshots of environments.
+    location: str = ""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -125,9 +127,9 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
     # All columns each time, since a worker that missed heartbeats may have been deleted.
     await tx.execute(
         "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at,"
-        " version, configuration_digest, tags)"
+        " version, configuration_digest, tags, location)"
         " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now,"
-        " :version, :configuration_digest, :tags)"
+        " :version, :configuration_digest, :tags, :location)"
         " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
         " agents = excluded.agents, unready = excluded.unready",
         id=worker.id,
@@ -138,6 +140,7 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
         version=worker.version,
         configuration_digest=worker.configuration_digest,
         tags=msgspec.json.encode(worker.tags).decode(),
+        location=worker.location,
         now=now,
     )
 

@@ -37,9 +37,10 @@ class QueueView(msgspec.Struct, frozen=True):
 class WaitingOrganizations:
     """Those with jobs for one worker. Remembers where its next look at them begins."""
 
-    def __init__(self, context: JobsContext, worker_id: str) -> None:
+    def __init__(self, context: JobsContext, worker_id: str, location: str) -> None:
         self._context = context
         self._worker_id = worker_id
+        self._location = location
         self._after = ""
 
     async def look(self, agents: Sequence[str]) -> QueueView:
@@ -62,6 +63,7 @@ class WaitingOrganizations:
             "agents": agents,
             "window": WINDOW,
             "worker_id": self._worker_id,
+            "location": self._location,
             "now": now_ms(),
         }
         db = self._context.db

@@ -8,6 +8,7 @@ from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.active_environment import ActiveEnvironment
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
@@ -16,7 +17,11 @@ from agentjobs.workspace.checkout import Checkout, is_small
 
 
 async def run_agent(
-    run: RunContext, plan: RunPlan, checkout: Checkout, task: SandboxTask
+    run: RunContext,
+    plan: RunPlan,
+    checkout: Checkout,
+    environment: ActiveEnvironment,
+    task: SandboxTask,
 ) -> Report | None:
     """Return the agent's report for the pull request; raise JobFailed if the agent failed."""
     process = _AgentProcess(run, watcher_for(plan.agent))
@@ -29,7 +34,9 @@ async def run_agent(
             run.log.note(f"{plan.agent.id} starts on {base}")
 
         task = connect_task(run, task, network)
-        if is_small(checkout.entries):
+        if plan.agent.uses_environment:
+            task = environment.connect_agent(task)
+        if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
         report = await process.run(task, start)
     process.check_budget()

@@ -4,13 +4,15 @@ Opens both for one run. The policies are those of `outbound/egress` and `gateway
 """
 
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
+from agentjobs.environments.network import BROKER_PORTS, Network
+from agentjobs.environments.network import open_egress as open_egress_to
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.upstream import Upstream
@@ -18,22 +20,13 @@ from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.organizations.secrets import open_secret
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.problems import Problem
 from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.protocol import SandboxPort, SandboxTask
 from agentjobs.store.database import Transaction
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgentNetwork:
-    """`hosts` maps names to the loopback addresses at which `ports` answer for them."""
-
-    ports: tuple[SandboxPort, ...] = ()
-    hosts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-def connect_task(run: RunContext, task: SandboxTask, network: AgentNetwork) -> SandboxTask:
+def connect_task(run: RunContext, task: SandboxTask, network: Network) -> SandboxTask:
     connected = dataclasses.replace(task, ports=network.ports, hosts=network.hosts)
     return with_certificates(connected, run.tools.certificates)
 
@@ -41,7 +34,7 @@ def connect_task(run: RunContext, task: SandboxTask, network: AgentNetwork) -> S
 @asynccontextmanager
 async def open_agent_network(
     run: RunContext, plan: RunPlan, on_budget_exceeded: Callable[[str], None]
-) -> AsyncIterator[AgentNetwork]:
+) -> AsyncIterator[Network]:
     """Raises JobFailed when the organization has not stored the key of the agent's model."""
     async with AsyncExitStack() as stack:
         network = await stack.enter_async_context(open_egress(run, plan))
@@ -54,33 +47,19 @@ async def open_agent_network(
                 protocol=gateway.protocol,
                 environment=model_environment(plan.agent, model, gateway.token),
             )
-            network = AgentNetwork((*network.ports, port), network.hosts)
+            network = Network((*network.ports, port), network.hosts)
         yield network
 
 
 @asynccontextmanager
-async def open_egress(run: RunContext, plan: RunPlan) -> AsyncIterator[AgentNetwork]:
-    if not plan.network:
-        yield AgentNetwork()
-        return
-    egress = Egress(
-        plan.network,
-        run.tools.allowed,
-        lambda line: run.log.note(f"network: {line}"),
-        reserved_ports=(GATEWAY_PORT,),
-    )
-    ports = tuple(
-        SandboxPort(
-            number=port,
-            protocol=protocol,
-            environment=egress.environment if port == PROXY_PORT else {},
-        )
-        for port, protocol in egress.ports.items()
-    )
-    try:
-        yield AgentNetwork(ports, egress.hosts)
-    finally:
-        await egress.close()
+async def open_egress(run: RunContext, plan: RunPlan) -> AsyncIterator[Network]:
+    def note(line: str) -> None:
+        run.log.note(f"network: {line}")
+
+    async with open_egress_to(
+        plan.network, run.tools.allowed, note, (GATEWAY_PORT, *BROKER_PORTS)
+    ) as network:
+        yield network
 
 
 async def _open_gateway(

@@ -1,10 +1,11 @@
-"""Runs the checks after the agent, each in a sandbox like the agent's but without its model."""
+"""Runs the checks after the agent, in its environment, each in a sandbox without its model."""
 
 import shlex
 
 import msgspec
 
 from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.run.active_environment import ActiveEnvironment
 from agentjobs.jobs.run.agent_network import connect_task, open_egress
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import Check, RunPlan
@@ -17,14 +18,18 @@ from agentjobs.store.leases import ClaimLost
 from agentjobs.workspace.checkout import Checkout
 
 
-async def run_checks(run: RunContext, plan: RunPlan, checkout: Checkout) -> Verification | None:
+async def run_checks(
+    run: RunContext, plan: RunPlan, checkout: Checkout, environment: ActiveEnvironment
+) -> Verification | None:
     """Run the checks up to the first that fails; None when there are none.
 
     Raises JobFailed when a failed check fails the job.
     """
     verification: Verification | None = None
     for check in plan.checks:
-        verification = _join(verification, await _run_check(run, plan, check, checkout))
+        verification = _join(
+            verification, await _run_check(run, plan, check, checkout, environment)
+        )
         run.log.note(f"verification: {describe(verification)}")
         if not verification.passed:
             break
@@ -39,7 +44,11 @@ async def run_checks(run: RunContext, plan: RunPlan, checkout: Checkout) -> Veri
 
 
 async def _run_check(
-    run: RunContext, plan: RunPlan, check: Check, checkout: Checkout
+    run: RunContext,
+    plan: RunPlan,
+    check: Check,
+    checkout: Checkout,
+    environment: ActiveEnvironment,
 ) -> Verification:
     command = shlex.join(check.command)
     task = SandboxTask(
@@ -54,7 +63,8 @@ async def _run_check(
     )
     run.log.note(f"verification: {command}")
     async with open_egress(run, plan) as network:
-        report = await run.tools.sandbox.run(connect_task(run, task, network), run.log.write)
+        task = environment.connect(connect_task(run, task, network))
+        report = await run.tools.sandbox.run(task, run.log.write)
     run.log.end_output()
     passed = report.exit_code == 0
     return Verification(

@@ -8,6 +8,7 @@ import aiohttp
 
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.connections.adapters import Platforms
+from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.forges.protocol import Forge
 from agentjobs.gateway.prices import Prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
@@ -48,6 +49,8 @@ class JobTools:
     poms: PomFetcher
     # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
+    # None if this worker cannot provide environments.
+    environments: WorkerEnvironments | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,18 @@ import contextlib
 import logging
 import signal
 
+from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
 from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.jobs.environments.choice import EnvironmentNotReady
 from agentjobs.jobs.outcomes import (
     Abandoned,
     DiskFull,
     Failed,
     JobFailed,
     Kept,
+    NotReady,
     Outcome,
     Released,
     Unreachable,
@@ -41,6 +44,7 @@ from agentjobs.workspace.errors import (
 _log = logging.getLogger(__name__)
 _CODES: dict[type[Exception], str] = {
     ConfigurationError: "invalid_configuration",
+    EnvironmentFailed: "environment_failed",
     TicketNotFound: "ticket_not_found",
     RepoUnavailable: "repo_unavailable",
     GitError: "repo_unavailable",
@@ -58,6 +62,9 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
     match error:
         case ClaimLost():
             return Abandoned()
+        case EnvironmentNotReady():
+            run.log.note(str(error))
+            return NotReady(error.hold)
         case StoreUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
             return Released()

@@ -37,6 +37,11 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     protected_paths: tuple[str, ...]
 
+    @property
+    def uses_environment(self) -> bool:
+        """Whether anything runs in the environment of the repository."""
+        return self.agent.uses_environment or bool(self.checks)
+
 
 def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> RunPlan:
     """Raises ConfigurationError for invalid host names."""

@@ -6,6 +6,7 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run.active_environment import open_environment
 from agentjobs.jobs.run.agent import run_agent
 from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.jobs.run.checks import run_checks
@@ -14,6 +15,7 @@ from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
 from agentjobs.jobs.run.disk_space import retry_for_space
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
+from agentjobs.jobs.run.environment import RunEnvironment, choose_environment
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.jobs.run.hosted_repo import HostedRepo, fetch_base_commit, open_repo
 from agentjobs.jobs.run.kept_work import publish_or_keep, restore_kept_work
@@ -27,6 +29,7 @@ from agentjobs.jobs.run.push import push_commit
 from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.jobs.verification import Verification
+from agentjobs.repos.configuration import Configuration
 from agentjobs.tickets.resolve import FoundTicket
 
 
@@ -48,18 +51,25 @@ async def _run(run: RunContext) -> Completed | Kept:
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, base)
-        plan = await _plan(run, agent, summary)
+        configuration = await _configuration(run, summary)
+        plan = plan_run(run.job, agent, configuration)
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo)) is not None:
             await repo.end_outage()
             await start_job(run.db, run.job, base)
             return merged
-        return await _propose(run, repo, plan, base, summary)
+        async with choose_environment(run, plan, base, summary, configuration) as environment:
+            return await _propose(run, repo, plan, base, summary, environment)
 
 
 async def _propose(
-    run: RunContext, repo: HostedRepo, plan: RunPlan, base: str, summary: CommitSummary
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    base: str,
+    summary: CommitSummary,
+    environment: RunEnvironment,
 ) -> Completed | Kept:
     ticket = await find_ticket(run, repo)
     fix = await plan_cve_fix(run, repo, base)
@@ -71,11 +81,16 @@ async def _propose(
     async with (
         run.tools.spare_sandboxes.borrow(run.slot) as directory,
         run.tools.workspaces.checkout(
-            run.job.repo_id, base, owner_uid=owner_uid, into=directory
+            run.job.repo_id,
+            base,
+            owner_uid=owner_uid,
+            into=directory,
+            is_reusable=not environment.has_layers,
         ) as checkout,
+        open_environment(run, plan, environment, checkout) as active,
     ):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
-        report = await run_agent(run, plan, checkout, task)
+        report = await run_agent(run, plan, checkout, active, task)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
@@ -83,7 +98,7 @@ async def _propose(
             lambda: commit_changes(run, plan, checkout, text, attribution), run
         )
         await fix.verify(commit)
-        verification = await run_checks(run, plan, checkout)
+        verification = await run_checks(run, plan, checkout, active)
     run.finished_work = FinishedWork(base, commit)
 
     async def publish() -> Completed:
@@ -117,7 +132,7 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
     work = await restore_kept_work(run, repo)
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
-        plan = await _plan(run, agent, summary)
+        plan = plan_run(run.job, agent, await _configuration(run, summary))
         text = await read_pull_text(run.mirror, work.commit)
         ticket = await find_ticket_again(run, repo)
         pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
@@ -147,11 +162,11 @@ def _agent(run: RunContext) -> Agent:
     return agent
 
 
-async def _plan(run: RunContext, agent: Agent, summary: CommitSummary) -> RunPlan:
+async def _configuration(run: RunContext, summary: CommitSummary) -> Configuration:
     if summary.configuration is None:
         configuration = summary.parse_configuration()
     else:
         # A file of the allowed size can take a tenth of a second.
         configuration = await asyncio.to_thread(summary.parse_configuration)
     await warn(run, *configuration.warnings)
-    return plan_run(run.job, agent, configuration)
+    return configuration

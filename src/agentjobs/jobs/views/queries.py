@@ -7,6 +7,7 @@ import msgspec
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView
+from agentjobs.jobs.queue.environment_holds import is_environment_building
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
@@ -133,8 +134,11 @@ async def _queue_reason(context: JobsContext, row: JobRow) -> str | None:
         return "paused"
     if (limit := _reached_limit(context, row, fleet)) is not None:
         return limit
-    if fleet.has_outages and (reason := await unreachable_reason(context.db, row.id)):
-        return reason
+    if fleet.has_outages:
+        if reason := await unreachable_reason(context.db, row.id):
+            return reason
+        if await is_environment_building(context.db, row.id):
+            return "environment_building"
     return fleet.queue_reason(row.agent, decode_tags(row.required_tags))
 
 

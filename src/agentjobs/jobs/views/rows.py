@@ -8,6 +8,7 @@ from agentjobs.jobs.model import (
     JobView,
     Usage,
     stored_cause,
+    stored_environment,
     stored_ticket,
     stored_warnings,
 )
@@ -57,6 +58,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     cause: str | None
     ticket: str | None
     warnings: str | None
+    environment: str | None
     organization_id: str
     plan: str
     paused_at: int | None
@@ -110,6 +112,7 @@ def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
         pr_state=row.pr_state,
         ticket=stored_ticket(row.ticket),
         warnings=stored_warnings(row.warnings),
+        environment=stored_environment(row.environment),
     )
 
 

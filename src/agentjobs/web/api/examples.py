@@ -53,6 +53,13 @@ JOB: Mapping[str, Any] = {
         "labels": ["bug"],
     },
     "warnings": [],
+    "environment": {
+        "build_id": "env_01jjxk0000000000000000000e",
+        "image": "registry.example.com/acme/build:12",
+        "image_digest": "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "key": "b1946ac92492d2347c6235b4d2611184d6ee3a1b5b4f8a1a2f6b6d3b0c5d9e7f",
+        "prepared_ms": 4,
+    },
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {

@@ -31,6 +31,7 @@ _QUEUE_REASONS = {
     "platform_unreachable": "the platform of this repository does not respond",
     "platform_refused": "the platform does not accept the finished work; see the warnings",
     "tracker_unreachable": "the tracker of its ticket does not respond",
+    "environment_building": "the environment of this repository is being built",
     "no_worker": "no running worker can run this agent; see Agents for the reason",
     "disk_full": "the disks of the workers that can run this agent are nearly full",
 }

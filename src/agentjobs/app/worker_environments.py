@@ -1,0 +1,64 @@
+"""Builds the part of a worker that provides environments."""
+
+from pathlib import Path
+
+import aiohttp
+
+from agentjobs.agents.declarations import agent_limits
+from agentjobs.environments.build import BuildTools
+from agentjobs.environments.images.images import Images
+from agentjobs.environments.setup_run import SetupRunner
+from agentjobs.environments.snapshots import Snapshots
+from agentjobs.environments.worker_environments import WorkerEnvironments
+from agentjobs.jobs.context import JobsContext
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.workspace.checkout import Workspaces
+from agentjobs.workspace.checkout_limits import MIB
+from agentjobs.workspace.mirror import Mirrors
+from agentjobs.workspace.session import Session
+
+DIRECTORY = "environments"
+
+
+async def environments_of(
+    context: JobsContext,
+    sandbox: Sandbox,
+    workspaces: Workspaces,
+    mirrors: Mirrors,
+    http: aiohttp.ClientSession,
+    allowed: AllowList,
+    certificates: Path | None,
+) -> WorkerEnvironments | None:
+    """None if this machine cannot provide them."""
+    settings = context.settings
+    if not settings.has_sandbox:
+        return None
+    directory = settings.data_path / DIRECTORY
+    session = Session(directory)
+    slots = settings.effective_slots
+    images = Images(
+        directory,
+        session,
+        sandbox,
+        allowed,
+        slot=slots + 1,
+        max_bytes=settings.environment_image_max_mib * MIB,
+        insecure_registries=settings.insecure_registries,
+        certificates=certificates,
+    )
+    tools = BuildTools(
+        session=session,
+        mirrors=mirrors,
+        images=images,
+        snapshots=Snapshots(directory / "snapshots", session),
+        setup=SetupRunner(sandbox, workspaces, certificates),
+        allowed=allowed,
+        http=http,
+        slot=slots,
+        setup_seconds=settings.setup_seconds,
+        limits=agent_limits(settings, {}),
+    )
+    return WorkerEnvironments(
+        context.db, directory, tools, cache_max_bytes=settings.environment_cache_max_mib * MIB
+    )

@@ -1,0 +1,98 @@
+"""What a sandbox can reach: the allow-list proxy, and private hosts with brokered credentials."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from agentjobs.environments.broker import Broker
+from agentjobs.environments.brokered_host import BrokeredHost
+from agentjobs.environments.images.model import RegistryCredential
+from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.sandbox.protocol import SandboxPort
+
+# One for each private host.
+BROKER_PORTS = range(3_200, 3_232)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupAccess:
+    """What setup may use; `registries` are for images. Empty for a commit that is not trusted."""
+
+    network: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    brokered: Sequence[BrokeredHost] = ()
+    registries: Sequence[RegistryCredential] = field(default=(), repr=False)
+
+    @property
+    def secret_values(self) -> list[str]:
+        brokered = (host.secret for host in self.brokered)
+        registries = (credential.password for credential in self.registries)
+        return [*self.secrets.values(), *brokered, *registries]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`hosts` maps names to the loopback addresses at which `ports` answer for them."""
+
+    ports: tuple[SandboxPort, ...] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def open_egress(
+    patterns: Sequence[str],
+    allowed: AllowList,
+    on_note: Callable[[str], None],
+    reserved_ports: Collection[int],
+) -> AsyncIterator[Network]:
+    """Close it when the sandbox is gone."""
+    if not patterns:
+        yield Network()
+        return
+    egress = Egress(patterns, allowed, on_note, reserved_ports=reserved_ports)
+    ports = (
+        SandboxPort(
+            number=port,
+            protocol=protocol,
+            environment=egress.environment if port == PROXY_PORT else {},
+        )
+        for port, protocol in egress.ports.items()
+    )
+    try:
+        yield Network(tuple(ports), egress.hosts)
+    finally:
+        await egress.close()
+
+
+@asynccontextmanager
+async def open_broker(
+    brokered: Sequence[BrokeredHost],
+    http: aiohttp.ClientSession,
+    on_note: Callable[[str], None],
+) -> AsyncIterator[tuple[SandboxPort, ...]]:
+    if not brokered:
+        yield ()
+        return
+    hosts = brokered[: len(BROKER_PORTS)]
+    broker = Broker(hosts, session=http, on_note=on_note, first_port=BROKER_PORTS.start)
+    try:
+        yield broker.ports
+    finally:
+        await broker.close()
+
+
+@asynccontextmanager
+async def open_setup_network(
+    access: SetupAccess,
+    allowed: AllowList,
+    http: aiohttp.ClientSession,
+    on_note: Callable[[str], None],
+) -> AsyncIterator[Network]:
+    async with (
+        open_broker(access.brokered, http, on_note) as broker_ports,
+        open_egress(access.network, allowed, on_note, BROKER_PORTS) as network,
+    ):
+        yield Network((*broker_ports, *network.ports), network.hosts)

@@ -1,0 +1,76 @@
+"""Searches what setup left for the secrets that it was given. Does not open archives."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from agentjobs.redaction.secret_forms import forms_of
+
+SEARCH_SECONDS = 600
+_MAX_SHOWN_BYTES = 4_096
+
+
+class SearchFailed(Exception):
+    """Nothing is known about the files; the message says why."""
+
+
+async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> str | None:
+    """The path of a file with a secret in it or in its name, relative to its directory.
+
+    Raises SearchFailed.
+    """
+    # grep reads one pattern per line; the lines of a longer secret are forms of their own.
+    patterns = sorted(form for form in forms_of(secrets) if b"\n" not in form)
+    if not patterns:
+        return None
+    for directory in directories:
+        path = await asyncio.to_thread(_search, directory, patterns)
+        if path is not None:
+            return path
+    return None
+
+
+def _search(directory: Path, patterns: Sequence[bytes]) -> str | None:
+    return _search_names(directory, patterns) or _search_contents(directory, patterns)
+
+
+def _search_names(directory: Path, patterns: Sequence[bytes]) -> str | None:
+    root = os.fsencode(directory)
+    for parent, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = parent + b"/" + name
+            texts = (name, os.readlink(path)) if os.path.islink(path) else (name,)  # noqa: PTH114, PTH115 - bytes
+            if any(pattern in text for text in texts for pattern in patterns):
+                return _shown(os.path.relpath(path, root))
+    return None
+
+
+def _search_contents(directory: Path, patterns: Sequence[bytes]) -> str | None:
+    command = ["grep", "--recursive", "--files-with-matches", "--text", "--fixed-strings"]
+    options = ["--max-count=1", "--devices=skip", "--null", "--file=-", "--", "."]
+    try:
+        result = subprocess.run(
+            ["nice", "-n", "10", *command, *options],
+            input=b"\n".join(patterns) + b"\n",
+            capture_output=True,
+            cwd=directory,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+            timeout=SEARCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SearchFailed(
+            f"its files could not be searched for secrets within {SEARCH_SECONDS} seconds"
+        ) from None
+    if result.stdout:
+        return _shown(os.path.normpath(result.stdout.split(b"\0", 1)[0]))
+    if result.returncode > 1:
+        reason = result.stderr[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+        raise SearchFailed(f"its files could not be searched for secrets: {reason}")
+    return None
+
+
+def _shown(path: bytes) -> str:
+    return path[:_MAX_SHOWN_BYTES].decode("utf-8", "replace")

@@ -1,0 +1,153 @@
+"""The environments of one worker: its images, its snapshots, and the builds that it runs."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.environments import builds
+from agentjobs.environments.build import BuildTask, BuildTools, build_environment
+from agentjobs.environments.build_log import BuildLog
+from agentjobs.environments.builds import Finished
+from agentjobs.environments.cache import trim_cache
+from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.environments.images.errors import RegistryUnavailable
+from agentjobs.private_files import create_private_file
+from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.store.database import Database, StoreError
+from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs.workspace.threads import run_in_thread
+
+RENEW_SECONDS = 5.0
+# At the same time on one worker; others wait.
+MAX_BUILDS = 1
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BuildHooks:
+    """What waits for a build. Both raise StoreError only."""
+
+    # Called again and again while the build waits or runs.
+    renew: Callable[[], Awaitable[None]]
+    # Called once at the end. The argument is why to wait longer: the registry does not respond.
+    end: Callable[[str | None], Awaitable[None]]
+
+
+class WorkerEnvironments:
+    """`location` identifies the data directory, which outlives a worker."""
+
+    def __init__(
+        self, db: Database, directory: Path, tools: BuildTools, *, cache_max_bytes: int
+    ) -> None:
+        self._db = db
+        self._directory = directory
+        self.tools = tools
+        self._cache_max_bytes = cache_max_bytes
+        self._building: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._free = asyncio.Semaphore(MAX_BUILDS)
+        self.location = _location(directory)
+
+    async def start(self) -> None:
+        """Remove what dead processes left, and forget snapshots that are gone."""
+        await run_in_thread(self.tools.session.sweep)
+        await run_in_thread(self.tools.images.sweep)
+        await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Mark builds as removed whose snapshots do not exist, and end those of dead workers."""
+        present = {stored.snapshot.build_id for stored in self.tools.snapshots.all()}
+        recorded = await builds.ready_at(self._db, self.location)
+        if gone := [build_id for build_id in recorded if build_id not in present]:
+            await builds.mark_removed(self._db, gone)
+        await builds.fail_abandoned(self._db)
+
+    def is_building(self, repo_id: str, request_key: str) -> bool:
+        return (repo_id, request_key) in self._building
+
+    def start_build(self, task: BuildTask, hooks: BuildHooks) -> None:
+        """Run the build in the background. It must not be running already."""
+        key = (task.repo_id, task.request.request_key)
+        building = asyncio.create_task(self._build(task, hooks), name=f"build {task.build_id}")
+        self._building[key] = building
+        building.add_done_callback(lambda _: self._building.pop(key, None))
+
+    async def wait_until_idle(self) -> None:
+        while self._building:
+            await asyncio.wait(self._building.values())
+
+    async def trim(self) -> None:
+        removed = await trim_cache(self.tools, self._cache_max_bytes)
+        if removed:
+            await builds.mark_removed(self._db, removed)
+
+    async def close(self) -> None:
+        for task in list(self._building.values()):
+            task.cancel()
+        await self.wait_until_idle()
+        await run_in_thread(self.tools.session.close)
+
+    async def _build(self, task: BuildTask, hooks: BuildHooks) -> None:
+        log = BuildLog(task.access.secret_values)
+        renewing = asyncio.create_task(self._renew(task.build_id, hooks, log))
+        waits_for: str | None = None
+        try:
+            async with self._free:
+                finished = await build_environment(self.tools, task, log)
+            await self._finish(task, msgspec.structs.replace(finished, log=log.text))
+        except RegistryUnavailable as error:
+            waits_for = str(error)
+            log.note(waits_for)
+            await builds.abandon_build(self._db, task.build_id)
+        except (EnvironmentFailed, SandboxError) as error:
+            log.note(str(error).partition("\n")[0])
+            await self._finish(task, Finished(error=str(error), log=log.text))
+        except (RepoUnavailable, OSError) as error:
+            _log.warning("an environment could not be built: %s", error)
+            waits_for = "the worker could not build the environment"
+            await builds.abandon_build(self._db, task.build_id)
+        except asyncio.CancelledError:
+            with contextlib.suppress(StoreError):
+                await asyncio.shield(builds.abandon_build(self._db, task.build_id))
+            raise
+        except StoreError as error:
+            _log.warning("the end of a build could not be stored: %s", error)
+        except Exception:  # noqa: BLE001 - the jobs that wait for it must learn of any fault
+            _log.exception("a build failed with an unexpected error")
+            await self._finish(task, Finished(error="The worker failed. See its log."))
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            with contextlib.suppress(StoreError):
+                await hooks.end(waits_for)
+        await self.trim()
+
+    async def _finish(self, task: BuildTask, finished: Finished) -> None:
+        await builds.finish_build(self._db, task.build_id, finished)
+        state = "failed" if finished.error else "ready"
+        fields = {"build": task.build_id, "repo": task.repo_id, "state": state}
+        _log.info("environment built", extra={"fields": fields})
+
+    async def _renew(self, build_id: str, hooks: BuildHooks, log: BuildLog) -> None:
+        while True:
+            # The lease outlasts several failures.
+            with contextlib.suppress(StoreError):
+                await hooks.renew()
+                await builds.renew_build(self._db, build_id, log.text)
+            await asyncio.sleep(RENEW_SECONDS)
+
+
+def _location(directory: Path) -> str:
+    """Stored beside the snapshots, because they outlive the process."""
+    file = directory / "location"
+    try:
+        return file.read_text("ascii").strip()
+    except FileNotFoundError:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private_file(file, secrets.token_hex(8).encode())
+        return file.read_text("ascii").strip()

@@ -1,0 +1,67 @@
+"""Which environment a commit asks for: the service's own definition, or the repository's files."""
+
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.environments.key import MAX_FILES, CacheFile, EnvironmentRequest
+from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
+from agentjobs.git.process import GitError, git
+from agentjobs.inventory.commit_summary import CommitSummary
+from agentjobs.repos.configuration import Configuration
+from agentjobs.store.database import Database
+
+
+class RequestedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """`notes` are for the log. A devcontainer may have been written for people alone."""
+
+    request: EnvironmentRequest
+    settings: RepoSettings
+    is_devcontainer: bool = False
+    notes: tuple[str, ...] = ()
+
+    def is_trusted(self, branch: str, default_branch: str) -> bool:
+        """Whether setup of this branch gets network and secrets."""
+        return branch in (default_branch, *self.settings.trusted_branches)
+
+
+async def load_request(
+    db: Database,
+    repo_id: str,
+    mirror: Path,
+    commit: str,
+    summary: CommitSummary,
+    configuration: Configuration,
+) -> RequestedEnvironment:
+    """Raises EnvironmentFailed."""
+    settings = await load_repo_settings(db, repo_id)
+    definition = settings.definition or configuration.environment
+    notes: tuple[str, ...] = ()
+    is_devcontainer = False
+    definition = definition or EnvironmentDefinition()
+    files = summary.lock_files
+    if definition.cache is not None:
+        files = await _read_cache_files(mirror, commit, definition.cache)
+    request = EnvironmentRequest(definition=definition, files=files, generation=settings.generation)
+    return RequestedEnvironment(
+        request=request, settings=settings, is_devcontainer=is_devcontainer, notes=notes
+    )
+
+
+async def _read_cache_files(
+    mirror: Path, commit: str, paths: tuple[str, ...]
+) -> tuple[CacheFile, ...]:
+    """Files and directories that do not exist are left out."""
+    try:
+        listed = await git("ls-tree", "-z", "--full-tree", commit, "--", *paths, git_dir=mirror)
+    except GitError as error:
+        raise EnvironmentFailed(f"The files in `cache` cannot be read: {error.reason}") from None
+    files = []
+    for record in listed.stdout.split(b"\0")[:MAX_FILES]:
+        if record:
+            described, _, path = record.partition(b"\t")
+            object_id = described.split(b" ")[2].decode("ascii")
+            files.append(CacheFile(path.decode("utf-8", "replace"), object_id))
+    return tuple(files)

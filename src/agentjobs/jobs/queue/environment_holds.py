@@ -1,0 +1,88 @@
+"""Jobs that wait for their environment: nobody claims them while a worker builds it.
+
+Afterwards workers at the location of the snapshot may claim them first.
+"""
+
+import msgspec
+
+from agentjobs.clock import now_ms
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import DATABASE_NOW
+
+# Outlasts several renewals, so that a worker that dies delays a job by half a minute.
+BUILD_HOLD_MS = 30_000
+# How long others leave a job to a worker that has its environment.
+PREFERENCE_MS = 5_000
+# While a registry does not respond.
+OUTAGE_HOLD_MS = 60_000
+
+
+class EnvironmentHold(msgspec.Struct, frozen=True):
+    """`location` may claim the jobs before; None: nobody may."""
+
+    key: str
+    repo_id: str
+    location: str | None
+    hold_ms: int
+
+
+def hold_key(repo_id: str, request_key: str) -> str:
+    return f"{repo_id}:{request_key}"
+
+
+def waits_for_environment(job: str) -> str:
+    """An SQL condition with the parameters `now` and `location`."""
+    return (
+        f"EXISTS (SELECT 1 FROM environment_holds h WHERE h.key = {job}.environment_key"
+        f" AND h.held_until > {DATABASE_NOW}"
+        " AND (h.location IS NULL OR h.location <> :location))"
+    )
+
+
+async def hold_jobs(db: Database, hold: EnvironmentHold) -> None:
+    await db.transact(store_hold, hold)
+
+
+async def store_hold(tx: Transaction, hold: EnvironmentHold) -> None:
+    """Replaces an earlier hold of the same environment."""
+    await tx.execute(
+        "INSERT INTO environment_holds (key, repo_id, location, held_until)"
+        " VALUES (:key, :repo_id, :location, :held_until) ON CONFLICT (key) DO UPDATE SET"
+        " location = excluded.location, held_until = excluded.held_until",
+        key=hold.key,
+        repo_id=hold.repo_id,
+        location=hold.location,
+        held_until=await tx.clock_ms() + hold.hold_ms,
+    )
+    if hold.location is not None:
+        tx.announce("jobs")
+
+
+async def was_held_for(db: Database, key: str, location: str) -> bool:
+    """Whether the jobs were left to that location since the last cleanup."""
+    row = await db.fetch_one(
+        "SELECT 1 FROM environment_holds WHERE key = :key AND location = :location",
+        key=key,
+        location=location,
+    )
+    return row is not None
+
+
+async def is_environment_building(db: Database, job_id: str) -> bool:
+    row = await db.fetch_one(
+        "SELECT 1 FROM jobs j JOIN environment_holds h ON h.key = j.environment_key"
+        f" WHERE j.id = :job_id AND h.location IS NULL AND h.held_until > {DATABASE_NOW}",
+        job_id=job_id,
+        now=now_ms(),
+    )
+    return row is not None
+
+
+async def prune_holds(db: Database) -> None:
+    """Delete those that hold no job any more."""
+    await db.transact(_prune)
+
+
+async def _prune(tx: Transaction) -> None:
+    before = await tx.clock_ms() - OUTAGE_HOLD_MS
+    await tx.execute("DELETE FROM environment_holds WHERE held_until < :before", before=before)

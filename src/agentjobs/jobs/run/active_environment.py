@@ -1,0 +1,265 @@
+"""The environment under the sandboxes of one run: layers, services, private hosts, `start`."""
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from agentjobs.agents.invocation import create_run_directory
+from agentjobs.agents.model_access import GATEWAY_PORT
+from agentjobs.environments.definition import ServiceDefinition
+from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.environments.images.model import Image
+from agentjobs.environments.layers import home_layer, root_layer, workspace_layer
+from agentjobs.environments.network import open_broker
+from agentjobs.environments.running_service import ServiceFailed, ServiceTask
+from agentjobs.environments.services import RunningServices, running_services
+from agentjobs.environments.setup_run import create_owned_directory
+from agentjobs.jobs.environments.image_programs import find_program, missing_interpreter
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.environment import RunEnvironment
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.outbound.egress.egress import PROXY_PORT
+from agentjobs.sandbox.protocol import Layer, SandboxPort, SandboxReport, SandboxTask
+from agentjobs.workspace.checkout import Checkout
+
+DIRECTORY = "environment"
+MAX_SERVICES = 8
+# After the slots of jobs: one for setup, one for images.
+_FIRST_SERVICE_SLOT = 2
+_MAX_SERVICE_LOG_BYTES = 64 * 1024
+_RESERVED_PORTS = (GATEWAY_PORT, PROXY_PORT)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ActiveEnvironment:
+    """`connect` it to each sandbox of the run, one after the other."""
+
+    environment: RunEnvironment
+    layers: tuple[Layer, ...]
+    services: RunningServices
+    broker_ports: tuple[SandboxPort, ...]
+
+    def connect(self, task: SandboxTask) -> SandboxTask:
+        """Add variables, files and ports; `task` has its own ports already."""
+        image = self.environment.image
+        return dataclasses.replace(
+            task,
+            environment={
+                **(image.variables if image is not None else {}),
+                **self.environment.definition.variables,
+                **task.environment,
+            },
+            ports=(*task.ports, *self.broker_ports, *self.services.ports()),
+            layers=self.layers,
+        )
+
+    def connect_agent(self, task: SandboxTask) -> SandboxTask:
+        """Raises EnvironmentFailed if the image cannot run the agent's program."""
+        image = self.environment.image
+        return self.connect(task if image is None else _in_image(task, image))
+
+
+@contextlib.asynccontextmanager
+async def open_environment(
+    run: RunContext, plan: RunPlan, environment: RunEnvironment, checkout: Checkout
+) -> AsyncIterator[ActiveEnvironment]:
+    """Services run until the exit. Raises EnvironmentFailed."""
+    directory = checkout.tree.parent / DIRECTORY
+    uid = run.tools.sandbox.owner_uid(run.slot)
+    layers = _layers(environment, checkout, directory, uid)
+
+    def note(line: str) -> None:
+        run.log.note(f"network: {line}")
+
+    async with open_broker(environment.brokered, run.tools.session, note) as broker_ports:
+        tasks = _service_tasks(run, plan, environment, directory)
+        numbers = (*_RESERVED_PORTS, *(port.number for port in broker_ports))
+        async with _services(run, tasks, numbers) as services:
+            active = ActiveEnvironment(environment, layers, services, broker_ports)
+            await _run_commands(run, plan, active, checkout, directory)
+            yield active
+
+
+def _layers(
+    environment: RunEnvironment, checkout: Checkout, directory: Path, uid: int | None
+) -> tuple[Layer, ...]:
+    if not environment.has_layers:
+        return ()
+    directory.mkdir(mode=0o755)
+    for name in ("root", "home", "empty"):
+        create_owned_directory(directory / name, uid)
+    image, stored = environment.image, environment.stored
+    root = (root_layer(image, directory / "root"),) if image is not None else ()
+    if stored is None:
+        return (*root, home_layer(directory / "empty", directory / "home"))
+    home = home_layer(stored.home, directory / "home", stored.snapshot.owner_uid)
+    return (*root, home, workspace_layer(stored, checkout.tree))
+
+
+@contextlib.asynccontextmanager
+async def _services(
+    run: RunContext, tasks: list[ServiceTask], reserved_ports: tuple[int, ...]
+) -> AsyncIterator[RunningServices]:
+    logs = {task.name: _ServiceLog(task.name, run.log.note) for task in tasks}
+
+    def write(name: str, output: bytes) -> None:
+        logs[name].write(output)
+
+    def note_end(failure: ServiceFailed) -> None:
+        run.log.note(f"{failure}")
+
+    try:
+        async with running_services(
+            tasks,
+            run.tools.sandbox,
+            on_output=write,
+            on_end=note_end,
+            reserved_ports=reserved_ports,
+        ) as services:
+            yield services
+    except ServiceFailed as failure:
+        raise EnvironmentFailed(
+            f"The {failure}. Its last lines:\n{run.log.redact(failure.last_lines)}"
+        ) from None
+
+
+async def _run_commands(
+    run: RunContext,
+    plan: RunPlan,
+    active: ActiveEnvironment,
+    checkout: Checkout,
+    directory: Path,
+) -> None:
+    definition, settings = active.environment.definition, run.settings
+    setup = definition.setup if active.environment.runs_setup else ""
+    commands = [
+        ("setup", setup, settings.setup_seconds),
+        ("start", definition.start, settings.start_seconds),
+    ]
+    for name, command, seconds in commands:
+        if not command:
+            continue
+        run.log.note(f"environment: {name}")
+        directory.mkdir(mode=0o755, exist_ok=True)
+        run_dir = directory / f"run-{name}"
+        create_run_directory(run_dir, run.tools.sandbox.owner_uid(run.slot))
+        task = SandboxTask(
+            argv=("sh", "-c", command),
+            environment={},
+            workspace=checkout.tree,
+            run_dir=run_dir,
+            timeout_seconds=seconds,
+            slot=run.slot,
+            limits=plan.agent.limits,
+        )
+        report = await run.tools.sandbox.run(active.connect(task), run.log.write)
+        run.log.end_output()
+        _check(run, name, report, seconds)
+
+
+def _check(run: RunContext, name: str, report: SandboxReport, seconds: float) -> None:
+    if report.exit_code == 0:
+        return
+    if report.timed_out:
+        reason = f"did not finish within {seconds:g} seconds"
+    elif report.exceeded:
+        reason = f"used more than {report.exceeded}"
+    else:
+        reason = f"failed with exit code {report.exit_code}"
+    last_lines = run.log.redact(report.last_lines)
+    raise EnvironmentFailed(f"The `{name}` command {reason}. Its last lines:\n{last_lines}")
+
+
+def _service_tasks(
+    run: RunContext, plan: RunPlan, environment: RunEnvironment, directory: Path
+) -> list[ServiceTask]:
+    services = environment.definition.services[:MAX_SERVICES]
+    if services:
+        directory.mkdir(mode=0o755, exist_ok=True)
+    first = run.settings.effective_slots + _FIRST_SERVICE_SLOT + run.slot * MAX_SERVICES
+    return [
+        _service_task(run, plan, environment, service, directory, slot)
+        for slot, service in enumerate(services, first)
+    ]
+
+
+def _service_task(
+    run: RunContext,
+    plan: RunPlan,
+    environment: RunEnvironment,
+    service: ServiceDefinition,
+    directory: Path,
+    slot: int,
+) -> ServiceTask:
+    uid = run.tools.sandbox.owner_uid(slot)
+    own = directory / f"service-{service.name}"
+    own.mkdir(mode=0o755)
+    for name in ("workspace", "root"):
+        create_owned_directory(own / name, uid)
+    create_run_directory(own / "run", uid)
+    image = environment.images.get(service.image) if service.image else environment.image
+    variables = image.variables if image is not None else {}
+    task = SandboxTask(
+        argv=_service_command(service, image),
+        environment={**variables, **service.variables},
+        workspace=own / "workspace",
+        run_dir=own / "run",
+        timeout_seconds=plan.timeout_seconds + run.settings.setup_seconds,
+        slot=slot,
+        limits=plan.agent.limits,
+        layers=(root_layer(image, own / "root"),) if image is not None else (),
+    )
+    return ServiceTask(name=service.name, task=task, ready=service.ready)
+
+
+def _service_command(service: ServiceDefinition, image: Image | None) -> tuple[str, ...]:
+    if service.command:
+        argv: tuple[str, ...] = ("sh", "-c", service.command)
+    elif image is not None and (image.entrypoint or image.command):
+        argv = (*image.entrypoint, *image.command)
+    else:
+        raise EnvironmentFailed(
+            f"The service {service.name} has no `command`, and its image has none either."
+        )
+    if image is None or not image.working_directory:
+        return argv
+    return ("sh", "-c", 'cd "$0" && exec "$@"', image.working_directory, *argv)
+
+
+def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
+    """Prefer the image's own program to that of the worker, which needs the worker's libraries."""
+    program, path = task.argv[0], image.variables.get("PATH")
+    name = Path(program).name
+    if find_program(image.root, name, path) is not None:
+        return dataclasses.replace(task, argv=(name, *task.argv[1:]))
+    lacks = f"the program {name}"
+    if Path(program) in task.read_only:
+        missing = missing_interpreter(image.root, Path(program), path)
+        if missing is None:
+            return task
+        lacks = f"{missing}, which the agent's program {name} needs"
+    raise EnvironmentFailed(
+        f"The image {image.reference} has not {lacks}. Install the agent in the image."
+    )
+
+
+class _ServiceLog:
+    """Notes the lines of a service in the log of the job, up to a limit."""
+
+    def __init__(self, name: str, note: Callable[[str], None]) -> None:
+        self._name = name
+        self._note = note
+        self._left = _MAX_SERVICE_LOG_BYTES
+        self._rest = b""
+
+    def write(self, output: bytes) -> None:
+        if self._left <= 0:
+            return
+        output = output[: self._left]
+        self._left -= len(output)
+        *lines, self._rest = (self._rest + output).split(b"\n")
+        for line in lines:
+            self._note(f"service:{self._name} | {line.decode('utf-8', 'replace')}")
+        if self._left <= 0:
+            self._note(f"service:{self._name} | further output is not kept")

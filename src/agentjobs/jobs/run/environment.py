@@ -1,0 +1,230 @@
+"""Chooses the environment of a run before its checkout: a snapshot, or a build to wait for."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import msgspec
+
+from agentjobs.environments import builds
+from agentjobs.environments.brokered_host import BrokeredHost
+from agentjobs.environments.build import BuildTask
+from agentjobs.environments.builds import NewBuild
+from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs.environments.images.model import Image
+from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
+from agentjobs.environments.snapshots import StoredSnapshot
+from agentjobs.environments.worker_environments import WorkerEnvironments
+from agentjobs.inventory.commit_summary import CommitSummary
+from agentjobs.jobs.environments.access import load_setup_access
+from agentjobs.jobs.environments.choice import (
+    EnvironmentChoice,
+    EnvironmentNotReady,
+    hold_images,
+)
+from agentjobs.jobs.environments.holding import build_hooks
+from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
+from agentjobs.jobs.model import EnvironmentView
+from agentjobs.jobs.queue.environment_holds import OUTAGE_HOLD_MS, EnvironmentHold, hold_key
+from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.jobs.run.retry import retry_within_lease
+from agentjobs.jobs.run.warnings import warn
+from agentjobs.repos.configuration import Configuration
+from agentjobs.store.database import Transaction
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnvironment:
+    """`runs_setup`: there is no snapshot, so setup runs for this job alone, without network."""
+
+    definition: EnvironmentDefinition = dataclasses.field(default_factory=EnvironmentDefinition)
+    images: Mapping[str, Image] = dataclasses.field(default_factory=dict)
+    stored: StoredSnapshot | None = None
+    runs_setup: bool = False
+    brokered: Sequence[BrokeredHost] = ()
+    is_devcontainer: bool = False
+
+    @property
+    def image(self) -> Image | None:
+        return self.images.get(self.definition.image)
+
+    @property
+    def has_layers(self) -> bool:
+        return self.image is not None or self.stored is not None or self.runs_setup
+
+
+NO_ENVIRONMENT = RunEnvironment()
+
+
+@contextlib.asynccontextmanager
+async def choose_environment(
+    run: RunContext,
+    plan: RunPlan,
+    base: str,
+    summary: CommitSummary,
+    configuration: Configuration,
+) -> AsyncIterator[RunEnvironment]:
+    """Its files are kept until the exit. Raises EnvironmentNotReady and EnvironmentFailed."""
+    if not plan.uses_environment:
+        yield NO_ENVIRONMENT
+        return
+    started = time.monotonic()
+    requested = await load_request(
+        run.db, run.job.repo_id, run.mirror, base, summary, configuration
+    )
+    for note in requested.notes:
+        run.log.note(f"environment: {note}")
+    brokered = await open_proxy_secrets(run.db, run.tools.keys, run.job.repo_id)
+    for host in brokered:
+        run.log.add_secret(host.secret)
+    environment = RunEnvironment(
+        definition=requested.request.definition,
+        brokered=brokered,
+        is_devcontainer=requested.is_devcontainer,
+    )
+    with contextlib.ExitStack() as held:
+        if requested.request.needs_build:
+            environment = await _with_files(run, requested, environment, base, held)
+        if environment != NO_ENVIRONMENT:
+            await _record(run, environment, started)
+        yield environment
+
+
+async def _with_files(
+    run: RunContext,
+    requested: RequestedEnvironment,
+    environment: RunEnvironment,
+    base: str,
+    held: contextlib.ExitStack,
+) -> RunEnvironment:
+    """Add the images, and the snapshot of setup."""
+    environments = run.tools.environments
+    if environments is None:
+        return await _without_sandbox(run, requested)
+    job, request = run.job, requested.request
+    choice = EnvironmentChoice(
+        run.db, environments, job.organization_id, job.repo_id, job.created_at
+    )
+    is_trusted = job.follows is None and requested.is_trusted(job.base_branch, job.default_branch)
+    ready = await choice.find_ready(request, held)
+    if ready is None and is_trusted:
+        await choice.check_waiting(request)
+        await start_build(run, environments, requested, base)
+        raise choice.building(request)
+    if ready is None:
+        ready = await choice.find_similar(request, held)
+    if ready is None:
+        images = await _fetch_images(run, environments, requested, held)
+        return dataclasses.replace(
+            environment, images=images, runs_setup=bool(request.definition.setup)
+        )
+    await builds.record_use(run.db, ready.build.id)
+    images = {**ready.images}
+    if set(request.images) - set(images):
+        # The snapshot of another commit, whose services have other images.
+        images |= await _fetch_images(run, environments, requested, held)
+    return dataclasses.replace(environment, images=images, stored=ready.stored)
+
+
+async def _without_sandbox(run: RunContext, requested: RequestedEnvironment) -> RunEnvironment:
+    message = (
+        "The repository needs an environment, and this worker cannot provide one: see"
+        " `agentjobs doctor` on its machine."
+    )
+    if not requested.is_devcontainer:
+        raise EnvironmentFailed(message)
+    await warn(run, f"{message} The agent runs without it.")
+    return NO_ENVIRONMENT
+
+
+async def start_build(
+    run: RunContext,
+    environments: WorkerEnvironments,
+    requested: RequestedEnvironment,
+    commit: str,
+) -> None:
+    job, request = run.job, requested.request
+    access = await load_setup_access(
+        run.db, run.tools.keys, run.settings, job.organization_id, job.repo_id
+    )
+    new = NewBuild(
+        organization_id=job.organization_id,
+        repo_id=job.repo_id,
+        reason="job",
+        branch=job.base_branch,
+        commit=commit,
+        location=environments.location,
+        request=request,
+    )
+    build_id = await builds.begin_build(run.db, new)
+    run.log.note(f"environment: build {build_id} starts")
+    task = BuildTask(
+        build_id=build_id,
+        organization_id=job.organization_id,
+        repo_id=job.repo_id,
+        commit=commit,
+        request=request,
+        access=access,
+    )
+    hooks = build_hooks(run.db, job.repo_id, request, environments.location)
+    environments.start_build(task, hooks)
+
+
+async def _fetch_images(
+    run: RunContext,
+    environments: WorkerEnvironments,
+    requested: RequestedEnvironment,
+    held: contextlib.ExitStack,
+) -> dict[str, Image]:
+    """For a commit whose setup is not trusted. Its images are: they come with no secret inside."""
+    job, images = run.job, environments.tools.images
+    credentials = await open_registry_credentials(run.db, run.tools.keys, job.organization_id)
+    digests = {}
+    try:
+        for reference in requested.request.images:
+            image = await images.fetch(job.organization_id, reference, credentials, run.log.write)
+            digests[reference] = image.digest
+    except RegistryUnavailable as error:
+        key = hold_key(job.repo_id, requested.request.request_key)
+        raise EnvironmentNotReady(
+            str(error), EnvironmentHold(key, job.repo_id, None, OUTAGE_HOLD_MS)
+        ) from None
+    except ImageError as error:
+        raise EnvironmentFailed(str(error)) from None
+    fetched = hold_images(images, job.organization_id, digests, held)
+    if fetched is None:
+        raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")
+    return fetched
+
+
+async def _record(run: RunContext, environment: RunEnvironment, started: float) -> None:
+    stored, image = environment.stored, environment.image
+    view = EnvironmentView(
+        build_id=None if stored is None else stored.snapshot.build_id,
+        image=environment.definition.image or None,
+        image_digest=None if image is None else image.digest,
+        key=None if stored is None else stored.snapshot.key,
+        prepared_ms=round((time.monotonic() - started) * 1_000),
+    )
+    described = f"snapshot {view.build_id}" if view.build_id else "no snapshot"
+    of_image = f", image {image.reference} ({image.digest[:19]})" if image else ""
+    run.log.note(f"environment: {described}{of_image}")
+    text = msgspec.json.encode(view).decode()
+    await retry_within_lease(
+        lambda: run.db.transact(_store, run.job.id, run.job.fence, text),
+        run.settings.lease_seconds,
+    )
+
+
+async def _store(tx: Transaction, job_id: str, fence: int, text: str) -> None:
+    await tx.execute(
+        "UPDATE jobs SET environment = :text WHERE id = :job_id AND fence = :fence"
+        " AND lease_owner IS NOT NULL",
+        text=text,
+        job_id=job_id,
+        fence=fence,
+    )

@@ -1,0 +1,95 @@
+"""Environments of repositories, over HTTP on a running service: setup once, then agents offline."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.service import Api, Service, sample_repository
+
+AGENTS = '''
+[[agents]]
+id = "builder"
+name = "Builder"
+command = ["sh", "-c", """
+set -e
+make test
+echo changed >> edited.txt
+rm -r deps/old
+echo new > deps/new
+echo changed > ~/cached/file
+"""]
+
+[[agents]]
+id = "looker"
+name = "Looker"
+command = ["sh", "-c", """
+echo "deps: $(ls deps)" "home: $(cat ~/cached/file)" "app: $(cat app.py)"
+! test -e untracked.txt && echo changed >> edited.txt
+"""]
+'''
+CONFIGURATION = '''
+verify = "make test"
+[environment]
+setup = """
+set -e
+mkdir -p deps/old ~/cached
+echo one > deps/lib
+echo two > ~/cached/file
+echo untracked > untracked.txt
+echo changed > app.py
+"""
+[environment.variables]
+GREETING = "hello"
+'''
+MAKEFILE = """\
+test:
+\ttest -e deps/lib && test -e $$HOME/cached/file && test $$GREETING = hello
+"""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("environments") / "data"
+    directory.mkdir()
+    (directory / "agentjobs.toml").write_text(AGENTS)
+    running = Service(directory).start()
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+@pytest.fixture(scope="module")
+def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    sources = tmp_path_factory.mktemp("sources")
+    source = sample_repository(
+        sources / "shop",
+        {
+            ".agentjobs.toml": CONFIGURATION,
+            ".gitignore": "deps/\n",
+            "Makefile": MAKEFILE,
+            "app.py": "x = 1\n",
+        },
+    )
+    service.connect(source, "acme/shop")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    return api
+
+
+def changed_files(api: Api, job: dict[str, Any]) -> str:
+    return api.http.get(job["pr_url"]).text
+
+
+def test_setup_runs_once_and_no_job_changes_what_it_left(service: Service, api: Api) -> None:
+    job = api.finish("acme/shop", "builder")
+    assert job["status"] == "completed", (job, api.log(job["job_id"]), service.log())
+    assert job["verification"]["passed"], job
+    later = api.finish("acme/shop", "looker")
+    log = api.log(later["job_id"])
+    assert later["status"] == "completed", (later, log)
+    assert later["environment"]["build_id"] == job["environment"]["build_id"]
+    assert "deps: lib\nold home: two app: x = 1" in log
+    for each in (job, later):
+        page = changed_files(api, each)
+        assert "edited.txt" in page
+        assert "deps/" not in page
