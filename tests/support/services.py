@@ -2,14 +2,19 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from agentjobs.environments.definition import ServiceDefinition
+from agentjobs.environments.images.model import Image
 from agentjobs.environments.running_service import ServiceFailed, ServiceTask
+from agentjobs.environments.service_tasks import service_task
 from agentjobs.environments.services import RunningServices, running_services
 from agentjobs.sandbox.protocol import Sandbox, SandboxPort
+from tests.support.image_roots import give_image
 from tests.support.sandbox import SandboxHarness, eventually
 
+_IMAGE_SLOT = 9
 # Answers each connection on its ports with what it sent, after the client has sent everything.
 ECHO = """
 import socket, sys, threading
@@ -67,9 +72,28 @@ class ServiceHarness:
         self._slots = 0
 
     def service(self, name: str, *argv: str, ready: str = "", **changes: Any) -> ServiceTask:
-        self._slots += 1
-        harness = SandboxHarness(self.sandbox, self._base, slot=self._slots)
-        return ServiceTask(name=name, task=harness.task(*argv, **changes), ready=ready)
+        task = self._new_sandbox().task(*argv, **changes)
+        return ServiceTask(name=name, task=task, ready=ready)
+
+    def image(self, root: Path, **fields: Any) -> Image:
+        """Owned by a slot that runs nothing."""
+        owner_uid = self.sandbox.owner_uid(_IMAGE_SLOT)
+        give_image(root, owner_uid)
+        return Image(
+            reference="registry.example.com/it",
+            digest="sha256:0",
+            root=root,
+            owner_uid=owner_uid,
+            size_bytes=0,
+            variables={"PATH": "/bin"},
+            working_directory="/srv",
+            **fields,
+        )
+
+    def image_service(self, definition: ServiceDefinition, image: Image) -> ServiceTask:
+        harness = self._new_sandbox()
+        root = harness.layer(PurePosixPath("/"), image.root, _IMAGE_SLOT)
+        return service_task(definition, image, harness.task(layers=(root,)))
 
     @contextlib.asynccontextmanager
     async def running(self, *tasks: ServiceTask, **options: Any) -> AsyncIterator[RunningServices]:
@@ -89,6 +113,10 @@ class ServiceHarness:
 
     async def wait_for_output(self, name: str, text: bytes) -> None:
         await eventually(lambda: text in self.output.get(name, b""), 60)
+
+    def _new_sandbox(self) -> SandboxHarness:
+        self._slots += 1
+        return SandboxHarness(self.sandbox, self._base, slot=self._slots)
 
     def _receive(self, name: str, chunk: bytes) -> None:
         self.output[name] = self.output.get(name, b"") + chunk

@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 import uvloop
 
+from agentjobs.environments.definition import ServiceDefinition
 from agentjobs.environments.running_service import ServiceFailed, ServiceTask
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from tests.support.image_roots import create_image
 from tests.support.sandbox import ProcessMarker, eventually, unused_uid_base
 from tests.support.services import ServiceHarness, echo_service, echo_until
 
@@ -240,6 +243,23 @@ def _children() -> set[str]:
     return {pid for thread in threads for pid in (thread / "children").read_text().split()}
 
 
+def _descendants(pid: int) -> set[int]:
+    children = {
+        int(child)
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for child in (thread / "children").read_text().split()
+    }
+    return children.union(*map(_descendants, children))
+
+
+def _is_alive(pid: int) -> bool:
+    """Not if it has ended and nobody has reaped it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_services_work_on_the_event_loop_of_the_service(tmp_path: Path) -> None:
     async def check() -> None:
         harness = ServiceHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
@@ -255,3 +275,67 @@ async def test_without_a_sandbox_there_are_no_services(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="a service needs a sandbox: set sandbox"):
         async with harness.running(harness.service("echo", *echo_service("127.0.0.1:70"))):
             pass
+
+
+async def test_a_service_starts_from_its_image(harness: ServiceHarness, tmp_path: Path) -> None:
+    root = create_image(tmp_path / "image")
+    (root / "bin" / "start").write_text("#!/bin/sh\necho from $PWD > index.html\nexec httpd $*\n")
+    (root / "bin" / "start").chmod(0o755)
+    image = harness.image(root, entrypoint=("start", "-f"), command=("-p", "80"))
+    definition = ServiceDefinition(name="web", ready="wget -q -O - http://127.0.0.1/")
+    task = harness.image_service(definition, image)
+    async with harness.running(task) as services:
+        await harness.agent.shell("curl -s http://127.0.0.1/", ports=services.ports())
+    assert harness.agent.output == b"from /srv\n"
+    assert not (root / "srv").exists(), "the image itself does not change"
+
+
+_POSTGRES = """
+PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
+initdb --pgdata data --username app --auth trust --no-sync >/dev/null
+exec postgres -D data -k /tmp -h 127.0.0.1 -c fsync=off -c shared_buffers=1MB
+"""
+
+
+async def test_an_agent_uses_postgresql(harness: ServiceHarness) -> None:
+    task = harness.service("postgres", "sh", "-c", _POSTGRES, ready="pg_isready -h 127.0.0.1")
+    query = "CREATE TABLE t AS SELECT generate_series(1, 20000) AS n; SELECT sum(n) FROM t"
+    async with harness.running(task) as services:
+        report = await harness.agent.run(
+            *("psql", "-XAtq", "-h", "127.0.0.1", "-U", "app", "postgres", "-c", query),
+            ports=services.ports(),
+        )
+        assert (report.exit_code, report.last_lines) == (0, "200010000")
+        services.check()
+    assert b"database system is ready to accept connections" in harness.output["postgres"]
+
+
+_WORKER = """
+import asyncio, sys
+from pathlib import Path
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from tests.support.services import ServiceHarness, echo_service
+async def main():
+    harness = ServiceHarness(BubblewrapSandbox(int(sys.argv[1])), Path(sys.argv[2]))
+    task = harness.service("echo", *echo_service("127.0.0.1:70"))
+    async with harness.running(task) as services:
+        ports = services.ports()
+        agent = asyncio.ensure_future(harness.agent.run("sleep", "1000", ports=ports))
+        print("up", flush=True)
+        await agent
+asyncio.run(main())
+"""
+
+
+async def test_services_and_relays_die_when_the_worker_is_killed(tmp_path: Path) -> None:
+    arguments = (str(unused_uid_base()), str(tmp_path))
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _WORKER, *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    assert await worker.stdout.readline() == b"up\n"
+    descendants = _descendants(worker.pid)
+    assert len(descendants) > 3
+    worker.kill()
+    await worker.wait()
+    await eventually(lambda: not any(map(_is_alive, descendants)), 60)
