@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from agentjobs.environments.devcontainer import DevcontainerError, parse_devcontainer
 from agentjobs.inventory import imports
 from agentjobs.inventory.imports.javascript.tsconfig import read_aliases
 from agentjobs.inventory.manifests import combine
@@ -397,6 +398,28 @@ TARGETS = (
         _read_aliases,
         frames=("{}", '{"a": {}', "//{}", "/*{}"),
         units=("/*", "//\n", ",]", '"a",'),
+    ),
+    Target(
+        "devcontainer.json",
+        json_documents(
+            {
+                "image": "registry.test/a:1",
+                "onCreateCommand": "a ${localEnv:B:c} ${containerWorkspaceFolder}",
+                "updateContentCommand": ["a", "b c"],
+                "postCreateCommand": {"a": "b", "c": ["d"]},
+                "containerEnv": {"A": "${localEnv:B}", "HOME": "x"},
+                "build": {"dockerfile": "D"},
+            }
+        ),
+        parse_devcontainer,
+        (DevcontainerError,),
+        frames=(
+            *("{}", '{"a": {}', "//{}", "/*{}", '{"image": "{}"}'),
+            *('{"image": "a", "onCreateCommand": "{}"}', '{"image": "a", "onCreateCommand": {}}'),
+            '{"image": "a", "containerEnv": {"A": "{}"}}',
+        ),
+        units=("/*", "//\n", ",]", '"a",', "${", "${localEnv:", "${env:a", "'", '{"a":', "[", "a/"),
+        max_bytes=64 * 1024,
     ),
     Target(
         "test command",

@@ -1,12 +1,10 @@
 """Import aliases from `tsconfig.json` and `jsconfig.json`."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from agentjobs.inventory.imports.resolver import directory_of, join
+from agentjobs.json_with_comments import decode_json_with_comments
 
 # A substring of the name of every such file.
 CONFIG_MARK = "sconfig"
@@ -14,11 +12,6 @@ _MAX_BYTES = 1 << 20
 _MAX_PATTERNS = 5_000
 _MAX_TARGETS = 8
 _MAX_EXTENDS = 8
-# Comments and trailing commas, which these files may contain; strings are kept. Unterminated ones
-# match as well, so that each is read only once.
-_STRING_OR_EXTRA = re.compile(
-    rb"(\"(?>(?:[^\"\\\n]++|\\.)*)\"?)|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)(?:\*/)?|,(?=\s*+[\]}])"
-)
 
 
 class Aliases(NamedTuple):
@@ -92,12 +85,9 @@ def _aliases(base: str | None, directory: str, paths: dict[str, Any]) -> Aliases
 def _read(content: bytes) -> dict[str, Any]:
     if len(content) > _MAX_BYTES:
         return {}
-    plain = _STRING_OR_EXTRA.sub(
-        lambda match: match[1] or b"", content.removeprefix(b"\xef\xbb\xbf")
-    )
     try:
-        return _table(msgspec.json.decode(plain))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _table(decode_json_with_comments(content))
+    except (ValueError, RecursionError):
         return {}
 
 
