@@ -14,7 +14,7 @@ from tests.support.sandbox import unused_uid_base
 
 MIB = 1024**2
 SLOT = 3
-_UID_BASE = unused_uid_base()
+UID_BASE = unused_uid_base()
 
 
 class ImagesHarness:
@@ -31,7 +31,7 @@ class ImagesHarness:
         self.images = Images(
             directory,
             self.session,
-            BubblewrapSandbox(_UID_BASE),
+            BubblewrapSandbox(options.pop("uid_base", UID_BASE)),
             options.pop("allowed", AllowList.parse(["127.0.0.0/8"])),
             **{**fields, **options},
         )
