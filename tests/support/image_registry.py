@@ -20,13 +20,14 @@ _HTPASSWD = f"{USERNAME}:$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJ
 class ImageRegistry:
     """`name` is how images in it are referred to; it resolves to loopback in the tests."""
 
-    def __init__(self, directory: Path, **auth: Any) -> None:
+    def __init__(self, directory: Path, *, storage: Path | None = None, **auth: Any) -> None:
         directory.mkdir(parents=True)
+        self.storage = storage or directory / "storage"
         self._log = directory / "log"
         config = {
             "version": "0.1",
             "log": {"level": "info"},
-            "storage": {"filesystem": {"rootdirectory": str(directory / "storage")}},
+            "storage": {"filesystem": {"rootdirectory": str(self.storage)}},
             "http": {"addr": "127.0.0.1:0", "secret": "secret"},
             **({"auth": auth} if auth else {}),
         }

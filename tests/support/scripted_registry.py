@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tests.support.oci_images import OCI, ImageLayout
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class ScriptedRegistry:
@@ -41,7 +41,7 @@ class ScriptedRegistry:
         """Send half of a blob, and then nothing while the client waits."""
         content = image.blob(digest).read_bytes()
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Length": str(len(content))})
             await response.prepare(request)
             await response.write(content[: len(content) // 2])
@@ -52,7 +52,7 @@ class ScriptedRegistry:
         self.answers[f"/v2/{name}/blobs/{digest}"] = answer
 
     def fail(self, path: str, status: int, text: str = "", **headers: str) -> None:
-        async def answer(_request: web.Request) -> web.StreamResponse:
+        async def answer(_request: web.BaseRequest) -> web.StreamResponse:
             return web.Response(status=status, text=text, headers=headers)
 
         self.answers[path] = answer
@@ -60,7 +60,7 @@ class ScriptedRegistry:
     def cut(self, path: str) -> None:
         """Close the connection in the middle of the answer."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Length": "100000"})
             await response.prepare(request)
             await response.write(b"{")
@@ -73,7 +73,7 @@ class ScriptedRegistry:
     def downloads(self) -> list[str]:
         return [path.rpartition("/")[2] for path in self.requests if "/blobs/" in path]
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append(request.path)
         answer = self.answers.get(request.path)
         if answer is not None:
@@ -98,7 +98,7 @@ async def scripted_registry(tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 def _content(content: bytes, media_type: str = "application/octet-stream") -> Answer:
-    async def answer(_request: web.Request) -> web.StreamResponse:
+    async def answer(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=content, content_type=media_type)
 
     return answer

@@ -19,12 +19,13 @@ _MAX_CHARACTERS = 300
 
 _PLAIN_HTTP = re.compile(r"server gave HTTP response to HTTPS client")
 _REFUSED = re.compile(
-    r"\b(?:unauthorized|denied|forbidden|authentication required|StatusCode: 40[13])\b"
-    r"|invalid username/password|unable to retrieve auth token",
+    r"\b(?:unauthorized|denied|forbidden|authentication required)\b|invalid username/password"
+    r"|status ?code\D{1,20}40[13]\b",
     re.IGNORECASE,
 )
 _MISSING = re.compile(
-    r"\b(?:manifest|name|repository) (?:un|not )known\b|\bnot found\b|StatusCode: 404\b",
+    r"\b(?:manifest|name|repository) (?:un|not )known\b|\bnot found\b"
+    r"|status ?code\D{1,20}404\b",
     re.IGNORECASE,
 )
 _CERTIFICATE = re.compile(r"\bx509\b|certificate")
@@ -32,7 +33,7 @@ _TEMPORARY = re.compile(
     r"connection (?:refused|reset|timed out)|no such host|i/o timeout|deadline exceeded|\bEOF\b"
     r"|no route to host|network is unreachable|broken pipe|TLS handshake|\btls:|toomanyrequests"
     r"|too many requests|Bad Gateway|Gateway Timeout|Service Unavailable"
-    r"|HTTP status: (?:429|5\d\d)|StatusCode: (?:408|429|5\d\d)",
+    r"|status(?: ?code)?\D{1,20}(?:408|429|5\d\d)\b",
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile(r"file too large")
