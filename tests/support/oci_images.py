@@ -16,6 +16,7 @@ from typing import Any
 from agentjobs.environments.images.manifest import machine_architecture
 
 OCI = "application/vnd.oci.image"
+_PART_BYTES = 32 * 1024**2
 _TYPES = {
     "file": tarfile.REGTYPE,
     "directory": tarfile.DIRTYPE,
@@ -55,6 +56,15 @@ def layer(*entries: Entry) -> bytes:
 
 def link(name: str, target: str, kind: str = "link") -> Entry:
     return Entry(name, kind, attributes={"linkname": target})
+
+
+def bomb(size_bytes: int) -> bytes:
+    """A compressed layer with a file of zeros. Its parts are repeated, so making it is quick."""
+    header = tarfile.TarInfo("zeros")
+    header.size = size_bytes
+    part = bytes(_PART_BYTES)
+    count = size_bytes // _PART_BYTES
+    return gzip.compress(header.tobuf(tarfile.PAX_FORMAT)) + gzip.compress(part) * count
 
 
 @cache
@@ -109,7 +119,9 @@ def make_image(
     config: dict[str, Any] | None = None,
     architecture: str | None = None,
     compressed: bool = True,
+    last_layer: bytes = b"",
 ) -> ImageLayout:
+    """`last_layer` is compressed already."""
     blobs = path / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -124,10 +136,12 @@ def make_image(
         "config": config or {},
         "rootfs": {
             "type": "layers",
-            "diff_ids": [f"sha256:{hashlib.sha256(each).hexdigest()}" for each in layers],
+            "diff_ids": [
+                f"sha256:{hashlib.sha256(each).hexdigest()}" for each in (*layers, last_layer)
+            ][: len(layers) + bool(last_layer)],
         },
     }
-    manifest = {
+    manifest: dict[str, Any] = {
         "schemaVersion": 2,
         "config": put(json.dumps(document).encode(), f"{OCI}.config.v1+json"),
         "layers": [
@@ -137,6 +151,8 @@ def make_image(
             for each in layers
         ],
     }
+    if last_layer:
+        manifest["layers"].append(put(last_layer, f"{OCI}.layer.v1.tar+gzip"))
     entry = put(json.dumps(manifest).encode(), f"{OCI}.manifest.v1+json")
     annotated = {**entry, "annotations": {"org.opencontainers.image.ref.name": "image"}}
     (path / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')

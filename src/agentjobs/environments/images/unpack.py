@@ -20,6 +20,7 @@ _TAG = "image"
 _SIZE_FILE = "size"
 _MAX_STEPS = 100
 _MAX_CHARACTERS = 300
+_FILE_TOO_LARGE = "file too large"
 # Before the last line of umoci.
 _ERROR_MARK = "\N{VECTOR OR CROSS PRODUCT} "
 # Whiteouts of umoci can remove the root itself; the workspace is all that they reach. Every
@@ -123,7 +124,8 @@ def _write_layout(layout: Path, files: Mapping[str, bytes]) -> None:
 def _failure(report: SandboxReport, max_bytes: int) -> ImageError:
     if report.timed_out:
         return UnpackError(f"The image was not unpacked within {UNPACK_SECONDS} seconds.")
-    if report.exceeded == Limits(workspace_bytes=max_bytes).workspace_text:
+    is_too_large = report.exceeded == Limits(workspace_bytes=max_bytes).workspace_text
+    if is_too_large or _FILE_TOO_LARGE in report.last_lines:
         return _too_large(max_bytes)
     if report.exceeded is not None:
         return UnpackError(f"Unpacking the image took more than {report.exceeded}.")
