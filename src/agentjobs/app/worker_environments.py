@@ -1,5 +1,6 @@
 """Builds the part of a worker that provides environments."""
 
+import logging
 from pathlib import Path
 
 import aiohttp
@@ -12,12 +13,13 @@ from agentjobs.environments.snapshots import Snapshots
 from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.context import JobsContext
 from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.sandbox.protocol import Sandbox, SandboxUnavailable
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.session import Session
 
+_log = logging.getLogger(__name__)
 DIRECTORY = "environments"
 
 
@@ -35,6 +37,12 @@ async def environments_of(
     if not settings.has_sandbox:
         return None
     directory = settings.data_path / DIRECTORY
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        await sandbox.check_layers(directory)
+    except SandboxUnavailable as error:
+        _log.warning("repositories with an environment cannot have it here: %s", error)
+        return None
     session = Session(directory)
     slots = settings.effective_slots
     images = Images(

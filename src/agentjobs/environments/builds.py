@@ -20,7 +20,7 @@ MAX_LOG_CHARACTERS = 256 * 1024
 KEPT_ROWS = 50
 
 State = Literal["queued", "building", "ready", "failed", "removed"]
-Reason = Literal["job", "push", "request"]
+Reason = Literal["job", "push", "image", "request"]
 TOPIC = "environments"
 
 

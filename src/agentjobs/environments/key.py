@@ -41,6 +41,11 @@ class EnvironmentRequest(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(filter(None, (self.definition.image, *services))))
 
     @property
+    def has_tags(self) -> bool:
+        """Whether an image is named by a tag, which its registry may move."""
+        return any("@sha256:" not in image for image in self.images)
+
+    @property
     def needs_build(self) -> bool:
         return bool(self.definition.setup or self.images)
 

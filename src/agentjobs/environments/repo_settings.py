@@ -41,7 +41,7 @@ async def retire(tx: Transaction, repo_id: str) -> bool:
         " updated_at) SELECT r.id, r.organization_id, '[]', 1, CAST(:now AS BIGINT) FROM repos r"
         " WHERE r.id = :repo_id AND r.disconnected_at IS NULL"
         " ON CONFLICT (repo_id) DO UPDATE SET generation = repo_environments.generation + 1,"
-        " checked_commit = NULL, updated_at = excluded.updated_at",
+        " updated_at = excluded.updated_at",
         repo_id=repo_id,
         now=now_ms(),
     )

@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.threads import run_in_thread
 
 RENEW_SECONDS = 5.0
+# A tag of an image may lead to another image than before.
+IMAGE_CHECK_SECONDS = 3_600.0
 # At the same time on one worker; others wait.
 MAX_BUILDS = 1
 _log = logging.getLogger(__name__)
@@ -51,6 +55,7 @@ class WorkerEnvironments:
         self._cache_max_bytes = cache_max_bytes
         self._building: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(MAX_BUILDS)
+        self._images_checked_at: dict[str, float] = {}
         self.location = _location(directory)
 
     async def start(self) -> None:
@@ -70,11 +75,20 @@ class WorkerEnvironments:
     def is_building(self, repo_id: str, request_key: str) -> bool:
         return (repo_id, request_key) in self._building
 
+    def are_images_due(self, repo_id: str) -> bool:
+        """Whether to ask the registries again; True once per interval and repository."""
+        now = time.monotonic()
+        if now < self._images_checked_at.get(repo_id, -math.inf) + IMAGE_CHECK_SECONDS:
+            return False
+        self._images_checked_at[repo_id] = now
+        return True
+
     def start_build(self, task: BuildTask, hooks: BuildHooks) -> None:
         """Run the build in the background. It must not be running already."""
         key = (task.repo_id, task.request.request_key)
         building = asyncio.create_task(self._build(task, hooks), name=f"build {task.build_id}")
         self._building[key] = building
+        self._images_checked_at[task.repo_id] = time.monotonic()
         building.add_done_callback(lambda _: self._building.pop(key, None))
 
     async def wait_until_idle(self) -> None:

@@ -13,6 +13,7 @@ from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
 from agentjobs.loops.deleted_repos_loop import deleted_repos_loop
 from agentjobs.loops.disk_loop import disk_loop
+from agentjobs.loops.environment_loop import EnvironmentLoop
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
@@ -61,12 +62,15 @@ class Worker:
         """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(
-                run_loops(
-                    [self._cache_cleanup, self._deleted_repos, self._readiness, self._disk],
-                    stopping,
-                )
-            )
+            until_stopped: list[Loop] = [
+                self._cache_cleanup,
+                self._deleted_repos,
+                self._readiness,
+                self._disk,
+            ]
+            if self._tools.environments is not None:
+                until_stopped.append(EnvironmentLoop(self._tools, self._tools.environments))
+            group.create_task(run_loops(until_stopped, stopping))
             until_drained: list[Loop] = [
                 self._leases,
                 self._cancels,

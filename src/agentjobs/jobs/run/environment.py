@@ -3,7 +3,8 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -28,13 +29,17 @@ from agentjobs.jobs.environments.choice import (
 from agentjobs.jobs.environments.holding import build_hooks
 from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
 from agentjobs.jobs.model import EnvironmentView
+from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.environment_holds import OUTAGE_HOLD_MS, EnvironmentHold, hold_key
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.warnings import warn
+from agentjobs.problems import Problem
 from agentjobs.repos.configuration import Configuration
 from agentjobs.store.database import Transaction
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,7 @@ async def choose_environment(
     )
     for note in requested.notes:
         run.log.note(f"environment: {note}")
-    brokered = await open_proxy_secrets(run.db, run.tools.keys, run.job.repo_id)
+    brokered = await _open(open_proxy_secrets(run.db, run.tools.keys, run.job.repo_id))
     for host in brokered:
         run.log.add_secret(host.secret)
     environment = RunEnvironment(
@@ -123,11 +128,28 @@ async def _with_files(
             environment, images=images, runs_setup=bool(request.definition.setup)
         )
     await builds.record_use(run.db, ready.build.id)
+    await _check_images_again(run, environments, requested)
     images = {**ready.images}
     if set(request.images) - set(images):
         # The snapshot of another commit, whose services have other images.
         images |= await _fetch_images(run, environments, requested, held)
     return dataclasses.replace(environment, images=images, stored=ready.stored)
+
+
+async def _check_images_again(
+    run: RunContext, environments: WorkerEnvironments, requested: RequestedEnvironment
+) -> None:
+    """The job does not wait for a registry: the next ones get the image that it has now."""
+    job = run.job
+    if requested.request.has_tags and environments.are_images_due(job.repo_id):
+        new = NewBuild(
+            organization_id=job.organization_id,
+            repo_id=job.repo_id,
+            reason="image",
+            branch=job.default_branch,
+            location=environments.location,
+        )
+        await run.db.transact(builds.request_build, new)
 
 
 async def _without_sandbox(run: RunContext, requested: RequestedEnvironment) -> RunEnvironment:
@@ -148,8 +170,8 @@ async def start_build(
     commit: str,
 ) -> None:
     job, request = run.job, requested.request
-    access = await load_setup_access(
-        run.db, run.tools.keys, run.settings, job.organization_id, job.repo_id
+    access = await _open(
+        load_setup_access(run.db, run.tools.keys, run.settings, job.organization_id, job.repo_id)
     )
     new = NewBuild(
         organization_id=job.organization_id,
@@ -182,7 +204,9 @@ async def _fetch_images(
 ) -> dict[str, Image]:
     """For a commit whose setup is not trusted. Its images are: they come with no secret inside."""
     job, images = run.job, environments.tools.images
-    credentials = await open_registry_credentials(run.db, run.tools.keys, job.organization_id)
+    credentials = await _open(
+        open_registry_credentials(run.db, run.tools.keys, job.organization_id)
+    )
     digests = {}
     try:
         for reference in requested.request.images:
@@ -199,6 +223,14 @@ async def _fetch_images(
     if fetched is None:
         raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")
     return fetched
+
+
+async def _open(opening: Awaitable[T]) -> T:
+    """For sealed values, whose key may be missing on this machine."""
+    try:
+        return await opening
+    except Problem as problem:
+        raise JobFailed("invalid_configuration", problem.message) from None
 
 
 async def _record(run: RunContext, environment: RunEnvironment, started: float) -> None:

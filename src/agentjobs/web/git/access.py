@@ -85,7 +85,7 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
         now=now_ms(),
     )
     if job is None:
-        raise unauthorized("This job credential is not valid, or has expired.")
+        return await _authorize_build(request, db, token)
     repo = await _repo(request, db, job["organization_id"])
     if repo["id"] != job["repo_id"]:
         raise _not_found()
@@ -98,6 +98,29 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
         only_branch=job["branch"],
         base_branch=msgspec.json.decode(job["config_override"], type=_Override).base_branch,
         base_commit=job["base_commit"],
+    )
+
+
+async def _authorize_build(request: Request, db: Database, token: str) -> GitAccess:
+    """The build of an environment may fetch its repository."""
+    build = await db.fetch_one(
+        "SELECT id, organization_id, repo_id FROM environment_builds"
+        " WHERE credential_hash = :hash AND state = 'building'"
+        f" AND lease_until > {DATABASE_NOW}",
+        hash=token_hash(token),
+        now=now_ms(),
+    )
+    if build is None:
+        raise unauthorized("This job credential is not valid, or has expired.")
+    repo = await _repo(request, db, build["organization_id"])
+    if repo["id"] != build["repo_id"]:
+        raise _not_found()
+    return GitAccess(
+        build["organization_id"],
+        repo["id"],
+        repo["default_branch"],
+        build["id"],
+        may_write=False,
     )
 
 

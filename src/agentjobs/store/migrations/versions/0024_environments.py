@@ -20,8 +20,6 @@ def upgrade() -> None:
         sa.Column("trusted_branches", sa.Text, nullable=False),
         # Part of every key: a higher number retires the snapshots.
         sa.Column("generation", sa.BigInteger, nullable=False),
-        # The head for which the last look found that no build is needed.
-        sa.Column("checked_commit", sa.Text, nullable=True),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
     )
     op.create_table(
@@ -47,7 +45,7 @@ def upgrade() -> None:
         sa.Column("repo_id", sa.Text, nullable=False),
         # queued, building, ready, failed or removed.
         sa.Column("state", sa.Text, nullable=False),
-        # job, push or request.
+        # job, push, image or request.
         sa.Column("reason", sa.Text, nullable=False),
         # The data directory that has or makes the snapshot; NULL: any worker may build.
         sa.Column("location", sa.Text, nullable=True),
