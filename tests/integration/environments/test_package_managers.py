@@ -1,42 +1,17 @@
 """Package managers install from a private host with nothing but the broker's variables."""
 
 import hashlib
-import io
 import json
 import sys
-import tarfile
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from aiohttp import web
 
 from tests.support.brokered import Respond, broker_harness, files
+from tests.support.package_index import tarball, wheel
 from tests.support.vulnerable_projects import UV
 
 PREFIX = "/api/packages"
-
-
-def wheel() -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("shared.py", "VALUE = 1\n")
-        info = "shared-1.0.dist-info"
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: shared\nVersion: 1.0\n")
-        tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        archive.writestr(f"{info}/WHEEL", tag)
-        archive.writestr(f"{info}/RECORD", f"shared.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n")
-    return buffer.getvalue()
-
-
-def tarball(content: Mapping[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, text in content.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return buffer.getvalue()
 
 
 def index_with_full_urls(package: bytes) -> Respond:
