@@ -24,14 +24,21 @@ IS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> SandboxHarness:
+def bare_harness(tmp_path: Path) -> SandboxHarness:
     return SandboxHarness(BubblewrapSandbox(UID_BASE), tmp_path)
 
 
+@pytest.fixture(params=["bare", "layers"])
+def harness(request: pytest.FixtureRequest, bare_harness: SandboxHarness) -> SandboxHarness:
+    if request.param == "layers":
+        bare_harness.use_layers()
+    return bare_harness
+
+
 def test_each_slot_has_its_own_uid_for_root_and_the_services_uid_otherwise(
-    harness: SandboxHarness,
+    bare_harness: SandboxHarness,
 ) -> None:
-    assert harness.sandbox.owner_uid(7) == (UID_BASE + 7 if IS_ROOT else None)
+    assert bare_harness.sandbox.owner_uid(7) == (UID_BASE + 7 if IS_ROOT else None)
 
 
 async def test_the_agent_is_an_unprivileged_user_with_a_name_and_a_home(
@@ -131,7 +138,7 @@ async def test_the_agent_does_not_start_if_its_ports_cannot_be_opened(
 
 
 async def test_a_port_listener_that_cannot_start_is_reported_and_leaves_no_sandbox(
-    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
+    bare_harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     marker, port = ProcessMarker(), SandboxPort(number=8462, protocol=asyncio.Protocol)
@@ -139,18 +146,18 @@ async def test_a_port_listener_that_cannot_start_is_reported_and_leaves_no_sandb
         with pytest.raises(
             SandboxError, match=r"ports of the sandbox could not be opened: .*No such file"
         ):
-            await harness.shell(f"echo ran; {marker.sleeper()}", ports=(port,))
+            await bare_harness.shell(f"echo ran; {marker.sleeper()}", ports=(port,))
         assert marker.processes() == []
-    assert harness.output == b""
+    assert bare_harness.output == b""
 
 
 async def test_a_failed_start_of_the_port_listener_is_retried_when_the_sandbox_is_ready(
-    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
+    bare_harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = SandboxPort(number=8462, protocol=asyncio.Protocol)
     with monkeypatch.context() as missing:
         missing.setattr(sys, "executable", "/nowhere/python")
-        running = harness.start("echo ran", ports=(port,))
+        running = bare_harness.start("echo ran", ports=(port,))
         await asyncio.sleep(0)
     assert (await running).last_lines == "ran"
 
@@ -208,7 +215,7 @@ async def test_a_fork_bomb_is_limited_and_ends_at_the_timeout(harness: SandboxHa
 
 
 async def test_process_limits_count_each_slot_separately(tmp_path: Path) -> None:
-    sandbox = BubblewrapSandbox(UID_BASE)
+    sandbox = BubblewrapSandbox(unused_uid_base())
     harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(3)]
     script = "for n in 1 2 3 4 5 6 7; do sleep 0.2 & done; wait; echo all"
     limits = Limits(processes=12)
@@ -218,7 +225,8 @@ async def test_process_limits_count_each_slot_separately(tmp_path: Path) -> None
 
 async def test_scratch_space_is_bounded(harness: SandboxHarness) -> None:
     limits = Limits(scratch_bytes=1024 * 1024)
-    for path in ("/tmp", "/dev/shm", "$HOME"):
+    in_memory = ("/tmp", "/dev/shm") if harness.layers else ("/tmp", "/dev/shm", "$HOME")
+    for path in in_memory:
         report = await harness.shell(f"head -c 3000000 /dev/zero > {path}/big", limits=limits)
         assert "No space left" in report.last_lines
 
