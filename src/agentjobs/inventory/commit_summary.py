@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.environments.devcontainer import FILE_NAMES as DEVCONTAINER_FILES
 from agentjobs.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs.git.blobs import blob_pieces
 from agentjobs.git.trees import REGULAR, TreeEntry, list_tree
@@ -30,7 +31,6 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
 MAX_GUIDANCE = 20
 MAX_ROOT_NAMES = 2_000
-DEVCONTAINER_FILES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 
 # An agent reads these files itself; the prompt only names them.
 _GUIDANCE = re.compile(

@@ -95,7 +95,7 @@ class EnvironmentChoice:
         key = hold_key(self.repo_id, request.request_key)
         return EnvironmentNotReady(
             "the environment is being built, and the job waits for it",
-            EnvironmentHold(key, self.repo_id, None, BUILD_HOLD_MS),
+            EnvironmentHold(key, self.repo_id, None, BUILD_HOLD_MS, request.request_key),
         )
 
     def _borrow_first(

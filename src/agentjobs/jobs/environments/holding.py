@@ -19,7 +19,7 @@ def build_hooks(
     key = hold_key(repo_id, request.request_key)
 
     async def renew() -> None:
-        await hold_jobs(db, EnvironmentHold(key, repo_id, None, BUILD_HOLD_MS))
+        await hold_jobs(db, EnvironmentHold(key, repo_id, None, BUILD_HOLD_MS, request.request_key))
 
     async def end(waits_for: str | None) -> None:
         if waits_for is not None:

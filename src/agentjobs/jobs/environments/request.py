@@ -1,10 +1,12 @@
 """Which environment a commit asks for: the service's own definition, or the repository's files."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 
 from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.devcontainer import DevcontainerError, parse_devcontainer
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.key import MAX_FILES, CacheFile, EnvironmentRequest
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
@@ -40,6 +42,9 @@ async def load_request(
     definition = settings.definition or configuration.environment
     notes: tuple[str, ...] = ()
     is_devcontainer = False
+    if definition is None and summary.devcontainer is not None:
+        definition, notes = await asyncio.to_thread(_read_devcontainer, summary.devcontainer)
+        is_devcontainer = definition is not None
     definition = definition or EnvironmentDefinition()
     files = summary.lock_files
     if definition.cache is not None:
@@ -48,6 +53,15 @@ async def load_request(
     return RequestedEnvironment(
         request=request, settings=settings, is_devcontainer=is_devcontainer, notes=notes
     )
+
+
+def _read_devcontainer(content: bytes) -> tuple[EnvironmentDefinition | None, tuple[str, ...]]:
+    """The file is for people's editors too, so that one which is invalid fails no job."""
+    try:
+        parsed = parse_devcontainer(content)
+    except DevcontainerError as error:
+        return None, (str(error),)
+    return parsed.definition, parsed.notes
 
 
 async def _read_cache_files(

@@ -18,12 +18,16 @@ OUTAGE_HOLD_MS = 60_000
 
 
 class EnvironmentHold(msgspec.Struct, frozen=True):
-    """`location` may claim the jobs before; None: nobody may."""
+    """`location` may claim the jobs before; None: nobody may.
+
+    One for a build has its `request_key`, and holds nothing once the build has ended.
+    """
 
     key: str
     repo_id: str
     location: str | None
     hold_ms: int
+    request_key: str | None = None
 
 
 def hold_key(repo_id: str, request_key: str) -> str:
@@ -45,6 +49,8 @@ async def hold_jobs(db: Database, hold: EnvironmentHold) -> None:
 
 async def store_hold(tx: Transaction, hold: EnvironmentHold) -> None:
     """Replaces an earlier hold of the same environment."""
+    if hold.request_key is not None and not await _is_building(tx, hold):
+        return
     await tx.execute(
         "INSERT INTO environment_holds (key, repo_id, location, held_until)"
         " VALUES (:key, :repo_id, :location, :held_until) ON CONFLICT (key) DO UPDATE SET"
@@ -56,6 +62,16 @@ async def store_hold(tx: Transaction, hold: EnvironmentHold) -> None:
     )
     if hold.location is not None:
         tx.announce("jobs")
+
+
+async def _is_building(tx: Transaction, hold: EnvironmentHold) -> bool:
+    row = await tx.fetch_one(
+        "SELECT 1 FROM environment_builds WHERE repo_id = :repo_id"
+        " AND request_key = :request_key AND state = 'building' LIMIT 1",
+        repo_id=hold.repo_id,
+        request_key=hold.request_key,
+    )
+    return row is not None
 
 
 async def was_held_for(db: Database, key: str, location: str) -> bool:

@@ -54,10 +54,18 @@ class ActiveEnvironment:
             layers=self.layers,
         )
 
-    def connect_agent(self, task: SandboxTask) -> SandboxTask:
+    def connect_agent(self, task: SandboxTask, note: Callable[[str], None]) -> SandboxTask:
         """Raises EnvironmentFailed if the image cannot run the agent's program."""
         image = self.environment.image
-        return self.connect(task if image is None else _in_image(task, image))
+        if image is None:
+            return self.connect(task)
+        try:
+            return self.connect(_in_image(task, image))
+        except EnvironmentFailed as error:
+            if not self.environment.is_devcontainer:
+                raise
+            note(f"the agent runs without the environment of devcontainer.json: {error}")
+            return task
 
 
 @contextlib.asynccontextmanager

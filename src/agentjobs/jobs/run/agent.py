@@ -35,7 +35,7 @@ async def run_agent(
 
         task = connect_task(run, task, network)
         if plan.agent.uses_environment:
-            task = environment.connect_agent(task)
+            task = environment.connect_agent(task, run.log.note)
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
         report = await process.run(task, start)

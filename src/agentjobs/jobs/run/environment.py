@@ -51,6 +51,7 @@ class RunEnvironment:
     stored: StoredSnapshot | None = None
     runs_setup: bool = False
     brokered: Sequence[BrokeredHost] = ()
+    # Whether the agent may run without it, if its program is not in the image.
     is_devcontainer: bool = False
 
     @property
@@ -93,10 +94,28 @@ async def choose_environment(
     )
     with contextlib.ExitStack() as held:
         if requested.request.needs_build:
-            environment = await _with_files(run, requested, environment, base, held)
+            environment = await _prepare(run, requested, environment, base, held)
         if environment != NO_ENVIRONMENT:
             await _record(run, environment, started)
         yield environment
+
+
+async def _prepare(
+    run: RunContext,
+    requested: RequestedEnvironment,
+    environment: RunEnvironment,
+    base: str,
+    held: contextlib.ExitStack,
+) -> RunEnvironment:
+    try:
+        return await _with_files(run, requested, environment, base, held)
+    except EnvironmentFailed as error:
+        if not requested.is_devcontainer:
+            raise
+        # It was written for editors, and agents have worked without it.
+        message = str(error).partition("\n")[0]
+        await warn(run, f"The agent runs without the environment of devcontainer.json: {message}")
+        return RunEnvironment(brokered=environment.brokered)
 
 
 async def _with_files(
@@ -109,7 +128,10 @@ async def _with_files(
     """Add the images, and the snapshot of setup."""
     environments = run.tools.environments
     if environments is None:
-        return await _without_sandbox(run, requested)
+        raise EnvironmentFailed(
+            "The repository needs an environment, and this worker cannot provide one: see"
+            " `agentjobs doctor` on its machine."
+        )
     job, request = run.job, requested.request
     choice = EnvironmentChoice(
         run.db, environments, job.organization_id, job.repo_id, job.created_at
@@ -150,17 +172,6 @@ async def _check_images_again(
             location=environments.location,
         )
         await run.db.transact(builds.request_build, new)
-
-
-async def _without_sandbox(run: RunContext, requested: RequestedEnvironment) -> RunEnvironment:
-    message = (
-        "The repository needs an environment, and this worker cannot provide one: see"
-        " `agentjobs doctor` on its machine."
-    )
-    if not requested.is_devcontainer:
-        raise EnvironmentFailed(message)
-    await warn(run, f"{message} The agent runs without it.")
-    return NO_ENVIRONMENT
 
 
 async def start_build(
