@@ -1,10 +1,20 @@
 """The table of all targets."""
 
 from tests.hostile.fuzz.target import Target
-from tests.hostile.fuzz.targets import advisories, git, inventory, outbound, platforms, text, web
+from tests.hostile.fuzz.targets import (
+    advisories,
+    git,
+    images,
+    inventory,
+    outbound,
+    platforms,
+    text,
+    web,
+)
 
 TARGETS: tuple[Target, ...] = (
     *git.TARGETS,
+    *images.TARGETS,
     *inventory.TARGETS,
     *advisories.TARGETS,
     *web.TARGETS,
