@@ -60,9 +60,7 @@ async def create_job(
         fleet = await context.fleet.state()
         entry = entry_for_person("job.created", repo=body.repo, agent=body.agent)
         request = _Request(context, caller, body, idempotency, cause, fleet, entry)
-        created = await transact_together(
-            context.db, _create_all, request, owner=caller.organization_id
-        )
+        created = await transact_together(context.db, _create_all, request)
     if isinstance(created, Problem):
         raise created
     return created

@@ -20,18 +20,14 @@ Read = Callable[[Database, Sequence[T]], Coroutine[Any, Any, Sequence[R]]]
 _Call = Callable[[Sequence[T]], Coroutine[Any, Any, Sequence[R]]]
 
 _MAX_ITEMS = 200
-_OWNER_PARTS = 2
 
 
-async def transact_together(db: Database, work: Work[T, R], item: T, *, owner: str = "") -> R:
+async def transact_together(db: Database, work: Work[T, R], item: T) -> R:
     """Run `work(tx, items)` with this item and return its result; results are in the items' order.
 
-    Items of one owner never wait for two transactions at once. Those of different owners may on
-    PostgreSQL: while its server runs one transaction, this process prepares the other.
     A caller that is cancelled after the work has started does not stop the commit.
     """
-    part = hash(owner) % _OWNER_PARTS if db.engine == "postgresql" else 0
-    return await _join(db, (work, part), lambda items: db.transact(work, items), item)
+    return await _join(db, work, lambda items: db.transact(work, items), item)
 
 
 async def read_together(db: Database, read: Read[T, R], item: T) -> R:
