@@ -3,7 +3,7 @@
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from starlette.types import Message, Scope, Send
 
@@ -15,9 +15,10 @@ EXCHANGE = "agentjobs.exchange"
 WRITER = "agentjobs.writer"
 WHOLE_BODY = "agentjobs.whole_body"
 
-Headers = Sequence[tuple[bytes, bytes]]
-Writer = Callable[[int, Headers, bytes], bool]
-"""Writes status, headers and body at once; False, and nothing is written, if that is impossible."""
+Headers = tuple[tuple[bytes, bytes], ...]
+Writer = Callable[[int, Headers, bytes, bytes], bool]
+"""Writes status, headers, request id and body at once, and the length of the body; False, and
+nothing is written, if that is impossible."""
 
 _is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 
@@ -41,11 +42,13 @@ class Exchange:
         scope.pop(WRITER, None)
 
     def write(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Send a whole response without the messages of ASGI; False if only `send` can."""
+        """Send a whole response without the messages of ASGI; False if only `send` can.
+
+        `headers` are those that many responses have in common.
+        """
         if self._writer is None or self.status:
             return False
-        headers = (*headers, (b"x-request-id", self.request_id))
-        if not self._writer(status, headers, body):
+        if not self._writer(status, headers, self.request_id, body):
             return False
         self.status = status
         return True

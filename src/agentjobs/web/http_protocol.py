@@ -184,7 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _write_response(
-    cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes
+    cycle: RequestResponseCycle, status: int, headers: Headers, request_id: bytes, body: bytes
 ) -> bool:
     """Writes what `cycle.send` would write for the two messages of a response."""
     if (
@@ -197,12 +197,18 @@ def _write_response(
         return False
     cycle.response_started = True
     cycle.waiting_for_100_continue = False
-    parts = [STATUS_LINE[status]]
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-    parts += (b"\r\n", body)
-    cycle.transport.write(b"".join(parts))
+    cycle.transport.write(
+        b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b"
+        % (_head(status, (*cycle.default_headers, *headers)), len(body), request_id, body)
+    )
     cycle.response_complete = True
     cycle.message_event.set()
     cycle.on_response()
     return True
+
+
+@functools.lru_cache(maxsize=64)
+def _head(status: int, headers: Headers) -> bytes:
+    """The same for all responses of a kind until the Date header changes."""
+    lines = (b"%b: %b\r\n" % header for header in headers)
+    return STATUS_LINE[status] + b"".join(lines)

@@ -46,6 +46,9 @@ class FakeTransport(asyncio.Transport):
         return int(lines[0].split()[1]), error["code"]
 
 
+COMMON_HEADERS = ((b"content-type", b"text/plain"), (b"cache-control", b"no-store"))
+
+
 async def never_called(scope: Scope, receive: Receive, send: Send) -> None:
     raise AssertionError
 
@@ -56,7 +59,7 @@ async def read_body(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = [(b"content-length", b"2")]
+    headers = [*COMMON_HEADERS, (b"content-length", b"2"), (b"x-request-id", b"req_1")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"ok"})
 
@@ -64,8 +67,7 @@ async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
 async def respond_at_once(scope: Scope, receive: Receive, send: Send) -> None:
     """Writes the whole response if the protocol can, with ASGI messages otherwise."""
     body = bytes(scope.get(WHOLE_BODY) or b"") or b"ok"
-    headers = [(b"content-length", str(len(body)).encode())]
-    if not scope[WRITER](200, headers, body):
+    if not scope[WRITER](200, COMMON_HEADERS, b"req_1", body):
         await respond_ok(scope, receive, send)
 
 

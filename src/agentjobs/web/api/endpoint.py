@@ -14,11 +14,13 @@ from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.context import WebContext
-from agentjobs.web.exchange import EXCHANGE, Exchange
+from agentjobs.web.exchange import EXCHANGE, Exchange, Headers
 
 _ENCODE = msgspec.json.Encoder().encode
-_NO_STORE = (b"cache-control", b"no-store")
-_JSON = (b"content-type", b"application/json")
+_COMMON_HEADERS = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+)
 
 
 @dataclass(slots=True)
@@ -70,21 +72,23 @@ class Endpoint:
         if (
             exchange is None
             or not isinstance(response, Reply)
-            or not exchange.write(response.status_code, response.raw_headers, response.body)
+            or not exchange.write(response.status_code, response.common_headers, response.body)
         ):
             await response(scope, receive, send)
 
 
 class Reply(Response):
-    """A JSON response that must not be cached. Sets raw headers, which is faster."""
+    """A JSON response that must not be cached. Only ASGI messages need its length as a header."""
 
     body: bytes
 
-    def __init__(
-        self, status: int, value: Any, headers: tuple[tuple[bytes, bytes], ...] = ()
-    ) -> None:
+    def __init__(self, status: int, value: Any, headers: Headers = ()) -> None:
         self.status_code = status
         self.background = None
         self.body = _ENCODE(value)
+        self.common_headers = (*_COMMON_HEADERS, *headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         length = (b"content-length", str(len(self.body)).encode())
-        self.raw_headers = [length, _JSON, _NO_STORE, *headers]
+        self.raw_headers = [length, *self.common_headers]
+        await super().__call__(scope, receive, send)
