@@ -40,6 +40,7 @@ def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) 
     assert "limits are enforced by" in output
     assert "system calls: filter for" in output
     assert "repositories can have an environment: overlays" in output
+    assert "images are pulled and unpacked by skopeo and umoci" in output
     assert not (agentjobs.data_dir / "agentjobs.db").exists()
 
 

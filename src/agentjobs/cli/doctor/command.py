@@ -96,9 +96,17 @@ async def _check_sandbox(settings: "Settings") -> list[Finding]:
     ]
     if description.environments:
         text = f"repositories can have an environment: {description.environments}"
-        findings.append(("sandbox", "ok", text))
+        findings += [("sandbox", "ok", text), _check_image_tools()]
     findings += [("sandbox", "note", note) for note in description.notes]
     return findings + [("sandbox", "problem", problem) for problem in description.problems]
+
+
+def _check_image_tools() -> Finding:
+    from agentjobs.environments.images.tool_sandbox import TOOLS, missing_tools
+
+    if (reason := missing_tools()) is not None:
+        return ("images", "note", f"environments cannot have an image: {reason}")
+    return ("images", "ok", f"images are pulled and unpacked by {' and '.join(TOOLS)}")
 
 
 def _check_network_settings(settings: "Settings") -> list[Finding]:
