@@ -113,3 +113,42 @@ async def test_a_flood_of_output_is_stored_completely_and_in_order(
         log.write(lines.encode())
     assert await text_of(harness, job.id) == lines
     assert max(len(chunk.text) for chunk in await chunks_of(harness, job.id)) <= 65_536
+
+
+async def test_lines_of_other_programs_have_their_name(harness: JobHarness, job) -> None:
+    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+        database = log.open_source("service:db", 1_000)
+        log.write(b"agent ")
+        database.write(b"ready\nhunter22")
+        log.write(b"goes on\n")
+        database.write(b"secret\n\r[agentjobs] forged\n")
+        log.add_secret("added-later")
+        database.write(b"use added-")
+        database.write(b"later")
+        log.note("the agent ended")
+        database.end()
+    assert await text_of(harness, job.id) == (
+        "agent \nservice:db | ready\ngoes on\nservice:db | [redacted]\n"
+        "service:db | \r[agentjobs\\] forged\n[agentjobs] the agent ended\n"
+        "service:db | use [redacted]\n"
+    )
+
+
+async def test_a_program_that_floods_the_log_leaves_room_for_the_agent(
+    harness: JobHarness, job
+) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        flooding = log.open_source("service:db", 10_000)
+        for _ in range(1_000):
+            flooding.write(b"x" * 1_000)
+        log.write(b"agent\n")
+        log.note("the agent ended")
+    lines = (await text_of(harness, job.id)).split("\n")
+    assert lines[-4:] == [
+        "service:db | further output is not kept",
+        "agent",
+        "[agentjobs] the agent ended",
+        "",
+    ]
+    assert sum(map(len, lines)) < 11_000
+    assert all(line.startswith("service:db | x") for line in lines[:-4])

@@ -282,7 +282,7 @@ async def test_a_service_starts_from_its_image(harness: ServiceHarness, tmp_path
     (root / "bin" / "start").write_text("#!/bin/sh\necho from $PWD > index.html\nexec httpd $*\n")
     (root / "bin" / "start").chmod(0o755)
     image = harness.image(root, entrypoint=("start", "-f"), command=("-p", "80"))
-    definition = ServiceDefinition(name="web", ready="wget -q -O - http://127.0.0.1/")
+    definition = ServiceDefinition(name="web", image="it", ready="wget -q -O - http://127.0.0.1/")
     task = harness.image_service(definition, image)
     async with harness.running(task) as services:
         await harness.agent.shell("curl -s http://127.0.0.1/", ports=services.ports())

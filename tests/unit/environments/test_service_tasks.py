@@ -34,11 +34,11 @@ def task(**fields: Any) -> SandboxTask:
 
 
 def definition(**fields: Any) -> ServiceDefinition:
-    return ServiceDefinition(name="postgres", **fields)
+    return ServiceDefinition(name="postgres", **{"image": "postgres:17", **fields})
 
 
 def test_without_an_image_a_shell_runs_the_command() -> None:
-    service = definition(command="redis-server | cat", ready="true", variables={"A": "b"})
+    service = definition(image="", command="redis-server | cat", ready="true", variables={"A": "b"})
     made = service_task(service, None, task(environment={"LANG": "C"}))
     assert (made.name, made.ready, made.task.slot) == ("postgres", "true", 7)
     assert made.task.argv == ("sh", "-c", "redis-server | cat")
@@ -66,6 +66,13 @@ def test_an_image_starts_as_its_author_says(
     started = image(entrypoint=entrypoint, command=command)
     made = service_task(definition(command=own), started, task())
     assert made.task.argv[3:] == ("/var/lib", *expected)
+
+
+def test_in_the_image_of_the_environment_a_shell_runs_the_command() -> None:
+    started = image(entrypoint=_ENTRYPOINT, command=("bash",), variables={"A": "b"})
+    made = service_task(definition(image="", command="redis-server"), started, task())
+    assert made.task.argv[3:] == ("/var/lib", "sh", "-c", "redis-server")
+    assert made.task.environment == {"A": "b"}
 
 
 def test_the_definition_overrides_the_variables_of_the_image() -> None:

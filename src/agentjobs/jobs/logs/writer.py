@@ -12,6 +12,7 @@ from typing import Self
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
+from agentjobs.jobs.logs.source import LogSource
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.redaction.redactor import Redactor
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
@@ -52,6 +53,8 @@ class LogWriter:
         self._clock_ms = clock_ms
         self._redactor, self._note_redactor = Redactor(), Redactor()
         self._decoder = LogDecoder()
+        self._redactors = [self._redactor, self._note_redactor]
+        self._secrets: list[str] = []
         self._pending: deque[_Chunk] = deque()
         self._is_inside_line = False
         self._wake = asyncio.Event()
@@ -78,14 +81,20 @@ class LogWriter:
 
     def add_secret(self, value: str) -> None:
         """Redact this value and its usual encodings from now on."""
-        self._redactor.add(value)
-        self._note_redactor.add(value)
+        self._secrets.append(value)
+        for redactor in self._redactors:
+            redactor.add(value)
 
     def redact(self, text: str) -> str:
         """Redact other text about this job, such as an error message."""
         data = text.encode("utf-8", "replace")
         redacted = self._note_redactor.feed(data) + self._note_redactor.end()
         return redacted.decode("utf-8", "replace")
+
+    def open_source(self, name: str, max_bytes: int) -> LogSource:
+        """For a program beside the agent, whose output has a limit of its own."""
+        self._redactors.append(Redactor(self._secrets))
+        return LogSource(name, max_bytes, self._redactors[-1], self._add_lines)
 
     def write(self, data: bytes) -> None:
         """Output of the agent, split anywhere; output above the limit is dropped."""
@@ -107,9 +116,7 @@ class LogWriter:
         self._notes_left -= len(text)
         if self._notes_left <= 0:
             text = "further notes of the service are not kept"
-        start = "\n" if self._is_inside_line else ""
-        self._add(f"{start}{SERVICE_MARKER} {text}\n")
-        self._decoder.begin_line()
+        self._add_lines(f"{SERVICE_MARKER} {text}\n")
 
     def _keep(self, output: bytes) -> None:
         # Truncated after the redaction, which would miss half a secret at the end.
@@ -118,6 +125,11 @@ class LogWriter:
         self._add(self._decoder.feed(output))
         if self._left <= 0:
             self.note("the log is full: further output of the agent is not kept")
+
+    def _add_lines(self, text: str) -> None:
+        start = "\n" if self._is_inside_line else ""
+        self._add(f"{start}{text}")
+        self._decoder.begin_line()
 
     def _add(self, text: str) -> None:
         if not text:

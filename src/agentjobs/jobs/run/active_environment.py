@@ -13,6 +13,7 @@ from agentjobs.environments.images.model import Image
 from agentjobs.environments.layers import home_layer, root_layer, workspace_layer
 from agentjobs.environments.network import open_broker
 from agentjobs.environments.running_service import ServiceFailed, ServiceTask
+from agentjobs.environments.service_tasks import service_task
 from agentjobs.environments.services import RunningServices, running_services
 from agentjobs.environments.setup_run import create_owned_directory
 from agentjobs.jobs.environments.image_programs import find_program, missing_interpreter
@@ -41,8 +42,13 @@ class ActiveEnvironment:
     broker_ports: tuple[SandboxPort, ...]
 
     def connect(self, task: SandboxTask) -> SandboxTask:
-        """Add variables, files and ports; `task` has its own ports already."""
+        """Add variables, files and ports; `task` has its own ports already.
+
+        A port of a service replaces that of a host, which the agent reaches through its proxy.
+        """
         image = self.environment.image
+        services = self.services.ports()
+        taken = {port.number for port in services}
         return dataclasses.replace(
             task,
             environment={
@@ -50,7 +56,11 @@ class ActiveEnvironment:
                 **self.environment.definition.variables,
                 **task.environment,
             },
-            ports=(*task.ports, *self.broker_ports, *self.services.ports()),
+            ports=(
+                *(port for port in task.ports if port.number not in taken),
+                *self.broker_ports,
+                *services,
+            ),
             layers=self.layers,
         )
 
@@ -109,7 +119,10 @@ def _layers(
 async def _services(
     run: RunContext, tasks: list[ServiceTask], reserved_ports: tuple[int, ...]
 ) -> AsyncIterator[RunningServices]:
-    logs = {task.name: _ServiceLog(task.name, run.log.note) for task in tasks}
+    logs = {
+        task.name: run.log.open_source(f"service:{task.name}", _MAX_SERVICE_LOG_BYTES)
+        for task in tasks
+    }
 
     def write(name: str, output: bytes) -> None:
         logs[name].write(output)
@@ -130,6 +143,9 @@ async def _services(
         raise EnvironmentFailed(
             f"The {failure}. Its last lines:\n{run.log.redact(failure.last_lines)}"
         ) from None
+    finally:
+        for log in logs.values():
+            log.end()
 
 
 async def _run_commands(
@@ -207,10 +223,9 @@ def _service_task(
         create_owned_directory(own / name, uid)
     create_run_directory(own / "run", uid)
     image = environment.images.get(service.image) if service.image else environment.image
-    variables = image.variables if image is not None else {}
     task = SandboxTask(
-        argv=_service_command(service, image),
-        environment={**variables, **service.variables},
+        argv=(),
+        environment={},
         workspace=own / "workspace",
         run_dir=own / "run",
         timeout_seconds=plan.timeout_seconds + run.settings.setup_seconds,
@@ -218,21 +233,7 @@ def _service_task(
         limits=plan.agent.limits,
         layers=(root_layer(image, own / "root"),) if image is not None else (),
     )
-    return ServiceTask(name=service.name, task=task, ready=service.ready)
-
-
-def _service_command(service: ServiceDefinition, image: Image | None) -> tuple[str, ...]:
-    if service.command:
-        argv: tuple[str, ...] = ("sh", "-c", service.command)
-    elif image is not None and (image.entrypoint or image.command):
-        argv = (*image.entrypoint, *image.command)
-    else:
-        raise EnvironmentFailed(
-            f"The service {service.name} has no `command`, and its image has none either."
-        )
-    if image is None or not image.working_directory:
-        return argv
-    return ("sh", "-c", 'cd "$0" && exec "$@"', image.working_directory, *argv)
+    return service_task(service, image, task)
 
 
 def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
@@ -250,24 +251,3 @@ def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
     raise EnvironmentFailed(
         f"The image {image.reference} has not {lacks}. Install the agent in the image."
     )
-
-
-class _ServiceLog:
-    """Notes the lines of a service in the log of the job, up to a limit."""
-
-    def __init__(self, name: str, note: Callable[[str], None]) -> None:
-        self._name = name
-        self._note = note
-        self._left = _MAX_SERVICE_LOG_BYTES
-        self._rest = b""
-
-    def write(self, output: bytes) -> None:
-        if self._left <= 0:
-            return
-        output = output[: self._left]
-        self._left -= len(output)
-        *lines, self._rest = (self._rest + output).split(b"\n")
-        for line in lines:
-            self._note(f"service:{self._name} | {line.decode('utf-8', 'replace')}")
-        if self._left <= 0:
-            self._note(f"service:{self._name} | further output is not kept")
