@@ -1,0 +1,147 @@
+"""`agentjobs repos environment`: what the service sets for the environment of a repository."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.repos.commands import Name, repos
+
+if TYPE_CHECKING:
+    from agentjobs.environments.definition import EnvironmentDefinition
+    from agentjobs.repos.queries import RepoView
+
+environment = typer.Typer(no_args_is_help=True, help="The environment of a repository's agents.")
+repos.add_typer(environment, name="environment")
+
+_STANDARD_INPUT = "-"
+
+
+@environment.command("set")
+def set_environment(
+    name: Name,
+    *,
+    file: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="A file with a table [environment], as in .agentjobs.toml; or -."
+        ),
+    ] = "",
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="An OCI image.")] = "",
+    setup: Annotated[str, typer.Option(metavar="COMMAND", help="Run once, with network.")] = "",
+    start: Annotated[str, typer.Option(metavar="COMMAND", help="Run before each agent.")] = "",
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Set the environment of a repository, instead of what its own files say."""
+    given = {"image": image, "setup": setup, "start": start}
+    if bool(file) == any(given.values()):
+        raise typer.BadParameter("specify --file, or some of --image, --setup and --start")
+    definition = _read_definition(file) if file else _definition_of(given)
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.environments.repo_settings import set_definition
+
+        owner_id, repo = await _find(admin, org, name)
+        await set_definition(admin.db, owner_id, repo.id, repo.full_name, definition)
+        return repo
+
+    repo = with_store(data_dir, work)
+    if json:
+        print_json({"repo": repo.full_name, "definition": definition})
+        return
+    print_result(repo.full_name)
+    print_note("This replaces what the files of the repository say, for jobs that start from now.")
+
+
+@environment.command("clear")
+def clear_environment(
+    name: Name, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+) -> None:
+    """Let the repository's own files say what its environment is."""
+
+    async def work(admin: Admin) -> "RepoView":
+        from agentjobs.environments.repo_settings import set_definition
+
+        owner_id, repo = await _find(admin, org, name)
+        await set_definition(admin.db, owner_id, repo.id, repo.full_name, None)
+        return repo
+
+    repo = with_store(data_dir, work)
+    if json:
+        print_json({"repo": repo.full_name, "definition": None})
+        return
+    print_result(repo.full_name)
+    print_note("The files of the repository decide, for jobs that start from now.")
+
+
+@environment.command("trust-branch")
+def trust_branch(
+    name: Name,
+    branches: Annotated[list[str], typer.Argument(metavar="BRANCH...")],
+    remove: Annotated[bool, typer.Option("--remove", help="Do not trust them any more.")] = False,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Give setup of a branch network and secrets, as that of the default branch has.
+
+    Whoever can push to the branch can then read the secrets for setup.
+    """
+
+    async def work(admin: Admin) -> tuple[str, ...]:
+        from agentjobs.environments.repo_settings import load_repo_settings, set_trusted_branches
+
+        owner_id, repo = await _find(admin, org, name)
+        before = set((await load_repo_settings(admin.db, repo.id)).trusted_branches)
+        trusted = before.difference(branches) if remove else before.union(branches)
+        return await set_trusted_branches(
+            admin.db, owner_id, repo.id, repo.full_name, sorted(trusted)
+        )
+
+    trusted = with_store(data_dir, work)
+    if json:
+        print_json({"repo": name, "trusted_branches": trusted})
+        return
+    for branch in trusted:
+        print_result(branch)
+    print_note(f"Trusted beside the default branch of {name}: {', '.join(trusted) or 'none'}.")
+
+
+async def _find(admin: Admin, org: str, name: str) -> "tuple[str, RepoView]":
+    from agentjobs.organizations.organizations import find_organization
+    from agentjobs.repos.queries import find_repo
+
+    owner = await find_organization(admin.db, org)
+    return owner.id, await find_repo(admin.db, owner.id, name)
+
+
+def _read_definition(file: str) -> "EnvironmentDefinition":
+    from agentjobs.repos.configuration import MAX_BYTES
+    from agentjobs.repos.environment_text import parse_environment
+
+    # One byte more than allowed, so that a longer file fails instead of being cut.
+    if file == _STANDARD_INPUT:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    source = "standard input" if file == _STANDARD_INPUT else file
+    definition, warnings = parse_environment(content, source)
+    for warning in warnings:
+        print_note(warning)
+    return definition
+
+
+def _definition_of(given: dict[str, Any]) -> "EnvironmentDefinition":
+    from agentjobs.environments.validation import DefinitionError, convert_definition
+
+    try:
+        return convert_definition(given, lambda *_: None)
+    except DefinitionError as error:
+        raise typer.BadParameter(f"--{error.path[0]}: {error}") from None
