@@ -29,6 +29,12 @@ class BuildLog:
         for secret in secrets:
             self._redactor.add(secret)
 
+    def redact(self, text: str) -> str:
+        """Redact other text about the build, such as an error message."""
+        self.end_output()
+        redacted = self._redactor.feed(text.encode("utf-8", "replace")) + self._redactor.end()
+        return redacted.decode("utf-8", "replace")
+
     def write(self, data: bytes) -> None:
         self._add(self._redactor.feed(data))
 

@@ -203,13 +203,14 @@ async def fail_abandoned(db: Database) -> None:
     await db.transact(_fail_abandoned)
 
 
-async def ready_at(db: Database, location: str) -> list[str]:
-    """The IDs of all builds that should have a snapshot there."""
+async def states_at(db: Database, location: str) -> dict[str, State]:
+    """Of all builds by their IDs that have a snapshot there, or may get one."""
     rows = await db.fetch_all(
-        "SELECT id FROM environment_builds WHERE location = :location AND state = 'ready'",
+        "SELECT id, state FROM environment_builds WHERE location = :location"
+        " AND state IN ('building', 'ready')",
         location=location,
     )
-    return [row["id"] for row in rows]
+    return {row["id"]: row["state"] for row in rows}
 
 
 async def _insert(tx: Transaction, new: NewBuild, state: State) -> str:

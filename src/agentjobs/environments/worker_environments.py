@@ -21,7 +21,7 @@ from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import RegistryUnavailable
 from agentjobs.private_files import create_private_file
 from agentjobs.sandbox.protocol import SandboxError
-from agentjobs.store.database import Database, StoreError
+from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.threads import run_in_thread
 
@@ -30,6 +30,7 @@ RENEW_SECONDS = 5.0
 IMAGE_CHECK_SECONDS = 3_600.0
 # At the same time on one worker; others wait.
 MAX_BUILDS = 1
+_STORE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -65,12 +66,17 @@ class WorkerEnvironments:
         await self.reconcile()
 
     async def reconcile(self) -> None:
-        """Mark builds as removed whose snapshots do not exist, and end those of dead workers."""
-        present = {stored.snapshot.build_id for stored in self.tools.snapshots.all()}
-        recorded = await builds.ready_at(self._db, self.location)
-        if gone := [build_id for build_id in recorded if build_id not in present]:
-            await builds.mark_removed(self._db, gone)
+        """Make rows and snapshots agree, and end the builds of dead workers."""
         await builds.fail_abandoned(self._db)
+        # Before the rows: a build has a row before it has a snapshot.
+        stored = {each.snapshot.build_id: each for each in self.tools.snapshots.all()}
+        states = await builds.states_at(self._db, self.location)
+        gone = [each for each, state in states.items() if state == "ready" and each not in stored]
+        if gone:
+            await builds.mark_removed(self._db, gone)
+        for build_id in stored.keys() - states.keys():
+            # Its worker died before it could tell anybody.
+            await run_in_thread(self.tools.snapshots.remove, stored[build_id])
 
     def is_building(self, repo_id: str, request_key: str) -> bool:
         return (repo_id, request_key) in self._building
@@ -111,38 +117,53 @@ class WorkerEnvironments:
         renewing = asyncio.create_task(self._renew(task.build_id, hooks, log))
         waits_for: str | None = None
         try:
-            async with self._free:
-                finished = await build_environment(self.tools, task, log)
-            await self._finish(task, msgspec.structs.replace(finished, log=log.text))
-        except RegistryUnavailable as error:
-            waits_for = str(error)
-            log.note(waits_for)
-            await builds.abandon_build(self._db, task.build_id)
-        except (EnvironmentFailed, SandboxError) as error:
-            log.note(str(error).partition("\n")[0])
-            await self._finish(task, Finished(error=str(error), log=log.text))
-        except (RepoUnavailable, OSError) as error:
-            _log.warning("an environment could not be built: %s", error)
-            waits_for = "the worker could not build the environment"
-            await builds.abandon_build(self._db, task.build_id)
+            waits_for = await self._run(task, log)
         except asyncio.CancelledError:
             with contextlib.suppress(StoreError):
                 await asyncio.shield(builds.abandon_build(self._db, task.build_id))
             raise
         except StoreError as error:
             _log.warning("the end of a build could not be stored: %s", error)
-        except Exception:  # noqa: BLE001 - the jobs that wait for it must learn of any fault
-            _log.exception("a build failed with an unexpected error")
-            await self._finish(task, Finished(error="The worker failed. See its log."))
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 await hooks.end(waits_for)
-        await self.trim()
+        try:
+            await self.trim()
+        except (OSError, StoreError) as error:
+            _log.warning("the cache of environments could not be trimmed: %s", error)
+
+    async def _run(self, task: BuildTask, log: BuildLog) -> str | None:
+        """Why to wait and build again, if not None. Raises StoreError."""
+        try:
+            async with self._free:
+                finished = await build_environment(self.tools, task, log)
+        except RegistryUnavailable as error:
+            log.note(str(error))
+            await builds.abandon_build(self._db, task.build_id)
+            return str(error)
+        except (EnvironmentFailed, SandboxError) as error:
+            log.note(str(error).partition("\n")[0])
+            finished = Finished(error=log.redact(str(error)))
+        except (RepoUnavailable, OSError) as error:
+            _log.warning("an environment could not be built: %s", error)
+            await builds.abandon_build(self._db, task.build_id)
+            return "the worker could not build the environment"
+        except Exception:  # noqa: BLE001 - the jobs that wait for it must learn of any fault
+            _log.exception("a build failed with an unexpected error")
+            finished = Finished(error="The worker failed. See its log.")
+        await self._finish(task, msgspec.structs.replace(finished, log=log.text))
+        return None
 
     async def _finish(self, task: BuildTask, finished: Finished) -> None:
-        await builds.finish_build(self._db, task.build_id, finished)
+        while True:
+            try:
+                await builds.finish_build(self._db, task.build_id, finished)
+                break
+            except StoreUnavailable:
+                # What took minutes to build is worth waiting for.
+                await asyncio.sleep(_STORE_PAUSE_SECONDS)
         state = "failed" if finished.error else "ready"
         fields = {"build": task.build_id, "repo": task.repo_id, "state": state}
         _log.info("environment built", extra={"fields": fields})
