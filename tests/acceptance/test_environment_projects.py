@@ -7,15 +7,14 @@ import base64
 import hashlib
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.builds import postgres_toolchain
+from tests.support.environments import EnvironmentService, environment_service
 from tests.support.package_index import (
     PRIVATE_ADDRESSES,
     PackageIndex,
@@ -23,7 +22,6 @@ from tests.support.package_index import (
     tarball,
     wheel,
 )
-from tests.support.service import Api, Service, git, sample_repository
 from tests.support.vulnerable_projects import UV
 
 AGENTS = '''
@@ -125,50 +123,29 @@ def index() -> Iterator[PackageIndex]:
 
 
 @pytest.fixture(scope="module")
-def service(index: PackageIndex, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    directory = tmp_path_factory.mktemp("projects") / "data"
-    directory.mkdir()
-    (directory / "agentjobs.toml").write_text(AGENTS.replace("URL", index.url))
-    environment = {
-        "AGENTJOBS_EGRESS_ALLOW": PRIVATE_ADDRESSES,
-        "AGENTJOBS_SETUP_NETWORK": index.host,
-    }
-    running = Service(directory, environment).start()
-    yield running
-    assert running.stop() == 0, running.log()
+def environments(
+    index: PackageIndex, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EnvironmentService]:
+    with environment_service(
+        tmp_path_factory.mktemp("projects"),
+        AGENTS.replace("URL", index.url),
+        AGENTJOBS_EGRESS_ALLOW=PRIVATE_ADDRESSES,
+        AGENTJOBS_SETUP_NETWORK=index.host,
+    ) as environments:
+        yield environments
 
 
-@pytest.fixture(scope="module")
-def api(service: Service) -> Api:
-    return service.client(service.key())
-
-
-def propose(service: Service, api: Api, source: Path, repo: str) -> tuple[dict[str, Any], str]:
-    """Connect the repository and run the agent on it twice; returns the second job and its log."""
-    service.connect(source, repo)
-    api.wait_ready(repo)
-    first = api.finish(repo, "programmer")
-    assert first["status"] == "completed", (first, api.log(first["job_id"]))
-    job = api.finish(repo, "programmer")
-    log = api.log(job["job_id"])
-    assert (job["status"], job["verification"]["passed"]) == ("completed", True), (job, log)
+def changed_by_agent(environments: EnvironmentService, repo: str) -> tuple[list[str], str]:
+    """Run the agent twice; returns the files that the second job changed, and its log."""
+    first, _ = environments.complete(repo, "programmer")
+    job, log = environments.complete(repo, "programmer")
+    assert job["verification"]["passed"], (job, log)
     assert job["environment"]["build_id"] == first["environment"]["build_id"]
-    return job, log
-
-
-def changed_files(service: Service, source: Path, log: str) -> list[str]:
-    """What the pushed commit changes, read from the repository that the service hosts."""
-    pushed = re.search(r"^\[agentjobs\] pushed \w+ to (\S+)$", log, re.MULTILINE)
-    assert pushed is not None, log
-    base = git(source, "rev-parse", "HEAD").strip()
-    for git_dir in (service.data_dir / "git").glob("*.git"):
-        if git(git_dir, "branch", "--list", pushed[1]):
-            return git(git_dir, "diff", "--name-only", base, pushed[1]).split()
-    raise AssertionError(f"no repository has {pushed[1]}")
+    return environments.changed_files(log), log
 
 
 def test_a_python_project_with_uv_and_postgresql(
-    service: Service, api: Api, index: PackageIndex, tmp_path: Path
+    environments: EnvironmentService, index: PackageIndex, tmp_path: Path
 ) -> None:
     package = wheel()
     file = "/shared-1.0-py3-none-any.whl"
@@ -187,24 +164,22 @@ def test_a_python_project_with_uv_and_postgresql(
         "shop.py": "PRICE = 6\n",
         "test_shop.py": PYTHON_TESTS,
     }
-    source = tmp_path / "python"
-    sample_repository(
-        source, {name: text.replace("BIN", binaries) for name, text in project.items()}
-    )
+    (tmp_path / "pyproject.toml").write_text(project["pyproject.toml"])
     environment = {**os.environ, "UV_CACHE_DIR": str(tmp_path / "cache"), "NO_PROXY": "*"}
-    subprocess.run([UV, "lock", "--quiet"], cwd=source, env=environment, check=True)
-    commit_all(source)
+    subprocess.run([UV, "lock", "--quiet"], cwd=tmp_path, env=environment, check=True)
+    project["uv.lock"] = (tmp_path / "uv.lock").read_text()
+    environments.connect(
+        "acme/python", {name: text.replace("BIN", binaries) for name, text in project.items()}
+    )
 
-    _, log = propose(service, api, source, "acme/python")
+    files, log = changed_by_agent(environments, "acme/python")
 
-    assert changed_files(service, source, log) == ["shop.py"]
+    assert files == ["shop.py"]
     assert "service:postgres | " in log
     assert file in index.requests
 
 
-def test_a_node_project_with_npm(
-    service: Service, api: Api, index: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_node_project_with_npm(environments: EnvironmentService, index: PackageIndex) -> None:
     manifest = {"name": "shared", "version": "1.0.0", "main": "index.js"}
     content = {
         "package/index.js": "exports.value = 1;",
@@ -225,8 +200,8 @@ def test_a_node_project_with_npm(
         "lockfileVersion": 3,
         "packages": {"": own, "node_modules/shared": locked},
     }
-    source = sample_repository(
-        tmp_path / "node",
+    environments.connect(
+        "acme/node",
         {
             ".agentjobs.toml": NODE_CONFIGURATION,
             ".gitignore": "node_modules/\n",
@@ -238,18 +213,16 @@ def test_a_node_project_with_npm(
         },
     )
 
-    _, log = propose(service, api, source, "acme/node")
+    files, _ = changed_by_agent(environments, "acme/node")
 
-    assert changed_files(service, source, log) == ["shop.js"]
+    assert files == ["shop.js"]
     assert index.requests.count("/shared-1.0.0.tgz") == 1
 
 
-def test_a_c_project_with_make(
-    service: Service, api: Api, index: PackageIndex, tmp_path: Path
-) -> None:
+def test_a_c_project_with_make(environments: EnvironmentService, index: PackageIndex) -> None:
     index.files["/shared.tar.gz"] = tarball(C_LIBRARY)
-    source = sample_repository(
-        tmp_path / "c",
+    environments.connect(
+        "acme/c",
         {
             ".agentjobs.toml": C_CONFIGURATION,
             ".gitignore": "build/\nshop\n",
@@ -258,16 +231,11 @@ def test_a_c_project_with_make(
         },
     )
 
-    _, log = propose(service, api, source, "acme/c")
+    files, _ = changed_by_agent(environments, "acme/c")
 
-    assert changed_files(service, source, log) == ["shop.c"]
+    assert files == ["shop.c"]
     assert index.requests.count("/shared.tar.gz") == 1
 
 
 def base64_digest(content: bytes) -> str:
     return base64.b64encode(hashlib.sha1(content).digest()).decode()
-
-
-def commit_all(source: Path) -> None:
-    git(source, "add", "-A")
-    git(source, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "Lock")
