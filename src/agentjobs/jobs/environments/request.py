@@ -1,6 +1,7 @@
 """Which environment a commit asks for: the service's own definition, or the repository's files."""
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -10,10 +11,12 @@ from agentjobs.environments.devcontainer import DevcontainerError, parse_devcont
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.key import MAX_FILES, CacheFile, EnvironmentRequest
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
-from agentjobs.git.process import GitError, git
+from agentjobs.git.process import GitError
+from agentjobs.git.trees import REGULAR, list_tree
 from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.repos.configuration import Configuration
 from agentjobs.store.database import Database
+from agentjobs.workspace.patterns import fold_path, parse_patterns
 
 
 class RequestedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +70,15 @@ def _read_devcontainer(content: bytes) -> tuple[EnvironmentDefinition | None, tu
 async def _read_cache_files(
     mirror: Path, commit: str, paths: tuple[str, ...]
 ) -> tuple[CacheFile, ...]:
-    """Files and directories that do not exist are left out."""
+    """The files that match, up to a number. The size of the tree has been checked."""
+    patterns = parse_patterns(paths)
+    files: list[CacheFile] = []
     try:
-        listed = await git("ls-tree", "-z", "--full-tree", commit, "--", *paths, git_dir=mirror)
+        async with aclosing(list_tree(mirror, commit)) as entries:
+            async for entry in entries:
+                path = fold_path(entry.path)
+                if entry.mode in REGULAR and any(each.matches(path) for each in patterns):
+                    files.append(CacheFile(entry.path.decode("utf-8", "replace"), entry.object_id))
     except GitError as error:
         raise EnvironmentFailed(f"The files in `cache` cannot be read: {error.reason}") from None
-    files = []
-    for record in listed.stdout.split(b"\0")[:MAX_FILES]:
-        if record:
-            described, _, path = record.partition(b"\t")
-            object_id = described.split(b" ")[2].decode("ascii")
-            files.append(CacheFile(path.decode("utf-8", "replace"), object_id))
-    return tuple(files)
+    return tuple(files[:MAX_FILES])
