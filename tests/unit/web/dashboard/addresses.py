@@ -48,6 +48,8 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/jobs/{job_id}/follow-up": {"prompt": "And the tax."},
     "/repos": {"address": "https://git.example/me/it.git", "name": "acme/shop"},
     "/repos/{full_name:repo}/auto-trigger": {"level": "high"},
+    "/repos/{full_name:repo}/environment": {"definition": "[environment]\nimage = 'python:3.12'"},
+    "/repos/{full_name:repo}/environment/trusted-branches": {"branches": "develop"},
     "/repos/{full_name:repo}/lift": {"pattern": "renovate.json"},
     "/repos/{full_name:repo}/protect": {"pattern": "CODEOWNERS"},
     "/settings/api-keys": {"name": "CI", "scope": "jobs", "expires": "30"},

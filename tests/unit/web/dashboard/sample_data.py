@@ -6,6 +6,8 @@ from shutil import copytree
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.repo_settings import set_definition
 from agentjobs.environments.secret_definition import SecretDefinition
 from agentjobs.environments.secrets import set_environment_secret
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
@@ -93,6 +95,8 @@ async def create_samples(
     await insert_index(harness, caller, repo_id, jobs["failed_job"], make_text)
     await _pulls(harness, caller, repo_id, repository, make_text)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
+    definition = EnvironmentDefinition(setup=make_text("make"), variables={"A": make_text("1")})
+    await set_definition(db, caller.organization_id, repo_id, f"{name}/shop", definition)
     npm = SecretDefinition(name="NPM_TOKEN", purpose="setup", repo_id=repo_id)
     await set_environment_secret(db, keys, caller.organization_id, npm, "npm-a-secret-value")
     key = (await list_keys(db, name))[0].id

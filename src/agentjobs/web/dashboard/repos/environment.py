@@ -1,0 +1,86 @@
+"""/repos/{full_name}/environment: what the service sets for the environment of a repository."""
+
+from starlette.responses import Response
+
+from agentjobs.environments.repo_settings import (
+    load_repo_settings,
+    set_definition,
+    set_trusted_branches,
+)
+from agentjobs.problems import Problem
+from agentjobs.repos.environment_text import format_environment, parse_environment
+from agentjobs.repos.queries import RepoView
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.repos.detail import repo_page_route
+from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
+from agentjobs.web.dashboard.request_context import PageRequest
+
+
+async def show(request: PageRequest) -> Response:
+    return await _page(request, await require_repo(request))
+
+
+async def change(request: PageRequest) -> Response:
+    repo = await require_repo(request)
+    text = request.form.raw("definition")
+    try:
+        definition, warnings = parse_environment(text.encode(), "The definition")
+        await set_definition(
+            request.db, request.organization_id, repo.id, repo.full_name, definition
+        )
+    except Problem as problem:
+        return await _page(request, repo, problem, text=text)
+    return request.redirect(_path(repo), banner=" ".join(("Saved.", *warnings[:1])))
+
+
+async def clear(request: PageRequest) -> Response:
+    repo = await require_repo(request)
+    await set_definition(request.db, request.organization_id, repo.id, repo.full_name, None)
+    banner = "Removed. The repository's files define its environment."
+    return request.redirect(_path(repo), banner=banner)
+
+
+async def trust(request: PageRequest) -> Response:
+    repo = await require_repo(request)
+    branches = request.form.raw("branches")
+    try:
+        await set_trusted_branches(
+            request.db, request.organization_id, repo.id, repo.full_name, branches.split()
+        )
+    except Problem as problem:
+        return await _page(request, repo, problem, branches=branches)
+    return request.redirect(_path(repo), banner="Saved.")
+
+
+async def _page(
+    request: PageRequest,
+    repo: RepoView,
+    problem: Problem | None = None,
+    *,
+    text: str | None = None,
+    branches: str | None = None,
+) -> Response:
+    """`text` and `branches` are what a form with an error had."""
+    stored = await load_repo_settings(request.db, repo.id)
+    defined = "" if stored.definition is None else format_environment(stored.definition)
+    return await request.render(
+        "repos/environment.html",
+        problem=problem,
+        repo=repo,
+        defined=defined,
+        text=defined if text is None else text,
+        trusted_branches=stored.trusted_branches,
+        branches="\n".join(stored.trusted_branches) if branches is None else branches,
+    )
+
+
+def _path(repo: RepoView) -> str:
+    return f"/repos/{repo.full_name}/environment"
+
+
+ROUTES: Routes = [
+    repo_page_route("environment", show),
+    PageRoute("POST", f"{REPO_PATH}/environment", "admin", change),
+    PageRoute("POST", f"{REPO_PATH}/environment/clear", "admin", clear),
+    PageRoute("POST", f"{REPO_PATH}/environment/trusted-branches", "admin", trust),
+]
