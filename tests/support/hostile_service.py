@@ -76,6 +76,7 @@ class HostileService:
     git_dir: Path
     mark: str
     uid_base: int
+    repo: str = REPO
 
     @property
     def trap(self) -> Path:
@@ -89,7 +90,7 @@ class HostileService:
         return self.end(self.start(agent, python=_dedent(script), **override))
 
     def start(self, agent: str = "hostile", **override: Any) -> str:
-        return self.api.create(REPO, agent, config_override=override)
+        return self.api.create(self.repo, agent, config_override=override)
 
     def wait_for_output(self, job_id: str, text: str) -> None:
         wait_until(lambda: text in self.api.log(job_id), f"{text!r} in the log")
@@ -108,7 +109,8 @@ class HostileService:
 
     def check_unharmed(self) -> None:
         # Without waiting: a job is over only when nothing of it is left.
-        assert self.leftovers() == []
+        leftovers = self.leftovers()
+        assert leftovers == [], leftovers
         assert self.api.http.get(f"{self.service.root_url}/healthz").status_code == 200
         assert "Traceback" not in self.service.log()
 
@@ -130,7 +132,7 @@ class HostileService:
             outside=self.outside,
             mark=f"HOSTILE_MARK={self.mark}".encode(),
             uids=range(self.uid_base, self.uid_base + 10),
-            known=frozenset({*(Path(name).parts[0] for name in FILES), ".git"}),
+            known=frozenset({*(Path(name).parts[0] for name in FILES), ".git", ".agentjobs.toml"}),
         ).all()
 
 
