@@ -15,6 +15,7 @@ from tests.support.image_roots import give_image
 from tests.support.sandbox import SandboxHarness, eventually
 
 _IMAGE_SLOT = 9
+_MAX_OUTPUT_BYTES = 64 * 1024
 # Answers each connection on its ports with what it sent, after the client has sent everything.
 ECHO = """
 import socket, sys, threading
@@ -61,7 +62,7 @@ def echo_until(file: str, address: str) -> tuple[str, ...]:
 
 
 class ServiceHarness:
-    """`output` holds the output of each service, `ended` the services that ended by themselves."""
+    """`output` holds the beginning of each service's; `ended` those that ended by themselves."""
 
     def __init__(self, sandbox: Sandbox, base: Path) -> None:
         self.sandbox = sandbox
@@ -119,4 +120,5 @@ class ServiceHarness:
         return SandboxHarness(self.sandbox, self._base, slot=self._slots)
 
     def _receive(self, name: str, chunk: bytes) -> None:
-        self.output[name] = self.output.get(name, b"") + chunk
+        before = self.output.get(name, b"")
+        self.output[name] = before + chunk[: _MAX_OUTPUT_BYTES - len(before)]
