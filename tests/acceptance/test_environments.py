@@ -1,11 +1,13 @@
 """Environments of repositories, over HTTP on a running service: setup once, then agents offline."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.service import Api, Service, sample_repository
+from tests.support.environments import IDENTITY, environment_service
+from tests.support.service import Api, Service, git, sample_repository, wait_until
 
 AGENTS = '''
 [[agents]]
@@ -93,3 +95,29 @@ def test_setup_runs_once_and_no_job_changes_what_it_left(service: Service, api: 
         page = changed_files(api, each)
         assert "edited.txt" in page
         assert "deps/" not in page
+
+
+def test_a_push_that_changes_a_lock_file_builds_the_environment_again(
+    tmp_path: Path,
+) -> None:
+    with environment_service(tmp_path, AGENTS) as environments:
+        files = {".agentjobs.toml": CONFIGURATION, "Makefile": MAKEFILE, "app.py": "x = 1\n"}
+        files |= {".gitignore": "deps/\n", "uv.lock": "one\n"}
+        environments.connect("acme/shop", files)
+        job, _ = environments.complete("acme/shop", "builder")
+        service = environments.service
+        key = service.key("--git-write")
+        url = f"{service.root_url}/git/default/acme/shop.git".replace("://", f"://key:{key}@")
+        clone = tmp_path / "clone"
+        git(tmp_path, "clone", "-q", url, str(clone))
+        (clone / "uv.lock").write_text("two\n")
+        git(clone, *IDENTITY, "commit", "-qam", "Upgrade")
+        git(clone, "push", "-q", "origin", "HEAD")
+        wait_until(
+            lambda: [build["state"] for build in environments.builds("acme/shop")] == ["ready"] * 2,
+            "the second build",
+        )
+        [first, second] = environments.builds("acme/shop")
+        assert (first["id"], second["reason"]) == (job["environment"]["build_id"], "push")
+        later, _ = environments.complete("acme/shop", "builder")
+        assert later["environment"]["build_id"] == second["id"]

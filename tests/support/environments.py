@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.service import Api, Service, git, sample_repository
 
 ENDED = ("completed", "failed", "cancelled")
-_IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.com")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EnvironmentService:
             for name, text in changes.items():
                 (source / name).write_text(text)
             git(source, "add", "-A")
-            git(source, *_IDENTITY, "commit", "-qm", f"Start {branch}")
+            git(source, *IDENTITY, "commit", "-qm", f"Start {branch}")
         git(source, "checkout", "-q", "main")
         self.service.connect(source, repo)
         self.api.wait_ready(repo)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _START_SECONDS = 30
-_LISTENING = re.compile(r"listening on 127\.0\.0\.1:([0-9]+)")
+_LISTENING = re.compile(r"listening on \S*:([0-9]+)")
 _REQUEST = re.compile(r'"([A-Z]+ /v2/\S*) HTTP/1\.1" ([0-9]{3})')
 USERNAME = "builder"
 PASSWORD = "correct horse"
@@ -20,7 +20,14 @@ _HTPASSWD = f"{USERNAME}:$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJ
 class ImageRegistry:
     """`name` is how images in it are referred to; it resolves to loopback in the tests."""
 
-    def __init__(self, directory: Path, *, storage: Path | None = None, **auth: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        storage: Path | None = None,
+        host: str = "127.0.0.1",
+        **auth: Any,
+    ) -> None:
         directory.mkdir(parents=True)
         self.storage = storage or directory / "storage"
         self._log = directory / "log"
@@ -28,7 +35,7 @@ class ImageRegistry:
             "version": "0.1",
             "log": {"level": "info"},
             "storage": {"filesystem": {"rootdirectory": str(self.storage)}},
-            "http": {"addr": "127.0.0.1:0", "secret": "secret"},
+            "http": {"addr": f"{host}:0", "secret": "secret"},
             **({"auth": auth} if auth else {}),
         }
         # JSON is YAML.
@@ -79,9 +86,10 @@ class ImageRegistry:
         return int(match[1])
 
 
-def with_password(directory: Path) -> ImageRegistry:
+def with_password(directory: Path, host: str = "127.0.0.1") -> ImageRegistry:
     """It accepts USERNAME and PASSWORD only."""
     directory.mkdir(parents=True)
     file = directory / "htpasswd"
     file.write_text(_HTPASSWD)
-    return ImageRegistry(directory / "registry", htpasswd={"realm": "test", "path": str(file)})
+    realm = {"realm": "test", "path": str(file)}
+    return ImageRegistry(directory / "registry", host=host, htpasswd=realm)

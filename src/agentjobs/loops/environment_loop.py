@@ -1,14 +1,11 @@
 """Starts builds of environments that no job waits for, on a worker."""
 
-import time
-
 from agentjobs.environments.builds import TOPIC
 from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.environments.requested_builds import RequestedBuilds
 from agentjobs.jobs.run.context import JobTools
 
 _POLL_SECONDS = 15.0
-_PUSHES_SECONDS = 60.0
 
 
 class EnvironmentLoop:
@@ -17,10 +14,10 @@ class EnvironmentLoop:
     def __init__(self, tools: JobTools, environments: WorkerEnvironments) -> None:
         self._changes = tools.context.db.changes
         self._builds = RequestedBuilds(tools, environments)
-        self._pushes_due_at = 0.0
 
     async def run(self) -> None:
-        with self._changes.listen(TOPIC) as signal:
+        # A push makes an index due.
+        with self._changes.listen(TOPIC, "index") as signal:
             while True:
                 signal.clear()
                 await self.start_all()
@@ -28,8 +25,6 @@ class EnvironmentLoop:
 
     async def start_all(self) -> None:
         """Start everything that was requested or that a push made necessary."""
-        if time.monotonic() >= self._pushes_due_at:
-            self._pushes_due_at = time.monotonic() + _PUSHES_SECONDS
-            await self._builds.request_after_pushes()
+        await self._builds.request_after_pushes()
         while await self._builds.start_next():
             pass
