@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gc
 import os
+import platform
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,8 @@ _MIGRATED = "migrated"
 _ENGINES = ("sqlite", "postgresql")
 _SHARED_MEMORY = Path("/dev/shm")
 _MIN_FREE_BYTES = 8 * 1024**3
+# The first Linux that supports layers of sandboxes in memory.
+_MIN_KERNEL = (6, 6)
 
 
 def _has_room_in_memory() -> bool:
@@ -51,7 +54,8 @@ def _has_room_in_memory() -> bool:
         return False
     free = min(system.f_bavail * system.f_frsize, int(memory.split()[0]) * 1024)
     is_usable = os.access(_SHARED_MEMORY, os.W_OK) and not system.f_flag & os.ST_NOEXEC
-    return is_usable and free >= _MIN_FREE_BYTES
+    kernel = tuple(map(int, platform.release().split(".")[:2]))
+    return is_usable and free >= _MIN_FREE_BYTES and kernel >= _MIN_KERNEL
 
 
 # Thousands of small databases and repositories would wait for the disk.
