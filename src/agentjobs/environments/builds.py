@@ -24,6 +24,10 @@ Reason = Literal["job", "push", "image", "request"]
 TOPIC = "environments"
 
 
+def log_topic(build_id: str) -> str:
+    return f"log:{build_id}"
+
+
 class Build(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     organization_id: str
@@ -83,8 +87,17 @@ async def begin_build(db: Database, new: NewBuild) -> str:
 
 
 async def request_build(tx: Transaction, new: NewBuild) -> str:
-    """The ID of a build for a worker to claim."""
-    build_id = await _insert(tx, new, "queued")
+    """The ID of a build for a worker to claim: the one that already waits, or a new one."""
+    waiting = await tx.fetch_one(
+        "SELECT id FROM environment_builds WHERE repo_id = :repo_id AND state = 'queued'"
+        " AND reason = :reason AND branch = :branch AND COALESCE(location, '') = :location"
+        " ORDER BY id LIMIT 1",
+        repo_id=new.repo_id,
+        reason=new.reason,
+        branch=new.branch,
+        location=new.location or "",
+    )
+    build_id: str = await _insert(tx, new, "queued") if waiting is None else waiting["id"]
     tx.announce(TOPIC)
     return build_id
 
@@ -184,6 +197,14 @@ async def find_build(db: Database, repo_id: str, build_id: str) -> Build | None:
     return None if row is None else _build(row)
 
 
+async def find_any_build(db: Database, build_id: str) -> Build | None:
+    """Of any organization, for operators."""
+    row = await db.fetch_one(
+        f"SELECT {_COLUMNS} FROM environment_builds WHERE id = :id", id=build_id
+    )
+    return None if row is None else _build(row)
+
+
 async def read_log(db: Database, build_id: str) -> str:
     row = await db.fetch_one("SELECT log FROM environment_builds WHERE id = :id", id=build_id)
     return "" if row is None else str(row["log"])
@@ -278,6 +299,7 @@ async def _claim(tx: Transaction, location: str, credential_hash: bytes) -> Buil
         lease_until=await tx.clock_ms() + LEASE_MS,
         credential_hash=credential_hash,
     )
+    tx.announce(log_topic(row["id"]))
     return msgspec.structs.replace(_build(row), state="building", location=location)
 
 
@@ -301,6 +323,7 @@ async def _renew(tx: Transaction, build_id: str, log: str) -> bool:
         lease_until=await tx.clock_ms() + LEASE_MS,
         log=log[-MAX_LOG_CHARACTERS:],
     )
+    tx.announce(log_topic(build_id))
     return changed > 0
 
 
@@ -320,13 +343,14 @@ async def _finish(tx: Transaction, build_id: str, finished: Finished) -> None:
         log=finished.log[-MAX_LOG_CHARACTERS:],
         now=await tx.clock_ms(),
     )
-    tx.announce(TOPIC)
+    tx.announce(TOPIC, log_topic(build_id))
 
 
 async def _abandon(tx: Transaction, build_id: str) -> None:
     await tx.execute(
         "DELETE FROM environment_builds WHERE id = :id AND state = 'building'", id=build_id
     )
+    tx.announce(log_topic(build_id))
 
 
 async def _record_use(tx: Transaction, build_id: str) -> None:
