@@ -21,6 +21,7 @@ from bench import (
     neighbour,
     push_cost,
     queue_peers,
+    service_relay,
     start_latency,
     takeover,
     webhook_isolation,
@@ -57,6 +58,10 @@ MEASURES = {
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
     "queue_peers": ("The queue beside other queues on PostgreSQL", queue_peers.measure),
+    "service_relay": (
+        "A service beside the agent, against a process in its sandbox",
+        service_relay.measure,
+    ),
     "push_cost": ("A push, with few and with many branches", push_cost.measure),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "takeover": ("From kill -9 of a worker to the agent's next start", takeover.measure),
