@@ -33,6 +33,9 @@ SELECT r.id, r.organization_id, r.default_branch, r.head_commit FROM repos r
 WHERE r.disconnected_at IS NULL AND r.head_commit <> '' AND r.id IN (
   SELECT b.repo_id FROM environment_builds b WHERE b.location = :location AND b.state = 'ready'
   AND COALESCE(b.used_at, b.finished_at) > :since)
+AND NOT EXISTS (
+  SELECT 1 FROM environment_builds b WHERE b.repo_id = r.id AND b.location = :location
+  AND b.state IN ('queued', 'building', 'ready') AND b.commit_id IN ('', r.head_commit))
 """
 
 
