@@ -97,6 +97,30 @@ def test_setup_runs_once_and_no_job_changes_what_it_left(service: Service, api: 
         assert "deps/" not in page
 
 
+SERVICES = """
+[[environment.services]]
+name = "steady"
+command = "exec python3 -m http.server --bind 127.0.0.1 7000"
+[[environment.services]]
+name = "broken"
+command = "echo no such database >&2; exit 4"
+"""
+
+
+def test_a_service_that_ends_fails_the_job_with_its_last_lines(
+    service: Service, api: Api, tmp_path: Path
+) -> None:
+    files = {".agentjobs.toml": SERVICES, "app.py": "x = 1\n"}
+    service.connect(sample_repository(tmp_path / "services", files), "acme/services")
+    api.wait_ready("acme/services")
+    job = api.finish("acme/services", "looker")
+    assert job["error"]["code"] == "environment_failed"
+    assert job["error"]["message"] == (
+        "The service broken ended with exit code 4. Its last lines:\nno such database"
+    )
+    assert "\nservice:broken | no such database\n" in api.log(job["job_id"])
+
+
 def test_a_push_that_changes_a_lock_file_builds_the_environment_again(
     tmp_path: Path,
 ) -> None:

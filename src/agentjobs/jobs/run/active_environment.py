@@ -96,6 +96,7 @@ async def open_environment(
         async with _services(run, tasks, numbers) as services:
             active = ActiveEnvironment(environment, layers, services, broker_ports)
             await _run_commands(run, plan, active, checkout, directory)
+            services.check()
             yield active
 
 
