@@ -5,7 +5,6 @@ slot. As an ordinary user, everything happens in a user namespace. `supervision`
 """
 
 import asyncio
-import dataclasses
 import logging
 import os
 import platform
@@ -28,6 +27,7 @@ from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
+from agentjobs.sandbox.prepared import PreparedSandbox, fixed_part_of
 from agentjobs.sandbox.protocol import (
     BeforeStart,
     OnOutput,
@@ -69,7 +69,7 @@ class BubblewrapSandbox:
         uids = uid_base if self._is_root else None
         self._shared = SharedResources(cgroups, disk_floor_bytes, uids)
         self._seccomp = _seccomp(all_memory_is_counted=cgroups is not None)
-        self._prepared: dict[Path, _PreparedSandbox] = {}
+        self._prepared: dict[Path, PreparedSandbox] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def owner_uid(self, slot: int) -> int | None:
@@ -139,8 +139,8 @@ class BubblewrapSandbox:
         )
 
     def prepare(self, task: SandboxTask) -> None:
-        fixed_part = _fixed_part(task)
-        self._prepared[task.workspace] = _PreparedSandbox(fixed_part, self._launch(task))
+        fixed_part = fixed_part_of(task)
+        self._prepared[task.workspace] = PreparedSandbox(fixed_part, self._launch(task))
 
     async def discard(self, workspace: Path) -> None:
         if (prepared := self._prepared.pop(workspace, None)) is not None:
@@ -151,7 +151,7 @@ class BubblewrapSandbox:
         prepared = self._prepared.pop(task.workspace, None)
         if prepared is None:
             return None
-        if prepared.fixed_part == _fixed_part(task) and not prepared.launch.ended.done():
+        if prepared.fixed_part == fixed_part_of(task) and not prepared.launch.ended.done():
             return prepared.launch
         ending = asyncio.create_task(_end(prepared.launch))
         self._ending.add(ending)
@@ -241,34 +241,6 @@ class BubblewrapSandbox:
         outcome = await self.run(task, _discard)
         if outcome.exit_code != 0:
             raise SandboxError(outcome.last_lines or "the trial run did not finish")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _PreparedSandbox:
-    fixed_part: "_FixedPart"
-    launch: Launch
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _FixedPart:
-    """What a sandbox is created with. Programs may be replaced on disk, so each has its inode."""
-
-    task: SandboxTask
-    read_only_inodes: tuple[tuple[int, int] | None, ...]
-
-
-def _fixed_part(task: SandboxTask) -> _FixedPart:
-    task = dataclasses.replace(task, argv=(), environment={}, timeout_seconds=0, ports=())
-    return _FixedPart(task, tuple(map(_inode, task.read_only)))
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    """None if it does not exist; bwrap reports that."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 async def _end(launch: Launch) -> None:

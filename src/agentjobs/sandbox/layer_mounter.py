@@ -1,7 +1,7 @@
 """A separate program that mounts the layers of a sandbox and becomes bwrap.
 
-Mounts are in a namespace of its own, so they end with its process. Uses the standard library only,
-and enters an image without following its links.
+Mounts are in a namespace of its own, so they end with its process. Needs nothing but the standard
+library and `image_preparation`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import resource
 import stat
 import sys
 
+from agentjobs.sandbox.image_preparation import DIRECTORY, prepare_image
+
 # Importing `typing` takes as long as a sandbox takes to start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-    from agentjobs.sandbox.layers import Overlay, Plan, Root
+    from agentjobs.sandbox.layers import Overlay, Plan
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
@@ -36,8 +38,6 @@ _OVERLAY_OPTIONS = "redirect_dir=nofollow,metacopy=off,index=off,xino=off,volati
 _SIG_DFL = None
 _IGNORED_BY_PYTHON = (13, 25)  # SIGPIPE and SIGXFSZ; importing `signal` takes long, too
 _OOM_SCORE_FILE = "/proc/self/oom_score_adj"
-_MAX_ACCOUNTS_BYTES = 1024 * 1024
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,7 +51,7 @@ def main(plan_descriptor: int) -> NoReturn:
 
 def _run(plan: Plan) -> NoReturn:
     is_root = os.geteuid() == 0
-    _write(_OOM_SCORE_FILE, plan["oom_score"])
+    _raise_oom_score(plan["oom_score"])
     _enter_namespaces(plan, is_root=is_root)
     # Opened before the staging directory hides what it is mounted over.
     overlays = [(overlay, _open_overlay(overlay)) for overlay in plan["overlays"]]
@@ -66,7 +66,7 @@ def _run(plan: Plan) -> NoReturn:
     for name, source in binds:
         _bind(name, source)
     if plan["root"] is not None:
-        _prepare_root(plan["root"], read_only, plan["uid"], plan["gid"])
+        prepare_image(plan["root"], read_only, plan["uid"], plan["gid"])
     os.chdir("/")
     if is_root:
         os.setgroups([])
@@ -77,6 +77,14 @@ def _run(plan: Plan) -> NoReturn:
         _libc.signal(number, _SIG_DFL)
     # As an ordinary user, this gives up the capabilities in the new user namespace.
     os.execv(plan["argv"][0], plan["argv"])  # noqa: S606 - there is no shell to be avoided
+
+
+def _raise_oom_score(score: str) -> None:
+    """As root: before giving up the right to. It may already be higher, as in some containers."""
+    try:  # noqa: SIM105 - importing contextlib takes milliseconds
+        _write(_OOM_SCORE_FILE, score)
+    except PermissionError:
+        pass
 
 
 def _enter_namespaces(plan: Plan, *, is_root: bool) -> None:
@@ -91,7 +99,7 @@ def _enter_namespaces(plan: Plan, *, is_root: bool) -> None:
 
 def _open_overlay(overlay: Overlay) -> tuple[int, int, int]:
     lower, upper, work = (
-        _open(path, _DIRECTORY) for path in (overlay["lower"], overlay["upper"], overlay["work"])
+        _open(path, DIRECTORY) for path in (overlay["lower"], overlay["upper"], overlay["work"])
     )
     return lower, upper, work
 
@@ -166,98 +174,6 @@ class _MappedMounts:
             os.close(descriptor)
         os.waitpid(child, 0)
         return namespace
-
-
-def _prepare_root(root: Root, shown: Mapping[str, bool], uid: int, gid: int) -> None:
-    """bwrap follows links to its mount points, and an image could lead it out with them."""
-    image = _Image(_open(root["name"], _DIRECTORY), uid, gid)
-    for path in root["mount_points"]:
-        image.make_directory(path)
-    for path, is_directory in shown.items():
-        if is_directory:
-            image.make_directory(path)
-        elif not image.has_file(path):
-            image.write(path, b"")
-    for path, content in root["files"].items():
-        image.write(path, content)
-    for path, lines in root["accounts"].items():
-        names = tuple(line.partition(b":")[0] + b":" for line in lines.splitlines())
-        others = image.read(path).splitlines(keepends=True)
-        image.write(path, lines + b"".join(line for line in others if not line.startswith(names)))
-
-
-class _Image:
-    """Changes the merged root directory. Follows no link, and replaces those in its way."""
-
-    def __init__(self, descriptor: int, uid: int, gid: int) -> None:
-        self._descriptor = descriptor
-        self._owner = (uid, gid)
-
-    def make_directory(self, path: str) -> int:
-        parent = self._descriptor
-        for name in path.strip("/").split("/"):
-            child = self._enter(parent, name)
-            if parent != self._descriptor:
-                os.close(parent)
-            parent = child
-        return parent
-
-    def has_file(self, path: str) -> bool:
-        parent, name = self._parent(path)
-        try:
-            return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-        except FileNotFoundError:
-            return False
-        finally:
-            os.close(parent)
-
-    def read(self, path: str) -> bytes:
-        """Empty if it is not an ordinary file."""
-        parent, name = self._parent(path)
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            descriptor = os.open(name, flags, dir_fd=parent)
-        except OSError:
-            return b""
-        finally:
-            os.close(parent)
-        with open(descriptor, "rb") as file:
-            is_ordinary = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return file.read(_MAX_ACCOUNTS_BYTES) if is_ordinary else b""
-
-    def write(self, path: str, content: bytes) -> None:
-        parent, name = self._parent(path)
-        try:
-            os.unlink(name, dir_fd=parent)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise OSError(f"the image has a directory {path}: {error.strerror}") from None
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o644, dir_fd=parent)
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o644)
-            os.fchown(descriptor, *self._owner)
-            file.write(content)
-        os.close(parent)
-
-    def _parent(self, path: str) -> tuple[int, str]:
-        directory, _, name = path.rpartition("/")
-        if directory:
-            return self.make_directory(directory), name
-        return os.dup(self._descriptor), name
-
-    def _enter(self, parent: int, name: str) -> int:
-        try:
-            return os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            os.unlink(name, dir_fd=parent)
-        os.mkdir(name, 0o755, dir_fd=parent)
-        descriptor = os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
-        os.chown(name, *self._owner, dir_fd=parent, follow_symlinks=False)
-        return descriptor
 
 
 def _set_limits(rlimits: Mapping[int, int]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
@@ -270,6 +271,18 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def test_a_service_that_the_kernel_kills_first_can_use_layers(tmp_path: Path) -> None:
+    """Its score is higher than that of agents, and only root may lower it."""
+    script = (
+        "import asyncio, sys; from pathlib import Path;"
+        " from agentjobs.sandbox.bubblewrap import BubblewrapSandbox;"
+        f" asyncio.run(BubblewrapSandbox({unused_uid_base()}).check_layers(Path(sys.argv[1])))"
+    )
+    subprocess.run(
+        ["choom", "-n", "1000", "--", sys.executable, "-c", script, str(tmp_path)], check=True
+    )
 
 
 async def test_a_directory_that_is_missing_is_named(harness: SandboxHarness) -> None:
