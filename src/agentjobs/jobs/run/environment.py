@@ -84,7 +84,10 @@ async def choose_environment(
     )
     for note in requested.notes:
         run.log.note(f"environment: {note}")
-    brokered = await _open(open_proxy_secrets(run.db, run.tools.keys, run.job.repo_id))
+    brokered: Sequence[BrokeredHost] = ()
+    # Every change of a secret raises the generation, and most repositories have none.
+    if requested.settings.generation:
+        brokered = await _open(open_proxy_secrets(run.db, run.tools.keys, run.job.repo_id))
     for host in brokered:
         run.log.add_secret(host.secret)
     environment = RunEnvironment(
