@@ -16,6 +16,7 @@ from bench import (
     fleet_scale,
     gateway_overhead,
     idle,
+    image_unpack,
     index_speed,
     lock_files,
     neighbour,
@@ -54,6 +55,10 @@ MEASURES = {
     "fleet_scale": ("50 workers over one PostgreSQL, idle and busy", fleet_scale.measure),
     "gateway_overhead": ("What the model gateway adds to a request", gateway_overhead.measure),
     "idle": ("An idle `up`, for a minute", idle.measure),
+    "image_unpack": (
+        "An image of 300 MB, against umoci and tar",
+        image_unpack.measure,
+    ),
     "index": ("The index of large repositories, against reading them", index_speed.measure),
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
