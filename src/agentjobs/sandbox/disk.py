@@ -19,6 +19,8 @@ MIN_FRACTION = 64
 MAX_DEPTH = 128
 # After an agent was stopped because the disk is nearly full, its files are removed.
 RELEASE_SECONDS = 5
+# The end of the limit's text, if the sandbox was stopped for that reason.
+WHILE_NEARLY_FULL = "while the disk was nearly full"
 
 
 def writable_directories(task: SandboxTask) -> tuple[Path, ...]:
@@ -98,7 +100,7 @@ class DiskUsage:
         if limit and self.used_bytes > limit:
             return self._limits.workspace_text
         if is_critical and self.used_bytes > critical and self._shared.may_stop(self):
-            return f"{format_bytes(critical)} in the workspace while the disk was nearly full"
+            return f"{format_bytes(critical)} in the workspace {WHILE_NEARLY_FULL}"
         return None
 
     def stop(self) -> None:

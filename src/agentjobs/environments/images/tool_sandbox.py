@@ -6,8 +6,9 @@ import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agentjobs.environments.images.errors import ImageError
+from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs.sandbox.certificates import with_certificates
+from agentjobs.sandbox.disk import WHILE_NEARLY_FULL
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
     REPORT_DIRECTORY,
@@ -24,6 +25,7 @@ from agentjobs.workspace.threads import run_in_thread
 TOOLS = ("skopeo", "umoci")
 PRIVATE_DIRECTORY = 0o700
 _READ_ONLY = 0o400
+_NO_SPACE = "no space left on device"
 
 
 def missing_tools() -> str | None:
@@ -82,7 +84,7 @@ class ToolSandbox:
         ports: tuple[SandboxPort, ...] = (),
         allows_setuid_bits: bool = False,
     ) -> SandboxReport:
-        """`$FILES` is the directory with `files`, which nobody else can read."""
+        """`$FILES` is the directory with `files`, which nobody else can read. Raises ImageError."""
         if (reason := missing_tools()) is not None:
             raise ImageError(f"{reason}.")
         async with self.work_directory() as run_dir:
@@ -100,7 +102,10 @@ class ToolSandbox:
                 allows_setuid_bits=allows_setuid_bits,
             )
             task = with_certificates(task, self._certificates)
-            return await self._sandbox.run(task, on_output)
+            report = await self._sandbox.run(task, on_output)
+        if is_disk_full(report):
+            raise RegistryUnavailable("The disk of this worker is nearly full.")
+        return report
 
     def _write_files(self, run_dir: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
@@ -114,6 +119,13 @@ class ToolSandbox:
     def _give(self, path: Path) -> None:
         if (uid := self.owner_uid) is not None:
             os.chown(path, uid, uid)
+
+
+def is_disk_full(report: SandboxReport) -> bool:
+    """Whether the worker is to blame, not the image."""
+    if report.exceeded is not None:
+        return report.exceeded.endswith(WHILE_NEARLY_FULL)
+    return report.exit_code != 0 and _NO_SPACE in report.last_lines
 
 
 def _tool_paths() -> Iterator[Path]:
