@@ -58,14 +58,20 @@ class RelayedConnections:
 
     def _accept(self, port: int) -> None:
         try:
-            client, _ = self._listeners[port].accept()
+            # First, so that no client is accepted that cannot be served.
+            service = _new_socket(socket.AF_INET)
+            try:
+                client, _ = self._listeners[port].accept()
+            except OSError:
+                service.close()
+                raise
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:
             # There are too many descriptors.
             self._set_accepting(False)
             return
-        connection = _Connection(port, client)
+        connection = _Connection(port, client, service)
         self._connections.add(connection)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._set_accepting(False)
@@ -110,11 +116,11 @@ class RelayedConnections:
 class _Connection:
     """From a client to the service that listens on `port`."""
 
-    def __init__(self, port: int, client: socket.socket) -> None:
+    def __init__(self, port: int, client: socket.socket, service: socket.socket) -> None:
         self.port = port
         self.is_finished = False
         self._client = _without_waiting(client)
-        self._service = _new_socket(socket.AF_INET)
+        self._service = service
         self._address = "127.0.0.1"
         self._flows: tuple[_Flow, _Flow] | None = None
         self._events: dict[socket.socket, int] = {}

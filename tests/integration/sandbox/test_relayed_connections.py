@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -162,6 +163,23 @@ def test_clients_above_the_limit_wait_until_others_leave(relay: Relay) -> None:
     accepted, _ = service.accept()
     with accepted:
         assert accepted.recv(5) == b"hello"
+
+
+@pytest.mark.parametrize("spare", [10, 11])
+def test_clients_wait_while_the_relay_has_no_descriptors(relay: Relay, spare: int) -> None:
+    service = relay.service()
+    client, accepted = relay.pair(service)
+    limit = relay.descriptors() + spare
+    resource.prlimit(relay.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    waiting = [relay.client() for _ in range(12)]
+    for following in waiting:
+        accepted.close()
+        assert _read_all(client) == b""
+        client.close()
+        client = following
+        accepted, _ = service.accept()
+    accepted.close()
+    assert _read_all(client) == b""
 
 
 def test_a_new_sandbox_replaces_the_connections_of_the_one_before(relay: Relay) -> None:
