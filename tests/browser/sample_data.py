@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from tests.browser.environments import write_environment
 from tests.browser.platforms import write_platform
 from tests.browser.service import ADVISORY, REPO, BrowserTestService
 from tests.support.receiver import Receiver
@@ -79,6 +80,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
     )
     wait_until(lambda: service.findings() >= _FINDINGS, "vulnerable packages")
     connection, tracker = write_platform(service.service.data_dir)
+    write_environment(service.service.data_dir)
     branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (name for name in branches if "price-fixer" in name)
     return SampleData(

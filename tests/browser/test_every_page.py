@@ -53,6 +53,7 @@ def pages_of(samples: SampleData) -> list[str]:
         "/settings/audit-log?since=2026-02-02&until=2026-01-01",
         "/settings/webhooks/nowhere",
         f"/repos/{PLATFORM_REPO}",
+        f"/repos/{PLATFORM_REPO}/environment",
         f"/default/{PLATFORM_REPO}/pulls/1",
     ]
 

@@ -14,7 +14,7 @@ from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
-from agentjobs.web.dashboard.repos import dependencies, environment, graph
+from agentjobs.web.dashboard.repos import dependencies, environment, environment_builds, graph
 from agentjobs.web.dashboard.repos import detail as repo
 from agentjobs.web.dashboard.repos import listing as repos
 from agentjobs.web.dashboard.settings import (
@@ -52,6 +52,7 @@ ROUTES: Routes = [
     *repos.ROUTES,
     *dependencies.ROUTES,
     *graph.ROUTES,
+    *environment_builds.ROUTES,
     *environment.ROUTES,
     # After the repository's other pages, whose paths it would match.
     *repo.ROUTES,

@@ -71,6 +71,18 @@ def percent(share: float | None) -> str:
     return NOTHING if share is None else f"{100 * share:.0f} %"
 
 
+def size(number: int) -> str:
+    """512 bytes, 1.5 KiB, 2.0 GiB."""
+    if number < 1024:
+        return counted(number, "byte")
+    amount = float(number)
+    for unit in ("KiB", "MiB", "GiB"):
+        amount /= 1024
+        if amount < 1024 or unit == "GiB":
+            break
+    return f"{amount:,.1f} {unit}"
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """1 job, 2 jobs, 1,000 jobs."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
@@ -84,4 +96,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "count": count,
     "percent": percent,
     "counted": counted,
+    "size": size,
 }

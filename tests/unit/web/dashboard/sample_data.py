@@ -6,7 +6,9 @@ from shutil import copytree
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
 from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.repo_settings import set_definition
 from agentjobs.environments.secret_definition import SecretDefinition
 from agentjobs.environments.secrets import set_environment_secret
@@ -97,6 +99,7 @@ async def create_samples(
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
     definition = EnvironmentDefinition(setup=make_text("make"), variables={"A": make_text("1")})
     await set_definition(db, caller.organization_id, repo_id, f"{name}/shop", definition)
+    await _builds(harness, caller, repo_id, definition, make_text)
     npm = SecretDefinition(name="NPM_TOKEN", purpose="setup", repo_id=repo_id)
     await set_environment_secret(db, keys, caller.organization_id, npm, "npm-a-secret-value")
     key = (await list_keys(db, name))[0].id
@@ -163,6 +166,30 @@ async def _pulls(
     await add_comment(harness.db, name, f"{name}/shop", OPEN, make_text("Well done"))
 
 
+async def _builds(
+    harness: JobHarness,
+    caller: Caller,
+    repo_id: str,
+    definition: EnvironmentDefinition,
+    make_text: TextMaker,
+) -> None:
+    """A snapshot and a build that failed."""
+    image = msgspec.structs.replace(definition, image=make_text("python:3.12"))
+    log = f"{make_text('installing')}\n"
+    new = NewBuild(
+        organization_id=caller.organization_id,
+        repo_id=repo_id,
+        reason="job",
+        branch="main",
+        location="0123456789abcdef",
+        request=EnvironmentRequest(definition=image),
+    )
+    ready = Finished(key="a" * 64, image_digest=f"sha256:{'b' * 64}", size_bytes=2**30, log=log)
+    await finish_build(harness.db, await begin_build(harness.db, new), ready)
+    failed = Finished(error=f"{make_text('setup failed')}\n{make_text('no such package')}", log=log)
+    await finish_build(harness.db, await begin_build(harness.db, new), failed)
+
+
 async def _delivery(harness: JobHarness, endpoint: str, job: str, make_text: TextMaker) -> str:
     row = await harness.db.fetch_one(
         "SELECT id FROM deliveries WHERE endpoint_id = :endpoint AND job_id = :job",
@@ -217,8 +244,9 @@ async def _failed_import(harness: JobHarness, caller: Caller, make_text: TextMak
 async def insert_worker(harness: JobHarness, make_text: TextMaker) -> None:
     await write(
         harness.db,
-        "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready)"
-        " VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready)",
+        "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready,"
+        " location) VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready,"
+        " '0123456789abcdef')",
         host=make_text("build-1"),
         agents='["fixer"]',
         now=now_ms(),

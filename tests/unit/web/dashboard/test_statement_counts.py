@@ -24,6 +24,7 @@ MANY = {
     "findings": ("id", {"version": "version || :number"}),
     "dependencies": ("position", {}),
     "forge_connections": ("id", {"name": "name || :number"}),
+    "environment_builds": ("id", {}),
     "trackers": ("id", {"name": "name || :number"}),
 }
 TIMES = 20

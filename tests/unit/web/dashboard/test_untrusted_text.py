@@ -63,6 +63,9 @@ SHOWN = {
         *("requests", "2.30.0", ">=2", "urllib3", "requirements.txt", "GHSA-odd", "2.31.0"),
         "Nobody fixed it",
     ],
+    "/repos/{repo}/environment": [
+        *("python:3.12", "installing", "setup failed", "no such package", "build-1"),
+    ],
     "/repos/{repo}/graph": ["src/shop.py", "src/tax.py", "requests"],
     "/vulnerabilities": [
         *("GHSA-odd", "Leaks a header", "requests", "2.30.0", "requirements.txt", "2.31.0"),

@@ -1,5 +1,6 @@
 """/jobs/{id}: a job with its prompt, events, changes and log, updated live."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from agentjobs.webhooks.events import activity_topic
 
 # Each part has its own template.
 _PARTS = ("head", "details", "events", "prompt", "follow_up", "changes")
+_BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
 _QUEUE_REASONS = {
     "paused": "the operator has paused jobs",
     "plan_limit": "the plan's concurrent job limit is reached",
@@ -95,6 +97,7 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
         "settings_json": msgspec.json.format(override, indent=2).decode(),
+        "failed_build": _failed_build(job),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "summary": _summary(job, details),
         "has_diff": commit_range_of(details) is not None,
@@ -119,6 +122,14 @@ def _is_settled(values: dict[str, Any]) -> bool:
     """Whether nothing will change again. Deliveries continue after the job has finished."""
     deliveries = (each for line in values["events"] for each in line.deliveries)
     return values["is_final"] and all(each.status != "pending" for each in deliveries)
+
+
+def _failed_build(job: JobView) -> str:
+    """The build that the error names; empty if it names none."""
+    if job.error is None or job.error.code != "environment_failed":
+        return ""
+    named = _BUILD.findall(job.error.message)
+    return named[-1] if named else ""
 
 
 def _summary(job: JobView, details: JobDetails) -> str:

@@ -47,13 +47,13 @@ async def log_tail(db: Database, job_id: str) -> LogTail:
 
 def _tail(chunks: Sequence[LogChunk]) -> LogTail:
     lines = AnsiLines()
-    text, is_complete = _newest(_text(chunks))
+    text, is_complete = newest_lines(_text(chunks))
     html = lines.feed(text)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
     return LogTail(html, lines.rest(), last, is_complete and first == 1)
 
 
-def _newest(text: str) -> tuple[str, bool]:
+def newest_lines(text: str) -> tuple[str, bool]:
     """The last lines, and whether they are all. Limits lines as well as length."""
     lines = text.rsplit("\n", _MAX_LINES)
     is_complete = len(lines) <= _MAX_LINES
@@ -111,14 +111,14 @@ class _Follower:
             before = await read_last_chunks(
                 self._request.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
             )
-            await asyncio.to_thread(self._lines.feed, _newest(_text(before))[0])
+            await asyncio.to_thread(self._lines.feed, newest_lines(_text(before))[0])
 
     async def _send_new_lines(self, emit: Emit) -> bool:
         """True when the log is complete."""
         # The status first: the log of a finished job is complete once its status is visible.
         status = await ensure_job(self._request.db, self._request.organization_id, self._job_id)
         while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
-            text, _ = _newest(_text(chunks))
+            text, _ = newest_lines(_text(chunks))
             # In a thread, because many lines take long.
             html = await asyncio.to_thread(self._lines.feed, text)
             self._after = chunks[-1].sequence

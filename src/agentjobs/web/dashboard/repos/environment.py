@@ -3,7 +3,6 @@
 from starlette.responses import Response
 
 from agentjobs.environments.repo_settings import (
-    load_repo_settings,
     set_definition,
     set_trusted_branches,
 )
@@ -12,6 +11,7 @@ from agentjobs.repos.environment_text import format_environment, parse_environme
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.detail import repo_page_route
+from agentjobs.web.dashboard.repos.environment_builds import load_values
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -61,12 +61,13 @@ async def _page(
     branches: str | None = None,
 ) -> Response:
     """`text` and `branches` are what a form with an error had."""
-    stored = await load_repo_settings(request.db, repo.id)
+    values = await load_values(request, repo)
+    stored = values["effective"].settings
     defined = "" if stored.definition is None else format_environment(stored.definition)
     return await request.render(
         "repos/environment.html",
         problem=problem,
-        repo=repo,
+        **values,
         defined=defined,
         text=defined if text is None else text,
         trusted_branches=stored.trusted_branches,
