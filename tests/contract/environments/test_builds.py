@@ -115,9 +115,9 @@ async def test_removed_snapshots_are_not_found_and_uses_are_counted(database: Da
     assert build is not None
     assert build.hits == 2
     assert build.used_at is not None
-    assert await builds.ready_at(database, HERE) == [build_id]
+    assert await builds.states_at(database, HERE) == {build_id: "ready"}
     await builds.mark_removed(database, [build_id])
-    assert await builds.ready_at(database, HERE) == []
+    assert await builds.states_at(database, HERE) == {}
     assert await builds.find_ready(database, "repo_1", request.request_key, HERE) == []
 
 
