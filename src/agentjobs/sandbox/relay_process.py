@@ -60,8 +60,11 @@ class RelayProcess:
 
     async def _reply(self) -> bytes:
         """One request at a time. Raises OSError."""
-        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
-            reply = await asyncio.get_running_loop().sock_recv(self._control, _MAX_REPLY_BYTES)
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+                reply = await asyncio.get_running_loop().sock_recv(self._control, _MAX_REPLY_BYTES)
+        except TimeoutError:
+            raise TimeoutError("the port relay does not respond") from None
         if not reply:
             raise OSError("the port relay ended")
         return reply
