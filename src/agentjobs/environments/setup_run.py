@@ -1,6 +1,7 @@
 """Runs the setup of an environment in a sandbox, and keeps what it left as a snapshot."""
 
 import dataclasses
+import errno
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from agentjobs.sandbox.protocol import REPORT_DIRECTORY, Sandbox, SandboxPort, S
 from agentjobs.workspace.checkout import Checkout, Workspaces
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import run_in_thread
+
+_ERRORS_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ class SetupRunner:
             task.repo_id, task.commit, owner_uid=uid, is_reusable=False
         ) as checkout:
             milliseconds = await self._run_command(task, checkout, directory, log)
-            await move_ignored_files(mirror, checkout, directory / WORKSPACE)
+            await _keep_ignored_files(mirror, checkout, directory / WORKSPACE)
         await _check_secrets(directory, list(task.secrets.values()))
         return milliseconds
 
@@ -118,6 +121,17 @@ async def _scratch(directory: Path, uid: int | None) -> AsyncIterator[Path]:
         yield scratch
     finally:
         await run_in_thread(remove, scratch)
+
+
+async def _keep_ignored_files(mirror: Path, checkout: Checkout, target: Path) -> None:
+    try:
+        await move_ignored_files(mirror, checkout, target)
+    except OSError as error:
+        if error.errno in _ERRORS_OF_THE_DISK:
+            raise
+        raise EnvironmentFailed(
+            f"The files that setup left in the workspace cannot be kept: {error.strerror}."
+        ) from error
 
 
 async def _check_secrets(directory: Path, secrets: Sequence[str]) -> None:
