@@ -6,9 +6,12 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from agentjobs.environments.setup_files import make_readable, walk
 from agentjobs.redaction.secret_forms import forms_of
 
 SEARCH_SECONDS = 600
+# grep reads a line as a whole, and a sparse file of gigabytes may have only one.
+MAX_MEMORY_KIB = 1024 * 1024
 _MAX_SHOWN_BYTES = 4_096
 
 
@@ -33,26 +36,33 @@ async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> st
 
 
 def _search(directory: Path, patterns: Sequence[bytes]) -> str | None:
-    return _search_names(directory, patterns) or _search_contents(directory, patterns)
+    try:
+        make_readable(os.fsencode(directory))
+        path = _search_names(directory, patterns)
+    except OSError as error:
+        raise SearchFailed(
+            f"its files could not be searched for secrets: {error.strerror}"
+        ) from error
+    return path or _search_contents(directory, patterns)
 
 
 def _search_names(directory: Path, patterns: Sequence[bytes]) -> str | None:
     root = os.fsencode(directory)
-    for parent, directories, files in os.walk(root):
-        for name in (*directories, *files):
-            path = parent + b"/" + name
-            texts = (name, os.readlink(path)) if os.path.islink(path) else (name,)  # noqa: PTH114, PTH115 - bytes
-            if any(pattern in text for text in texts for pattern in patterns):
-                return _shown(os.path.relpath(path, root))
+    for entries in walk(root):
+        for entry in entries:
+            target = os.readlink(entry.path) if entry.is_symlink() else b""  # noqa: PTH115 - bytes
+            if any(pattern in entry.name or pattern in target for pattern in patterns):
+                return _shown(os.path.relpath(entry.path, root))
     return None
 
 
 def _search_contents(directory: Path, patterns: Sequence[bytes]) -> str | None:
+    limited = ["sh", "-c", f'ulimit -v {MAX_MEMORY_KIB}; exec nice -n 10 "$@"', "sh"]
     command = ["grep", "--recursive", "--files-with-matches", "--text", "--fixed-strings"]
     options = ["--max-count=1", "--devices=skip", "--null", "--file=-", "--", "."]
     try:
         result = subprocess.run(
-            ["nice", "-n", "10", *command, *options],
+            [*limited, *command, *options],
             input=b"\n".join(patterns) + b"\n",
             capture_output=True,
             cwd=directory,
@@ -66,6 +76,11 @@ def _search_contents(directory: Path, patterns: Sequence[bytes]) -> str | None:
         ) from None
     if result.stdout:
         return _shown(os.path.normpath(result.stdout.split(b"\0", 1)[0]))
+    if b"memory exhausted" in result.stderr:
+        raise SearchFailed(
+            "a file, perhaps a sparse one, has a line that is too long to search for secrets; "
+            "delete such files at the end of setup"
+        )
     if result.returncode > 1:
         reason = result.stderr[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
         raise SearchFailed(f"its files could not be searched for secrets: {reason}")
