@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from agentjobs.environments import builds
 from agentjobs.environments.builds import Finished, NewBuild
@@ -14,6 +15,7 @@ from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database
+from agentjobs.web.metrics.environments import EnvironmentMetrics
 from tests.support.jobs import JobHarness
 
 LOCATION = "0123456789abcdef"
@@ -144,3 +146,20 @@ async def test_an_operator_finds_a_build_by_its_id_alone(environments: Environme
     assert found is not None
     assert found.repo_id == environments.repo.id
     assert await builds.find_any_build(environments.db, "env_none") is None
+
+
+async def test_metrics_count_snapshots_and_builds(environments: Environments) -> None:
+    registry = CollectorRegistry()
+    metrics = EnvironmentMetrics(registry)
+    await metrics.refresh(environments.db)
+    await environments.request()
+    finished = Finished(size_bytes=7, setup_ms=1_000)
+    await builds.finish_build(environments.db, await environments.claim(), finished)
+    await environments.request()
+    for _ in range(2):
+        await metrics.refresh(environments.db)
+        value = registry.get_sample_value
+        assert value("agentjobs_environment_snapshot_bytes") == 7
+        assert value("agentjobs_environment_builds_active", {"state": "queued"}) == 1
+        result = {"result": "ready"}
+        assert value("agentjobs_environment_builds_finished_total", result) == 1

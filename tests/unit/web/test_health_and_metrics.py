@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
 from agentjobs.jobs.outcomes import Kept
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import KeptWork
@@ -18,11 +19,12 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
+from agentjobs.repos.queries import find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
-from tests.unit.web.service import Service, refusal
+from tests.unit.web.service import JOB, Service, refusal
 
 TOKEN = {"Authorization": "Bearer look-here"}
 
@@ -161,6 +163,32 @@ class TestWithToken:
         exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         assert exported[("agentjobs_platform_outages",)] == 1
         assert exported[("agentjobs_kept_work",)] == 1
+
+    async def test_builds_of_environments_are_counted_once(self, service: Service) -> None:
+        db = service.context.db
+        repo = await find_repo(db, service.caller.organization_id, JOB["repo"])
+        new = NewBuild(
+            organization_id=service.caller.organization_id,
+            repo_id=repo.id,
+            reason="job",
+            branch="main",
+            location="here",
+        )
+        # The clocks of a build and of a scrape are the same.
+        await service.get("/metrics", headers=TOKEN)
+        results = (Finished(size_bytes=100, setup_ms=2_000), Finished(size_bytes=20, setup_ms=1))
+        for finished in (*results, Finished(error="no")):
+            await finish_build(db, await begin_build(db, new), finished)
+        await begin_build(db, new)
+        for _ in range(2):
+            exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+            assert exported["agentjobs_environment_builds_finished_total", "ready"] == 2
+            assert exported["agentjobs_environment_builds_finished_total", "failed"] == 1
+            assert exported[("agentjobs_environment_setup_seconds_sum",)] == 2.001
+            assert exported["agentjobs_environment_builds_active", "building"] == 1
+            assert exported["agentjobs_environment_builds_active", "queued"] == 0
+            assert exported[("agentjobs_environment_snapshots",)] == 2
+            assert exported[("agentjobs_environment_snapshot_bytes",)] == 120
 
     async def test_metrics_are_available_while_the_store_is_unreachable(
         self, service: Service

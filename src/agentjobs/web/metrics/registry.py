@@ -12,6 +12,7 @@ from agentjobs.loop_monitor import BUCKETS as LOOP_BUCKETS
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.web.metrics.environments import EnvironmentMetrics
 from agentjobs.web.metrics.fleet import FleetMetrics
 from agentjobs.web.metrics.jobs import JobMetrics
 from agentjobs.web.metrics.webhooks import WebhookMetrics
@@ -84,6 +85,7 @@ class Metrics:
         self.jobs = JobMetrics(self.registry)
         self.webhooks = WebhookMetrics(self.registry)
         self.fleet = FleetMetrics(self.registry)
+        self.environments = EnvironmentMetrics(self.registry)
         self.requests = RequestMetrics()
         self.registry.register(self.requests)
         if loop_monitor is not None:
@@ -95,6 +97,7 @@ class Metrics:
             await self.jobs.refresh(db)
             await self.webhooks.refresh(db)
             await self.fleet.refresh(db, settings)
+            await self.environments.refresh(db)
         except StoreUnavailable:
             # The values that were not read are outdated.
             self._store_up.set(0)
