@@ -143,10 +143,11 @@ def test_a_snapshot_that_is_up_to_date_is_not_built_again(environments):
         repo = await find_repo(db, organization.id, NAME)
         effective = await load_definition(db, settings.repositories_path, repo)
         await builds.describe_build(db, build_id, effective.commit, effective.request)
-        await succeed(db, build_id)
+        await builds.finish_build(db, build_id, Finished(size_bytes=8_192))
 
     with environments.worker(build):
         built = environments.run("build", NAME)
+    assert "ready: 8.0 KiB." in built.err
     assert f"{built.out.strip()}\tready (current)" in environments.run("show", NAME).out
     with environments.worker(builds.abandon_build):
         ended = environments.run("build", NAME)

@@ -156,7 +156,7 @@ async def _follow(admin: Admin, repo: "RepoView", build_id: str, *, is_quiet: bo
             _print_new(shown, log)
         shown = log
         if build.state == "ready":
-            size = f"{build.size_bytes / 1024 / 1024:.1f} MiB"
+            size = text.format_size(build.size_bytes)
             return Ended(build, f"The environment is ready: {size}.", succeeded=True)
         if build.state in ("failed", "removed"):
             message = build.error.partition("\n")[0] or "Its snapshot was removed."

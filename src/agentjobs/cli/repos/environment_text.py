@@ -77,9 +77,14 @@ def build_row(build: "Build", status: "EnvironmentStatus") -> tuple[Any, ...]:
         f"{build.state} (current)" if is_current else build.state,
         build.key[:12] or None,
         status.hosts.get(build.location or "", build.location),
-        f"{build.size_bytes / 1024 / 1024:.1f} MiB" if build.state == "ready" else None,
+        format_size(build.size_bytes) if build.state == "ready" else None,
         f"{build.setup_ms / 1_000:.1f} s" if build.setup_ms else None,
         build.hits,
         None if build.used_at is None else iso_utc(build.used_at),
         iso_utc(build.created_at),
     )
+
+
+def format_size(size_bytes: int) -> str:
+    kib = size_bytes / 1024
+    return f"{kib / 1024:.1f} MiB" if kib >= 1024 else f"{kib:.1f} KiB"
