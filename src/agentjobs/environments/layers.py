@@ -9,7 +9,9 @@ from agentjobs.sandbox.protocol import Layer
 
 
 def root_layer(image: Image, upper: Path) -> Layer:
-    return Layer(inside=PurePosixPath("/"), lower=image.root, upper=upper)
+    return Layer(
+        inside=PurePosixPath("/"), lower=image.root, upper=upper, lower_uid=image.owner_uid
+    )
 
 
 def home_layer(lower: Path, upper: Path, lower_uid: int | None = None) -> Layer:
