@@ -14,6 +14,7 @@ from agentjobs.environments.running_service import ServiceFailed, ServiceTask
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from tests.support.child_processes import children_of, descendants_of
 from tests.support.image_roots import create_image
 from tests.support.sandbox import ProcessMarker, eventually, unused_uid_base
 from tests.support.services import ECHO, ServiceHarness, echo_service, echo_until
@@ -209,18 +210,18 @@ async def test_services_end_with_the_job(harness: ServiceHarness) -> None:
     marker = ProcessMarker()
     script = f'{marker.sleeper()} & setsid {marker.sleeper()} & exec python3 -c "$0" 127.0.0.1:70'
     task = harness.service("it", "sh", "-c", script, ECHO)
-    before = _children()
+    before = children_of()
     async with harness.running(task) as services:
         services.ports()
         assert len(marker.processes()) >= 2
     assert marker.processes() == []
-    assert _children() == before, "the relay has ended"
+    assert children_of() == before, "the relay has ended"
     assert harness.ended == []
 
 
 async def test_a_start_can_be_cancelled_at_any_moment(harness: ServiceHarness) -> None:
     marker = ProcessMarker()
-    before = _children()
+    before = children_of()
     for step in range(8):
         task = harness.service("it", "sh", "-c", marker.sleeper(), ready="false")
         starting = asyncio.ensure_future(_enter(harness, task))
@@ -229,22 +230,7 @@ async def test_a_start_can_be_cancelled_at_any_moment(harness: ServiceHarness) -
         await asyncio.wait({starting})
         assert starting.cancelled()
         assert marker.processes() == []
-        assert _children() == before
-
-
-def _children() -> set[str]:
-    """Includes processes that have ended and are not reaped."""
-    threads = Path("/proc/self/task").iterdir()
-    return {pid for thread in threads for pid in (thread / "children").read_text().split()}
-
-
-def _descendants(pid: int) -> set[int]:
-    children = {
-        int(child)
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-        for child in (thread / "children").read_text().split()
-    }
-    return children.union(*map(_descendants, children))
+        assert children_of() == before
 
 
 def _is_alive(pid: int) -> bool:
@@ -329,7 +315,7 @@ async def test_services_and_relays_die_when_the_worker_is_killed(tmp_path: Path)
     )
     assert worker.stdout is not None
     assert await worker.stdout.readline() == b"up\n"
-    descendants = _descendants(worker.pid)
+    descendants = descendants_of(worker.pid)
     assert len(descendants) > 3
     worker.kill()
     await worker.wait()

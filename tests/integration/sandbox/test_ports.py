@@ -13,6 +13,7 @@ import uvloop
 from agentjobs.sandbox.ports import MAX_PORTS, SandboxPorts
 from agentjobs.sandbox.protocol import SandboxError, SandboxPort
 from tests.support.bare_bwrap import bare_sandbox
+from tests.support.child_processes import children_of
 
 OnLoop = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -48,12 +49,6 @@ def nothing_stays_open() -> Iterator[None]:
 def _sockets() -> set[Path]:
     opened = Path("/proc/self/fd").iterdir()
     return {entry.readlink() for entry in opened if entry.is_socket()}
-
-
-def _children() -> set[str]:
-    """Includes processes that have ended and are not reaped."""
-    threads = Path("/proc/self/task").iterdir()
-    return {pid for thread in threads for pid in (thread / "children").read_text().split()}
 
 
 class Parrot(asyncio.Protocol):
@@ -165,9 +160,9 @@ def test_the_port_listener_has_exited_when_the_ports_are_open(on_loop: OnLoop) -
     async def check() -> None:
         ports = SandboxPorts([SandboxPort(number=80, protocol=Parrot)])
         async with bare_sandbox(*_PYTHON, "127.0.0.1:80") as sandbox:
-            children, sockets = _children(), _sockets()
+            children, sockets = children_of(), _sockets()
             await ports.open(sandbox.init_pid)
-            left = _children() - children
+            left = children_of() - children
             opened = _sockets() - sockets
             output = await sandbox.run()
         await ports.close()
