@@ -1,7 +1,6 @@
 """A running service with repositories that define environments, and what it knows of them."""
 
 import contextlib
-import json
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -75,20 +74,10 @@ class EnvironmentService:
         self.service.admin("secrets", "set", name, "--repo", repo, "--for", "setup", typed=value)
 
     def trust(self, repo: str, *branches: str) -> None:
-        self.query(
-            "INSERT INTO repo_environments (repo_id, organization_id, trusted_branches, generation,"
-            " updated_at) SELECT id, organization_id, ?, 0, 0 FROM repos WHERE full_name = ?"
-            " ON CONFLICT (repo_id) DO UPDATE SET trusted_branches = excluded.trusted_branches",
-            json.dumps(branches),
-            repo,
-        )
+        self.service.admin("repos", "environment", "trust-branch", repo, *branches)
 
-    def retire(self, repo: str) -> None:
-        self.query(
-            "UPDATE repo_environments SET generation = generation + 1 WHERE repo_id ="
-            " (SELECT id FROM repos WHERE full_name = ?)",
-            repo,
-        )
+    def rebuild(self, repo: str) -> None:
+        self.service.admin("repos", "environment", "rebuild", repo)
 
     def builds(self, repo: str) -> list[sqlite3.Row]:
         """Oldest first."""
