@@ -53,6 +53,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     has_outage: bool = False
     # The key of the tracker that did not respond.
     waits_for: str | None = None
+    # The environment that the job has waited for.
+    environment_key: str | None = None
     # An API key, a user, or a login such as `github:ada`.
     created_by: str | None = None
 
@@ -118,6 +120,7 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         kept_at=row["kept_at"],
         has_outage=bool(row["has_outage"]),
         waits_for=row["waits_for"],
+        environment_key=row["environment_key"],
         created_by=row["created_by"],
     )
 

@@ -16,6 +16,7 @@ from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs.environments.images.model import Image
+from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
 from agentjobs.environments.snapshots import StoredSnapshot
 from agentjobs.environments.worker_environments import WorkerEnvironments
@@ -30,7 +31,9 @@ from agentjobs.jobs.environments.holding import build_hooks
 from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
 from agentjobs.jobs.model import EnvironmentView
 from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.environment_holds import OUTAGE_HOLD_MS, EnvironmentHold, hold_key
+from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.retry import retry_within_lease
@@ -143,6 +146,7 @@ async def _with_files(
     ready = await choice.find_ready(request, held)
     if ready is None and is_trusted:
         await choice.check_waiting(request)
+        check_waiting_time(job, request, await run.db.clock_ms())
         await start_build(run, environments, requested, base)
         raise choice.building(request)
     if ready is None:
@@ -159,6 +163,16 @@ async def _with_files(
         # The snapshot of another commit, whose services have other images.
         images |= await _fetch_images(run, environments, requested, held)
     return dataclasses.replace(environment, images=images, stored=ready.stored)
+
+
+def check_waiting_time(job: ClaimedJob, request: EnvironmentRequest, now: int) -> None:
+    """Raises EnvironmentFailed for a job whose environment could not be built for a day."""
+    has_waited = job.environment_key == hold_key(job.repo_id, request.request_key)
+    if has_waited and now - job.created_at >= MAX_OUTAGE_MS:
+        raise EnvironmentFailed(
+            "The environment could not be built for 24 hours, because a registry or the workers"
+            " were not available. See the log of the workers."
+        )
 
 
 async def _check_images_again(
