@@ -114,8 +114,8 @@ async def describe_build(
     await db.transact(_describe, build_id, commit, request)
 
 
-async def renew_build(db: Database, build_id: str, log: str) -> bool:
-    """False if the build was taken from this process."""
+async def renew_build(db: Database, build_id: str, log: str | None) -> bool:
+    """`log` is None if it has not changed. False if the build was taken from this process."""
     return await db.transact(_renew, build_id, log)
 
 
@@ -315,15 +315,16 @@ async def _describe(
     )
 
 
-async def _renew(tx: Transaction, build_id: str, log: str) -> bool:
+async def _renew(tx: Transaction, build_id: str, log: str | None) -> bool:
     changed = await tx.execute(
-        "UPDATE environment_builds SET lease_until = :lease_until, log = :log"
-        " WHERE id = :id AND state = 'building'",
+        "UPDATE environment_builds SET lease_until = :lease_until,"
+        " log = COALESCE(CAST(:log AS TEXT), log) WHERE id = :id AND state = 'building'",
         id=build_id,
         lease_until=await tx.clock_ms() + LEASE_MS,
-        log=log[-MAX_LOG_CHARACTERS:],
+        log=None if log is None else log[-MAX_LOG_CHARACTERS:],
     )
-    tx.announce(log_topic(build_id))
+    if log is not None:
+        tx.announce(log_topic(build_id))
     return changed > 0
 
 

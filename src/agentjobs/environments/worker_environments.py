@@ -173,7 +173,7 @@ class WorkerEnvironments:
             # The lease outlasts several failures.
             with contextlib.suppress(StoreError):
                 await hooks.renew()
-                await builds.renew_build(self._db, build_id, log.text)
+                await builds.renew_build(self._db, build_id, log.take_change())
             await asyncio.sleep(RENEW_SECONDS)
 
 
