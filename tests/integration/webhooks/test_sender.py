@@ -417,7 +417,7 @@ async def test_a_sender_whose_receivers_all_hang_does_not_busy_loop(
     async with sending(harness, counting, drain_immediately=True):  # type: ignore[arg-type]
         await until(lambda: len(receiving.received) == 3)
         before = counting.counts.copy()
-        await until(lambda: counting.counts["_expire_leases"] >= before["_expire_leases"] + 2)
+        await until(lambda: counting.counts["_maintain"] >= before["_maintain"] + 2)
         claims = counting.counts["_claim"] - before["_claim"]
     release.set()
 
