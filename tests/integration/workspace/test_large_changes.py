@@ -66,7 +66,8 @@ async def test_long_paths_are_refused_while_the_event_loop_stays_responsive(
         async with longest_turn() as longest:
             with pytest.raises(UnsafeChange, match="touches paths with more than 8388608 bytes"):
                 await harness.commit(checkout)
-    assert longest.cpu_seconds < 0.05
+    # Starting a process can cost this thread a tenth of a second on a busy virtual machine.
+    assert longest.cpu_seconds < 0.25
     assert staged(harness) == []
 
 
