@@ -14,7 +14,7 @@ from tests.support.sandbox import eventually, unused_uid_base
 from tests.support.services import ECHO, ServiceHarness, echo_service
 
 MIB = 1024 * 1024
-_MAX_TURN_SECONDS = 0.1
+_MAX_TURN_SECONDS = 0.5
 _LIMITS = Limits(memory_bytes=256 * MIB, processes=64, workspace_bytes=32 * MIB)
 _PORT = "127.0.0.1:7000"
 _SERVE = f"""
