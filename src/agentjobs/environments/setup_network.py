@@ -19,17 +19,20 @@ from agentjobs.settings import Settings, SettingsError
 from agentjobs.settings.model import REGISTRIES
 from agentjobs.settings.registries import ECOSYSTEMS
 
-# What the usual clients contact: indexes, files and checksums.
-_PUBLIC_HOSTS = (
-    *("pypi.org", "files.pythonhosted.org"),
-    *("registry.npmjs.org", "registry.yarnpkg.com", "repo.yarnpkg.com"),
-    *("proxy.golang.org", "sum.golang.org"),
-    *("crates.io", "index.crates.io", "static.crates.io"),
-    *("repo.maven.apache.org", "repo1.maven.org"),
-    *("plugins.gradle.org", "plugins-artifacts.gradle.org"),
-    *("rubygems.org", "index.rubygems.org"),
-    *("packagist.org", "repo.packagist.org"),
-)
+# What the usual clients contact, by domain: indexes, files and checksums.
+_PUBLIC_HOSTS = {
+    "pypi.org": ("",),
+    "pythonhosted.org": ("files.",),
+    "npmjs.org": ("registry.",),
+    "yarnpkg.com": ("registry.", "repo."),
+    "golang.org": ("proxy.", "sum."),
+    "crates.io": ("", "index.", "static."),
+    "maven.apache.org": ("repo.",),
+    "maven.org": ("repo1.",),
+    "gradle.org": ("plugins.", "plugins-artifacts."),
+    "rubygems.org": ("", "index."),
+    "packagist.org": ("", "repo."),
+}
 
 
 def setup_hosts(
@@ -79,7 +82,8 @@ def _expand(settings: Settings, hosts: Iterable[str]) -> tuple[str, ...]:
 def _registry_hosts(settings: Settings) -> tuple[str, ...]:
     """Without those on localhost, which a sandbox cannot reach."""
     configured = (_host(settings.registry_url(ecosystem)) for ecosystem in ECOSYSTEMS)
-    hosts = (*_PUBLIC_HOSTS, *configured, *settings.registry_hosts)
+    public = (f"{name}{domain}" for domain, names in _PUBLIC_HOSTS.items() for name in names)
+    hosts = (*public, *configured, *settings.registry_hosts)
     return tuple(host for host in hosts if is_pattern(host))
 
 
