@@ -8,7 +8,7 @@ from agentjobs.environments.images.errors import ImageError
 from agentjobs.environments.images.manifest import Manifest, layout_files
 from agentjobs.environments.images.tool_sandbox import ToolSandbox
 from agentjobs.safe_text import ellipsize, single_line
-from agentjobs.sandbox.limits import Limits, format_bytes
+from agentjobs.sandbox.limits import FILE_BYTES, Limits, format_bytes
 from agentjobs.sandbox.protocol import OnOutput, SandboxReport
 
 UNPACK_SECONDS = 1800
@@ -28,7 +28,8 @@ _ERROR_MARK = "\N{VECTOR OR CROSS PRODUCT} "
 _SCRIPT = (
     'umoci raw unpack --rootless --image "$1" root || exit 1; '
     "[ -d root ] && [ ! -L root ] || { echo 'its layers remove its root directory'; exit 1; }; "
-    "chmod -R u+rwX,u-s,g-s root && chmod 755 root && du -s -B1 root >size"
+    "chmod -R u+rwX,u-s,g-s root && chmod 755 root && "
+    "{ du -s -B1 root && du -s --inodes root; } >size"
 )
 
 
@@ -72,7 +73,7 @@ async def unpack(
     )
     if report.exit_code != 0:
         raise _failure(report, max_bytes)
-    size_bytes = int((workspace / _SIZE_FILE).read_text().split()[0])
+    size_bytes = _size_bytes((workspace / _SIZE_FILE).read_text())
     if size_bytes > max_bytes:
         raise _too_large(max_bytes)
     if not has_shell(workspace / ROOT):
@@ -80,6 +81,12 @@ async def unpack(
             "The image has no /bin/sh, which starts every command in it. Use one that has a shell."
         )
     return size_bytes
+
+
+def _size_bytes(usage: str) -> int:
+    """As the sandbox counts: an empty file takes space too."""
+    used_bytes, files = (int(line.split()[0]) for line in usage.splitlines())
+    return used_bytes + files * FILE_BYTES
 
 
 def has_shell(root: Path) -> bool:
