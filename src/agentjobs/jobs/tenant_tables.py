@@ -13,6 +13,26 @@ TENANT_TABLES = (
     ),
     # A bundle is up to 32 MiB.
     TenantTable(name="kept_work", key=("job_id",), parent="jobs", column="job_id", rows_per_page=1),
+    # An artifact is up to 10 MiB.
+    TenantTable(
+        name="job_artifacts",
+        key=("job_id", "name"),
+        parent="jobs",
+        column="job_id",
+        rows_per_page=1,
+    ),
+    TenantTable(
+        name="job_diffs", key=("job_id",), parent="jobs", column="job_id", rows_per_page=10
+    ),
+    TenantTable(
+        name="job_labels",
+        key=("organization_id", "key", "value", "job_id"),
+        parent="jobs",
+        column="job_id",
+    ),
+    TenantTable(
+        name="job_reports", key=("job_id",), parent="jobs", column="job_id", rows_per_page=20
+    ),
     TenantTable(name="lost_claims", key=("job_id", "fence"), parent="jobs", column="job_id"),
     TenantTable(
         name="platform_outages",

@@ -10,6 +10,7 @@ TENANT_TABLES = (
         column="delivery_id",
     ),
     TenantTable(name="events", key=("job_id", "sequence"), parent="jobs", column="job_id"),
+    TenantTable(name="event_positions", key=("organization_id",)),
     TenantTable(name="deliveries", rows_per_page=1_000),
     TenantTable(name="webhook_endpoints", unexported=("sealed", "pending_sealed")),
 )

@@ -97,6 +97,10 @@ async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
     for table, column in (
         ("events", "job_id"),
         ("job_spending", "job_id"),
+        ("job_artifacts", "job_id"),
+        ("job_diffs", "job_id"),
+        ("job_labels", "job_id"),
+        ("job_reports", "job_id"),
         ("kept_work", "job_id"),
         ("lost_claims", "job_id"),
         ("jobs", "id"),
