@@ -16,22 +16,30 @@ WRITER = "agentjobs.writer"
 WHOLE_BODY = "agentjobs.whole_body"
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Writer = Callable[[int, Headers, bytes, bytes], bool]
-"""Writes status, headers, request id and body at once, and the length of the body; False, and
-nothing is written, if that is impossible."""
+RateLimit = tuple[int, int, int]
+"""How many requests the API key may send at once, how many are left, and the seconds until all of
+them are available again."""
+
+Writer = Callable[[int, Headers, bytes, bytes, bytes], bool]
+"""Writes status, headers, further header lines, request id and body at once, and the length of the
+body; False, and nothing is written, if that is impossible."""
+
+_RATE_LIMIT_NAMES = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
+_RATE_LIMIT_LINES = b"".join(b"%b: %%d\r\n" % name for name in _RATE_LIMIT_NAMES)
 
 _is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 
 
 class Exchange:
-    """`status` is 0 until the response starts."""
+    """`status` is 0 until the response starts; `rate_limit` is None if the response has none."""
 
-    __slots__ = ("_send", "_writer", "request_id", "started_at", "status")
+    __slots__ = ("_send", "_writer", "rate_limit", "request_id", "started_at", "status")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.started_at = time.perf_counter()
         self.request_id = _incoming_id(scope) or new_request_id()
         self.status = 0
+        self.rate_limit: RateLimit | None = None
         self._send = send
         self._writer: Writer | None = scope.get(WRITER)
         scope[EXCHANGE] = self
@@ -48,7 +56,8 @@ class Exchange:
         """
         if self._writer is None or self.status:
             return False
-        if not self._writer(status, headers, self.request_id, body):
+        lines = b"" if self.rate_limit is None else _RATE_LIMIT_LINES % self.rate_limit
+        if not self._writer(status, headers, lines, self.request_id, body):
             return False
         self.status = status
         return True
@@ -56,8 +65,11 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = (*message.get("headers", ()), (b"x-request-id", self.request_id))
-            message = {**message, "headers": headers}
+            own = [(b"x-request-id", self.request_id)]
+            if self.rate_limit is not None:
+                values = (b"%d" % value for value in self.rate_limit)
+                own += zip(_RATE_LIMIT_NAMES, values, strict=True)
+            message = {**message, "headers": (*message.get("headers", ()), *own)}
         await self._send(message)
 
 

@@ -184,7 +184,12 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _write_response(
-    cycle: RequestResponseCycle, status: int, headers: Headers, request_id: bytes, body: bytes
+    cycle: RequestResponseCycle,
+    status: int,
+    headers: Headers,
+    lines: bytes,
+    request_id: bytes,
+    body: bytes,
 ) -> bool:
     """Writes what `cycle.send` would write for the two messages of a response."""
     if (
@@ -198,8 +203,8 @@ def _write_response(
     cycle.response_started = True
     cycle.waiting_for_100_continue = False
     cycle.transport.write(
-        b"%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b"
-        % (_head(status, (*cycle.default_headers, *headers)), len(body), request_id, body)
+        b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b"
+        % (_head(status, (*cycle.default_headers, *headers)), lines, len(body), request_id, body)
     )
     cycle.response_complete = True
     cycle.message_event.set()

@@ -59,7 +59,12 @@ async def read_body(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
-    headers = [*COMMON_HEADERS, (b"content-length", b"2"), (b"x-request-id", b"req_1")]
+    headers = [
+        *COMMON_HEADERS,
+        (b"ratelimit-limit", b"5"),
+        (b"content-length", b"2"),
+        (b"x-request-id", b"req_1"),
+    ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"ok"})
 
@@ -67,7 +72,7 @@ async def respond_ok(scope: Scope, receive: Receive, send: Send) -> None:
 async def respond_at_once(scope: Scope, receive: Receive, send: Send) -> None:
     """Writes the whole response if the protocol can, with ASGI messages otherwise."""
     body = bytes(scope.get(WHOLE_BODY) or b"") or b"ok"
-    if not scope[WRITER](200, COMMON_HEADERS, b"req_1", body):
+    if not scope[WRITER](200, COMMON_HEADERS, b"ratelimit-limit: 5\r\n", b"req_1", body):
         await respond_ok(scope, receive, send)
 
 

@@ -61,14 +61,16 @@ class Endpoint:
             raise method_not_allowed(method, self._allow)
         context = self._context
         caller = await authenticate(context, scope)
-        await self._limiter.admit(caller.key_id)
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        rate_limit = await self._limiter.admit(caller.key_id)
+        if exchange is not None:
+            exchange.rate_limit = rate_limit
         check_content_encoding(scope)
         if method not in READING_METHODS:
             check_scope(caller, method)
             if context.stopping.is_set():
                 raise stopping()
         response = await handler(Call(context, caller, scope, receive))
-        exchange: Exchange | None = scope.get(EXCHANGE)
         if (
             exchange is None
             or not isinstance(response, Reply)

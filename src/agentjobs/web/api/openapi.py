@@ -39,6 +39,8 @@ Runs coding agents against the repositories of an organization: a job is queued,
 fresh checkout in a sandbox, and its changes become a pull request.
 
 Every request carries `Authorization: Bearer <API_KEY>`. Every response carries `X-Request-Id`.
+Responses to requests with a valid key carry `RateLimit-Limit`, `RateLimit-Remaining` and
+`RateLimit-Reset`, unless the operator has disabled the rate limit.
 Every error has the same format: `{"error": {"code", "message", "request_id", "details"?}}`. An
 unknown path returns `not_found`, an unsupported method `method_not_allowed`.
 
@@ -63,14 +65,20 @@ _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Retry-After": ("Seconds to wait before repeating the request.", _INTEGER),
     "RateLimit-Limit": ("Requests that the API key may send at once.", _INTEGER),
     "RateLimit-Remaining": ("Requests left.", _INTEGER),
-    "RateLimit-Reset": ("Seconds until the next request is accepted.", _INTEGER),
+    "RateLimit-Reset": (
+        "Seconds until all are available again; after `rate_limited`, until the next one is.",
+        _INTEGER,
+    ),
 }
 _HEADERS_OF_STATUS = {
     401: ("WWW-Authenticate",),
     409: ("Retry-After",),
-    429: ("Retry-After", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"),
+    429: ("Retry-After",),
     503: ("Retry-After",),
 }
+_RATE_LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+# Statuses of errors that only occur before a request is authenticated, or before it reaches a path.
+_UNLIMITED_STATUSES = frozenset({401, 431})
 
 
 def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, Any]:
@@ -181,7 +189,7 @@ def _success(response: SuccessResponse) -> dict[str, Any]:
     own = {name: _header(text, {"type": "string"}) for name, text in response.headers.items()}
     described = {
         "description": response.description,
-        "headers": {**_header_references(("X-Request-Id",)), **own},
+        "headers": {**_header_references(("X-Request-Id", *_RATE_LIMIT_HEADERS)), **own},
         "content": content,
     }
     links = _links(response)
@@ -213,7 +221,8 @@ def _errors(codes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _error(status: int, codes: list[str]) -> dict[str, Any]:
-    names = ("X-Request-Id", *_HEADERS_OF_STATUS.get(status, ()))
+    limits = () if status in _UNLIMITED_STATUSES else _RATE_LIMIT_HEADERS
+    names = ("X-Request-Id", *_HEADERS_OF_STATUS.get(status, ()), *limits)
     return {
         "description": "\n".join(f"- `{code}`: {API_ERRORS[code]}" for code in codes),
         "headers": _header_references(names),

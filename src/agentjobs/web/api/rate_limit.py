@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from agentjobs.problems import Problem
 from agentjobs.web.api.errors import HttpProblem
+from agentjobs.web.exchange import RateLimit
 
 _MAX_BUCKETS = 10_000
 # Clients that repeat refused requests in a loop would keep the process busy.
@@ -21,16 +22,16 @@ class RateLimiter:
         self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._per_second = per_second
-        self._burst = float(max(burst, 1))
+        self._burst = max(burst, 1)
         self._clock = clock
         # Per key, the tokens left and the time of the last update.
         self._buckets: dict[str, tuple[float, float]] = {}
         self._delayed_refusals = 0
 
-    async def admit(self, key_id: str) -> None:
+    async def admit(self, key_id: str) -> RateLimit | None:
         """Take a token for one request, or delay it and raise `rate_limited`."""
         try:
-            self.take(key_id)
+            return self.take(key_id)
         except Problem:
             if self._delayed_refusals < _MAX_DELAYED_REFUSALS:
                 self._delayed_refusals += 1
@@ -40,15 +41,20 @@ class RateLimiter:
                     self._delayed_refusals -= 1
             raise
 
-    def take(self, key_id: str) -> None:
-        """Take a token for one request. Raises `rate_limited` if the bucket is empty."""
+    def take(self, key_id: str) -> RateLimit | None:
+        """Take a token for one request; None if the limit is disabled.
+
+        Raises `rate_limited` if the bucket is empty.
+        """
         if self._per_second <= 0:
-            return
+            return None
         now = self._clock()
         tokens = self._tokens(key_id, now)
         if tokens < 1:
             raise self._refusal(tokens)
-        self._buckets[key_id] = (tokens - 1, now)
+        left = tokens - 1
+        self._buckets[key_id] = (left, now)
+        return self._burst, int(left), math.ceil((self._burst - left) / self._per_second)
 
     def _tokens(self, key_id: str, now: float) -> float:
         known = self._buckets.get(key_id)
@@ -74,7 +80,7 @@ class RateLimiter:
             f"This API key exceeds {self._per_second:g} requests per second; "
             f"retry after {seconds} s.",
             headers={
-                "RateLimit-Limit": f"{self._burst:g}",
+                "RateLimit-Limit": str(self._burst),
                 "RateLimit-Remaining": "0",
                 "RateLimit-Reset": str(seconds),
             },
