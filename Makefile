@@ -29,6 +29,7 @@ GITHUB_API := @octokit/openapi@23.0.2
 PLATFORMS_DIR := .platforms
 # A checkout of another Forgejo, which is built and tested instead.
 FORGEJO_SOURCE ?=
+PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
@@ -93,12 +94,12 @@ clean: ## Remove virtual environments and caches
 	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(RUN_STAMP): requirements.lock pyproject.toml scripts/install.py
+$(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
 	@$(PYTHON) scripts/install.py $(VENV) requirements.lock
 	@touch $@
 
 # It contains the packages of requirements.lock too.
-$(DEV_STAMP): requirements-dev.lock pyproject.toml scripts/install.py
+$(DEV_STAMP): requirements-dev.lock $(PACKAGES) scripts/install.py
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
 	@touch $(RUN_STAMP) $@
 

@@ -1,4 +1,4 @@
-"""Checks lock files: no index URLs, hashes for every pin, and pyproject.toml is satisfied."""
+"""Checks lock files: no index URLs, hashes for every pin, and each pyproject.toml is satisfied."""
 
 import re
 import sys
@@ -10,6 +10,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+PROJECTS = ("pyproject.toml", "clients/python/pyproject.toml")
 NAMES_AN_INDEX = re.compile(
     r"(?:^|\s)(?:-i|-f|--(?:extra-)?index-url|--find-links)\b|\b(?:https?|file)://"
 )
@@ -33,19 +34,21 @@ def faults_in(path: Path, required: list[Requirement]) -> Iterator[str]:
             yield f"{path}: does not satisfy {requirement}; run `make lock`"
 
 
-def required_by(document: dict[str, Any], lock: str) -> list[Requirement]:
-    """`requirements-agents.lock` contains only the group `agents`, the others the project."""
+def required_by(documents: list[dict[str, Any]], lock: str) -> list[Requirement]:
+    """`requirements-agents.lock` contains only the group `agents`, the others the packages."""
     if Path(lock).name == "requirements-agents.lock":
-        texts = document["dependency-groups"]["agents"]
-    else:
-        texts = document["project"]["dependencies"]
-    return [Requirement(text) for text in texts]
+        return [Requirement(text) for text in documents[0]["dependency-groups"]["agents"]]
+    projects = [document["project"] for document in documents]
+    # Packages of this repository come from it, not from the lock file.
+    own = {project["name"] for project in projects}
+    required = [Requirement(text) for project in projects for text in project["dependencies"]]
+    return [requirement for requirement in required if requirement.name not in own]
 
 
 def main(paths: list[str]) -> None:
-    document = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    documents = [tomllib.loads(Path(name).read_text(encoding="utf-8")) for name in PROJECTS]
     faults = [
-        fault for path in paths for fault in faults_in(Path(path), required_by(document, path))
+        fault for path in paths for fault in faults_in(Path(path), required_by(documents, path))
     ]
     if faults:
         sys.exit("\n".join(faults))

@@ -1,4 +1,4 @@
-"""Creates a virtual environment from a lock file and installs this project into it.
+"""Creates a virtual environment from a lock file and installs this repository's packages into it.
 
 Runs with the system's Python before anything is installed, so it uses only the standard library.
 """
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
+PACKAGES = (PROJECT / "clients" / "python", PROJECT)
 OLDEST_PYTHON = (3, 11)
 WITHOUT_PROJECT = "--without-project"
 
@@ -96,8 +97,10 @@ def find_uv(python: str, lock: Path) -> Command | None:
 def install(installer: Command, lock: Path, environ: dict[str, str], with_project: bool) -> bool:
     locked = [*installer, "--require-hashes", "-r", str(lock)]
     # The lock file contains the build backend, so building needs neither isolation nor a network.
-    project = [*installer, "--no-deps", "--no-build-isolation", "--editable", str(PROJECT)]
-    steps = (locked, project) if with_project else (locked,)
+    packages = [*installer, "--no-deps", "--no-build-isolation"]
+    for path in PACKAGES:
+        packages += ["--editable", str(path)]
+    steps = (locked, packages) if with_project else (locked,)
     return all(subprocess.run(step, env=environ).returncode == 0 for step in steps)
 
 

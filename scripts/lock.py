@@ -11,6 +11,8 @@ COMPILE = (
     *("uv", "pip", "compile", "--upgrade", "--quiet", "--generate-hashes"),
     *("--no-emit-index-url", "--no-emit-find-links", "--universal", "--python-version", "3.11"),
     *("--custom-compile-command", "make lock"),
+    # Installed from this repository, not from an index.
+    *("--no-emit-package", "agentjobs-client"),
 )
 OUTPUT = ("--output-file", "requirements.lock")
 OUTPUT_DEV = ("--output-file", "requirements-dev.lock")

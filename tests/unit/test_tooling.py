@@ -3,10 +3,12 @@
 import os
 import re
 import subprocess
+import tomllib
 
 import pytest
 from packaging.requirements import Requirement
 
+from scripts import check_locks
 from scripts.build_platforms import Recipe, rewrite
 from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
@@ -19,7 +21,8 @@ def test_no_group_has_a_possessive_quantifier():
     """Before Python 3.11.5 they match wrongly (Debian 12 has 3.11.2); an atomic group is equal."""
     files = [
         str(path.relative_to(PROJECT))
-        for path in (PROJECT / "src").rglob("*.py")
+        for source in (PROJECT / "src", PROJECT / "clients" / "python" / "src")
+        for path in source.rglob("*.py")
         if re.search(r"\)(?:[*+?]|\{[\d,]+\})\+", path.read_text())
     ]
     assert files == []
@@ -74,13 +77,23 @@ def test_a_lock_file_must_satisfy_the_project_and_have_hashes(tmp_path):
     assert "satisfy c" in faults[2]
 
 
-def test_the_agents_lock_contains_only_their_group():
-    document = {
-        "project": {"dependencies": ["a"]},
+def test_the_agents_lock_contains_only_their_group_and_no_lock_contains_our_packages():
+    server = {
+        "project": {"name": "server", "dependencies": ["a", "client~=1.0"]},
         "dependency-groups": {"agents": ["b>=2"]},
     }
-    assert [str(each) for each in required_by(document, "requirements-dev.lock")] == ["a"]
-    assert [str(each) for each in required_by(document, "requirements-agents.lock")] == ["b>=2"]
+    client = {"project": {"name": "client", "dependencies": ["c>=3"]}}
+    documents = [server, client]
+    assert [str(each) for each in required_by(documents, "requirements-dev.lock")] == ["a", "c>=3"]
+    assert [str(each) for each in required_by(documents, "requirements-agents.lock")] == ["b>=2"]
+
+
+def test_server_and_client_have_one_version_and_the_server_requires_it():
+    server, client = (
+        tomllib.loads((PROJECT / name).read_text())["project"] for name in check_locks.PROJECTS
+    )
+    assert server["version"] == client["version"]
+    assert f"agentjobs-client~={client['version']}" in server["dependencies"]
 
 
 @pytest.fixture
