@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from agentjobs.problems import Fault
+from agentjobs.safe_text import ellipsize
 
 Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
@@ -30,6 +31,8 @@ _TYPE_MESSAGES = {
 }
 _COMPARISONS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than"}
 _UNITS = {"str": ("be", " characters"), "array": ("have", " items")}
+# Of a key in the path of a fault.
+_MAX_KEY_CHARACTERS = 100
 _TYPE_ERROR = re.compile(r"Expected `(\w+)")
 _BOUND_ERROR = re.compile(r"Expected `(\w+)` (?:of length )?([<>]=?) ([0-9.e+-]+)")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,1000}")
@@ -115,6 +118,8 @@ def _faults(
             yield {"field": path, "message": "is required"}
         elif isinstance(value, dict) and field.object_type is not None:
             yield from _faults(value, field.object_type, f"{path}.", is_converted=is_converted)
+        elif isinstance(value, dict) and isinstance(field.kind, inspect.DictType):
+            yield from field.entry_faults(path, value)
         elif field.name in body:
             violation = None if is_converted else field.mismatch(value)
             violation = violation or field.forbidden_text(value)
@@ -156,6 +161,18 @@ class _Field:
             return _Violation(path[1] if path else "", self._message(str(error)))
         return None
 
+    def entry_faults(self, path: str, entries: Mapping[str, Any]) -> Iterator[Fault]:
+        """For a field that is an object with any keys."""
+        max_length = getattr(self.kind, "max_length", None)
+        if max_length is not None and len(entries) > max_length:
+            yield {"field": path, "message": f"must have at most {max_length} entries"}
+            return
+        for key, value in entries.items():
+            violation = self.mismatch({key: value}) or self.forbidden_text([key, value])
+            if violation is not None:
+                shown = ellipsize(key, _MAX_KEY_CHARACTERS)
+                yield {"field": f"{path}.{shown}", "message": violation.message}
+
     def forbidden_text(self, value: Any) -> _Violation | None:
         """For a value without a mismatch."""
         if self._without is None:
@@ -193,7 +210,10 @@ def _fields(type_: type) -> tuple[_Field, ...]:
 
 
 def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
-    """A type without null and metadata, and the metadata's `extra`, that of list items included."""
+    """A type without null and metadata, and the metadata's `extra`, that of list items included.
+
+    For an object with any keys, `matching` is the rule for keys, and `without` for keys and values.
+    """
     extra: dict[str, Any] = {}
     while True:
         if isinstance(info, inspect.Metadata):
@@ -205,6 +225,9 @@ def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
             break
     if isinstance(info, inspect.ListType):
         extra |= _unwrap(info.item_type)[1]
+    if isinstance(info, inspect.DictType):
+        extra["matching"] = _unwrap(info.key_type)[1].get("matching")
+        extra["without"] = _unwrap(info.value_type)[1].get("without")
     return info, extra
 
 

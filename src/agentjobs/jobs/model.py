@@ -1,7 +1,7 @@
 """Requests and responses about jobs: their fields, descriptions and constraints. No behavior."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,7 @@ from agentjobs.webhooks.events import EVENTS
 
 SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")
 MAX_OVERRIDE_BYTES = 16 * 1024
+MAX_LABELS = 16
 
 _IN_ANY_CASE = "|".join("".join(f"[{c}{c.upper()}]" for c in name) for name in SEVERITIES)
 
@@ -71,6 +72,17 @@ MaxCostUsd = Annotated[
 ]
 
 Priority = Literal["low", "normal", "high"]
+LabelKey = Annotated[
+    str,
+    text(
+        matching=Rule(
+            "^[a-zA-Z0-9][a-zA-Z0-9._/-]{0,62}$",
+            "must have a key of at most 63 letters, digits and `._/-`, a letter or digit first",
+        )
+    ),
+]
+LabelValue = Annotated[str, text(max_length=255, without=UNPRINTABLE_CHARACTERS)]
+Labels = Annotated[dict[LabelKey, LabelValue], Meta(max_length=MAX_LABELS)]
 
 
 class ConfigOverride(TypedDict, total=False):
@@ -112,6 +124,10 @@ class ConfigOverride(TypedDict, total=False):
     ]
 
 
+class JobConfigOverride(ConfigOverride, total=False):
+    """As stored, possibly by an earlier version."""
+
+
 class CreateJobRequest(msgspec.Struct, frozen=True):
     repo: RepoName
     agent: Annotated[AgentId, doc("Agent identifier.")]
@@ -124,6 +140,9 @@ class CreateJobRequest(msgspec.Struct, frozen=True):
             "Per-job configuration overrides, at most 16 KiB as JSON. Keys that the"
             " service does not know are passed to the agent."
         ),
+    ] = None
+    labels: Annotated[
+        Labels | None, doc("Keys and values of your choice, by which jobs can be listed.")
     ] = None
 
 
@@ -279,6 +298,24 @@ class JobView(msgspec.Struct, frozen=True):
         EnvironmentView | None,
         doc("The environment that the job ran in; null if the repository defines none."),
     ] = None
+    branch: Annotated[str | None, doc("The branch that the job's commit is pushed to.")] = None
+    base_commit: Annotated[str | None, doc("The commit that the agent started from.")] = None
+    head_commit: Annotated[str | None, doc("The commit with the agent's changes.")] = None
+    config_override: Annotated[
+        JobConfigOverride | None,
+        doc(
+            "The overrides of the request that the service knows; null without any. Keys that are"
+            " only passed to the agent are never shown."
+        ),
+    ] = None
+    labels: Annotated[dict[str, str], doc("The labels of the job.")] = {}
+    elapsed_ms: Annotated[
+        Count | None,
+        doc(
+            "How long the job has been running, or ran if it is finished, in milliseconds; null"
+            " before it starts."
+        ),
+    ] = None
 
 
 class EventView(msgspec.Struct, frozen=True):
@@ -297,6 +334,17 @@ class LogChunk(msgspec.Struct, frozen=True):
 
 def stored_environment(text: str | None) -> EnvironmentView | None:
     return None if text is None else msgspec.json.decode(text, type=EnvironmentView)
+
+
+def stored_override(text: str) -> JobConfigOverride | None:
+    if text == "{}":
+        return None
+    known = fields_of(msgspec.json.decode(text), JobConfigOverride)
+    return cast("JobConfigOverride", known) if known else None
+
+
+def stored_labels(text: str | None) -> dict[str, str]:
+    return {} if text is None else msgspec.json.decode(text, type=dict[str, str])
 
 
 def stored_cause(text: str | None) -> Cause | None:

@@ -49,6 +49,20 @@ async def test_an_events_payload_has_exactly_the_five_fields(harness: JobHarness
     }
 
 
+async def test_jobs_created_together_keep_their_own_labels(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    wanted = [None, {"team": "pay", "run": ""}, {"team": '{"ops"}'}]
+    jobs = await asyncio.gather(*(harness.job(caller, labels=labels) for labels in wanted))
+    shown = [(await harness.view(caller, job_id)).labels for job_id in jobs]
+    assert shown == [labels or {} for labels in wanted]
+    rows = await harness.db.fetch_all("SELECT organization_id, key, value, job_id FROM job_labels")
+    assert {(row["organization_id"], row["key"], row["value"], row["job_id"]) for row in rows} == {
+        (caller.organization_id, key, value, job_id)
+        for job_id, labels in zip(jobs, wanted, strict=True)
+        for key, value in (labels or {}).items()
+    }
+
+
 async def test_an_unknown_repository_is_refused(harness: JobHarness) -> None:
     await harness.organization()
     assert (await problem_of(harness, "acme", repo="acme/other")).code == "repo_not_connected"

@@ -53,6 +53,32 @@ async def test_a_claimed_job_stays_queued_until_its_agent_starts(harness: JobHar
     assert job.started_at is not None
 
 
+async def test_a_job_tells_how_long_it_ran_and_between_which_commits(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    claimed = await harness.claim()
+    assert (await harness.view(caller, job_id)).elapsed_ms is None
+    await start_job(harness.db, claimed, BASE)
+    await harness.db.transact(_start_earlier, job_id, 60_000)
+    running = await harness.view(caller, job_id)
+    assert running.elapsed_ms is not None
+    assert running.elapsed_ms >= 60_000
+    assert (running.base_commit, running.head_commit) == (BASE, None)
+    await finish_job(harness.db, claimed, DONE)
+    done = await harness.view(caller, job_id)
+    assert done.elapsed_ms is not None
+    assert done.elapsed_ms >= running.elapsed_ms
+    assert (done.base_commit, done.head_commit) == (BASE, DONE.head_commit)
+
+
+async def _start_earlier(tx: Transaction, job_id: str, milliseconds: int) -> None:
+    await tx.execute(
+        "UPDATE jobs SET started_at = started_at - :milliseconds WHERE id = :job_id",
+        job_id=job_id,
+        milliseconds=milliseconds,
+    )
+
+
 async def test_a_completed_job_shows_its_pull_request_and_emits_its_events(
     harness: JobHarness,
 ) -> None:

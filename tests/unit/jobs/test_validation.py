@@ -106,12 +106,19 @@ _TEXTS = st.one_of(
     ),
     st.text(max_size=5),
 )
-_VALUES = st.one_of(_TEXTS, st.none(), st.integers(), st.just({}), st.just({"prompt": "x"}))
+_VALUES = st.one_of(
+    _TEXTS,
+    st.none(),
+    st.integers(),
+    st.dictionaries(_TEXTS, _TEXTS, max_size=2),
+    st.just({"prompt": "x"}),
+)
 
 
 @given(
     st.dictionaries(
-        st.sampled_from(["repo", "agent", "ticket_id", "config_override", "unknown"]), _VALUES
+        st.sampled_from(["repo", "agent", "ticket_id", "config_override", "labels", "unknown"]),
+        _VALUES,
     ),
     st.booleans(),
 )
@@ -125,10 +132,10 @@ def test_a_plain_request_is_what_the_examination_would_accept(
 
 
 def test_the_usual_request_is_plain() -> None:
-    body = {"repo": "a/b", "agent": "fixer", "ticket_id": "A-1"}
+    body = {"repo": "a/b", "agent": "fixer", "ticket_id": "A-1", "labels": {"team": "pay"}}
     request = plain_request(json.dumps(body).encode())
     assert request is not None
-    assert _fields(request) == ("a/b", "fixer", "A-1", None)
+    assert _fields(request) == ("a/b", "fixer", "A-1", None, {"team": "pay"})
 
 
 @pytest.mark.parametrize(
@@ -143,6 +150,8 @@ def test_the_usual_request_is_plain() -> None:
         b'{"repo":"a/b","agent":"fixer"} {}',
         '{"repo":"a/b","agent":"fixér"}'.encode(),
         b'{"repo":"a/b","agent":"fixer","config_override":{}}',
+        b'{"repo":"a/b","agent":"fixer","labels":{"team":"\x7f"}}',
+        b'{"repo":"a/b","agent":"fixer","labels":{"a b":"x"}}',
     ],
 )
 def test_every_other_body_is_examined(body: bytes) -> None:
@@ -150,4 +159,4 @@ def test_every_other_body_is_examined(body: bytes) -> None:
 
 
 def _fields(request: CreateJobRequest) -> tuple[Any, ...]:
-    return request.repo, request.agent, request.ticket_id, request.config_override
+    return tuple(getattr(request, name) for name in CreateJobRequest.__struct_fields__)

@@ -26,6 +26,12 @@ JOB_FIELDS = {
     "ticket",
     "warnings",
     "environment",
+    "branch",
+    "base_commit",
+    "head_commit",
+    "config_override",
+    "labels",
+    "elapsed_ms",
 }
 
 
@@ -42,6 +48,38 @@ async def test_a_created_job_is_queued_and_can_be_read(service: Service) -> None
     unset = {name: response.json()[name] for name in ("pr_url", "pr_number", "started_at", "error")}
     assert set(unset.values()) == {None}
     assert (response.json()["ticket_id"], response.json()["repo"]) == ("T-1", "acme/shop")
+
+
+async def test_a_job_shows_its_labels_and_the_overrides_that_the_service_knows(
+    service: Service,
+) -> None:
+    override = {"title": "Fix prices", "draft": True, "token": "secret"}
+    labels = {"team": "payments", "ci/run": "é 1", "empty": ""}
+    job_id = await service.create_job(config_override=override, labels=labels)
+    (listed,) = (await service.get("/v1/jobs")).json()["jobs"]
+    for job in ((await service.get(f"/v1/jobs/{job_id}")).json(), listed):
+        assert job["labels"] == labels
+        assert job["config_override"] == {"title": "Fix prices", "draft": True}
+        assert job["branch"] == f"agentjobs/fixer/{job_id[-12:]}"
+        assert (job["base_commit"], job["head_commit"], job["elapsed_ms"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("override", [None, {}, {"token": "secret"}])
+async def test_a_job_without_known_overrides_and_labels_says_so(
+    service: Service, override: dict[str, str] | None
+) -> None:
+    job_id = await service.create_job(config_override=override, labels={})
+    job = (await service.get(f"/v1/jobs/{job_id}")).json()
+    assert (job["config_override"], job["labels"]) == (None, {})
+
+
+async def test_every_invalid_label_is_named(service: Service) -> None:
+    labels = {"ok": "x", "-a": "x", "b\n": "x", "c": 1, "d": "x" * 256, "e": "two\nlines"}
+    response = await service.post("/v1/jobs", json={**JOB, "labels": labels})
+    assert refusal(response) == (422, "validation_failed")
+    fields = [fault["field"] for fault in response.json()["error"]["details"]]
+    assert fields == ["labels.-a", "labels.b\n", "labels.c", "labels.d", "labels.e"]
+    assert (await service.get("/v1/jobs")).json()["jobs"] == []
 
 
 async def test_the_listing_is_newest_first_and_pages(service: Service) -> None:

@@ -74,7 +74,7 @@ def schema_accepts(name: str, value: Any) -> bool:
     return validator(name).is_valid(value)
 
 
-@pytest.mark.parametrize("field", [*JOB, "ticket_id", "config_override", "unknown"])
+@pytest.mark.parametrize("field", [*JOB, "ticket_id", "config_override", "labels", "unknown"])
 @given(value=VALUES)
 @settings(max_examples=150)
 def test_a_field_of_a_job_request(field: str, value: Any) -> None:
@@ -88,6 +88,21 @@ def test_a_field_of_a_job_request(field: str, value: Any) -> None:
 def test_a_key_of_the_override(key: str, value: Any) -> None:
     body = {**JOB, "config_override": {key: value}}
     assert schema_accepts("CreateJobRequest", body) == (not request_faults(body, NO_AGENTS))
+
+
+@given(st.dictionaries(TEXTS, st.one_of(TEXTS, st.none(), st.integers()), max_size=2))
+def test_labels(labels: dict[str, Any]) -> None:
+    body = {**JOB, "labels": labels}
+    assert schema_accepts("CreateJobRequest", body) == (not request_faults(body, NO_AGENTS))
+
+
+@pytest.mark.parametrize("count", [16, 17])
+def test_the_number_of_labels(count: int) -> None:
+    body = {**JOB, "labels": {f"key-{index}": "" for index in range(count)}}
+    assert schema_accepts("CreateJobRequest", body) == (count == 16)
+    message = "must have at most 16 entries"
+    faults = [] if count == 16 else [{"field": "labels", "message": message}]
+    assert request_faults(body, NO_AGENTS) == faults
 
 
 @pytest.mark.parametrize("field", FollowUpRequest.__struct_fields__)
@@ -191,6 +206,25 @@ def test_an_error_in_a_list_names_the_item(reviewers: list[Any], message: str) -
     body = {**JOB, "config_override": {"reviewers": reviewers}}
     fault = {"field": "config_override.reviewers[1]", "message": message}
     assert request_faults(body, NO_AGENTS) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("labels", "field", "message"),
+    [
+        ("team", "labels", "must be an object"),
+        ({"team": 1}, "labels.team", "must be a string"),
+        ({"team": "x" * 256}, "labels.team", "must be at most 255 characters"),
+        ({"team": "a\nb"}, "labels.team", "must be one line without control characters"),
+        (
+            {"a b": "x"},
+            "labels.a b",
+            "must have a key of at most 63 letters, digits and `._/-`, a letter or digit first",
+        ),
+    ],
+)
+def test_an_error_in_a_label_names_its_key(labels: Any, field: str, message: str) -> None:
+    fault = {"field": field, "message": message}
+    assert request_faults({**JOB, "labels": labels}, NO_AGENTS) == [fault]
 
 
 def test_generated_clients_keep_the_keys_that_only_the_agent_knows() -> None:

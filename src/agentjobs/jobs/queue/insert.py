@@ -1,4 +1,4 @@
-"""Puts a job into the queue: its row, its branch name and the event `job.queued`."""
+"""Puts a job into the queue: its row, its branch name, its labels and the event `job.queued`."""
 
 import re
 from collections.abc import Sequence
@@ -36,12 +36,20 @@ _COLUMNS = {
     "created_by_name": "text",
     "follows": "text",
     "cause": "text",
+    "labels": "text",
 }
 _INSERT = f"INSERT INTO jobs (status, last_sequence, {', '.join(_COLUMNS)})"
 _STATEMENT = BatchStatement(
     _COLUMNS,
     one=f"{_INSERT} VALUES ('queued', 1, {', '.join(f':{name}' for name in _COLUMNS)})",
     many=f"{_INSERT} SELECT 'queued', 1, {', '.join(_COLUMNS)} FROM {{rows}}",
+)
+_LABEL_COLUMNS = {"organization_id": "text", "key": "text", "value": "text", "job_id": "text"}
+_INSERT_LABEL = f"INSERT INTO job_labels ({', '.join(_LABEL_COLUMNS)})"
+_LABEL_STATEMENT = BatchStatement(
+    _LABEL_COLUMNS,
+    one=f"{_INSERT_LABEL} VALUES ({', '.join(f':{name}' for name in _LABEL_COLUMNS)})",
+    many=f"{_INSERT_LABEL} SELECT {', '.join(_LABEL_COLUMNS)} FROM {{rows}}",
 )
 
 
@@ -67,6 +75,8 @@ async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob]) -> None:
         return
     now = await tx.clock_ms()
     await _STATEMENT.run(tx, [_row(job, now) for job in jobs])
+    if labels := [label for job in jobs for label in _label_rows(job)]:
+        await _LABEL_STATEMENT.run(tx, labels)
     await events.record_events(tx, [_queued(job, now) for job in jobs])
     tx.announce("jobs")
 
@@ -89,7 +99,20 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "created_by_name": job.caller.name,
         "follows": job.follows,
         "cause": None if job.cause is None else msgspec.json.encode(job.cause).decode(),
+        "labels": msgspec.json.encode(body.labels).decode() if body.labels else None,
     }
+
+
+def _label_rows(job: NewJob) -> list[dict[str, str]]:
+    return [
+        {
+            "organization_id": job.caller.organization_id,
+            "key": key,
+            "value": value,
+            "job_id": job.id,
+        }
+        for key, value in (job.body.labels or {}).items()
+    ]
 
 
 def _queued(job: NewJob, now: int) -> events.JobEvent:

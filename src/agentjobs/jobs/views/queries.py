@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.clock import iso_utc
+from agentjobs.clock import iso_utc, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView
 from agentjobs.jobs.queue.environment_holds import is_environment_building
@@ -43,12 +43,13 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
 async def _read_job(db: Database, job_id: str, organization_id: str) -> JobRow | None:
     if db.engine == "postgresql":
         return await read_together(db, _read_jobs, (job_id, organization_id))
-    row = await db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id)
+    row = await db.fetch_one(_ONE, job_id=job_id, organization_id=organization_id, now=now_ms())
     return None if row is None else job_row(row)
 
 
 async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[JobRow | None]:
-    rows = map(job_row, await db.fetch_all(_MANY, job_ids=[job_id for job_id, _ in keys]))
+    job_ids = [job_id for job_id, _ in keys]
+    rows = map(job_row, await db.fetch_all(_MANY, job_ids=job_ids, now=now_ms()))
     by_key = {(row.id, row.organization_id): row for row in rows}
     return [by_key.get(key) for key in keys]
 
@@ -75,6 +76,7 @@ async def list_jobs(
         limit=limit,
         before=NO_BOUND if before is None else before,
         since="",
+        now=now_ms(),
         **filters,
     )
     return [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]

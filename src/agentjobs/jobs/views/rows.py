@@ -9,12 +9,15 @@ from agentjobs.jobs.model import (
     Usage,
     stored_cause,
     stored_environment,
+    stored_labels,
+    stored_override,
     stored_ticket,
     stored_warnings,
 )
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.jobs.verification import stored_verification
 from agentjobs.store.database import Row, values_of
+from agentjobs.store.database_clock import DATABASE_NOW
 
 # Evaluated only for waiting jobs.
 _ACTIVE = (
@@ -37,7 +40,7 @@ _PULL_STATE = (
 
 
 class JobRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of `SELECT_JOBS`, with its columns in their order."""
+    """A row of `SELECT_JOBS`, with its columns in their order; the query has a parameter `:now`."""
 
     id: str
     status: JobStatus
@@ -59,6 +62,13 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     ticket: str | None
     warnings: str | None
     environment: str | None
+    branch: str
+    base_commit: str | None
+    head_commit: str | None
+    config_override: str
+    labels: str | None
+    # Only of a running job.
+    running_ms: int | None
     organization_id: str
     plan: str
     paused_at: int | None
@@ -71,6 +81,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
 
 
 _EXPRESSIONS = {
+    "running_ms": f"CASE WHEN j.status = 'running' THEN {DATABASE_NOW} - j.started_at END",
     "plan": "o.plan",
     "paused_at": "o.paused_at",
     "pr_state": _PULL_STATE,
@@ -113,7 +124,21 @@ def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
         ticket=stored_ticket(row.ticket),
         warnings=stored_warnings(row.warnings),
         environment=stored_environment(row.environment),
+        branch=row.branch,
+        base_commit=row.base_commit,
+        head_commit=row.head_commit,
+        config_override=stored_override(row.config_override),
+        labels=stored_labels(row.labels),
+        elapsed_ms=_elapsed_ms(row),
     )
+
+
+def _elapsed_ms(row: JobRow) -> int | None:
+    elapsed = row.running_ms
+    if row.completed_at is not None and row.started_at is not None:
+        elapsed = row.completed_at - row.started_at
+    # A clock may have been set back.
+    return None if elapsed is None else max(elapsed, 0)
 
 
 def _job_error(code: str | None, message: str | None) -> JobError | None:

@@ -15,6 +15,7 @@ CREATE_JOB: Mapping[str, Any] = {
     "agent": "lint-fixer",
     "ticket_id": "SHOP-1234",
     "config_override": {"auto_trigger_on_cve_severity": "high", "draft": False},
+    "labels": {"team": "payments"},
 }
 
 FOLLOW_UP: Mapping[str, Any] = {"prompt": "Use a constant for the path, and test it."}
@@ -60,6 +61,12 @@ JOB: Mapping[str, Any] = {
         "key": "b1946ac92492d2347c6235b4d2611184d6ee3a1b5b4f8a1a2f6b6d3b0c5d9e7f",
         "prepared_ms": 4,
     },
+    "branch": "agentjobs/lint-fixer/5r7w9c1d0e00-SHOP-1234",
+    "base_commit": COMMIT,
+    "head_commit": "9b2d7e4a1c3f5068d7e9fa0b1c2d3e4f5a6b7c8d",
+    "config_override": {"auto_trigger_on_cve_severity": "high", "draft": False},
+    "labels": {"team": "payments"},
+    "elapsed_ms": 4492,
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
