@@ -105,6 +105,9 @@ def test_files_created_by_a_check_are_not_committed(api: Api) -> None:
     page = pull_of(api, job)
     assert "edited.txt" in page
     assert "leftover.txt" not in page
+    diff = api.http.get(f"/jobs/{job['job_id']}/diff").text
+    assert diff.count("diff --git") == 1
+    assert "+++ b/edited.txt\n@@ -0,0 +1 @@\n+changed\n" in diff
 
 
 def test_a_failing_check_makes_a_draft_with_its_last_lines(api: Api) -> None:
@@ -131,6 +134,9 @@ def test_a_required_check_that_fails_fails_the_job_and_pushes_nothing(api: Api) 
     assert "nothing is good enough" in job["error"]["message"]
     assert job["pr_url"] is None
     assert "pushed" not in api.log(job["job_id"])
+    diff = api.http.get(f"/jobs/{job['job_id']}/diff", headers={"Accept": "application/json"})
+    assert [file["path"] for file in diff.json()["files"]] == ["edited.txt"]
+    assert diff.json()["head_commit"] is None
 
 
 def test_a_check_that_times_out_has_failed(api: Api) -> None:

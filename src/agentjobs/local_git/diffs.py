@@ -23,6 +23,7 @@ from agentjobs.local_git.patch import (
     parse_diff,
     parse_entries,
 )
+from agentjobs.local_git.unified_diff import cut_diff
 
 MAX_SHOWN_DIFF_BYTES = 2 * 1024 * 1024
 MAX_PATCH_BYTES = 64 * 1024 * 1024
@@ -41,6 +42,7 @@ _OPTIONS = (
 )
 _LISTING = ("diff-tree", "-z", "--raw", "--numstat", *_OPTIONS, "--end-of-options")
 _PATCH = ("diff-tree", "-p", *_OPTIONS, "--end-of-options")
+_SINCE_ANCESTOR = ("diff-tree", "-p", "--merge-base", *_OPTIONS, "--end-of-options")
 
 
 class _Limits(msgspec.Struct, frozen=True):
@@ -109,6 +111,22 @@ async def patch_between(
         if complete
         else f"{text}\n… the rest of this diff is omitted because it is too large\n"
     )
+
+
+async def read_unified(
+    git_dir: Path, base: str, head: str, *, max_bytes: int
+) -> tuple[bytes, bool]:
+    """What `head` changed since the common ancestor as one text, and whether it is complete."""
+    diff, is_complete = await read_up_to(
+        max_bytes,
+        git_dir,
+        *_SINCE_ANCESTOR,
+        base,
+        head,
+        # Names with accents are readable.
+        configuration={**_PAGE.configuration, "core.quotePath": "false"},
+    )
+    return (diff if is_complete else cut_diff(diff, max_bytes)), is_complete
 
 
 async def _read(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.local_git import diffs
-from agentjobs.local_git.diffs import diff_between, file_diff_between
+from agentjobs.local_git.diffs import diff_between, file_diff_between, read_unified
 from agentjobs.local_git.patch import Entry
+from agentjobs.local_git.unified_diff import parse_unified
 from tests.support.local_repository import git_output
 
 MEBIBYTE = 1024 * 1024
@@ -111,3 +112,56 @@ async def test_many_files_are_listed_up_to_a_bound_and_counted_beyond(
     diff = await diff_between(repository.git_dir, repository.base, head)
     assert (len(diff.files), diff.changed_files, diff.additions) == (500, 600, 1_200)
     assert not diff.complete
+
+
+async def test_a_unified_diff_has_the_files_that_pages_show(repository: Repository) -> None:
+    (repository.path / "kept.txt").rename(repository.path / 'tab\t"quoted" café.txt')
+    (repository.path / "readme").unlink()
+    (repository.path / "readme").symlink_to("elsewhere")
+    not_utf8 = os.fsdecode(b"caf\xe9 b/x")
+    for directory in ("b", Path(not_utf8).parent):
+        (repository.path / directory).mkdir()
+    head = repository.commit(
+        {
+            "b/ a": "x\n",
+            "binary": b"\0\1",
+            "empty": b"",
+            not_utf8: b"+\n-\n\xff\n",
+            "new\nline": "diff --git a/x b/x\n",
+        }
+    )
+    ends = (repository.git_dir, repository.base, head)
+    text, is_complete = await read_unified(*ends, max_bytes=MEBIBYTE)
+    assert is_complete
+    shown = [
+        (file.path, file.old_path, file.additions, file.deletions)
+        for file in (await diff_between(*ends)).files
+    ]
+    parsed = parse_unified(text)
+    assert [
+        (file.path, file.previous_path, file.additions, file.deletions) for file in parsed
+    ] == shown
+    assert "café.txt" in text.decode(errors="replace")
+    assert [file.path for file in parsed if file.binary] == ["binary"]
+    assert [file.status for file in parsed if file.path == "readme"] == ["modified"]
+
+
+async def test_a_long_unified_diff_is_read_up_to_a_whole_file(repository: Repository) -> None:
+    head = repository.commit({f"{number}.txt": "line\n" * 100 for number in range(50)})
+    text, is_complete = await read_unified(
+        repository.git_dir, repository.base, head, max_bytes=5_000
+    )
+    assert not is_complete
+    assert len(text) <= 5_000
+    assert {file.additions for file in parse_unified(text)} == {100}
+
+
+async def test_a_unified_diff_leaves_out_what_the_base_changed_meanwhile(
+    repository: Repository,
+) -> None:
+    git_output("checkout", "-q", "-b", "job", cwd=repository.path)
+    head = repository.commit({"job.txt": "x\n"})
+    git_output("checkout", "-q", "-b", "later", repository.base, cwd=repository.path)
+    later = repository.commit({"later.txt": "x\n"})
+    text, _ = await read_unified(repository.git_dir, later, head, max_bytes=MEBIBYTE)
+    assert [file.path for file in parse_unified(text)] == ["job.txt"]

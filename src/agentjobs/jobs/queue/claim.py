@@ -140,3 +140,14 @@ async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credentia
         branch=branch,
     )
     return row is not None
+
+
+async def lock_claim(tx: Transaction, job: ClaimedJob) -> bool:
+    """Whether the claim is held; it cannot end before the transaction does."""
+    row = await tx.fetch_one(
+        "SELECT id FROM jobs WHERE id = :id AND fence = :fence AND lease_owner IS NOT NULL"
+        " /*postgresql FOR UPDATE */",
+        id=job.id,
+        fence=job.fence,
+    )
+    return row is not None

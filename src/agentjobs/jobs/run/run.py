@@ -13,6 +13,7 @@ from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
+from agentjobs.jobs.run.diff import record_diff
 from agentjobs.jobs.run.disk_space import retry_for_space
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.environment import RunEnvironment, choose_environment
@@ -97,6 +98,7 @@ async def _propose(
         commit = await retry_for_space(
             lambda: commit_changes(run, plan, checkout, text, attribution), run
         )
+        await record_diff(run, base, commit)
         await fix.verify(commit)
         verification = await run_checks(run, plan, checkout, active)
     run.finished_work = FinishedWork(base, commit)
@@ -133,6 +135,7 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
         plan = plan_run(run.job, agent, await _configuration(run, summary))
+        await record_diff(run, work.base, work.commit)
         text = await read_pull_text(run.mirror, work.commit)
         ticket = await find_ticket_again(run, repo)
         pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
@@ -146,6 +149,7 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
     run.log.note(f"adopted {run.job.branch}, already pushed at {pushed.commit[:12]}")
     ticket = await find_ticket_again(run, repo)
     await repo.fetch(run.job.branch, pushed.commit)
+    await record_diff(run, pushed.base, pushed.commit)
     text = await read_pull_text(run.mirror, pushed.commit)
     run.pushed_commit = pushed.commit
     pull = await open_pull_request(run, repo, plan, pushed, text, run.job.verification)

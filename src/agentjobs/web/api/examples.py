@@ -109,6 +109,34 @@ LOG_EVENTS = (
     "event: end\ndata: completed\n\n"
 )
 
+DIFF_TEXT = """\
+diff --git a/shop/prices.py b/shop/prices.py
+index 3b18e51..9d0c1a4 100644
+--- a/shop/prices.py
++++ b/shop/prices.py
+@@ -1,2 +1,2 @@
+ def total(prices):
+-    return round(sum(round(price, 2) for price in prices), 2)
++    return round(sum(prices), 2)
+"""
+DIFF: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "base_commit": COMMIT,
+    "head_commit": "9b2e7d40c1f3a5586d7e9c0b1a2f3e4d5c6b7a8f",
+    "truncated": False,
+    "files": [
+        {
+            "path": "shop/prices.py",
+            "previous_path": None,
+            "status": "modified",
+            "additions": 1,
+            "deletions": 1,
+            "binary": False,
+            "patch": DIFF_TEXT,
+        }
+    ],
+}
+
 AGENTS: Mapping[str, Any] = {
     "agents": [
         {"id": "lint-fixer", "name": "Lint fixer", "available": True, "plan_required": "free"}

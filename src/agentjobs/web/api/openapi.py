@@ -26,6 +26,8 @@ _REFERENCE = "#/components/schemas/"
 # Types whose public name differs from the name in the code.
 _PUBLIC_NAMES = {
     "JobView": "Job",
+    "DiffView": "Diff",
+    "DiffFileView": "DiffFile",
     "EventView": "Event",
     "AgentView": "Agent",
     "RepoView": "Repository",
@@ -50,7 +52,7 @@ or `code`, list their current values in `x-extensible-enum`.
 # For a field of the response, the operations to call next and their parameters.
 _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "job_id": (
-        ("getJob", "getJobLogs", "listJobEvents", "cancelJob"),
+        ("getJob", "getJobLogs", "listJobEvents", "getJobDiff", "cancelJob"),
         {"job_id": "$response.body#/job_id"},
     ),
     "repos": (("listDependencies",), {"repo_id": "$response.body#/repos/0/id"}),
@@ -178,14 +180,12 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _success(response: SuccessResponse) -> dict[str, Any]:
-    content = (
-        {
-            media_type: {"schema": {"type": "string"}, "example": text}
-            for media_type, text in response.texts.items()
-        }
-        if response.type is None
-        else _json(response.type, response.example)
-    )
+    content: dict[str, Any] = {
+        media_type: {"schema": {"type": "string"}, "example": text}
+        for media_type, text in response.texts.items()
+    }
+    if response.type is not None:
+        content |= _json(response.type, response.example)
     own = {name: _header(text, {"type": "string"}) for name, text in response.headers.items()}
     described = {
         "description": response.description,

@@ -17,7 +17,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """`type` is a struct that is sent as JSON; without it, `texts` has examples by media type."""
+    """`type` is a struct that is sent as JSON; `texts` has examples of texts by media type."""
 
     status: int
     description: str

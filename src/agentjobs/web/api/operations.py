@@ -8,6 +8,7 @@ from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.web.api import (
     agents,
     dependencies,
+    diff,
     examples,
     idempotency,
     jobs,
@@ -216,6 +217,27 @@ OPERATIONS: tuple[Operation, ...] = (
             example=examples.EVENTS,
         ),
         errors=("job_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/diff",
+        handler=diff.show,
+        id="getJobDiff",
+        tag="Jobs",
+        summary="Read a job's diff",
+        description="What the job changed, as soon as its commit exists: a unified diff, or its "
+        "files with `Accept: application/json`. A diff of more than 1 MiB is cut, between two "
+        "files if possible; `X-Diff-Truncated: true` and `truncated` say so.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The diff.",
+            type=diff.DiffView,
+            example=examples.DIFF,
+            texts={diff.DIFF_TEXT: examples.DIFF_TEXT, "text/plain": examples.DIFF_TEXT},
+            headers={"X-Diff-Truncated": "`true` when the text is cut."},
+        ),
+        errors=("job_not_found", "diff_not_available"),
     ),
     Operation(
         method="GET",
