@@ -21,8 +21,8 @@ AGENTS_STAMP := $(AGENTS_VENV)/.installed
 AGENTS_IMPORTS := minisweagent.run.mini, minisweagent.agents.interactive, minisweagent.environments.local, minisweagent.models.litellm_model
 # Large agents, only for `make test-agents`.
 AGENTS_DIR   := .agents
-# From npm, for tests: an OpenID provider, accessibility rules, a package manager, and GitHub's API
-# description, which is one file of a large package.
+# From npm, for tests: an OpenID provider, accessibility rules, linters for the OpenAPI document, a
+# package manager, and GitHub's API description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
 # Gitea and Forgejo, only for `make test-platforms`.

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route
 
@@ -12,9 +13,11 @@ from agentjobs.advisories.severity import LEVELS
 from agentjobs.connections.validate import PLATFORMS
 from agentjobs.jobs.states import RETRYABLE, STATUSES
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
+from agentjobs.web.api.examples import PENDING_WEBHOOK_SECRET, WEBHOOK_SECRET
 from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS, routes
 from agentjobs.webhooks.events import EVENTS
+from agentjobs_client import verify_webhook
 from tests.unit.web.service import Service
 
 DOCUMENT = build_document(OPERATIONS, base=BASE)
@@ -81,6 +84,35 @@ def test_every_path_parameter_is_described() -> None:
                 each["name"] for each in operation.get("parameters", []) if each["in"] == "path"
             }
             assert described == set(re.findall(r"{(\w+)}", path))
+
+
+def test_every_parameter_has_an_example_that_matches_its_schema() -> None:
+    """Add examples of query parameters to `examples.QUERY_EXAMPLES`."""
+    faults = []
+    for section in ("paths", "webhooks"):
+        for methods in DOCUMENT[section].values():
+            for operation in methods.values():
+                for each in operation.get("parameters", []):
+                    name = f"{operation['operationId']}: {each['name']}"
+                    if "example" not in each:
+                        faults.append(f"{name} has no example")
+                    elif not validator(each["schema"]).is_valid(each["example"]):
+                        faults.append(f"{name} has an invalid example")
+    assert faults == []
+
+
+def test_every_event_is_described_with_an_example_that_verifies() -> None:
+    assert set(DOCUMENT["webhooks"]) == set(EVENTS)
+    for event, methods in DOCUMENT["webhooks"].items():
+        operation = methods["post"]
+        headers = {each["name"]: str(each["example"]) for each in operation["parameters"]}
+        content = operation["requestBody"]["content"]["application/json"]
+        assert list(validator(content["schema"]).iter_errors(content["example"])) == []
+        sent_at = float(headers["webhook-timestamp"])
+        for secret in (WEBHOOK_SECRET, PENDING_WEBHOOK_SECRET):
+            body = msgspec.json.encode(content["example"])
+            verified = verify_webhook(body, headers, secret, clock=lambda at=sent_at: at)
+            assert verified.event == event == headers["X-Service-Event"]
 
 
 def test_every_error_of_the_api_is_explained() -> None:
@@ -177,5 +209,7 @@ async def test_the_docs_page_shows_every_operation_and_code(service: Service) ->
         assert f'id="{operation.id}"' in page
         for code in operation.errors:
             assert f"<code>{code}</code>" in page
+    for methods in DOCUMENT["webhooks"].values():
+        assert f'id="{methods["post"]["operationId"]}"' in page
     anchors = set(re.findall(r'href="#([^"]+)"', page))
     assert anchors <= set(re.findall(r'id="([^"]+)"', page))

@@ -24,6 +24,10 @@ def render_docs(document: Document) -> str:
         document=document,
         base=document["servers"][0]["url"],
         groups=_groups(document),
+        webhooks=[
+            {"event": event, **methods["post"]} for event, methods in document["webhooks"].items()
+        ],
+        tags={tag["name"]: tag["description"] for tag in document["tags"]},
         schemas=document["components"]["schemas"],
     )
 

@@ -9,6 +9,10 @@ JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
 REPO_ID = "repo_01k9zq1b2c3d4e5f6g7h8j9k0m"
 COMMIT = "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90"
 REQUEST_ID = "req_5f0c2a9be41d77e3a6b81c90"
+EVENT_ID = "evt_01k9zq4x6h7c3n5p9s2v4y6a8b"
+DELIVERY_ID = "dlv_01k9zq4x6j5d7e9f1g3h5j7k9m"
+WEBHOOK_SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="  # noqa: S105 - an example
+PENDING_WEBHOOK_SECRET = "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="  # noqa: S105 - likewise
 
 CREATE_JOB: Mapping[str, Any] = {
     "repo": "acme/shop",
@@ -88,7 +92,7 @@ JOBS: Mapping[str, Any] = {"jobs": [JOB], "next_cursor": None}
 EVENTS: Mapping[str, Any] = {
     "events": [
         {
-            "id": "evt_01k9zq4x6h7c3n5p9s2v4y6a8b",
+            "id": EVENT_ID,
             "event": "job.queued",
             "sequence": 1,
             "timestamp": "2026-01-31T09:30:00.000Z",
@@ -195,6 +199,33 @@ DEPENDENCIES: Mapping[str, Any] = {
     ],
     "next_cursor": None,
     "indexed_commit": COMMIT,
+}
+
+# By the name of the parameter.
+QUERY_EXAMPLES: Mapping[str, Any] = {
+    "agent": "lint-fixer",
+    "created_after": "2026-01-31T00:00:00.000Z",
+    "created_before": "2026-02-01T00:00:00.000Z",
+    "cursor": "am9icyBqb2JfMDFrOXpxNHg2aDN2OG0ydDVyN3c5YzFkMGU",
+    "direct": True,
+    "ecosystem": "PyPI",
+    "fixture": False,
+    "follows": JOB_ID,
+    "from": "2026-01-01",
+    "group_by": "agent",
+    "imported": "yes",
+    "job_id": JOB_ID,
+    "limit": 50,
+    "repo": "acme/shop",
+    "search": "urllib",
+    "state": "open",
+    "status": "completed",
+    "ticket_id": "SHOP-1234",
+    "timestamps": True,
+    "to": "2026-02-01",
+    "vulnerable": True,
+    "wait_for": "final",
+    "wait_seconds": 30,
 }
 
 ERROR_DETAILS: Mapping[str, Any] = {

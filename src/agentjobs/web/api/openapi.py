@@ -7,8 +7,9 @@ import msgspec
 
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 from agentjobs.web.api.errors import ErrorBody
-from agentjobs.web.api.examples import error_example
-from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
+from agentjobs.web.api.examples import QUERY_EXAMPLES, error_example
+from agentjobs.web.api.openapi_webhooks import TAG, TAG_DESCRIPTION, build_webhooks
+from agentjobs.web.api.operation import TAG_DESCRIPTIONS, Operation, Parameter, SuccessResponse
 from agentjobs.webhooks.events import Payload
 
 COMMON_ERRORS = (
@@ -91,12 +92,14 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
             "title": "Agent Job Service",
             "version": "1.0",
             "description": _DESCRIPTION,
+            "contact": {"name": "The administrators of this service"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": base, "description": "This service"}],
         "security": [{"api_key": []}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(each.tag for each in operations)],
+        "tags": _tags(operations),
         "paths": _paths(operations),
+        "webhooks": build_webhooks({"$ref": f"{_REFERENCE}WebhookPayload"}),
         "components": {
             "schemas": _components(operations),
             "headers": {name: _header(*fields) for name, fields in _HEADERS.items()},
@@ -110,6 +113,12 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
             },
         },
     }
+
+
+def _tags(operations: Iterable[Operation]) -> list[dict[str, str]]:
+    used = dict.fromkeys(each.tag for each in operations)
+    tags = [{"name": tag, "description": TAG_DESCRIPTIONS[tag]} for tag in used]
+    return [*tags, {"name": TAG, "description": TAG_DESCRIPTION}]
 
 
 def _paths(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -165,6 +174,7 @@ def _query_parameters(type_: Any) -> list[dict[str, Any]]:
             "description": schema.pop("description"),
             "required": False,
             "schema": schema,
+            **({"example": QUERY_EXAMPLES[name]} if name in QUERY_EXAMPLES else {}),
         }
         for name, field in components[type_.__name__]["properties"].items()
         for schema in [_without_null(field)]

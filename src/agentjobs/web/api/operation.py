@@ -7,6 +7,17 @@ import msgspec
 
 from agentjobs.web.api.endpoint import Handler
 
+# Every tag is described in the OpenAPI document.
+Tag = Literal["Jobs", "Pull requests", "Repositories", "Agents", "Events", "Organization"]
+TAG_DESCRIPTIONS: Mapping[Tag, str] = {
+    "Jobs": "Create jobs, follow them, and read what their agents did.",
+    "Pull requests": "Pull requests that jobs opened, and those of repositories hosted here.",
+    "Repositories": "The repositories that are connected to the organization.",
+    "Agents": "The agent types that a job can use.",
+    "Events": "Every change of state, for receivers that were unreachable.",
+    "Organization": "Plan, limits and usage of the organization, and the scopes of the API key.",
+}
+
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     name: str
@@ -34,7 +45,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     handler: Handler
     id: str
-    tag: str
+    tag: Tag
     summary: str
     description: str
     response: SuccessResponse

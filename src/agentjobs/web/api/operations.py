@@ -44,6 +44,7 @@ _IDEMPOTENCY_KEY = Parameter(
     "returns the first response with `Idempotent-Replay: true` and creates no second job. Keys are "
     "kept for 24 hours.",
     schema={"type": "string", "pattern": idempotency.PATTERN},
+    example="SHOP-1234-lint-1",
 )
 _REPLAY = {"Idempotent-Replay": "`true` when this repeats the response to an earlier request."}
 _LAST_EVENT_ID = Parameter(
@@ -51,6 +52,7 @@ _LAST_EVENT_ID = Parameter(
     where="header",
     description="The id of the last event received; the stream continues after it.",
     schema={"type": "integer", "minimum": 0, "maximum": logs.MAX_SEQUENCE},
+    example=41,
 )
 _CREATION_ERRORS = (
     "insufficient_scope",
