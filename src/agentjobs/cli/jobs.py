@@ -199,6 +199,8 @@ def _json_or_text(text: str) -> Any:
 
 
 def _client() -> "Client":
+    # Otherwise httpx imports its own command line, with Rich and Pygments.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from agentjobs_client import Client
 
     return Client.from_environment()

@@ -15,6 +15,7 @@ from agentjobs_client import (
     ClientError,
     ServiceUnreachable,
     UnexpectedAnswer,
+    calls,
 )
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -278,3 +279,12 @@ def test_url_and_key_come_from_the_environment(monkeypatch):
     monkeypatch.delenv("AGENTJOBS_API_KEY")
     with pytest.raises(ClientError, match="AGENTJOBS_API_KEY"):
         Client.from_environment()
+
+
+@pytest.mark.parametrize("base_url", ["https://jobs.example", "HTTPS://jobs.example", " https://x"])
+def test_certificates_are_verified_however_the_address_is_written(base_url):
+    assert calls.needs_certificates(calls.normalize_base_url(base_url))
+
+
+def test_an_address_without_tls_needs_no_certificates():
+    assert not calls.needs_certificates(calls.normalize_base_url("HTTP://127.0.0.1:8080"))

@@ -1,6 +1,5 @@
 """The asynchronous client: the same calls as `Client`, awaited."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
@@ -32,6 +31,13 @@ from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock,
 T = TypeVar("T")
 
 
+async def sleep(seconds: float) -> None:
+    # Programs that use only the other client need not import it.
+    import asyncio  # noqa: PLC0415
+
+    await asyncio.sleep(seconds)
+
+
 class AsyncClient:
     """A client for one service with one API key, without blocking the event loop."""
 
@@ -44,7 +50,7 @@ class AsyncClient:
         retries: int = DEFAULT_RETRIES,
         away_seconds: float = DEFAULT_AWAY_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        pause: Callable[[float], Awaitable[None]] = sleep,
         clock: Clock = time.monotonic,
     ) -> None:
         self._timeout_seconds = timeout_seconds
@@ -52,8 +58,10 @@ class AsyncClient:
         self._away_seconds = away_seconds
         self._pause = pause
         self._clock = clock
+        url = calls.normalize_base_url(base_url)
         self._http = httpx.AsyncClient(
-            base_url=calls.normalize_base_url(base_url),
+            base_url=url,
+            verify=calls.needs_certificates(url),
             headers=calls.base_headers(api_key),
             transport=transport,
         )

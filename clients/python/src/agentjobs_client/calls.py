@@ -49,6 +49,11 @@ def normalize_base_url(base_url: str) -> str:
     return stem if stem.endswith("/v1") else f"{stem}/v1"
 
 
+def needs_certificates(base_url: str) -> bool:
+    """Loading them takes most of the time that it takes to create a client."""
+    return httpx.URL(base_url).scheme != "http"
+
+
 def from_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
     """Base URL and key from AGENTJOBS_URL and AGENTJOBS_API_KEY."""
     environ = os.environ if environ is None else environ

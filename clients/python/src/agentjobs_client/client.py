@@ -56,8 +56,10 @@ class Client:
         self._away_seconds = away_seconds
         self._pause = pause
         self._clock = clock
+        url = calls.normalize_base_url(base_url)
         self._http = httpx.Client(
-            base_url=calls.normalize_base_url(base_url),
+            base_url=url,
+            verify=calls.needs_certificates(url),
             headers=calls.base_headers(api_key),
             transport=transport,
         )
