@@ -8,6 +8,7 @@ from bench import (
     advisory_matching,
     api_throughput,
     checkout,
+    command_line,
     dashboard_data,
     dashboard_pages,
     delivery_log,
@@ -38,6 +39,7 @@ MEASURES = {
     ),
     "api_throughput": ("Requests, against the bare framework", api_throughput.measure),
     "checkout": ("A tree of 27,000 files, against git clone --local", checkout.measure),
+    "command_line": ("Short commands", command_line.measure),
     "dashboard_data": (
         "What the dashboard reads, with 100,000 jobs",
         dashboard_data.measure,

@@ -1,4 +1,4 @@
-"""The command `agentjobs`: assembles the subcommands and reports errors without a traceback."""
+"""The command `agentjobs`: parses arguments and reports errors without a traceback."""
 
 import io
 import os
@@ -8,54 +8,18 @@ from typing import Annotated
 import typer
 
 from agentjobs.cli import failures
-from agentjobs.cli.advisories.commands import advisories
-from agentjobs.cli.agents import agents
-from agentjobs.cli.backup.commands import backup, migrate
-from agentjobs.cli.demo.command import demo
-from agentjobs.cli.doctor.command import doctor
-from agentjobs.cli.forges import forges
-from agentjobs.cli.jobs import jobs
-from agentjobs.cli.keys import keys
-from agentjobs.cli.orgs import orgs
-from agentjobs.cli.pause import pause, resume
-from agentjobs.cli.pulls import pulls
-from agentjobs.cli.repos import repos
-from agentjobs.cli.secrets import secrets
-from agentjobs.cli.services import serve, up, worker
-from agentjobs.cli.trackers.commands import trackers
-from agentjobs.cli.users import users
-from agentjobs.cli.webhooks import webhooks
-from agentjobs.cli.workers import workers
+from agentjobs.cli.commands import LazyGroup
+from agentjobs.cli.plain_values import convert_plain_values
 
 app = typer.Typer(
     name="agentjobs",
+    cls=LazyGroup,
     help="Run coding agents in a sandbox and get pull requests.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-for command in (up, serve, worker, demo):
-    app.command()(command)
-for name, noun in {
-    "jobs": jobs,
-    "orgs": orgs,
-    "users": users,
-    "keys": keys,
-    "repos": repos,
-    "forges": forges,
-    "trackers": trackers,
-    "agents": agents,
-    "advisories": advisories,
-    "secrets": secrets,
-    "pulls": pulls,
-    "webhooks": webhooks,
-    "workers": workers,
-}.items():
-    app.add_typer(noun, name=name)
-for command in (pause, resume, doctor, migrate, backup):
-    app.command()(command)
 
 
 def show_version(is_requested: bool) -> None:
@@ -83,6 +47,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # File names and diffs may contain characters the terminal cannot encode.
             stream.reconfigure(errors="backslashreplace")
+    convert_plain_values()
     try:
         check_encoding(sys.argv[1:])
         exit_code = app(standalone_mode=False)
