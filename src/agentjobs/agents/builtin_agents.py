@@ -24,8 +24,16 @@ def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
     lint_fixer = _python_agent("lint-fixer", "Lint fixer", _LINT_FIXER, plan_required, limits)
     script = CVE_FIXER_DIRECTORY / "__main__.py"
     cve_fixer_agent = _python_agent(CVE_FIXER, "CVE fixer", script, plan_required, limits)
-    return lint_fixer, msgspec.structs.replace(
-        cve_fixer_agent, network=_registry_hosts(settings), uses_package_managers=True
+    return (
+        msgspec.structs.replace(
+            lint_fixer, description="Fixes and formats Python files with ruff."
+        ),
+        msgspec.structs.replace(
+            cve_fixer_agent,
+            description="Upgrades packages with known vulnerabilities to safe versions.",
+            network=_registry_hosts(settings),
+            uses_package_managers=True,
+        ),
     )
 
 

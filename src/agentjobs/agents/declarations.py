@@ -27,6 +27,7 @@ _RESERVED_PREFIX = "AGENTJOBS_"
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9._:/@+*-]{1,200}")
 _MIB = 1024 * 1024
+_MAX_DESCRIPTION = 500
 # The keys of an agent's `limits`: the field each sets, and its unit.
 _LIMITS: Mapping[str, tuple[str, int]] = {
     "memory_mib": ("memory_bytes", _MIB),
@@ -52,6 +53,7 @@ def build_agent(table: AgentTable, settings: Settings) -> Agent:
         plan_required=table.plan_required,
         command=tuple(table.command),
         timeout_seconds=table.timeout_seconds,
+        description=table.description or (preset.description if preset else ""),
         tags=tuple(table.tags),
         max_concurrent_jobs=table.max_concurrent_jobs,
         environment={**(preset.environment if preset else {}), **table.environment},
@@ -91,6 +93,8 @@ def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault
         yield "id", "must have 1 to 63 characters (a-z, 0-9, `-`) and start with a letter or digit"
     if not table.name.strip() and (table.name or not table.preset):
         yield "name", "must not be empty"
+    if len(table.description) > _MAX_DESCRIPTION or not table.description.isprintable():
+        yield "description", f"must be one line of at most {_MAX_DESCRIPTION} printable characters"
     if table.plan_required not in plan_names:
         yield "plan_required", f"must be one of the plans ({', '.join(plan_names)})"
     if fault := tags_fault(table.tags):

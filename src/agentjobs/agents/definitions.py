@@ -34,6 +34,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     plan_required: str
     command: tuple[str, ...]
     timeout_seconds: float
+    # A sentence for people who choose an agent; may be empty.
+    description: str = ""
     tags: tuple[str, ...] = ()
     max_concurrent_jobs: int | None = None
     environment: Mapping[str, str] = {}

@@ -36,6 +36,7 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
                     {
                         "id": agent.id,
                         "name": agent.name,
+                        "description": agent.description,
                         "plan_required": agent.plan_required,
                         "command": agent.command,
                         "timeout_seconds": agent.timeout_seconds,

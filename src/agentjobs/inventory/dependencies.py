@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.inventory.model import Dependency, Imported
 from agentjobs.problems import Problem
-from agentjobs.repos.queries import RepoView, repo_view
+from agentjobs.repos.queries import RepoView, get_repo
 from agentjobs.store.database import Database, Row
 
 _INDEXING_RETRY_SECONDS = 5
@@ -42,24 +42,9 @@ class DependencyCounts(msgspec.Struct, frozen=True):
 
 
 async def find_indexed_repo(db: Database, organization_id: str, repo_id: str) -> RepoView:
-    """A repository of another organization is reported as not found."""
-    row = await db.fetch_one(
-        "SELECT * FROM repos WHERE id = :id AND organization_id = :organization_id"
-        " AND disconnected_at IS NULL",
-        id=repo_id,
-        organization_id=organization_id,
-    )
-    if row is None:
-        raise repo_not_found(repo_id)
-    check_indexed(repo := repo_view(row))
+    repo = await get_repo(db, organization_id, repo_id)
+    check_indexed(repo)
     return repo
-
-
-def repo_not_found(repo_id: str) -> Problem:
-    return Problem(
-        "repo_not_found",
-        f"There is no repository {repo_id!r} in this organization; GET /repos lists them.",
-    )
 
 
 def check_indexed(repo: RepoView) -> None:

@@ -13,7 +13,7 @@ from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
-SCOPES = ("read", "jobs")
+SCOPES = ("read", "jobs", "pulls")
 
 _MAX_NAME_LENGTH = 200
 _MAX_EXPIRES_DAYS = 3_650
@@ -31,6 +31,10 @@ class ApiKey(msgspec.Struct, frozen=True):
     last_used_at: int | None
     allowed_networks: tuple[str, ...] = ()
     """CIDR ranges; empty if the key may be used from any address."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(self.scope.split())
 
 
 class KeyChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +103,15 @@ async def list_keys(db: Database, organization: str) -> list[ApiKey]:
         organization_id=owner.id,
     )
     return [_api_key(row) for row in rows]
+
+
+async def find_key(db: Database, organization_id: str, key_id: str) -> ApiKey | None:
+    row = await db.fetch_one(
+        "SELECT * FROM api_keys WHERE organization_id = :organization_id AND id = :id",
+        organization_id=organization_id,
+        id=key_id,
+    )
+    return None if row is None else _api_key(row)
 
 
 async def edit_key(db: Database, organization: str, key_id: str, changes: KeyChanges) -> ApiKey:

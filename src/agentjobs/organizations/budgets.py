@@ -43,13 +43,19 @@ async def list_budgets(db: Database) -> dict[str, Budget]:
 
 
 async def find_budget(db: Database, organization_id: str) -> Budget:
+    budget = await read_budget(db, organization_id)
+    if budget is None:
+        raise Problem("organization_not_found", "The organization was deleted.")
+    return budget
+
+
+async def read_budget(db: Database, organization_id: str) -> Budget | None:
+    """None if the organization was deleted."""
     row = await db.fetch_one(
         "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
         id=organization_id,
     )
-    if row is None:
-        raise Problem("organization_not_found", "The organization was deleted.")
-    return _budget(row)
+    return None if row is None else _budget(row)
 
 
 async def set_budget(

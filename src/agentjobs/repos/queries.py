@@ -63,6 +63,26 @@ async def list_repos(
     return [repo_view(row) for row in rows]
 
 
+async def get_repo(db: Database, organization_id: str, repo: str) -> RepoView:
+    """By its identifier or its full name, which always has a slash.
+
+    Raises `repo_not_found`, also for a repository of another organization.
+    """
+    column = "full_name" if "/" in repo else "id"
+    row = await db.fetch_one(
+        f"SELECT * FROM repos WHERE {column} = :repo AND organization_id = :organization_id"
+        " AND disconnected_at IS NULL",
+        repo=repo,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise Problem(
+            "repo_not_found",
+            f"There is no repository {repo!r} in this organization; GET /repos lists them.",
+        )
+    return repo_view(row)
+
+
 async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoView:
     row = await db.fetch_one(
         "SELECT * FROM repos WHERE organization_id = :organization_id"

@@ -18,6 +18,7 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: str = ""
     name: str = ""
+    description: str = ""
     command: list[str] = []
     preset: str = ""
     executable: str = ""

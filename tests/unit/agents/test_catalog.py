@@ -57,6 +57,16 @@ def test_the_cve_fixer_may_reach_the_registries_but_not_localhost() -> None:
     assert not any("localhost" in host for host in agent.network)
 
 
+def test_agents_describe_themselves_unless_the_definition_does() -> None:
+    own = table(id="own", description="Corrects spelling.")
+    agents = catalog_of(own, table(), AgentTable(preset="codex")).all()
+    described = {agent.id: agent.description for agent in agents}
+    assert described.pop("own") == "Corrects spelling."
+    assert described.pop("fixer") == ""
+    assert set(described) == {"lint-fixer", "cve-fixer", "codex"}
+    assert all(text.endswith(".") for text in described.values())
+
+
 def test_an_unknown_agent_is_none() -> None:
     assert catalog_of().get("nobody") is None
 
@@ -92,6 +102,8 @@ def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> No
         ({"id": "a" * 64}, r"agents\[0\].id"),
         ({"id": "fixer\n"}, r"agents\[0\].id"),
         ({"name": " "}, r"agents\[0\].name"),
+        ({"description": "a\nb"}, r"agents\[0\].description: must be one line of at most 500"),
+        ({"description": "a" * 501}, r"agents\[0\].description"),
         ({"plan_required": "gold"}, r"plan_required: must be one of the plans \(free, pro, enter"),
         ({"command": []}, r"agents\[0\].command"),
         ({"command": [""]}, r"agents\[0\].command"),

@@ -67,6 +67,7 @@ def _arguments(model: ModelAccess) -> tuple[str, ...]:
 AIDER = Preset(
     id="aider",
     name="aider",
+    description="Edits files as the prompt asks, with aider and the model of your choice.",
     executable="aider",
     install_with="uv tool install --python 3.12 aider-chat",
     min_version="0.80.0",

@@ -91,6 +91,7 @@ def _arguments(model: ModelAccess) -> tuple[str, ...]:
 CLAUDE_CODE = Preset(
     id="claude-code",
     name="Claude Code",
+    description="Works on any task in the repository, with Anthropic's Claude Code.",
     executable="claude",
     install_with="npm install -g @anthropic-ai/claude-code",
     min_version="2.0.0",

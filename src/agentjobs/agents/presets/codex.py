@@ -91,6 +91,7 @@ def _arguments(model: ModelAccess) -> tuple[str, ...]:
 CODEX = Preset(
     id="codex",
     name="Codex",
+    description="Works on any task in the repository, with OpenAI's Codex.",
     executable="codex",
     install_with="npm install -g @openai/codex",
     min_version="0.100.0",

@@ -48,6 +48,7 @@ def _arguments(model: ModelAccess) -> tuple[str, ...]:
 MINI_SWE_AGENT = Preset(
     id="mini-swe-agent",
     name="mini-swe-agent",
+    description="Solves an issue with shell commands alone, with mini-swe-agent.",
     executable="mini",
     # litellm needs this extra for requests with tools, although it is not documented.
     install_with="uv tool install mini-swe-agent --with 'litellm[mcp]'",

@@ -102,6 +102,7 @@ def _model_environment(model: ModelAccess) -> Mapping[str, str]:
 OPENCODE = Preset(
     id="opencode",
     name="opencode",
+    description="Works on any task in the repository, with opencode and the model of your choice.",
     executable="opencode",
     install_with="npm install -g opencode-ai",
     min_version="1.0.0",

@@ -30,6 +30,7 @@ class Preset:
 
     id: str
     name: str
+    description: str
     executable: str
     install_with: str
     min_version: str

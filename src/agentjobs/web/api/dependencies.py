@@ -13,10 +13,11 @@ from agentjobs.advisories.dependency_advisories import (
     dependency_document,
 )
 from agentjobs.identifiers import id_matcher
-from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies, repo_not_found
+from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies
 from agentjobs.inventory.model import Imported
 from agentjobs.json_fields import doc
 from agentjobs.settings.registries import Ecosystem
+from agentjobs.web.api import repos
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
@@ -55,7 +56,8 @@ class DependencyList(msgspec.Struct, frozen=True):
 async def list_all(call: Call) -> Response:
     repo_id = call.path["repo_id"]
     if not _is_repo_id(repo_id):
-        raise repo_not_found(repo_id)
+        # A repository may be called `dependencies`.
+        return await repos.show_repo(call, f"{repo_id}/dependencies")
     query = read_query(call.scope, DependencyQuery, _CURSORS.faults)
     after = _CURSORS.decode(query.cursor)
     db = call.context.db

@@ -148,25 +148,56 @@ AGENTS: Mapping[str, Any] = {
     "next_cursor": None,
 }
 
-REPOS: Mapping[str, Any] = {
-    "repos": [
-        {
-            "id": REPO_ID,
-            "full_name": "acme/shop",
-            "platform": "local",
-            "index_status": "ready",
-            "line_count": 48213,
-            "default_branch": "main",
-            "indexed_commit": COMMIT,
-            "index_progress": None,
-            "index_error": None,
-            "sync_error": None,
-            "lifted_paths": [],
-            "required_tags": [],
-            "max_concurrent_jobs": None,
-        }
-    ],
-    "next_cursor": None,
+AGENT_DETAILS: Mapping[str, Any] = {
+    "id": "lint-fixer",
+    "name": "Lint fixer",
+    "available": True,
+    "plan_required": "free",
+    "description": "Fixes and formats Python files with ruff.",
+    "limits": {"timeout_seconds": 3600, "max_cost_usd": None},
+    "config_override_schema": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"timeout_seconds": {"type": "integer", "minimum": 1, "maximum": 3600}},
+        "additionalProperties": True,
+    },
+}
+
+REPO: Mapping[str, Any] = {
+    "id": REPO_ID,
+    "full_name": "acme/shop",
+    "platform": "local",
+    "index_status": "ready",
+    "line_count": 48213,
+    "default_branch": "main",
+    "indexed_commit": COMMIT,
+    "index_progress": None,
+    "index_error": None,
+    "sync_error": None,
+    "lifted_paths": [],
+    "required_tags": [],
+    "max_concurrent_jobs": None,
+}
+
+REPOS: Mapping[str, Any] = {"repos": [REPO], "next_cursor": None}
+
+CALLER: Mapping[str, Any] = {
+    "organization": {"id": "org_01k9zq0a1b2c3d4e5f6g7h8j9k", "name": "acme"},
+    "plan": {"name": "pro", "concurrent_jobs": 5},
+    "key": {
+        "id": "key_01k9zq0m1n2p3q4r5s6t7v8w9x",
+        "name": "nightly builds",
+        "scopes": ["jobs"],
+        "expires_at": "2026-12-31T00:00:00.000Z",
+    },
+    "limits": {
+        "queued_jobs": 1000,
+        "open_requests": 200,
+        "rate_limit_per_second": 100,
+        "rate_limit_burst": 500,
+        "job_budget_usd": 5.0,
+        "daily_budget_usd": None,
+    },
 }
 
 DEPENDENCIES: Mapping[str, Any] = {

@@ -30,6 +30,11 @@ _PUBLIC_NAMES = {
     "DiffView": "Diff",
     "DiffFileView": "DiffFile",
     "EventView": "Event",
+    "CallerView": "Caller",
+    "KeyView": "ApiKey",
+    "LimitsView": "Limits",
+    "OrganizationView": "Organization",
+    "PlanView": "Plan",
     "AgentView": "Agent",
     "RepoView": "Repository",
     "DependencyDocument": "Dependency",
@@ -56,7 +61,8 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         ("getJob", "getJobLogs", "listJobEvents", "getJobDiff", "cancelJob"),
         {"job_id": "$response.body#/job_id"},
     ),
-    "repos": (("listDependencies",), {"repo_id": "$response.body#/repos/0/id"}),
+    "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
+    "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
 }
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

@@ -20,11 +20,14 @@ TAG_DESCRIPTIONS: Mapping[Tag, str] = {
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """`spans_segments`: the parameter of a path may contain slashes."""
+
     name: str
     where: Literal["path", "header"]
     description: str
     schema: Mapping[str, Any]
     example: Any = None
+    spans_segments: bool = False
 
 
 class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,3 +57,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     request: Any = None
     request_example: Any = None
     errors: tuple[str, ...] = ()
+
+    @property
+    def route_path(self) -> str:
+        """The path in Starlette's notation."""
+        path = self.path
+        for parameter in self.parameters:
+            if parameter.spans_segments:
+                path = path.replace(f"{{{parameter.name}}}", f"{{{parameter.name}:path}}")
+        return path

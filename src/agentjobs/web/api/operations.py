@@ -5,6 +5,7 @@ from starlette.routing import Route
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
+from agentjobs.repos.queries import RepoView
 from agentjobs.web.api import (
     agents,
     dependencies,
@@ -13,6 +14,7 @@ from agentjobs.web.api import (
     idempotency,
     jobs,
     logs,
+    me,
     pagination,
     repos,
 )
@@ -36,6 +38,22 @@ _REPO_ID = Parameter(
     description="The repository's identifier.",
     schema={"type": "string", "pattern": id_pattern("repo")},
     example=examples.REPO_ID,
+)
+_REPO = Parameter(
+    name="repo_id",
+    where="path",
+    description="The repository's identifier or full name. The slashes of a full name may be "
+    "percent-encoded.",
+    schema={"type": "string", "minLength": 1},
+    example="acme/shop",
+    spans_segments=True,
+)
+_AGENT_ID = Parameter(
+    name="agent_id",
+    where="path",
+    description="The agent's identifier.",
+    schema={"type": "string"},
+    example="lint-fixer",
 )
 _IDEMPOTENCY_KEY = Parameter(
     name=idempotency.HEADER,
@@ -260,6 +278,24 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="GET",
+        path="/agents/{agent_id}",
+        handler=agents.show,
+        id="getAgent",
+        tag="Agents",
+        summary="Show an agent",
+        description="What an agent does, its limits, and what `config_override` may contain when "
+        "you create a job with it.",
+        parameters=(_AGENT_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The agent.",
+            type=agents.AgentDetails,
+            example=examples.AGENT_DETAILS,
+        ),
+        errors=("agent_not_found",),
+    ),
+    Operation(
+        method="GET",
         path="/repos",
         handler=repos.list_all,
         id="listRepos",
@@ -296,6 +332,39 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         errors=("validation_failed", "repo_not_found", "repo_indexing"),
     ),
+    # After the other paths of a repository, because the name of a repository contains slashes.
+    Operation(
+        method="GET",
+        path="/repos/{repo_id}",
+        handler=repos.show,
+        id="getRepo",
+        tag="Repositories",
+        summary="Show a repository",
+        description="A connected repository, by its identifier or its full name.",
+        parameters=(_REPO,),
+        response=SuccessResponse(
+            status=200,
+            description="The repository.",
+            type=RepoView,
+            example=examples.REPO,
+        ),
+        errors=("repo_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/me",
+        handler=me.show,
+        id="getCaller",
+        tag="Organization",
+        summary="Show the API key and its organization",
+        description="Whose key this is, what it may do, and the limits that apply to it.",
+        response=SuccessResponse(
+            status=200,
+            description="The key, its organization, plan and limits.",
+            type=me.CallerView,
+            example=examples.CALLER,
+        ),
+    ),
 )
 
 
@@ -305,7 +374,7 @@ def routes(context: WebContext) -> list[Route]:
     limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)
     handlers: dict[str, dict[str, Handler]] = {}
     for operation in OPERATIONS:
-        handlers.setdefault(operation.path, {})[operation.method] = operation.handler
+        handlers.setdefault(operation.route_path, {})[operation.method] = operation.handler
     return [
         Route(BASE + path, Endpoint(context, limiter, methods))
         for path, methods in handlers.items()

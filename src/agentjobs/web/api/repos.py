@@ -1,4 +1,4 @@
-"""`GET /repos`: the repositories of the caller's organization and the state of their index."""
+"""`GET /repos` and `GET /repos/{repo_id}`: the repositories of the caller's organization."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from agentjobs.identifiers import id_matcher
 from agentjobs.json_fields import doc
-from agentjobs.repos.queries import RepoView, list_repos
+from agentjobs.repos.queries import RepoView, get_repo, list_repos
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import Cursors, NextCursor, PageQuery
 from agentjobs.web.api.query import read_query
@@ -30,3 +30,12 @@ async def list_all(call: Call) -> Response:
         after=_CURSORS.decode(query.cursor),
     )
     return Reply(200, RepoList(*_CURSORS.cut(repos, query.limit, lambda repo: repo.id)))
+
+
+async def show(call: Call) -> Response:
+    return await show_repo(call, call.path["repo_id"])
+
+
+async def show_repo(call: Call, repo: str) -> Response:
+    """`repo` is the identifier or the full name."""
+    return Reply(200, await get_repo(call.context.db, call.caller.organization_id, repo))
