@@ -31,15 +31,19 @@ _is_valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 
 
 class Exchange:
-    """`status` is 0 until the response starts; `rate_limit` is None if the response has none."""
+    """`status` is 0 until the response starts; `rate_limit` is None if the response has none.
 
-    __slots__ = ("_send", "_writer", "rate_limit", "request_id", "started_at", "status")
+    `headers` are added to the response, whether it succeeds or not.
+    """
+
+    __slots__ = ("_send", "_writer", "headers", "rate_limit", "request_id", "started_at", "status")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.started_at = time.perf_counter()
         self.request_id = _incoming_id(scope) or new_request_id()
         self.status = 0
         self.rate_limit: RateLimit | None = None
+        self.headers: Headers = ()
         self._send = send
         self._writer: Writer | None = scope.get(WRITER)
         scope[EXCHANGE] = self
@@ -57,7 +61,7 @@ class Exchange:
         if self._writer is None or self.status:
             return False
         lines = b"" if self.rate_limit is None else _RATE_LIMIT_LINES % self.rate_limit
-        if not self._writer(status, headers, lines, self.request_id, body):
+        if not self._writer(status, headers + self.headers, lines, self.request_id, body):
             return False
         self.status = status
         return True
@@ -65,7 +69,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = [(b"x-request-id", self.request_id)]
+            own = [(b"x-request-id", self.request_id), *self.headers]
             if self.rate_limit is not None:
                 values = (b"%d" % value for value in self.rate_limit)
                 own += zip(_RATE_LIMIT_NAMES, values, strict=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS, Deprecation
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 from agentjobs.web.api.errors import ErrorBody
 from agentjobs.web.api.examples import QUERY_EXAMPLES, error_example
@@ -141,7 +142,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "description": operation.description,
     }
-    parameters = [*map(_parameter, operation.parameters), *_query_parameters(operation.query)]
+    if operation.deprecation is not None:
+        described |= _deprecated(operation.description, operation.deprecation)
+    parameters = [*map(_parameter, operation.parameters), *_query_parameters(operation)]
     if parameters:
         described["parameters"] = parameters
     if operation.request is not None:
@@ -153,7 +156,17 @@ def _operation(operation: Operation) -> dict[str, Any]:
         str(operation.response.status): _success(operation.response),
         **_errors(_error_codes(operation)),
     }
+    if operation.deprecation is not None or operation.deprecated_parameters:
+        announced = {
+            name: _header(text, {"type": "string"}) for name, text in DOCUMENTED_HEADERS.items()
+        }
+        for response in described["responses"].values():
+            response["headers"] |= announced
     return described
+
+
+def _deprecated(description: str, deprecation: Deprecation) -> dict[str, Any]:
+    return {"deprecated": True, "description": f"{description}\n\n{deprecation.note}"}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -169,22 +182,32 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return described
 
 
-def _query_parameters(type_: Any) -> list[dict[str, Any]]:
+def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
+    type_ = operation.query
     if type_ is None:
         return []
     _, components = msgspec.json.schema_components([type_])
     return [
-        {
-            "name": name,
-            "in": "query",
-            "description": schema.pop("description"),
-            "required": False,
-            "schema": schema,
-            **({"example": QUERY_EXAMPLES[name]} if name in QUERY_EXAMPLES else {}),
-        }
+        _query_parameter(name, _without_null(field), operation.deprecated_parameters.get(name))
         for name, field in components[type_.__name__]["properties"].items()
-        for schema in [_without_null(field)]
     ]
+
+
+def _query_parameter(
+    name: str, schema: dict[str, Any], deprecation: Deprecation | None
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": name,
+        "in": "query",
+        "description": schema.pop("description"),
+        "required": False,
+        "schema": schema,
+    }
+    if name in QUERY_EXAMPLES:
+        described["example"] = QUERY_EXAMPLES[name]
+    if deprecation is not None:
+        described |= _deprecated(described["description"], deprecation)
+    return described
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.endpoint import Handler
 
 # Every tag is described in the OpenAPI document.
@@ -42,7 +43,10 @@ class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is relative to `/v1`; `errors` are codes beyond those of every operation."""
+    """`path` is relative to `/v1`; `errors` are codes beyond those of every operation.
+
+    `deprecated_parameters` are parameters of the query, by name.
+    """
 
     method: Literal["GET", "POST"]
     path: str
@@ -57,6 +61,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     request: Any = None
     request_example: Any = None
     errors: tuple[str, ...] = ()
+    deprecation: Deprecation | None = None
+    deprecated_parameters: Mapping[str, Deprecation] = {}
 
     @property
     def route_path(self) -> str:

@@ -18,6 +18,7 @@ from agentjobs.web.api import (
     pagination,
     repos,
 )
+from agentjobs.web.api.deprecation import announcing
 from agentjobs.web.api.endpoint import Endpoint, Handler
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.api.rate_limit import RateLimiter
@@ -368,13 +369,15 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def routes(context: WebContext) -> list[Route]:
+def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) -> list[Route]:
     """One route per path; the most frequent path comes first."""
     settings = context.settings
     limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)
     handlers: dict[str, dict[str, Handler]] = {}
-    for operation in OPERATIONS:
-        handlers.setdefault(operation.route_path, {})[operation.method] = operation.handler
+    for each in operations:
+        link = f"{BASE}/docs#{each.id}"
+        handler = announcing(each.handler, link, each.deprecation, each.deprecated_parameters)
+        handlers.setdefault(each.route_path, {})[each.method] = handler
     return [
         Route(BASE + path, Endpoint(context, limiter, methods))
         for path, methods in handlers.items()
