@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from agentjobs.identifiers import id_matcher
@@ -29,11 +28,10 @@ from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.json_fields import doc, fields_of
-from agentjobs.web.api.auth import unauthorized, wait_until_revoked
-from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.errors import stopping, validation_failed
+from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.idempotency import has_key, key_faults, read_claim
+from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import null_character_faults, parse_object, read_json, read_object
@@ -169,18 +167,6 @@ def _receipt_response(created: CreatedJob) -> Response:
 
 
 async def _wait_for_change(call: Call, job_id: str, seconds: int) -> JobView:
-    context, organization_id = call.context, call.caller.organization_id
-    if context.stopping.is_set():
-        # An immediate response would make a polling client spin.
-        raise stopping()
-    with context.open_requests.hold(call.caller.key_id):
-        waiting = wait_for_change(context.jobs, organization_id, job_id, seconds)
-        revoked = wait_until_revoked(context, call.scope)
-        job = await run_while_connected(waiting, call.receive, context.stopping, revoked)
-    if job is Interruption.KEY:
-        raise unauthorized()
-    if job is Interruption.CLIENT:
-        raise ClientDisconnect
-    if job is Interruption.SERVICE:
-        return await queries.get_job(context.jobs, organization_id, job_id)
-    return job
+    context, organization_id = call.context.jobs, call.caller.organization_id
+    job = await long_poll(call, lambda: wait_for_change(context, organization_id, job_id, seconds))
+    return await queries.get_job(context, organization_id, job_id) if job is None else job
