@@ -77,13 +77,14 @@ _EVENT_COLUMNS = {
     "event": "text",
     "body": "bytea",
     "created_at": "bigint",
+    "organization_id": "text",
 }
+_INSERT = f"INSERT INTO events ({', '.join(_EVENT_COLUMNS)})"
+_INSERT_MANY = f"{_INSERT} SELECT {', '.join(_EVENT_COLUMNS)} FROM {{rows}}"
 _INSERT_EVENT = BatchStatement(
     _EVENT_COLUMNS,
-    one="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
-    " VALUES (:job_id, :sequence, :id, :event, :body, :created_at)",
-    many="INSERT INTO events (job_id, sequence, id, event, body, created_at)"
-    " SELECT job_id, sequence, id, event, body, created_at FROM {rows}",
+    one=f"{_INSERT} VALUES ({', '.join(f':{name}' for name in _EVENT_COLUMNS)})",
+    many=_INSERT_MANY,
 )
 _ENDPOINTS = (
     "SELECT organization_id, id, events FROM webhook_endpoints"
@@ -93,10 +94,9 @@ _ENDPOINTS = (
 _ENDPOINTS_OF = _ENDPOINTS.format(organizations="SELECT value FROM each(:organizations)")
 # On PostgreSQL one statement stores the events and reads the endpoints.
 _INSERT_AND_READ = BatchStatement(
-    {**_EVENT_COLUMNS, "organization_id": "text"},
+    _EVENT_COLUMNS,
     one="",
-    many="WITH stored AS (INSERT INTO events (job_id, sequence, id, event, body, created_at)"
-    " SELECT job_id, sequence, id, event, body, created_at FROM {rows}) "
+    many=f"WITH stored AS ({_INSERT_MANY}) "
     + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
 )
 _INSERT_DELIVERY = BatchStatement(
@@ -141,10 +141,14 @@ async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
 async def store_event(
     tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
 ) -> StoredEvent:
-    """Creates no delivery."""
+    """Creates no delivery. The event is in no organization's listing."""
     event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
-    body = msgspec.json.encode(payload)
-    await _INSERT_EVENT.run(tx, [{**msgspec.structs.asdict(event), "body": body}])
+    row = {
+        **msgspec.structs.asdict(event),
+        "body": msgspec.json.encode(payload),
+        "organization_id": None,
+    }
+    await _INSERT_EVENT.run(tx, [row])
     return event
 
 

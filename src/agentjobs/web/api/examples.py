@@ -107,6 +107,12 @@ EVENTS: Mapping[str, Any] = {
     ]
 }
 
+EVENT_PAGE: Mapping[str, Any] = {
+    "events": [{**EVENTS["events"][0], "job_id": JOB_ID}],
+    "next_cursor": "ZXZlbnRzOm9yZ18wMWs5enE0eDZoN2MzbjVwOXMydjR5NmE4YiAxNzY5ODUxODAwMDAwMDAx",
+    "has_more": False,
+}
+
 LOG_TEXT = "lint-fixer: 3 files changed\n"
 LOG_EVENTS = (
     "retry: 1000\n\nid: 1\ndata: lint-fixer: 3 files changed\ndata: \n\n"

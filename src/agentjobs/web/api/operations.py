@@ -10,6 +10,7 @@ from agentjobs.web.api import (
     agents,
     dependencies,
     diff,
+    events,
     examples,
     idempotency,
     jobs,
@@ -259,6 +260,27 @@ OPERATIONS: tuple[Operation, ...] = (
             headers={"X-Diff-Truncated": "`true` when the text is cut."},
         ),
         errors=("job_not_found", "diff_not_available"),
+    ),
+    Operation(
+        method="GET",
+        path="/events",
+        handler=events.list_all,
+        id="listEvents",
+        tag="Events",
+        summary="List the organization's events",
+        description="The events of all jobs, oldest first, with the payloads that are sent to "
+        "webhook endpoints. Continue with `next_cursor`, also after the last page: no event is "
+        "skipped or repeated, and the events of a job come in their order. With `wait_seconds` "
+        "the response is sent when there is an event, or after that time. Events of deleted jobs "
+        "are not listed.",
+        query=events.EventQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of events.",
+            type=events.EventPage,
+            example=examples.EVENT_PAGE,
+        ),
+        errors=("validation_failed",),
     ),
     Operation(
         method="GET",
