@@ -120,6 +120,17 @@ def test_every_error_of_the_api_is_explained() -> None:
     assert used <= set(API_ERRORS) <= set(STATUS_OF)
 
 
+def test_fields_of_responses_are_always_present() -> None:
+    """Except details of errors, and what a request may override."""
+    optional = {
+        f"{name}.{field}"
+        for name, schema in DOCUMENT["components"]["schemas"].items()
+        for field in schema["properties"]
+        if field not in schema["required"] and not name.endswith(("Request", "ConfigOverride"))
+    }
+    assert optional == {"Error.details"}
+
+
 def test_enumerations_in_responses_are_extensible() -> None:
     """Clients are told to accept unknown values, so no field of a response is a closed list."""
     requests = {"CreateJobRequest", "ConfigOverride", "FollowUpRequest"}

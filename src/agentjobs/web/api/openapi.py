@@ -291,7 +291,7 @@ def _components(operations: Iterable[Operation]) -> dict[str, Any]:
     requests = _schemas(each.request for each in operations)
     # A newer service may send values that this document does not know.
     responses = _allow_unknown_values(
-        _schemas([*(each.response.type for each in operations), Payload, ErrorBody])
+        _schemas([*(each.response.type for each in operations), Payload, ErrorBody], is_sent=True)
     )
     components = {**requests, **responses}
     # Generated clients would otherwise drop the keys that only the agent knows.
@@ -300,14 +300,19 @@ def _components(operations: Iterable[Operation]) -> dict[str, Any]:
     return {name: components[name] for name in sorted(components)}
 
 
-def _schemas(types: Iterable[Any]) -> dict[str, Any]:
+def _schemas(types: Iterable[Any], *, is_sent: bool = False) -> dict[str, Any]:
+    """A field with a default is optional in a request, but always part of a response."""
     named = dict.fromkeys(each for each in types if each is not None)
     _, components = msgspec.json.schema_components(named, ref_template=_REFERENCE + "{name}")
     return {
         _PUBLIC_NAMES.get(name, name): {
             "type": "object",
             "properties": {key: _simplify(each) for key, each in schema["properties"].items()},
-            "required": schema["required"],
+            "required": [
+                key
+                for key, each in schema["properties"].items()
+                if key in schema["required"] or (is_sent and "default" in each)
+            ],
         }
         for name, schema in components.items()
     }
