@@ -6,7 +6,7 @@ the API reference all read them from there.
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -95,10 +95,49 @@ def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
     return {field.name: body[field.name] for field in _fields(type_) if field.name in body}
 
 
-def parse_texts(texts: Mapping[str, str], type_: type) -> dict[str, Any]:
-    """Query parameters as the values that `type_` declares; unreadable ones remain strings."""
-    kinds = {field.name: field.kind for field in _fields(type_)}
-    return {name: _parse(value, kinds.get(name)) for name, value in texts.items()}
+@functools.cache
+def parameter_names(type_: type | None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that `type_` declares, and the prefixes of names for its objects with any keys."""
+    fields = () if type_ is None else _fields(type_)
+    objects = {field.name for field in fields if isinstance(field.kind, inspect.DictType)}
+    names = frozenset(field.name for field in fields) - objects
+    return names, tuple(f"{name}." for name in sorted(objects))
+
+
+@functools.cache
+def nested_names(type_: type) -> Mapping[str, tuple[str, ...]]:
+    """The keys that the service knows, for each field that is an object with declared keys."""
+    return {
+        field.name: tuple(inner.name for inner in _fields(field.object_type))
+        for field in _fields(type_)
+        if field.object_type is not None
+    }
+
+
+def takes_one_value(parameter: str, type_: type) -> bool:
+    """Whether a query parameter is known and must not be repeated."""
+    lists = {field.name for field in _fields(type_) if isinstance(field.kind, inspect.ListType)}
+    names, prefixes = parameter_names(type_)
+    return parameter in names - lists or parameter.startswith(prefixes)
+
+
+def parse_texts(texts: Mapping[str, Sequence[str]], type_: type) -> dict[str, Any]:
+    """Query parameters, none of them empty, as the values that `type_` declares.
+
+    A list is repeated or separated by commas, an object has a parameter `field.key` for each key.
+    Unreadable values remain strings.
+    """
+    values: dict[str, Any] = {}
+    for field in _fields(type_):
+        if isinstance(field.kind, inspect.DictType):
+            prefix = f"{field.name}."
+            entries = {name: value for name, value in texts.items() if name.startswith(prefix)}
+            values[field.name] = {
+                name.removeprefix(prefix): value[0] for name, value in entries.items()
+            }
+        elif field.name in texts:
+            values[field.name] = _parse(texts[field.name], field.kind)
+    return values
 
 
 def faults_of(body: Mapping[str, Any], type_: type) -> list[Fault]:
@@ -186,8 +225,9 @@ class _Field:
         return None
 
     def _message(self, error: str) -> str:
-        if isinstance(self.kind, inspect.LiteralType):
-            return f"must be one of {', '.join(map(str, self.kind.values))}"
+        item = self.kind.item_type if isinstance(self.kind, inspect.ListType) else self.kind
+        if isinstance(item, inspect.LiteralType):
+            return f"must be one of {', '.join(map(str, item.values))}"
         if "matching regex" in error and self._matching:
             return self._matching.message
         if match := _BOUND_ERROR.match(error):
@@ -231,7 +271,10 @@ def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
     return info, extra
 
 
-def _parse(value: str, kind: inspect.Type | None) -> Any:
+def _parse(texts: Sequence[str], kind: inspect.Type) -> Any:
+    if isinstance(kind, inspect.ListType):
+        return list(dict.fromkeys(part for text in texts for part in text.split(",")))
+    value = texts[0]
     if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(value):
         return int(value)
     if isinstance(kind, inspect.BoolType):

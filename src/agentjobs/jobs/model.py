@@ -157,6 +157,9 @@ class Receipt(msgspec.Struct, frozen=True):
     estimated_start_ms: Annotated[
         Count, doc("Estimated time until the job starts, in milliseconds.")
     ]
+    warnings: Annotated[
+        tuple[str, ...], doc("Fields and parameters of the request that were ignored.")
+    ] = ()
 
 
 class JobError(msgspec.Struct, frozen=True):

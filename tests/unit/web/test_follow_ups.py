@@ -35,7 +35,8 @@ async def test_a_follow_up_gets_the_response_of_a_job(service: Service) -> None:
     response = await service.post(f"/v1/jobs/{job_id}/follow-ups", json={**NOW, "unknown": 1})
     assert response.status_code == 202
     receipt = response.json()
-    assert set(receipt) == {"job_id", "status", "estimated_start_ms"}
+    assert set(receipt) == {"job_id", "status", "estimated_start_ms", "warnings"}
+    assert receipt["warnings"] == ["`unknown` was ignored: there is no such field."]
     job = (await service.get(f"/v1/jobs/{receipt['job_id']}")).json()
     assert (job["status"], job["repo"], job["agent"]) == ("queued", "acme/shop", "fixer")
     assert job["follows"] == job_id

@@ -39,7 +39,7 @@ async def test_a_created_job_is_queued_and_can_be_read(service: Service) -> None
     response = await service.post("/v1/jobs", json={**JOB, "ticket_id": "T-1", "unknown": [1]})
     assert response.status_code == 202
     receipt = response.json()
-    assert set(receipt) == {"job_id", "status", "estimated_start_ms"}
+    assert set(receipt) == {"job_id", "status", "estimated_start_ms", "warnings"}
     assert receipt["status"] == "queued"
     response = await service.get(f"/v1/jobs/{receipt['job_id']}")
     assert (response.status_code, set(response.json())) == (200, JOB_FIELDS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
+from agentjobs.web.api.warnings import add_warnings, ignored_parts
 from agentjobs.web.context import WebContext
 from agentjobs.web.exchange import EXCHANGE, Exchange, Headers
 
@@ -41,24 +42,32 @@ class Call:
 Handler = Callable[[Call], Awaitable[Response]]
 
 
+class Method(NamedTuple):
+    """A handler, and the types that declare the known query parameters and fields of the body."""
+
+    handler: Handler
+    query: type | None
+    request: type[msgspec.Struct] | None
+
+
 class Endpoint:
     """An ASGI application. HEAD runs the GET handler; the server omits the body."""
 
     def __init__(
-        self, context: WebContext, limiter: RateLimiter, handlers: Mapping[str, Handler]
+        self, context: WebContext, limiter: RateLimiter, methods: Mapping[str, Method]
     ) -> None:
         self._context = context
         self._limiter = limiter
-        self._handlers = dict(handlers)
-        if "GET" in handlers:
-            self._handlers["HEAD"] = handlers["GET"]
-        self._allow = ", ".join(sorted(self._handlers))
+        self._methods = dict(methods)
+        if "GET" in methods:
+            self._methods["HEAD"] = methods["GET"]
+        self._allow = ", ".join(sorted(self._methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope["method"]
-        handler = self._handlers.get(method)
-        if handler is None:
-            raise method_not_allowed(method, self._allow)
+        name = scope["method"]
+        method = self._methods.get(name)
+        if method is None:
+            raise method_not_allowed(name, self._allow)
         context = self._context
         caller = await authenticate(context, scope)
         exchange: Exchange | None = scope.get(EXCHANGE)
@@ -66,17 +75,19 @@ class Endpoint:
         if exchange is not None:
             exchange.rate_limit = rate_limit
         check_content_encoding(scope)
-        if method not in READING_METHODS:
-            check_scope(caller, method)
+        if name not in READING_METHODS:
+            check_scope(caller, name)
             if context.stopping.is_set():
                 raise stopping()
-        response = await handler(Call(context, caller, scope, receive))
-        if (
-            exchange is None
-            or not isinstance(response, Reply)
-            or not exchange.write(response.status_code, response.common_headers, response.body)
-        ):
-            await response(scope, receive, send)
+        response = await method.handler(Call(context, caller, scope, receive))
+        if isinstance(response, Reply):
+            if warnings := ignored_parts(scope, method.query, method.request):
+                response.body = add_warnings(response.body, warnings)
+            if exchange is not None and exchange.write(
+                response.status_code, response.common_headers, response.body
+            ):
+                return
+        await response(scope, receive, send)
 
 
 class Reply(Response):

@@ -24,7 +24,12 @@ CREATE_JOB: Mapping[str, Any] = {
 
 FOLLOW_UP: Mapping[str, Any] = {"prompt": "Use a constant for the path, and test it."}
 
-RECEIPT: Mapping[str, Any] = {"job_id": JOB_ID, "status": "queued", "estimated_start_ms": 0}
+RECEIPT: Mapping[str, Any] = {
+    "job_id": JOB_ID,
+    "status": "queued",
+    "estimated_start_ms": 0,
+    "warnings": [],
+}
 
 JOB: Mapping[str, Any] = {
     "job_id": JOB_ID,

@@ -35,6 +35,7 @@ from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import null_character_faults, parse_object, read_json, read_object
+from agentjobs.web.api.warnings import keep_body
 
 _is_job_id = id_matcher("job")
 _CURSORS = Cursors("jobs", _is_job_id)
@@ -74,7 +75,9 @@ class EventList(msgspec.Struct, frozen=True):
 async def create(call: Call) -> Response:
     content = await read_json(call.scope, call.receive)
     if has_key(call.scope) or (request := plain_request(content)) is None:
-        request, idempotency = _examine(call, parse_object(content))
+        body = parse_object(content)
+        keep_body(call.scope, body)
+        request, idempotency = _examine(call, body)
     else:
         idempotency = None
     created = await create_job(call.context.jobs, call.caller, request, idempotency=idempotency)

@@ -53,6 +53,9 @@ Responses to requests with a valid key carry `RateLimit-Limit`, `RateLimit-Remai
 Every error has the same format: `{"error": {"code", "message", "request_id", "details"?}}`. An
 unknown path returns `not_found`, an unsupported method `method_not_allowed`.
 
+Unknown query parameters and unknown top-level fields of a body are ignored. A JSON response names
+them in `warnings`, which it may have in addition to its other fields.
+
 Clients must accept unknown fields and values. Fields whose set of values may grow, such as `status`
 or `code`, list their current values in `x-extensible-enum`.
 """
@@ -64,6 +67,12 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ),
     "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
     "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
+}
+# Of responses that have no warnings of their own.
+_WARNINGS: Mapping[str, Any] = {
+    "description": "What the service ignored in the request.",
+    "type": "array",
+    "items": {"type": "string"},
 }
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -282,8 +291,12 @@ def _header(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "schema": dict(schema)}
 
 
+def _public_name(type_: type) -> str:
+    return _PUBLIC_NAMES.get(type_.__name__, type_.__name__)
+
+
 def _json(type_: Any, example: Any) -> dict[str, Any]:
-    name = _PUBLIC_NAMES.get(type_.__name__, type_.__name__)
+    name = _public_name(type_)
     return {"application/json": {"schema": {"$ref": _REFERENCE + name}, "example": example}}
 
 
@@ -294,6 +307,8 @@ def _components(operations: Iterable[Operation]) -> dict[str, Any]:
         _schemas([*(each.response.type for each in operations), Payload, ErrorBody], is_sent=True)
     )
     components = {**requests, **responses}
+    for name in {_public_name(each.response.type) for each in operations if each.response.type}:
+        components[name]["properties"].setdefault("warnings", _WARNINGS)
     # Generated clients would otherwise drop the keys that only the agent knows.
     components["ConfigOverride"]["additionalProperties"] = True
     components["Event"]["properties"]["payload"]["$ref"] = f"{_REFERENCE}WebhookPayload"

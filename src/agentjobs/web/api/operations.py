@@ -20,7 +20,7 @@ from agentjobs.web.api import (
     repos,
 )
 from agentjobs.web.api.deprecation import announcing
-from agentjobs.web.api.endpoint import Endpoint, Handler
+from agentjobs.web.api.endpoint import Endpoint, Method
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.context import WebContext
@@ -114,7 +114,8 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Jobs",
         summary="Create a job",
         description="Queues a job: the agent runs on a fresh checkout of the repository, and "
-        "its changes are opened as a pull request. Unknown fields are ignored.",
+        "its changes are opened as a pull request. Unknown fields are ignored; `warnings` names "
+        "them.",
         parameters=(_IDEMPOTENCY_KEY,),
         request=CreateJobRequest,
         request_example=examples.CREATE_JOB,
@@ -395,12 +396,12 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
     """One route per path; the most frequent path comes first."""
     settings = context.settings
     limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)
-    handlers: dict[str, dict[str, Handler]] = {}
+    paths: dict[str, dict[str, Method]] = {}
     for each in operations:
         link = f"{BASE}/docs#{each.id}"
         handler = announcing(each.handler, link, each.deprecation, each.deprecated_parameters)
-        handlers.setdefault(each.route_path, {})[each.method] = handler
+        method = Method(handler, each.query, each.request)
+        paths.setdefault(each.route_path, {})[each.method] = method
     return [
-        Route(BASE + path, Endpoint(context, limiter, methods))
-        for path, methods in handlers.items()
+        Route(BASE + path, Endpoint(context, limiter, methods)) for path, methods in paths.items()
     ]

@@ -1,4 +1,4 @@
-"""Parses query parameters into the type that an operation declares. Ignores unknown ones."""
+"""Parses query parameters into the type that an operation declares; `warnings` names others."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Scope
 
-from agentjobs.json_fields import faults_of, fields_of, parse_texts
+from agentjobs.json_fields import faults_of, parse_texts, takes_one_value
 from agentjobs.problems import Fault
 from agentjobs.web.api.errors import validation_failed
 
@@ -25,13 +25,11 @@ def read_query(
     if not scope["query_string"]:
         return type_()
     parameters = _parse(scope["query_string"])
-    repeated = [name for name, values in parameters.items() if len(values) > 1]
-    texts = {name: values[0] for name, values in parameters.items() if len(values) == 1}
-    given = fields_of(parse_texts(texts, type_), type_)
+    given = parse_texts(parameters, type_)
     faults: list[Fault] = [
         {"field": name, "message": "must be given once"}
-        for name in repeated
-        if name in type_.__struct_fields__
+        for name, values in parameters.items()
+        if len(values) > 1 and takes_one_value(name, type_)
     ]
     faults += faults_of(given, type_)
     if more_faults is not None:

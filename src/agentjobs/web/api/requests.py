@@ -16,6 +16,7 @@ from agentjobs.problems import Fault, Problem
 from agentjobs.safe_text import ellipsize
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import all_headers, header, media_type
+from agentjobs.web.api.warnings import keep_body
 from agentjobs.web.exchange import WHOLE_BODY
 
 MAX_BODY_BYTES = 64 * 1024
@@ -33,7 +34,9 @@ _UTF8 = frozenset({"utf-8", "utf8", "us-ascii"})
 
 
 async def read_object(scope: Scope, receive: Receive) -> dict[str, Any]:
-    return parse_object(await read_json(scope, receive))
+    body = parse_object(await read_json(scope, receive))
+    keep_body(scope, body)
+    return body
 
 
 async def read_json(scope: Scope, receive: Receive) -> bytes:
