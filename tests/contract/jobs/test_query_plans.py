@@ -14,6 +14,7 @@ from agentjobs.jobs.acceptance import _ADMISSIONS
 from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
 from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
 from agentjobs.jobs.queue import claim_queries, fleet, rescue
+from agentjobs.jobs.views import usage
 from agentjobs.store.postgresql.connection import connect
 from agentjobs.store.statements import render
 from agentjobs.webhooks import maintenance
@@ -81,3 +82,18 @@ async def test_postgresql_reads_only_the_repository_and_the_waiting_jobs_of_the_
     # Whatever PostgreSQL assumes about tables that it has not analyzed.
     assert "(id = v.organization_id)" in text
     assert "((organization_id = v.organization_id) AND (full_name = v.repo))" in text
+
+
+@pytest.mark.parametrize("key", usage._KEYS.values())
+def test_sqlite_sums_the_jobs_of_the_period_alone(sqlite_template: Path, key: str) -> None:
+    statement = render("sqlite", usage._QUERY.format(key=key))
+    connection = sqlite3.connect(sqlite_template)
+    explained = connection.execute(
+        f"EXPLAIN QUERY PLAN {statement.sql}", ["1"] * len(statement.names)
+    )
+    plan = [row[3] for row in explained if re.match(r"(SEARCH|SCAN) [js]\b", row[3])]
+    connection.close()
+    assert plan == [
+        "SEARCH j USING INDEX jobs_of_organization (organization_id=? AND id>? AND id<?)",
+        "SEARCH s USING INDEX sqlite_autoindex_job_spending_1 (job_id=?) LEFT-JOIN",
+    ]

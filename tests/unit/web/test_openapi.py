@@ -184,6 +184,7 @@ async def test_real_responses_match_their_schemas(service: Service) -> None:
         "/v1/agents": "AgentList",
         "/v1/agents/fixer": "AgentDetails",
         "/v1/me": "Caller",
+        "/v1/usage?group_by=day": "UsageReport",
         "/v1/repos/acme/shop": "Repository",
         "/v1/repos": "RepoList",
         "/v1/jobs": "JobList",

@@ -211,6 +211,28 @@ CALLER: Mapping[str, Any] = {
     },
 }
 
+_SUMS: Mapping[str, Any] = {
+    "jobs": {
+        "total": 42,
+        "queued": 0,
+        "running": 1,
+        "completed": 38,
+        "failed": 2,
+        "cancelled": 1,
+    },
+    "agent_seconds": 5210.4,
+    "input_tokens": 1830400,
+    "output_tokens": 96120,
+    "cost_usd": 6.92,
+}
+
+USAGE: Mapping[str, Any] = {
+    "from": "2026-01-01T00:00:00.000Z",
+    "to": "2026-02-01T00:00:00.000Z",
+    "total": _SUMS,
+    "groups": [{"key": "lint-fixer", **_SUMS}],
+}
+
 DEPENDENCIES: Mapping[str, Any] = {
     "dependencies": [
         {

@@ -18,6 +18,7 @@ from agentjobs.web.api import (
     me,
     pagination,
     repos,
+    usage,
 )
 from agentjobs.web.api.deprecation import announcing
 from agentjobs.web.api.endpoint import Endpoint, Method
@@ -388,6 +389,25 @@ OPERATIONS: tuple[Operation, ...] = (
             type=me.CallerView,
             example=examples.CALLER,
         ),
+    ),
+    Operation(
+        method="GET",
+        path="/usage",
+        handler=usage.show,
+        id="getUsage",
+        tag="Organization",
+        summary="Show what jobs used",
+        description="How many jobs were created in a period, how long their agents ran, and what "
+        "their models cost. Jobs count in the period in which they were created, until the "
+        "service deletes them (after a year by default).",
+        query=usage.UsageQuery,
+        response=SuccessResponse(
+            status=200,
+            description="The sums.",
+            type=usage.UsageReport,
+            example=examples.USAGE,
+        ),
+        errors=("validation_failed",),
     ),
 )
 

@@ -36,7 +36,7 @@ def read_query(
         faults += more_faults(given)
     if faults:
         raise validation_failed(faults)
-    return type_(**given)
+    return msgspec.convert(given, type_)
 
 
 def _parse(query_string: bytes) -> dict[str, list[str]]:
