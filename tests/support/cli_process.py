@@ -41,7 +41,12 @@ class CommandLine:
 
     def __init__(self, data_dir: Path, **settings: str) -> None:
         self.data_dir = data_dir
-        self.settings = {**settings, "AGENTJOBS_DATA_DIR": str(data_dir)}
+        self.settings = {
+            # Not the one of whoever runs the tests.
+            "XDG_CONFIG_HOME": str(data_dir.parent / "config"),
+            **settings,
+            "AGENTJOBS_DATA_DIR": str(data_dir),
+        }
         self._log_names: dict[int, str] = {}
 
     @property

@@ -32,6 +32,17 @@ COMMANDS = {
     ),
     "migrate": Command("backup.commands:migrate", "Migrate the database to the current schema."),
     "backup": Command("backup.commands:backup", "Back up the database and the repositories."),
+    "login": Command(
+        "contexts.login:login",
+        "Store the address of a service and an API key, and use them from now on.",
+    ),
+    "logout": Command(
+        "contexts.login:logout", "Delete the current context and its key from this machine."
+    ),
+    "contexts": Command(
+        "contexts.commands:contexts",
+        "List, select and remove the services of `agentjobs login`.",
+    ),
     "jobs": Command("jobs:jobs", "Create and inspect jobs over HTTP."),
     "orgs": Command("orgs:orgs", "Manage organizations, plans and budgets."),
     "users": Command("users:users", "Manage users, roles and sign-in."),

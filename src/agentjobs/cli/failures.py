@@ -41,7 +41,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, typer.TyperException):
         return _describe_usage_error(error)
     if is_expected(error):
-        return str(error)
+        notes = getattr(error, "__notes__", ())
+        return " ".join((str(error), *(f"({note})" for note in notes)))
     if isinstance(error, OSError):
         return _describe_os_error(error)
     if isinstance(error, UnicodeError):

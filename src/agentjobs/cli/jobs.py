@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 jobs = typer.Typer(
     no_args_is_help=True,
-    help="Create and inspect jobs over HTTP.\n\nReads AGENTJOBS_URL and AGENTJOBS_API_KEY.",
+    help="Create and inspect jobs over HTTP.\n\n"
+    "Uses the service of `agentjobs login`, or AGENTJOBS_URL and AGENTJOBS_API_KEY.",
 )
 
 JobId = Annotated[str, typer.Argument(metavar="JOB")]
@@ -46,11 +48,12 @@ def create_job(
         ),
     ] = None,
     wait: Wait = False,
+    context: ContextName = None,
     json: Json = False,
 ) -> None:
     """Create a job and print its id, or with --wait the URL of its pull request."""
     override = config_override(overrides or [])
-    with _client() as client:
+    with connect(context) as client:
         receipt = client.create_job(repo, agent, ticket_id=ticket, config_override=override)
         _print_receipt(client, receipt, wait, json)
 
@@ -59,6 +62,7 @@ def create_job(
 def follow_up_job(
     job_id: JobId,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="Instructions for the agent.")],
+    *,
     agent: Annotated[
         str | None,
         typer.Option("--agent", metavar="AGENT", help="Agent type (default: the job's)."),
@@ -76,10 +80,11 @@ def follow_up_job(
         ),
     ] = None,
     wait: Wait = False,
+    context: ContextName = None,
     json: Json = False,
 ) -> None:
     """Start a follow-up on the pull request of a completed job and print the new job's id."""
-    with _client() as client:
+    with connect(context) as client:
         receipt = client.follow_up(
             job_id,
             prompt,
@@ -92,9 +97,9 @@ def follow_up_job(
 
 
 @jobs.command("show")
-def show_job(job_id: JobId, json: Json = False) -> None:
+def show_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
     """Show the details of a job."""
-    with _client() as client:
+    with connect(context) as client:
         job = client.job(job_id)
     if json:
         print_json(job)
@@ -114,10 +119,11 @@ def list_jobs(
         str | None, typer.Option("--agent", metavar="AGENT", help="Filter by agent type.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")] = 20,
+    context: ContextName = None,
     json: Json = False,
 ) -> None:
     """List jobs, newest first."""
-    with _client() as client:
+    with connect(context) as client:
         listed = list(islice(client.jobs(status=status, repo=repo, agent=agent), limit))
     if json:
         print_json({"jobs": listed})
@@ -132,9 +138,9 @@ def list_jobs(
 
 
 @jobs.command("cancel")
-def cancel_job(job_id: JobId, json: Json = False) -> None:
+def cancel_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
     """Cancel a queued or running job."""
-    with _client() as client:
+    with connect(context) as client:
         job = client.cancel(job_id)
     if json:
         print_json(job)
@@ -144,9 +150,9 @@ def cancel_job(job_id: JobId, json: Json = False) -> None:
 
 
 @jobs.command("prompt")
-def show_prompt(job_id: JobId, json: Json = False) -> None:
+def show_prompt(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
     """Print the prompt the agent received."""
-    with _client() as client:
+    with connect(context) as client:
         prompt = client.prompt(job_id)
     if json:
         print_json({"job_id": job_id, "prompt": prompt})
@@ -165,10 +171,11 @@ def show_logs(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Prefix each line with its time (UTC).")
     ] = False,
+    context: ContextName = None,
     json: Json = False,
 ) -> None:
     """Print the log of a job."""
-    with _client() as client:
+    with connect(context) as client:
         pieces = client.logs(job_id, follow=follow, timestamps=timestamps)
         if json:
             print_json({"job_id": job_id, "log": "".join(pieces)})
@@ -196,14 +203,6 @@ def _json_or_text(text: str) -> Any:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
     except msgspec.DecodeError:
         return text
-
-
-def _client() -> "Client":
-    # Otherwise httpx imports its own command line, with Rich and Pygments.
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
-    from agentjobs_client import Client
-
-    return Client.from_environment()
 
 
 def _print_receipt(client: "Client", receipt: "JobReceipt", wait: bool, json: bool) -> None:

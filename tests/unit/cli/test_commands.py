@@ -20,7 +20,8 @@ from agentjobs_client import ApiError, Job
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_of_another_service(monkeypatch):
+def _no_settings_of_another_service(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in list(os.environ):
         if name.startswith("AGENTJOBS_"):
             monkeypatch.delenv(name)

@@ -42,8 +42,11 @@ def test_the_command_prints_the_new_jobs_identifier(
 ) -> None:
     handle, _ = fake_service(receipt())
     transport = httpx.MockTransport(handle)
+    monkeypatch.setenv("AGENTJOBS_URL", "http://test")
+    monkeypatch.setenv("AGENTJOBS_API_KEY", "ajk_x")
     monkeypatch.setattr(
-        "agentjobs.cli.jobs._client", lambda: Client("http://test", "ajk_x", transport=transport)
+        "agentjobs.cli.contexts.connection.open_client",
+        lambda url, key: Client(url, key, transport=transport),
     )
     follow_up_job("job_0", "Now test it.")
     assert capsys.readouterr().out == "job_1\n"

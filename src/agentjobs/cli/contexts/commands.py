@@ -1,0 +1,87 @@
+"""`agentjobs contexts`: the services that `agentjobs login` has stored."""
+
+from typing import Annotated
+
+import typer
+
+from agentjobs.cli.options import Json
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
+
+contexts = typer.Typer(
+    no_args_is_help=True, help="List, select and remove the services of `agentjobs login`."
+)
+
+
+def complete_name(incomplete: str) -> list[str]:
+    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
+
+    try:
+        names = load_credentials(credentials_path()).contexts
+    except Exception:  # noqa: BLE001 - a shell has no place for an error
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)]
+
+
+@contexts.command("list")
+def list_contexts(json: Json = False) -> None:
+    """List the contexts, without their keys."""
+    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
+
+    credentials = load_credentials(credentials_path())
+    rows = [
+        {"name": context.name, "url": context.url, "current": context.name == credentials.current}
+        for context in credentials.contexts.values()
+    ]
+    if json:
+        print_json({"contexts": rows})
+        return
+    print_table(
+        ("name", "url", "current"), [(row["name"], row["url"], row["current"]) for row in rows]
+    )
+
+
+@contexts.command("use")
+def use_context(name: Name, json: Json = False) -> None:
+    """Make a context the one that commands use by default."""
+    from agentjobs.cli.contexts.credentials import credentials_path, edit_credentials
+
+    with edit_credentials(credentials_path()) as (credentials, store):
+        context = credentials.find(name)
+        store(credentials._replace(current=name))
+    if json:
+        print_json({"name": name, "url": context.url, "current": True})
+        return
+    print_result(name)
+    print_note(f"Commands use {context.url}.")
+
+
+@contexts.command("remove")
+def remove_context(name: Name, json: Json = False) -> None:
+    """Delete a context and its key from this machine."""
+    forget(name, json)
+
+
+def forget(name: str | None, json: bool) -> None:
+    """The current context if there is no name."""
+    from agentjobs.cli.contexts.credentials import credentials_path, edit_credentials
+    from agentjobs.problems import Problem
+
+    with edit_credentials(credentials_path()) as (credentials, store):
+        chosen = name or credentials.current
+        if chosen is None:
+            raise Problem("no_context", "No context is selected: see `agentjobs contexts list`.")
+        context = credentials.find(chosen)
+        store(credentials.without_context(chosen))
+    if json:
+        print_json({"name": chosen, "url": context.url})
+        return
+    print_result(chosen)
+    print_note(
+        "Its key was deleted from this machine and remains valid: to end that, run "
+        "`agentjobs keys revoke` on the server, or revoke it in the dashboard."
+    )
+    if chosen == credentials.current and len(credentials.contexts) > 1:
+        print_note("To select another context, run: agentjobs contexts use NAME")

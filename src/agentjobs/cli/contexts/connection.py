@@ -1,0 +1,118 @@
+"""Which service a client command talks to, and with which API key."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from agentjobs.problems import Problem
+    from agentjobs_client import Client
+
+URL_VARIABLE = "AGENTJOBS_URL"
+KEY_VARIABLE = "AGENTJOBS_API_KEY"
+CONTEXT_VARIABLE = "AGENTJOBS_CONTEXT"
+
+ContextName = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="Context to use (see `agentjobs contexts`)."),
+]
+
+
+class Connection(NamedTuple):
+    url: str
+    api_key: str
+    # What chose it, for error messages.
+    source: str
+
+
+def choose_connection(context: str | None, environ: Mapping[str, str] | None = None) -> Connection:
+    """--context, then AGENTJOBS_URL, then AGENTJOBS_CONTEXT, then the current context."""
+    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
+    from agentjobs.problems import Problem
+
+    environ = os.environ if environ is None else environ
+    url, api_key = environ.get(URL_VARIABLE, ""), environ.get(KEY_VARIABLE, "")
+    if context is None and (url or api_key):
+        _check_complete(url, api_key)
+        return Connection(url, api_key, URL_VARIABLE)
+    credentials = load_credentials(credentials_path(environ))
+    name = context or environ.get(CONTEXT_VARIABLE) or credentials.current
+    if name is None:
+        raise Problem("no_service", _missing_service_reason(bool(credentials.contexts)))
+    chosen = credentials.find(name)
+    return Connection(chosen.url, chosen.api_key, f"context {chosen.name}")
+
+
+@contextmanager
+def connect(context: str | None) -> Iterator["Client"]:
+    """A client of the chosen service; errors say which one that is."""
+    connection = choose_connection(context)
+    with open_client(connection.url, connection.api_key) as client, explained(connection):
+        yield client
+
+
+@contextmanager
+def explained(connection: Connection) -> Iterator[None]:
+    """Errors that the address or the key may have caused name them."""
+    from agentjobs_client import ApiError, ClientError
+
+    try:
+        yield
+    except ApiError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise _refused_key(connection) from error
+        if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+            error.add_note(f"{connection.source}: {connection.url}")
+        raise
+    except ClientError as error:
+        error.add_note(connection.source)
+        raise
+
+
+def open_client(url: str, api_key: str) -> "Client":
+    # Otherwise httpx imports its own command line, with Rich and Pygments.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    from agentjobs_client import Client
+
+    return Client(url, api_key)
+
+
+def _check_complete(url: str, api_key: str) -> None:
+    """A key of one source is never sent to the address of another."""
+    from agentjobs.problems import Problem
+
+    if not api_key:
+        raise Problem(
+            "no_api_key",
+            f"{URL_VARIABLE} is set, but {KEY_VARIABLE} is not: set it to a key from "
+            f"`agentjobs keys create`, or unset {URL_VARIABLE} to use a context.",
+        )
+    if not url:
+        raise Problem(
+            "no_service",
+            f"{KEY_VARIABLE} is set, but {URL_VARIABLE} is not: set it to the address of the "
+            f"service, such as http://…/v1, or unset {KEY_VARIABLE} to use a context.",
+        )
+
+
+def _missing_service_reason(has_contexts: bool) -> str:
+    variables = f"set {URL_VARIABLE} and {KEY_VARIABLE}"
+    if has_contexts:
+        return f"No context is selected: run `agentjobs contexts use NAME`, or {variables}."
+    return f"No service is known: run `agentjobs login`, or {variables}."
+
+
+def _refused_key(connection: Connection) -> "Problem":
+    from agentjobs.problems import Problem
+
+    use = f"set {KEY_VARIABLE}" if connection.source == URL_VARIABLE else "run `agentjobs login`"
+    return Problem(
+        "unauthorized",
+        f"{connection.url} refused the API key ({connection.source}): it is unknown, expired or "
+        f"revoked. Create another with `agentjobs keys create` or in the dashboard, then {use}.",
+    )

@@ -1,0 +1,109 @@
+"""`agentjobs login` and `logout`: store the address of a service and an API key for it."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentjobs.cli.contexts.commands import forget
+from agentjobs.cli.contexts.connection import (
+    KEY_VARIABLE,
+    URL_VARIABLE,
+    Connection,
+    ContextName,
+    explained,
+    open_client,
+)
+from agentjobs.cli.options import Json
+from agentjobs.cli.output import print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def login(
+    url: Annotated[
+        str | None,
+        typer.Argument(metavar="[URL]", help="Address of the service; asked for if absent."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of the context (default: the host)."),
+    ] = None,
+    key_file: Annotated[
+        str | None,
+        typer.Option("--key-file", metavar="FILE", help="File with the API key; - for stdin."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Store the address of a service and an API key, and use them from now on.
+
+    The key is read from stdin, or asked for on a terminal. AGENTJOBS_API_KEY is used if it is set.
+    """
+    from agentjobs.cli.contexts.address import check_address
+    from agentjobs.cli.contexts.credentials import (
+        Context,
+        check_name,
+        credentials_path,
+        edit_credentials,
+    )
+
+    address = check_address(url or _ask_for_url())
+    context_name = check_name(name or address.netloc)
+    api_key = _read_key(key_file)
+    connection = Connection(address.geturl(), api_key, "the key that was given")
+    with open_client(connection.url, api_key) as client, explained(connection):
+        client.agents()
+    with edit_credentials(credentials_path()) as (credentials, store):
+        store(credentials.with_context(Context(context_name, address.geturl(), api_key)))
+    _report(context_name, address, json)
+
+
+def logout(context: ContextName = None, json: Json = False) -> None:
+    """Delete the current context and its key from this machine."""
+    forget(context, json)
+
+
+def _ask_for_url() -> str:
+    from agentjobs.problems import Problem
+
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Problem("no_service", "Say which service: agentjobs login URL")
+    sys.stderr.write(f"Address of the service [{DEFAULT_URL}]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip() or DEFAULT_URL
+
+
+def _read_key(key_file: str | None) -> str:
+    from agentjobs.cli.credential_input import read_private_key, read_token
+    from agentjobs.problems import Problem
+
+    if key_file is not None:
+        api_key = read_private_key(key_file).strip()
+    elif KEY_VARIABLE in os.environ:
+        api_key = os.environ[KEY_VARIABLE].strip()
+        print_note(f"Using the key of {KEY_VARIABLE}.")
+    else:
+        api_key = read_token("API key (from `agentjobs keys create` or the dashboard)")
+    if not api_key:
+        raise Problem(
+            "no_api_key", "The API key is empty: create one with `agentjobs keys create`."
+        )
+    return api_key
+
+
+def _report(name: str, address: "SplitResult", json: bool) -> None:
+    from agentjobs.cli.contexts.address import is_unencrypted
+
+    if json:
+        print_json({"name": name, "url": address.geturl()})
+    else:
+        print_result(name)
+        print_note(f"Commands use {address.geturl()} from now on.")
+    if is_unencrypted(address):
+        print_note("Warning: without https, anyone on the way can read the key.")
+    if URL_VARIABLE in os.environ:
+        print_note(f"As long as {URL_VARIABLE} is set, commands use it instead.")
