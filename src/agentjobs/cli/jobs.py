@@ -102,7 +102,7 @@ def show_job(job_id: JobId, context: ContextName = None, json: Json = False) -> 
     with connect(context) as client:
         job = client.job(job_id)
     if json:
-        print_json(job)
+        print_json(job.raw)
     else:
         print_result("\n".join(f"{name}: {value}" for name, value in _details(job)))
 
@@ -126,12 +126,12 @@ def list_jobs(
     with connect(context) as client:
         listed = list(islice(client.jobs(status=status, repo=repo, agent=agent), limit))
     if json:
-        print_json({"jobs": listed})
+        print_json({"jobs": [job.raw for job in listed]})
         return
     print_table(
         ("job", "status", "repo", "agent", "created", "result"),
         [
-            (job.job_id, job.status, job.repo, job.agent, job.created_at, _result(job))
+            (job.job_id, job.status, job.repo, job.agent, job.raw.get("created_at"), _result(job))
             for job in listed
         ],
     )
@@ -143,7 +143,7 @@ def cancel_job(job_id: JobId, context: ContextName = None, json: Json = False) -
     with connect(context) as client:
         job = client.cancel(job_id)
     if json:
-        print_json(job)
+        print_json(job.raw)
     else:
         print_result(job.job_id)
         print_note(f"{job.job_id} is {job.status}")
@@ -210,7 +210,7 @@ def _print_receipt(client: "Client", receipt: "JobReceipt", wait: bool, json: bo
         print_note(f"{receipt.job_id} is {receipt.status}")
         _print_finished(_wait_until_finished(client, receipt), json)
     elif json:
-        print_json(receipt)
+        print_json(receipt.raw)
     else:
         print_result(receipt.job_id)
 
@@ -227,7 +227,7 @@ def _wait_until_finished(client: "Client", receipt: "JobReceipt") -> "Job":
 
 def _print_finished(job: "Job", json: bool) -> None:
     if json:
-        print_json(job)
+        print_json(job.raw)
     elif job.pr_url:
         print_result(job.pr_url)
     if job.status != "completed":
@@ -237,15 +237,12 @@ def _print_finished(job: "Job", json: bool) -> None:
 
 
 def _details(job: "Job") -> list[tuple[str, Any]]:
-    import msgspec
-
-    details = msgspec.structs.asdict(job)
+    details = dict(job.raw)
     if job.error:
         details["error"] = f"{job.error.code}: {job.error.message}"
-    if job.usage:
-        details["usage"] = _inline(job.usage)
-    if job.verification:
-        details["verification"] = _inline(job.verification)
+    for name in ("usage", "verification"):
+        if details.get(name):
+            details[name] = _inline(details[name])
     return [(name, value) for name, value in details.items() if value is not None]
 
 

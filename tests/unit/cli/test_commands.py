@@ -286,12 +286,14 @@ def test_a_file_name_in_a_conflict_is_one_line_whatever_is_in_it(capsys):
 
 
 def test_what_a_job_used_and_its_check_read_as_words():
-    job = Job(
-        job_id="job_1",
-        status="completed",
-        agent="fixer",
-        usage={"requests": 2, "cost_usd": 0.5},
-        verification={"command": "make test", "passed": True, "output": "", "stopped_by": None},
+    job = Job.from_document(
+        {
+            "job_id": "job_1",
+            "status": "completed",
+            "agent": "fixer",
+            "usage": {"requests": 2, "cost_usd": 0.5},
+            "verification": {"command": "make test", "passed": True, "output": ""},
+        }
     )
     facts = dict(_details(job))
     assert facts["usage"] == "requests 2, cost_usd 0.5"

@@ -15,7 +15,7 @@ from agentjobs_client import (
     ClientError,
     ServiceUnreachable,
     UnexpectedAnswer,
-    calls,
+    connection,
 )
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -181,12 +181,7 @@ def test_wait_returns_when_the_job_is_finished(caller):
     states = ["queued", "queued", "running", "completed"]
     handle, requests = fake_service(*[job_response(state) for state in states])
     assert caller.call(handle, "wait", "job_1").status == "completed"
-    assert [request.url.params.get("wait_seconds") for request in requests] == [
-        None,
-        "60",
-        "60",
-        "60",
-    ]
+    assert [request.url.query for request in requests] == [b"wait_seconds=60&wait_for=final"] * 4
 
 
 def test_every_page_of_jobs_is_read(caller):
@@ -207,7 +202,7 @@ def test_a_job_identifier_is_escaped_in_the_url(caller):
     assert requests[0].url.raw_path == b"/v1/jobs/..%2Fagents%3Fx%3D1/cancel"
 
 
-def test_events_are_read(caller):
+def test_events_of_a_job_are_read(caller):
     event = {
         "id": "evt_1",
         "event": "job.queued",
@@ -215,7 +210,7 @@ def test_events_are_read(caller):
         "timestamp": "2026-01-01T00:00:00Z",
     }
     handle, _ = fake_service(httpx.Response(200, json={"events": [{**event, "payload": {"a": 1}}]}))
-    assert caller.call(handle, "events", "job_1")[0].payload == {"a": 1}
+    assert caller.call(handle, "events_of", "job_1")[0].payload == {"a": 1}
 
 
 def test_a_log_is_read_as_text(caller):
@@ -283,8 +278,8 @@ def test_url_and_key_come_from_the_environment(monkeypatch):
 
 @pytest.mark.parametrize("base_url", ["https://jobs.example", "HTTPS://jobs.example", " https://x"])
 def test_certificates_are_verified_however_the_address_is_written(base_url):
-    assert calls.needs_certificates(calls.normalize_base_url(base_url))
+    assert connection.needs_certificates(connection.normalize_base_url(base_url))
 
 
 def test_an_address_without_tls_needs_no_certificates():
-    assert not calls.needs_certificates(calls.normalize_base_url("HTTP://127.0.0.1:8080"))
+    assert not connection.needs_certificates(connection.normalize_base_url("HTTP://127.0.0.1:8080"))

@@ -63,7 +63,7 @@ def test_a_service_that_never_waits_is_polled_about_once_a_second(caller):
     handle, requests = fake_service(
         *[job_response("running") for _ in range(20)], job_response("completed")
     )
-    assert caller.call(handle, "wait", "job_1").status == "completed"
+    assert caller.call(handle, "watch", "job_1")[-1].status == "completed"
     # The first answer is news; only those that tell nothing new are followed by a pause.
     assert len(caller.pauses) == len(requests) - 2
     assert all(0.7 < pause < 1.3 for pause in caller.pauses)

@@ -1,220 +1,301 @@
-"""The calls of both clients as data, and how their responses are parsed.
+"""Every call of the service as data.
 
-Does no I/O: the sync and the async client share it, so that they cannot diverge.
+The synchronous and the asynchronous client share it, so that they cannot diverge.
 """
 
-import os
 import uuid
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
 
-import httpx
-import msgspec
-
-from agentjobs_client.errors import (
-    ApiError,
-    ClientError,
-    ServiceUnreachable,
-    UnexpectedAnswer,
-    error_from,
+from agentjobs_client.call import (
+    Call,
+    Listing,
+    Page,
+    bytes_of,
+    encode_body,
+    list_reader,
+    page_reader,
+    reader,
+    text_of,
 )
-from agentjobs_client.models import Job
+from agentjobs_client.errors import ClientError
+from agentjobs_client.models import (
+    Agent,
+    Artifact,
+    Caller,
+    Dependency,
+    Diff,
+    Event,
+    EventPage,
+    Job,
+    JobReceipt,
+    Model,
+    Prompt,
+    Pull,
+    Repo,
+    UsageReport,
+)
 
-DEFAULT_TIMEOUT_SECONDS = 30.0
 MAX_WAIT_SECONDS = 60
+# Time for the response to arrive once the service has stopped waiting.
+_GRACE_SECONDS = 5.0
+_JSON = {"Accept": "application/json"}
 
-T = TypeVar("T")
-
-
-class Call(NamedTuple):
-    method: str
-    path: str
-    params: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
-    content: bytes | None = None
-    extra_seconds: float = 0.0
+M = TypeVar("M", bound=Model)
+Time = datetime | date | str
 
 
-def normalize_base_url(base_url: str) -> str:
-    """The base URL with its version segment, which callers may omit."""
-    stem = base_url.strip().rstrip("/")
-    try:
-        url = httpx.URL(stem)
-        is_valid = url.scheme in {"http", "https"} and bool(url.host)
-    except httpx.InvalidURL:
-        is_valid = False
-    if not is_valid:
-        raise ClientError(f"{base_url!r} is not a valid base URL; use the form http://…/v1")
-    return stem if stem.endswith("/v1") else f"{stem}/v1"
+class JobOptions(TypedDict, total=False):
+    """Optional fields of a new job. Without an `idempotency_key` one is generated."""
+
+    ticket_id: str | None
+    config_override: Mapping[str, Any] | None
+    labels: Mapping[str, str] | None
+    idempotency_key: str | None
 
 
-def needs_certificates(base_url: str) -> bool:
-    """Loading them takes most of the time that it takes to create a client."""
-    return httpx.URL(base_url).scheme != "http"
+class FollowUpOptions(TypedDict, total=False):
+    """What a follow-up does not take from the job that it continues."""
+
+    agent: str | None
+    timeout_seconds: int | None
+    max_cost_usd: float | None
+    priority: str | None
+    labels: Mapping[str, str] | None
+    idempotency_key: str | None
 
 
-def from_environment(environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Base URL and key from AGENTJOBS_URL and AGENTJOBS_API_KEY."""
-    environ = os.environ if environ is None else environ
-    base_url, api_key = environ.get("AGENTJOBS_URL"), environ.get("AGENTJOBS_API_KEY")
-    if not base_url:
-        raise ClientError("set AGENTJOBS_URL to the address of the service, such as http://…/v1")
-    if not api_key:
-        raise ClientError("set AGENTJOBS_API_KEY to a key from `agentjobs keys create`")
-    return base_url, api_key
+class JobFilters(TypedDict, total=False):
+    """All given filters must hold; `created_after` is inclusive, `created_before` exclusive."""
+
+    status: str | Iterable[str] | None
+    repo: str | None
+    agent: str | None
+    ticket_id: str | None
+    follows: str | None
+    labels: Mapping[str, str] | None
+    created_after: Time | None
+    created_before: Time | None
 
 
-def base_headers(api_key: str) -> dict[str, str]:
-    if not api_key.isascii() or not api_key.isprintable():
-        raise ClientError("the API key contains invalid characters; check that it was copied whole")
-    return {"Authorization": f"Bearer {api_key}", "User-Agent": "agentjobs-client"}
+class DependencyFilters(TypedDict, total=False):
+    ecosystem: str | None
+    direct: bool | None
+    vulnerable: bool | None
+    fixture: bool | None
+    imported: str | None
+    search: str | None
 
 
-def create_job(
-    repo: str,
-    agent: str,
-    ticket_id: str | None,
-    config_override: Mapping[str, Any] | None,
-    idempotency_key: str | None,
-) -> Call:
-    body: dict[str, Any] = {"repo": repo, "agent": agent}
-    if ticket_id is not None:
-        body["ticket_id"] = ticket_id
-    if config_override is not None:
-        body["config_override"] = dict(config_override)
-    return _new_job("/jobs", body, idempotency_key)
+class PullFilters(TypedDict, total=False):
+    repo: str | None
+    state: str | None
+    job_id: str | None
 
 
-def follow_up(
+def list_agents() -> Call[list[Agent]]:
+    return Call("GET", "/agents", list_reader(Agent, "agents"))
+
+
+def get_agent(agent_id: str) -> Call[Agent]:
+    return Call("GET", _path("agents", agent_id), reader(Agent))
+
+
+def list_repos() -> Call[list[Repo]]:
+    return Call("GET", "/repos", list_reader(Repo, "repos"))
+
+
+def get_repo(repo: str) -> Call[Repo]:
+    return Call("GET", _path("repos", repo), reader(Repo))
+
+
+def list_dependencies(repo_id: str, filters: DependencyFilters) -> Listing[Dependency]:
+    params = _params(filters, DependencyFilters)
+    return _listing(_path("repos", repo_id, "dependencies"), "dependencies", Dependency, params)
+
+
+def get_caller() -> Call[Caller]:
+    return Call("GET", "/me", reader(Caller))
+
+
+def get_usage(since: Time | None, until: Time | None, group_by: str | None) -> Call[UsageReport]:
+    params = {"from": since, "to": until, "group_by": group_by}
+    return Call("GET", "/usage", reader(UsageReport), _texts(params))
+
+
+def create_job(repo: str, agent: str, options: JobOptions) -> Call[JobReceipt]:
+    return _new_job("/jobs", {"repo": repo, "agent": agent}, options, JobOptions)
+
+
+def follow_up(job_id: str, prompt: str, options: FollowUpOptions) -> Call[JobReceipt]:
+    path = _path("jobs", job_id, "follow-ups")
+    return _new_job(path, {"prompt": prompt}, options, FollowUpOptions)
+
+
+def retry_job(job_id: str, idempotency_key: str | None) -> Call[JobReceipt]:
+    options: JobOptions = {"idempotency_key": idempotency_key}
+    return _new_job(_path("jobs", job_id, "retry"), {}, options, JobOptions)
+
+
+def get_job(
     job_id: str,
-    prompt: str,
-    agent: str | None,
-    timeout_seconds: int | None,
-    max_cost_usd: float | None,
-    priority: str | None,
-    idempotency_key: str | None,
-) -> Call:
-    given = {
-        "prompt": prompt,
-        "agent": agent,
-        "timeout_seconds": timeout_seconds,
-        "max_cost_usd": max_cost_usd,
-        "priority": priority,
-    }
-    body = {name: value for name, value in given.items() if value is not None}
-    return _new_job(job_path(job_id, "follow-ups"), body, idempotency_key)
-
-
-def _new_job(path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Call:
-    headers = {
-        "Content-Type": "application/json",
-        # Without it, retrying a call whose response was lost would create a second job.
-        "Idempotency-Key": idempotency_key or str(uuid.uuid4()),
-    }
-    return Call("POST", path, headers=headers, content=msgspec.json.encode(body))
-
-
-def job_path(job_id: str, *more: str) -> str:
-    return "/".join(("/jobs", quote(job_id, safe=""), *more))
-
-
-def get_job(job_id: str, wait_seconds: float | None) -> Call:
+    wait_seconds: float | None = None,
+    wait_for: str | None = None,
+    limit_seconds: float | None = None,
+) -> Call[Job]:
+    path = _path("jobs", job_id)
     if wait_seconds is None:
-        return Call("GET", job_path(job_id))
+        return Call("GET", path, reader(Job))
     seconds = max(0, min(int(wait_seconds), MAX_WAIT_SECONDS))
-    params = {"wait_seconds": str(seconds)}
-    return Call("GET", job_path(job_id), params=params, extra_seconds=seconds)
+    # A service that does not know `wait_for` ignores it.
+    params = _texts({"wait_seconds": seconds, "wait_for": wait_for})
+    limit = None if limit_seconds is None else limit_seconds + _GRACE_SECONDS
+    return Call("GET", path, reader(Job), params, wait_seconds=seconds, limit_seconds=limit)
 
 
-def list_jobs(filters: Mapping[str, str | None], cursor: str | None) -> Call:
-    return _page("/jobs", filters, "100", cursor)
+def list_jobs(filters: JobFilters) -> Listing[Job]:
+    params = dict(_params(filters, JobFilters))
+    labels = filters.get("labels") or {}
+    params.pop("labels", None)
+    params.update({f"label.{key}": value for key, value in labels.items()})
+    return _listing("/jobs", "jobs", Job, params, limit=100)
 
 
-def dependency_filters(
-    ecosystem: str | None, direct: bool | None, vulnerable: bool, search: str | None
-) -> dict[str, str | None]:
-    return {
-        "ecosystem": ecosystem,
-        "direct": None if direct is None else str(direct).lower(),
-        "vulnerable": "true" if vulnerable else None,
-        "search": search,
-    }
+def cancel_job(job_id: str) -> Call[Job]:
+    return Call("POST", _path("jobs", job_id, "cancel"), reader(Job))
 
 
-def list_dependencies(repo_id: str, filters: Mapping[str, str | None], cursor: str | None) -> Call:
-    path = f"/repos/{quote(repo_id, safe='')}/dependencies"
-    return _page(path, filters, "1000", cursor)
+def list_job_events(job_id: str) -> Call[list[Event]]:
+    return Call("GET", _path("jobs", job_id, "events"), list_reader(Event, "events"))
 
 
-def _page(path: str, filters: Mapping[str, str | None], limit: str, cursor: str | None) -> Call:
-    given = {**filters, "limit": limit, "cursor": cursor}
-    params = {name: value for name, value in given.items() if value is not None}
-    return Call("GET", path, params=params)
-
-
-def get_logs(job_id: str, timestamps: bool) -> Call:
-    params = {"timestamps": "true"} if timestamps else {}
-    headers = {"Accept": "text/plain"}
-    return Call("GET", job_path(job_id, "logs"), params=params, headers=headers)
-
-
-def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call:
-    headers = {"Accept": "text/event-stream"}
-    if last_event_id:
-        headers["Last-Event-ID"] = last_event_id
-    return get_logs(job_id, timestamps)._replace(headers=headers)
-
-
-def unreachable(base_url: object, error: Exception) -> ServiceUnreachable:
-    reason = str(error) or type(error).__name__
-    return ServiceUnreachable(f"{base_url} cannot be reached: {reason}")
-
-
-def request(
-    http: httpx.Client | httpx.AsyncClient, call: Call, timeout_seconds: float
-) -> httpx.Request:
-    return http.build_request(
-        call.method,
-        call.path,
-        params=dict(call.params),
-        headers=dict(call.headers),
-        content=call.content,
-        timeout=timeout_seconds + call.extra_seconds,
+def list_events(cursor: str | None, wait_seconds: int) -> Call[EventPage]:
+    params = {"cursor": cursor, "limit": 1000, "wait_seconds": wait_seconds or None}
+    return Call(
+        "GET", "/events", reader(EventPage), _texts(params), wait_seconds=float(wait_seconds)
     )
 
 
-def check_success(response: httpx.Response) -> httpx.Response:
-    """The response, whose body must have been read. Raises for an error response."""
-    if not response.is_success:
-        raise error_from(response)
-    return response
+def get_prompt(job_id: str) -> Call[Prompt]:
+    return Call("GET", _path("jobs", job_id, "prompt"), reader(Prompt))
 
 
-def check_event_stream(response: httpx.Response) -> None:
-    """Any other content would be read as a log without end."""
-    if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
-        raise UnexpectedAnswer(
-            f"{response.url} did not return an event stream", status=response.status_code
-        )
+def get_logs(job_id: str, timestamps: bool) -> Call[str]:
+    headers = {"Accept": "text/plain"}
+    params = _texts({"timestamps": timestamps or None})
+    return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
 
 
-def read(response: httpx.Response, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(response.content, type=kind)
-    except msgspec.DecodeError as error:
-        raise UnexpectedAnswer(
-            f"{response.request.method} {response.url} returned an unexpected body: {error}",
-            status=response.status_code,
-        ) from None
+def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call[str]:
+    headers = {"Accept": "text/event-stream"}
+    if last_event_id:
+        headers["Last-Event-ID"] = last_event_id
+    params = _texts({"timestamps": timestamps or None})
+    return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
 
 
-def may_be_cancelled_already(error: ApiError, failures: int) -> bool:
-    """Whether an earlier attempt may have cancelled the job and only its response was lost."""
-    return failures > 0 and error.code == "job_finished"
+def get_diff_text(job_id: str) -> Call[str]:
+    return Call("GET", _path("jobs", job_id, "diff"), text_of, headers={"Accept": "text/x-diff"})
 
 
-def cancelled_or_raise(job: Job, refusal: ApiError) -> Job:
-    if job.status != "cancelled":
-        raise refusal
-    return job
+def get_diff(job_id: str) -> Call[Diff]:
+    return Call("GET", _path("jobs", job_id, "diff"), reader(Diff), headers=_JSON)
+
+
+def list_artifacts(job_id: str) -> Call[list[Artifact]]:
+    return Call("GET", _path("jobs", job_id, "artifacts"), list_reader(Artifact, "artifacts"))
+
+
+def get_artifact(job_id: str, name: str) -> Call[bytes]:
+    return Call("GET", _path("jobs", job_id, "artifacts", name), bytes_of)
+
+
+def list_pulls(filters: PullFilters) -> Listing[Pull]:
+    return _listing("/pulls", "pulls", Pull, _params(filters, PullFilters), limit=100)
+
+
+def get_pull(pull_id: str) -> Call[Pull]:
+    return Call("GET", _path("pulls", pull_id), reader(Pull))
+
+
+def merge_pull(pull_id: str, method: str | None) -> Call[Pull]:
+    body = {} if method is None else {"method": method}
+    return _post(_path("pulls", pull_id, "merge"), reader(Pull), body)
+
+
+def close_pull(pull_id: str) -> Call[Pull]:
+    return _post(_path("pulls", pull_id, "close"), reader(Pull), {})
+
+
+def _post(path: str, parse: Any, body: Mapping[str, Any]) -> Call[Any]:
+    headers = {"Content-Type": "application/json"}
+    return Call("POST", path, parse, headers=headers, content=encode_body(body))
+
+
+def _new_job(
+    path: str, body: Mapping[str, Any], options: Mapping[str, Any], known: type
+) -> Call[JobReceipt]:
+    given = _given(options, known)
+    # Without it, retrying a call whose response was lost would create a second job.
+    key = given.pop("idempotency_key", None) or str(uuid.uuid4())
+    if not (key.isascii() and key.isprintable()):
+        raise ClientError("the idempotency key must consist of printable ASCII characters")
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+    content = encode_body({**body, **given})
+    return Call("POST", path, reader(JobReceipt), headers=headers, content=content)
+
+
+def _listing(
+    path: str, name: str, kind: type[M], params: Mapping[str, str], limit: int = 1000
+) -> Listing[M]:
+    def page(cursor: str | None) -> Call[Page[M]]:
+        more = _texts({"limit": limit, "cursor": cursor})
+        return Call("GET", path, page_reader(kind, name), {**params, **more})
+
+    return page
+
+
+def _path(*segments: str) -> str:
+    return "/" + "/".join(_segment(segment) for segment in segments)
+
+
+def _segment(text: str) -> str:
+    if not text:
+        raise ClientError("an identifier in the call is empty")
+    quoted = quote(text, safe="", errors="replace")
+    # Otherwise these would be removed from the URL, together with what precedes them.
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def _given(options: Mapping[str, Any], known: type) -> dict[str, Any]:
+    """The options that are not None. Type checkers find unknown names earlier."""
+    if unknown := options.keys() - known.__annotations__.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _params(filters: Mapping[str, Any], known: type) -> dict[str, str]:
+    return _texts(_given(filters, known))
+
+
+def _texts(params: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _text(name, value) for name, value in params.items() if value is not None}
+
+
+def _text(name: str, value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case datetime():
+            if value.tzinfo is None:
+                raise ClientError(f"{name} has no time zone; use datetime.now(UTC) or the like")
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case Iterable():
+            return ",".join(value)
+    return str(value)

@@ -1,251 +1,204 @@
-"""The synchronous client. Every call is idempotent and is retried if the service is unavailable."""
+"""The synchronous client."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import httpx
+from collections.abc import Iterator
+from typing import Unpack
 
 from agentjobs_client import calls
-from agentjobs_client.calls import Call
-from agentjobs_client.errors import ApiError, ClientError
-from agentjobs_client.job_watch import JobWatch
+from agentjobs_client.calls import (
+    DependencyFilters,
+    FollowUpOptions,
+    JobFilters,
+    JobOptions,
+    PullFilters,
+    Time,
+)
 from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
     Agent,
-    AgentList,
+    Artifact,
+    Caller,
     Dependency,
-    DependencyPage,
+    Diff,
     Event,
-    EventList,
+    EventPage,
     Job,
-    JobPage,
     JobReceipt,
-    Prompt,
+    Pull,
     Repo,
-    RepoList,
+    UsageReport,
 )
-from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, DEFAULT_RETRIES, Clock, RetryState
+from agentjobs_client.poll import EventFeed, JobWatch, Timeout
+from agentjobs_client.sync_http import SyncHttp
 
-T = TypeVar("T")
 
-
-class Client:
+class Client(SyncHttp):
     """A client for one service with one API key.
 
-    >>> with Client("http://127.0.0.1:8080/v1", "ajk_…") as client:
-    ...     receipt = client.create_job("acme/shop", "lint-fixer")
-    ...     print(client.wait(receipt.job_id).pr_url)
+    Calls that failed because the service was unreachable or overloaded are retried, without
+    creating a second job. All exceptions are subclasses of `ClientError`.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str,
-        *,
-        timeout_seconds: float = calls.DEFAULT_TIMEOUT_SECONDS,
-        retries: int = DEFAULT_RETRIES,
-        away_seconds: float = DEFAULT_AWAY_SECONDS,
-        transport: httpx.BaseTransport | None = None,
-        pause: Callable[[float], None] = time.sleep,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._retries = retries
-        self._away_seconds = away_seconds
-        self._pause = pause
-        self._clock = clock
-        url = calls.normalize_base_url(base_url)
-        self._http = httpx.Client(
-            base_url=url,
-            verify=calls.needs_certificates(url),
-            headers=calls.base_headers(api_key),
-            transport=transport,
-        )
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """From AGENTJOBS_URL and AGENTJOBS_API_KEY."""
-        return cls(*calls.from_environment())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
-
     def agents(self) -> list[Agent]:
-        return self._request(Call("GET", "/agents"), AgentList).agents
+        """Every enabled agent type."""
+        return self._send(calls.list_agents())
+
+    def agent(self, agent_id: str) -> Agent:
+        """An agent type with its description, limits and schemas."""
+        return self._send(calls.get_agent(agent_id))
 
     def repos(self) -> list[Repo]:
-        return self._request(Call("GET", "/repos"), RepoList).repos
+        """The connected repositories."""
+        return self._send(calls.list_repos())
+
+    def repo(self, repo: str) -> Repo:
+        """A repository by its id or its full name."""
+        return self._send(calls.get_repo(repo))
 
     def dependencies(
-        self,
-        repo_id: str,
-        *,
-        ecosystem: str | None = None,
-        direct: bool | None = None,
-        vulnerable: bool = False,
-        search: str | None = None,
+        self, repo_id: str, **filters: Unpack[DependencyFilters]
     ) -> Iterator[Dependency]:
         """The dependencies of a repository; pages are fetched as needed."""
-        filters = calls.dependency_filters(ecosystem, direct, vulnerable, search)
-        cursor: str | None = None
-        while True:
-            page = self._request(calls.list_dependencies(repo_id, filters, cursor), DependencyPage)
-            yield from page.dependencies
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        return self._items(calls.list_dependencies(repo_id, filters))
 
-    def create_job(
-        self,
-        repo: str,
-        agent: str,
-        *,
-        ticket_id: str | None = None,
-        config_override: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
-    ) -> JobReceipt:
-        """Queue a job. An `idempotency_key` is generated if none is given."""
-        call = calls.create_job(repo, agent, ticket_id, config_override, idempotency_key)
-        return self._request(call, JobReceipt)
+    def me(self) -> Caller:
+        """The organization, plan, scopes and limits of the API key."""
+        return self._send(calls.get_caller())
 
-    def follow_up(
+    def usage(
         self,
-        job_id: str,
-        prompt: str,
         *,
-        agent: str | None = None,
-        timeout_seconds: int | None = None,
-        max_cost_usd: float | None = None,
-        priority: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> JobReceipt:
+        since: Time | None = None,
+        until: Time | None = None,
+        group_by: str | None = None,
+    ) -> UsageReport:
+        """Jobs, time and cost, by default of the last 30 days.
+
+        `group_by` is agent, repo or day.
+        """
+        return self._send(calls.get_usage(since, until, group_by))
+
+    def create_job(self, repo: str, agent: str, **options: Unpack[JobOptions]) -> JobReceipt:
+        """Queue a job: `ticket_id`, `config_override`, `labels`, `idempotency_key`."""
+        return self._send(calls.create_job(repo, agent, options))
+
+    def follow_up(self, job_id: str, prompt: str, **options: Unpack[FollowUpOptions]) -> JobReceipt:
         """Queue a follow-up on the pull request of a completed job."""
-        call = calls.follow_up(
-            job_id, prompt, agent, timeout_seconds, max_cost_usd, priority, idempotency_key
+        return self._send(calls.follow_up(job_id, prompt, options))
+
+    def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobReceipt:
+        """Queue a new job from the request of a finished one."""
+        return self._send(calls.retry_job(job_id, idempotency_key))
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a queued or running job."""
+        return self._send_or_check(
+            calls.cancel_job(job_id),
+            "job_finished",
+            calls.get_job(job_id),
+            lambda job: job.status == "cancelled",
         )
-        return self._request(call, JobReceipt)
 
-    def job(self, job_id: str, wait_seconds: float | None = None) -> Job:
-        """The job now, or as soon as its status changes within `wait_seconds` (at most 60)."""
-        return self._request(calls.get_job(job_id, wait_seconds), Job)
+    def job(
+        self, job_id: str, wait_seconds: float | None = None, *, wait_for: str | None = None
+    ) -> Job:
+        """The job now, or as soon as its status changes within `wait_seconds` (at most 60).
 
-    def wait(self, job_id: str) -> Job:
-        """Wait until the job is finished, without a time limit."""
-        return list(self.watch(job_id))[-1]
+        With `wait_for="final"` it waits until the job is finished.
+        """
+        return self._send(calls.get_job(job_id, wait_seconds, wait_for))
+
+    def jobs(self, **filters: Unpack[JobFilters]) -> Iterator[Job]:
+        """All jobs, newest first; pages are fetched as needed."""
+        return self._items(calls.list_jobs(filters))
+
+    def wait(self, job_id: str, timeout: Timeout | None = None) -> Job:
+        """The job once it is finished. Raises `WaitTimeout` after `timeout` (seconds).
+
+        Survives restarts of the service, unless it is unavailable for more than `away_seconds`.
+        """
+        retry = self._retry_while_away()
+        watch = JobWatch(job_id, retry, self._clock, final=True, timeout=timeout)
+        return next(self._poll(watch))
 
     def watch(self, job_id: str) -> Iterator[Job]:
         """The job now and after each change of its status, until it is finished.
 
         Survives restarts of the service, unless it is unavailable for more than `away_seconds`.
         """
-        watch = JobWatch(job_id, self._retry_while_away(), self._clock)
-        while not watch.ended:
-            try:
-                job = calls.read(self._send_once(watch.next_call()), Job)
-            except ClientError as error:
-                self._pause(watch.delay_after(error))
-                continue
-            if watch.update(job):
-                yield job
-            else:
-                self._pause(watch.delay_without_change())
-
-    def jobs(
-        self, *, status: str | None = None, repo: str | None = None, agent: str | None = None
-    ) -> Iterator[Job]:
-        """All jobs, newest first; pages are fetched as needed."""
-        filters = {"status": status, "repo": repo, "agent": agent}
-        cursor: str | None = None
-        while True:
-            page = self._request(calls.list_jobs(filters, cursor), JobPage)
-            yield from page.jobs
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-
-    def cancel(self, job_id: str) -> Job:
-        call = Call("POST", calls.job_path(job_id, "cancel"))
-        retry = RetryState(retries=self._retries)
-        try:
-            return calls.read(self._send(call, retry), Job)
-        except ApiError as error:
-            if not calls.may_be_cancelled_already(error, retry.failures):
-                raise
-            return calls.cancelled_or_raise(self.job(job_id), error)
-
-    def events(self, job_id: str) -> list[Event]:
-        return self._request(Call("GET", calls.job_path(job_id, "events")), EventList).events
-
-    def prompt(self, job_id: str) -> str | None:
-        """The agent's prompt; None before the agent was started."""
-        return self._request(Call("GET", calls.job_path(job_id, "prompt")), Prompt).prompt
+        return self._poll(JobWatch(job_id, self._retry_while_away(), self._clock))
 
     def logs(self, job_id: str, *, follow: bool = False, timestamps: bool = False) -> Iterator[str]:
         """The log so far, or with `follow` the log until the job is finished.
 
         With `timestamps`, every line starts with the time it was written.
         """
-        if not follow:
-            call = calls.get_logs(job_id, timestamps)
-            yield self._send(call).content.decode("utf-8", "replace")
-            return
-        stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
-        while not stream.ended:
-            try:
-                yield from self._read_log(stream)
-            except ClientError as error:
-                self._pause(stream.delay_after(error))
+        if follow:
+            stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
+            yield from self._follow(stream)
+        else:
+            yield self._send(calls.get_logs(job_id, timestamps))
 
-    def _read_log(self, stream: LogStream) -> Iterator[str]:
-        try:
-            with self._http.stream(
-                "GET",
-                stream.call.path,
-                params=dict(stream.call.params),
-                headers=stream.call.headers,
-                timeout=stream.timeout,
-            ) as response:
-                if not response.is_success:
-                    response.read()
-                calls.check_success(response)
-                calls.check_event_stream(response)
-                for text in response.iter_text():
-                    yield from stream.feed(text)
-        except httpx.RequestError as error:
-            raise calls.unreachable(self._http.base_url, error) from error
-        stream.check_ended()
+    def prompt(self, job_id: str) -> str | None:
+        """The agent's prompt; None before the agent was started."""
+        return self._send(calls.get_prompt(job_id)).prompt
 
-    def _request(self, call: Call, kind: type[T]) -> T:
-        return calls.read(self._send(call), kind)
+    def diff(self, job_id: str) -> str:
+        """The changes of a job as a unified diff."""
+        return self._send(calls.get_diff_text(job_id))
 
-    def _send(self, call: Call, retry: RetryState | None = None) -> httpx.Response:
-        retry = retry or RetryState(retries=self._retries)
-        while True:
-            try:
-                return self._send_once(call)
-            except ClientError as error:
-                self._pause(retry.delay_after(error))
+    def diff_files(self, job_id: str) -> Diff:
+        """The changes of a job, file by file."""
+        return self._send(calls.get_diff(job_id))
 
-    def _send_once(self, call: Call) -> httpx.Response:
-        request = calls.request(self._http, call, self._timeout_seconds)
-        try:
-            response = self._http.send(request)
-        except httpx.RequestError as error:
-            raise calls.unreachable(self._http.base_url, error) from error
-        return calls.check_success(response)
+    def artifacts(self, job_id: str) -> list[Artifact]:
+        """The files that the agent left for download."""
+        return self._send(calls.list_artifacts(job_id))
 
-    def _retry_while_away(self) -> RetryState:
-        return RetryState(retries=self._retries, away_seconds=self._away_seconds, clock=self._clock)
+    def artifact(self, job_id: str, name: str) -> bytes:
+        """The content of an artifact, at most 10 MiB."""
+        return self._send(calls.get_artifact(job_id, name))
+
+    def events_of(self, job_id: str) -> list[Event]:
+        """The events of a job, oldest first."""
+        return self._send(calls.list_job_events(job_id))
+
+    def events(self, *, cursor: str | None = None, follow: bool = False) -> Iterator[Event]:
+        """The events of the organization after `cursor`, oldest first.
+
+        With `follow` it waits for new events, without end.
+        """
+        for page in self.event_pages(cursor=cursor, follow=follow):
+            yield from page.events
+
+    def event_pages(
+        self, *, cursor: str | None = None, follow: bool = False
+    ) -> Iterator[EventPage]:
+        """Like `events`, with the cursor to continue from after each page."""
+        retry = self._retry_while_away()
+        return self._poll(EventFeed(cursor, retry, self._clock, follow=follow))
+
+    def pulls(self, **filters: Unpack[PullFilters]) -> Iterator[Pull]:
+        """Pull requests, newest first; pages are fetched as needed."""
+        return self._items(calls.list_pulls(filters))
+
+    def pull(self, pull_id: str) -> Pull:
+        """A pull request by its id."""
+        return self._send(calls.get_pull(pull_id))
+
+    def merge_pull(self, pull_id: str, *, method: str | None = None) -> Pull:
+        """Merge a pull request. `method` is merge, squash or rebase. Needs the scope `pulls`."""
+        return self._send_or_check(
+            calls.merge_pull(pull_id, method),
+            "pull_not_open",
+            calls.get_pull(pull_id),
+            lambda pull: pull.state == "merged",
+        )
+
+    def close_pull(self, pull_id: str) -> Pull:
+        """Close a pull request without merging it. Needs the scope `pulls`."""
+        return self._send_or_check(
+            calls.close_pull(pull_id),
+            "pull_not_open",
+            calls.get_pull(pull_id),
+            lambda pull: pull.state == "closed",
+        )

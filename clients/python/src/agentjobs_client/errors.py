@@ -1,9 +1,9 @@
-"""The exceptions of this package, with one base class."""
+"""The exceptions of this package, with one base class. `api_errors` has one per error code."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
-import msgspec
+if TYPE_CHECKING:
+    from agentjobs_client.models import Job
 
 
 class ClientError(Exception):
@@ -12,6 +12,10 @@ class ClientError(Exception):
 
 class ServiceUnreachable(ClientError):
     """No response: the address is wrong, or the service or the network is down."""
+
+
+class TlsFailed(ServiceUnreachable):
+    """No encrypted connection: the certificate is not trusted, or one side does not use TLS."""
 
 
 class UnexpectedAnswer(ClientError):
@@ -27,6 +31,15 @@ class UnexpectedAnswer(ClientError):
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+
+
+class WaitTimeout(ClientError):
+    """The job was not finished in time; it goes on. `job` is its last known state."""
+
+    def __init__(self, job: "Job", timeout_seconds: float) -> None:
+        super().__init__(f"{job.job_id} is still {job.status} after {timeout_seconds:g} s")
+        self.job = job
+        self.timeout_seconds = timeout_seconds
 
 
 class ApiError(ClientError):
@@ -58,43 +71,3 @@ class ApiError(ClientError):
             if isinstance(fault, dict)
         )
         return f"{self.message} ({self.code}{': ' + listed if listed else ''})"
-
-
-class _ErrorBody(msgspec.Struct):
-    code: str
-    message: str
-    request_id: str | None = None
-    details: Any = None
-
-
-class _Envelope(msgspec.Struct):
-    error: _ErrorBody
-
-
-def error_from(response: httpx.Response) -> ClientError:
-    """The exception for an unsuccessful response, whose body must have been read."""
-    retry_after_seconds = _seconds(response.headers.get("Retry-After"))
-    try:
-        body = msgspec.json.decode(response.content, type=_Envelope).error
-    except msgspec.DecodeError:
-        return UnexpectedAnswer(
-            f"{response.url} returned {response.status_code} in an unknown format; check that the "
-            "address is the service's and ends in /v1.",
-            status=response.status_code,
-            retry_after_seconds=retry_after_seconds,
-        )
-    return ApiError(
-        response.status_code,
-        body.code,
-        body.message,
-        request_id=body.request_id or response.headers.get("X-Request-Id"),
-        details=body.details,
-        retry_after_seconds=retry_after_seconds,
-    )
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else max(0.0, float(text))
-    except ValueError:
-        return None

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import httpx
 
 from agentjobs_client import calls
+from agentjobs_client.call import Call
 from agentjobs_client.errors import ClientError, ServiceUnreachable
-from agentjobs_client.retry import RetryState, poll_delay
+from agentjobs_client.retry import DEFAULT_TIMEOUT_SECONDS, RetryState, poll_delay
 from agentjobs_client.server_sent_events import EventParser
 
 # The service sends keep-alives more often than this.
@@ -23,12 +24,12 @@ class LogStream:
         self._parser = EventParser()
 
     @property
-    def call(self) -> calls.Call:
+    def call(self) -> Call[str]:
         return calls.follow_logs(self._job_id, self._timestamps, self._last_event_id)
 
     @property
     def timeout(self) -> httpx.Timeout:
-        return httpx.Timeout(calls.DEFAULT_TIMEOUT_SECONDS, read=SILENCE_SECONDS)
+        return httpx.Timeout(DEFAULT_TIMEOUT_SECONDS, read=SILENCE_SECONDS)
 
     def feed(self, text: str) -> Iterator[str]:
         """The log text contained in `text`."""

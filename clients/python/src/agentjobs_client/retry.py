@@ -4,10 +4,17 @@ import random
 import time
 from collections.abc import Callable
 
-from agentjobs_client.errors import ApiError, ClientError, ServiceUnreachable, UnexpectedAnswer
+from agentjobs_client.errors import (
+    ApiError,
+    ClientError,
+    ServiceUnreachable,
+    TlsFailed,
+    UnexpectedAnswer,
+)
 
 Clock = Callable[[], float]
 
+DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_RETRIES = 4
 # Longer than a service needs to drain, stop and start again.
 DEFAULT_AWAY_SECONDS = 120.0
@@ -79,6 +86,8 @@ def poll_delay() -> float:
 
 def _is_retryable(error: ClientError) -> bool:
     match error:
+        case TlsFailed():
+            return False
         case ServiceUnreachable():
             return True
         case ApiError():

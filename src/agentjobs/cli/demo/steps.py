@@ -93,7 +93,7 @@ async def _watch(client: AsyncClient, job_id: str, screen: Screen) -> Job:
     log = asyncio.create_task(_show_log(client, job_id, screen))
     try:
         async for job in client.watch(job_id):
-            if job.finished:
+            if job.is_finished:
                 # Show the end of the log before the final status.
                 await log
             screen.status(f"{job_id} is {job.status}")
