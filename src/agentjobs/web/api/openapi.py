@@ -31,6 +31,9 @@ _PUBLIC_NAMES = {
     "DiffView": "Diff",
     "DiffFileView": "DiffFile",
     "EventView": "Event",
+    "OrganizationEventView": "OrganizationEvent",
+    "PromptView": "Prompt",
+    "EnvironmentView": "JobEnvironment",
     "CallerView": "Caller",
     "KeyView": "ApiKey",
     "LimitsView": "Limits",
@@ -311,7 +314,8 @@ def _components(operations: Iterable[Operation]) -> dict[str, Any]:
         components[name]["properties"].setdefault("warnings", _WARNINGS)
     # Generated clients would otherwise drop the keys that only the agent knows.
     components["ConfigOverride"]["additionalProperties"] = True
-    components["Event"]["properties"]["payload"]["$ref"] = f"{_REFERENCE}WebhookPayload"
+    for name in ("Event", "OrganizationEvent"):
+        components[name]["properties"]["payload"]["$ref"] = f"{_REFERENCE}WebhookPayload"
     return {name: components[name] for name in sorted(components)}
 
 
