@@ -19,11 +19,13 @@ from agentjobs.jobs.model import (
     AgentId,
     ConfigOverride,
     CreateJobRequest,
+    Labels,
     MaxCostUsd,
     Priority,
     Prompt,
     Receipt,
     TimeoutSeconds,
+    stored_labels,
 )
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
@@ -42,7 +44,8 @@ from agentjobs.store.database import Database, Row, Transaction
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
 _OVERRIDE_PREFIX = "config_override."
 _EARLIER = (
-    "SELECT id, status, repo_id, repo, agent, ticket_id, branch, config_override FROM jobs"
+    "SELECT id, status, repo_id, repo, agent, ticket_id, branch, config_override, labels"
+    " FROM jobs"
     " WHERE id = :job_id AND organization_id = :organization_id"
 )
 # A union, because leased and waiting jobs have an index each. SQLite needs the hints.
@@ -66,6 +69,7 @@ class FollowUpRequest(msgspec.Struct, frozen=True):
     priority: Annotated[
         Priority | None, doc("Its place in the queue; by default that of the earlier job.")
     ] = None
+    labels: Annotated[Labels | None, doc("Its labels; by default those of the earlier job.")] = None
 
 
 class EarlierJob(msgspec.Struct, frozen=True):
@@ -80,6 +84,7 @@ class EarlierJob(msgspec.Struct, frozen=True):
     branch: str
     # As JSON.
     config_override: str
+    labels: str | None
 
     @property
     def priority(self) -> Priority | None:
@@ -193,7 +198,13 @@ def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
         override["max_cost_usd"] = body.max_cost_usd
     if (priority := body.priority or earlier.priority) is not None:
         override["priority"] = priority
-    return CreateJobRequest(earlier.repo, body.agent or earlier.agent, earlier.ticket_id, override)
+    return CreateJobRequest(
+        repo=earlier.repo,
+        agent=body.agent or earlier.agent,
+        ticket_id=earlier.ticket_id,
+        config_override=override,
+        labels=stored_labels(earlier.labels) if body.labels is None else body.labels,
+    )
 
 
 def _check_repo(earlier: EarlierJob, admission: Admission) -> None:

@@ -319,6 +319,13 @@ class JobView(msgspec.Struct, frozen=True):
             " before it starts."
         ),
     ] = None
+    queue_position: Annotated[
+        int | None,
+        doc(
+            "The place of a waiting job in the queue of its organization, 1 for the next one; null"
+            " after 1,000, and in listings."
+        ),
+    ] = None
 
 
 class EventView(msgspec.Struct, frozen=True):

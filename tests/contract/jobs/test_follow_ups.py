@@ -222,20 +222,43 @@ async def test_a_follow_up_that_is_run_again_continues_the_same_pull_request(
 ) -> None:
     caller = await harness.organization()
     job_id = await completed(harness, caller, ticket_id="ABC-1")
+    labels = {"team": "pay"}
     follow_up = await create_follow_up(
-        harness, caller, job_id, agent="pro-fixer", timeout_seconds=60
+        *(harness, caller, job_id),
+        agent="pro-fixer",
+        timeout_seconds=60,
+        priority="high",
+        labels=labels,
     )
     claimed = await harness.claim()
-    assert (await problem_of_running_again(harness, caller, follow_up)).code == "follow_up_active"
+    assert (await problem_of_running_again(harness, caller, follow_up)).code == "job_not_finished"
     await finish_job(harness.db, claimed, Failed("no_changes", "none"))
     repeated = (await run_again(harness.context, caller, follow_up)).receipt.job_id
     claimed = await harness.claim()
     assert (claimed.id, claimed.follows, claimed.agent) == (repeated, job_id, "pro-fixer")
     assert claimed.branch.endswith(f"/{job_id[-12:]}-ABC-1")
-    assert claimed.config_override == {"prompt": "Now test it.", "timeout_seconds": 60}
+    assert claimed.config_override == {
+        "prompt": "Now test it.",
+        "timeout_seconds": 60,
+        "priority": "high",
+    }
+    assert (await harness.view(caller, repeated)).labels == labels
+    assert (await problem_of_running_again(harness, caller, follow_up)).code == "follow_up_active"
     await finish_job(harness.db, claimed, Failed("no_changes", "none"))
     await close_pull(harness.db, caller.organization, "acme/shop", 1)
     assert (await problem_of_running_again(harness, caller, follow_up)).code == "pull_not_open"
+
+
+async def test_a_follow_up_keeps_the_labels_of_the_job_unless_others_are_given(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    for wanted in ({"team": "pay"}, {}, {"run": "2"}):
+        job_id = await completed(harness, caller, labels={"team": "pay"})
+        given = {} if wanted == {"team": "pay"} else {"labels": wanted}
+        follow_up = await create_follow_up(harness, caller, job_id, **given)
+        assert (await harness.view(caller, follow_up)).labels == wanted
+        await finish_job(harness.db, await harness.claim(), Failed("no_changes", "none"))
 
 
 async def problem_of_running_again(harness: JobHarness, caller: Caller, job_id: str) -> Problem:

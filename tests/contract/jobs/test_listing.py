@@ -230,7 +230,13 @@ async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_o
 async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
     caller, evil = await harness.organization(), await harness.organization("evil")
     override = {"prompt": "again and again", "draft": True}
-    job_id = await harness.job(caller, ticket_id="ABC-1", config_override=override)
+    job_id = await harness.job(
+        caller, ticket_id="ABC-1", config_override=override, labels={"team": "pay"}
+    )
+    with pytest.raises(Problem) as problem:
+        await run_again(harness.context, caller, job_id)
+    assert problem.value.code == "job_not_finished"
+    await cancel_job(harness.context, caller.organization_id, job_id)
     with acting_as(PERSON):
         created = await run_again(harness.context, caller, job_id)
     details = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
@@ -238,9 +244,24 @@ async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
     assert created.receipt.job_id != job_id
     assert (view.repo, view.agent, view.ticket_id) == ("acme/shop", "fixer", "ABC-1")
     assert details.config_override == override
+    assert view.labels == {"team": "pay"}
     with pytest.raises(Problem) as problem:
         await run_again(harness.context, evil, job_id)
     assert problem.value.code == "job_not_found"
+
+
+async def test_a_rerun_finds_a_repository_that_was_renamed_since(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await cancel_job(harness.context, caller.organization_id, job_id)
+    await harness.db.transact(_rename_repos, "acme/store")
+    again = await run_again(harness.context, caller, job_id, labels={"run": "2"})
+    view = await harness.view(caller, again.receipt.job_id)
+    assert (view.repo, view.labels) == ("acme/store", {"run": "2"})
+
+
+async def _rename_repos(tx: Transaction, full_name: str) -> None:
+    await tx.execute("UPDATE repos SET full_name = :full_name", full_name=full_name)
 
 
 async def test_people_who_create_and_cancel_are_audited_and_keys_are_not(

@@ -26,7 +26,7 @@ from agentjobs.jobs.queue.leases import (
 )
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.views.queries import get_job
+from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -51,6 +51,24 @@ async def test_a_claimed_job_stays_queued_until_its_agent_starts(harness: JobHar
     job = await harness.view(caller, job_id)
     assert (job.status, job.attempt) == ("running", 1)
     assert job.started_at is not None
+
+
+async def test_a_waiting_job_knows_its_place_in_the_queue_of_its_organization(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    await harness.job(await harness.organization("busy"))
+    normal = [await harness.job(caller) for _ in range(2)]
+    urgent = await harness.job(caller, config_override={"priority": "high"})
+    positions = [(await harness.view(caller, job)).queue_position for job in (*normal, urgent)]
+    assert positions == [2, 3, 1]
+    (listed, *_) = await list_jobs(harness.context, caller.organization_id)
+    assert listed.queue_position is None
+    claimed = [await harness.claim(), await harness.claim()]
+    assert urgent in {job.id for job in claimed}
+    assert (await harness.view(caller, urgent)).queue_position is None
+    positions = [(await harness.view(caller, job)).queue_position for job in normal]
+    assert positions == [1, 2]
 
 
 async def test_a_job_tells_how_long_it_ran_and_between_which_commits(harness: JobHarness) -> None:

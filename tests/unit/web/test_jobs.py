@@ -32,6 +32,7 @@ JOB_FIELDS = {
     "config_override",
     "labels",
     "elapsed_ms",
+    "queue_position",
 }
 
 

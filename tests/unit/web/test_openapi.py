@@ -121,7 +121,7 @@ def test_every_error_of_the_api_is_explained() -> None:
 
 
 def test_fields_of_responses_are_always_present() -> None:
-    """Except details of errors, and what a request may override."""
+    """Except details of errors, what a request may override, and warnings about the request."""
     optional = {
         f"{name}.{field}"
         for name, schema in DOCUMENT["components"]["schemas"].items()

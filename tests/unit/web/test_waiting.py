@@ -6,6 +6,9 @@ import json
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.jobs.outcomes import Failed
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.api_keys import KeyChanges, edit_key, list_keys, revoke_key
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service, refusal
@@ -34,6 +37,29 @@ async def test_a_change_of_the_job_ends_the_wait(service: Service) -> None:
     call = await waiting_call(service, job)
     await service.post(f"/v1/jobs/{job}/cancel")
     assert (await read_job(call))["status"] == "cancelled"
+
+
+async def test_the_wait_for_the_end_is_not_ended_by_other_changes(service: Service) -> None:
+    job = await service.create_job()
+    call = service.live(f"/v1/jobs/{job}?wait_seconds=60&wait_for=final")
+    await service.wait_for_subscriber(f"job:{job}")
+    claimed = await service.harness.claim()
+    await start_job(service.context.db, claimed, "1" * 40)
+    await finish_job(service.context.db, claimed, Failed("no_changes", ""))
+    assert (await read_job(call))["status"] == "failed"
+
+
+async def test_the_wait_for_the_end_has_its_timeout_too(service: Service) -> None:
+    job = await service.create_job()
+    async with asyncio.timeout(5):
+        response = await service.get(f"/v1/jobs/{job}?wait_seconds=1&wait_for=final")
+    assert response.json()["status"] == "queued"
+
+
+async def test_a_wait_for_something_else_is_refused(service: Service) -> None:
+    job = await service.create_job()
+    response = await service.get(f"/v1/jobs/{job}?wait_seconds=1&wait_for=ever")
+    assert refusal(response) == (422, "validation_failed")
 
 
 async def test_a_finished_job_is_returned_at_once(service: Service) -> None:

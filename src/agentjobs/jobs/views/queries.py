@@ -12,15 +12,15 @@ from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
 from agentjobs.jobs.views.job_search import NO_BOUND, page_query
-from agentjobs.jobs.views.rows import SELECT_JOBS, JobRow, job_row, job_view
+from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, job_view
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.store.grouping import read_together
 
-_ONE = f"{SELECT_JOBS} WHERE j.id = :job_id AND j.organization_id = :organization_id"
+_ONE = f"{SELECT_JOB} WHERE j.id = :job_id AND j.organization_id = :organization_id"
 # On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
 # keys: with the organizations as a second condition, the planner may read all jobs of each.
-_MANY = f"{SELECT_JOBS} WHERE j.id IN (SELECT value FROM each(:job_ids))"
+_MANY = f"{SELECT_JOB} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]

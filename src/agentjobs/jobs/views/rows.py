@@ -39,8 +39,20 @@ _PULL_STATE = (
 )
 
 
+# How far a position is counted: the count is part of every read of a waiting job.
+_MAX_POSITION = 1_000
+_QUEUE_POSITION = (
+    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
+    " (SELECT COUNT(*) FROM (SELECT 1 FROM jobs w /*sqlite INDEXED BY jobs_waiting_in_order */"
+    "  WHERE w.status = 'queued' AND w.lease_owner IS NULL"
+    "  AND w.organization_id = j.organization_id"
+    "  AND (w.queue_order, w.id) <= (j.queue_order, j.id)"
+    f" /*postgresql ORDER BY w.queue_order, w.id */ LIMIT {_MAX_POSITION + 1}) AS ahead) END"
+)
+
+
 class JobRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of `SELECT_JOBS`, with its columns in their order; the query has a parameter `:now`."""
+    """A row of `SELECT_JOBS` or `SELECT_JOB`, with the columns in their order."""
 
     id: str
     status: JobStatus
@@ -78,6 +90,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     required_tags: str | None
     max_concurrent_jobs: int | None
     repo_active: int | None
+    queue_position: int | None
 
 
 _EXPRESSIONS = {
@@ -90,11 +103,20 @@ _EXPRESSIONS = {
     "max_concurrent_jobs": "r.max_concurrent_jobs",
     "repo_active": _REPO_ACTIVE,
 }
-_COLUMNS = ", ".join(_EXPRESSIONS.get(name, f"j.{name}") for name in JobRow.__struct_fields__)
-SELECT_JOBS = (
-    f"SELECT {_COLUMNS} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
-    " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
-)
+
+
+def _select(queue_position: str) -> str:
+    expressions = {**_EXPRESSIONS, "queue_position": queue_position}
+    columns = [expressions.get(name, f"j.{name}") for name in JobRow.__struct_fields__]
+    return (
+        f"SELECT {', '.join(columns)} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+        " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
+    )
+
+
+# Both have a parameter `:now`.
+SELECT_JOBS = _select("NULL")
+SELECT_JOB = _select(_QUEUE_POSITION)
 
 
 def job_row(row: Row) -> JobRow:
@@ -130,7 +152,12 @@ def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
         config_override=stored_override(row.config_override),
         labels=stored_labels(row.labels),
         elapsed_ms=_elapsed_ms(row),
+        queue_position=_position(row.queue_position),
     )
+
+
+def _position(counted: int | None) -> int | None:
+    return None if counted is None or counted > _MAX_POSITION else counted
 
 
 def _elapsed_ms(row: JobRow) -> int | None:

@@ -22,6 +22,8 @@ CREATE_JOB: Mapping[str, Any] = {
     "labels": {"team": "payments"},
 }
 
+RETRY: Mapping[str, Any] = {"labels": {"team": "payments", "attempt": "2"}}
+
 FOLLOW_UP: Mapping[str, Any] = {"prompt": "Use a constant for the path, and test it."}
 
 RECEIPT: Mapping[str, Any] = {
@@ -76,6 +78,7 @@ JOB: Mapping[str, Any] = {
     "config_override": {"auto_trigger_on_cve_severity": "high", "draft": False},
     "labels": {"team": "payments"},
     "elapsed_ms": 4492,
+    "queue_position": None,
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {

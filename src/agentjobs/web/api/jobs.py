@@ -1,6 +1,6 @@
 """The job endpoints. Each one parses the request, calls one function of `jobs/` and replies."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -23,18 +23,25 @@ from agentjobs.jobs.model import (
     JobView,
     create_job_request,
 )
+from agentjobs.jobs.rerun import RetryRequest, run_again
 from agentjobs.jobs.states import JobStatus
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
-from agentjobs.json_fields import doc, fields_of
+from agentjobs.json_fields import doc, faults_of, fields_of
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.idempotency import has_key, key_faults, read_claim
 from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
-from agentjobs.web.api.requests import null_character_faults, parse_object, read_json, read_object
+from agentjobs.web.api.requests import (
+    null_character_faults,
+    parse_object,
+    read_json,
+    read_object,
+    read_optional_object,
+)
 from agentjobs.web.api.warnings import keep_body
 
 _is_job_id = id_matcher("job")
@@ -46,6 +53,10 @@ class JobQuery(msgspec.Struct, frozen=True):
     wait_seconds: Annotated[
         int, Meta(description="How long to wait for the status to change.", ge=0, le=60)
     ] = 0
+    wait_for: Annotated[
+        Literal["change", "final"],
+        doc("What ends the wait: any change of the status, or only the job's end."),
+    ] = "change"
 
 
 class JobListQuery(msgspec.Struct, frozen=True):
@@ -117,10 +128,31 @@ async def follow_up(call: Call) -> Response:
     return _receipt_response(created)
 
 
+async def retry(call: Call) -> Response:
+    job_id = job_id_of(call)
+    body = await read_optional_object(call.scope, call.receive)
+    faults = [
+        *faults_of(body, RetryRequest),
+        *null_character_faults(body),
+        *key_faults(call.scope),
+    ]
+    if faults:
+        raise validation_failed(faults)
+    created = await run_again(
+        call.context.jobs,
+        call.caller,
+        job_id,
+        labels=body.get("labels"),
+        idempotency=read_claim(call.scope, {"retries": job_id, "body": body}),
+    )
+    return _receipt_response(created)
+
+
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
-    if seconds := read_query(call.scope, JobQuery).wait_seconds:
-        return Reply(200, await _wait_for_change(call, job_id, seconds))
+    query = read_query(call.scope, JobQuery)
+    if query.wait_seconds:
+        return Reply(200, await _wait(call, job_id, query))
     job = await queries.get_job(call.context.jobs, call.caller.organization_id, job_id)
     return Reply(200, job)
 
@@ -169,7 +201,11 @@ def _receipt_response(created: CreatedJob) -> Response:
     return Reply(202, created.receipt, _REPLAYED if created.replayed else ())
 
 
-async def _wait_for_change(call: Call, job_id: str, seconds: int) -> JobView:
+async def _wait(call: Call, job_id: str, query: JobQuery) -> JobView:
     context, organization_id = call.context.jobs, call.caller.organization_id
-    job = await long_poll(call, lambda: wait_for_change(context, organization_id, job_id, seconds))
+    seconds, until_final = query.wait_seconds, query.wait_for == "final"
+    job = await long_poll(
+        call,
+        lambda: wait_for_change(context, organization_id, job_id, seconds, until_final=until_final),
+    )
     return await queries.get_job(context, organization_id, job_id) if job is None else job

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS, Deprecation
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
@@ -161,7 +162,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         described["parameters"] = parameters
     if operation.request is not None:
         described["requestBody"] = {
-            "required": True,
+            "required": any(field.required for field in structs.fields(operation.request)),
             "content": _json(operation.request, operation.request_example),
         }
     described["responses"] = {

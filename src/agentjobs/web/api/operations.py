@@ -5,6 +5,7 @@ from starlette.routing import Route
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
+from agentjobs.jobs.rerun import RetryRequest
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.api import (
     agents,
@@ -99,7 +100,8 @@ OPERATIONS: tuple[Operation, ...] = (
         tag="Jobs",
         summary="Show a job",
         description="Status, pull request and timing of a job. With `wait_seconds` the response "
-        "is sent when the status changes, or after that time.",
+        "is sent when the status changes, or after that time; with `wait_for=final`, only when the "
+        "job has finished, or after that time.",
         parameters=(_JOB_ID,),
         query=jobs.JobQuery,
         response=SuccessResponse(
@@ -166,6 +168,31 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="POST",
+        path="/jobs/{job_id}/retry",
+        handler=jobs.retry,
+        id="retryJob",
+        tag="Jobs",
+        summary="Run a finished job again",
+        description="Queues a new job with the request of a completed, failed or cancelled one: "
+        "repository, agent, ticket, overrides and labels. A follow-up is repeated as a follow-up "
+        "on the same pull request. The body may be empty.",
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        request=RetryRequest,
+        request_example=examples.RETRY,
+        response=SuccessResponse(
+            status=202,
+            description="The new job is queued.",
+            type=Receipt,
+            example=examples.RECEIPT,
+            headers=_REPLAY,
+        ),
+        errors=(
+            *("job_not_found", "job_not_finished", "pull_not_open", "follow_up_active"),
+            *_CREATION_ERRORS,
+        ),
+    ),
+    Operation(
+        method="POST",
         path="/jobs/{job_id}/follow-ups",
         handler=jobs.follow_up,
         id="followUpJob",
@@ -173,8 +200,8 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Follow up on a job's pull request",
         description="Queues a job that starts from the branch of a completed job and adds a "
         "commit to its pull request, which must still be open. It keeps the repository and the "
-        "ticket of that job, and its agent unless another one is named. Only one job at a time "
-        "works on a pull request.",
+        "ticket of that job, and its agent, priority and labels unless others are named. Only one "
+        "job at a time works on a pull request.",
         parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
         request=FollowUpRequest,
         request_example=examples.FOLLOW_UP,

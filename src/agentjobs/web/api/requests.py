@@ -39,6 +39,17 @@ async def read_object(scope: Scope, receive: Receive) -> dict[str, Any]:
     return body
 
 
+async def read_optional_object(scope: Scope, receive: Receive) -> dict[str, Any]:
+    """Empty without a body, which then needs no content type either."""
+    content = await read_body(scope, receive)
+    if not content:
+        return {}
+    check_content_type(scope)
+    body = parse_object(content)
+    keep_body(scope, body)
+    return body
+
+
 async def read_json(scope: Scope, receive: Receive) -> bytes:
     """The body as it was sent: its content type and size are checked, its content is not."""
     check_content_type(scope)
