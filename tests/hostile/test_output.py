@@ -120,6 +120,25 @@ def test_an_invalid_report_does_not_fail_the_job(hostile: HostileService, plant:
     assert "SQLite format" not in page
 
 
+def test_artifacts_cannot_reach_other_files_or_fill_the_store(hostile: HostileService) -> None:
+    store = hostile.service.data_dir / "agentjobs.db"
+    finished = hostile.shell(
+        "cd $AGENTJOBS_ARTIFACTS; rmdir $AGENTJOBS_ARTIFACTS; ln -s /etc $AGENTJOBS_ARTIFACTS;"
+        f"ln -s {store} a-store; ln -s $AGENTJOBS_JOB a-job; ln $AGENTJOBS_JOB a-second-name;"
+        "mkfifo a-pipe; mkdir a-directory; truncate -s 9G a-sparse-file; touch -- '..x' \"a\nb\";"
+        "for i in $(seq 30); do head -c 9000000 /dev/zero > b$i; [ $i = 4 ] && break; done;"
+        "i=0; while [ $((i += 1)) -lt 10000 ]; do : > c$i; done; exit 3"
+    )
+    assert finished.outcome == "agent_failed"
+    listed = hostile.api.http.get(f"/jobs/{finished.job['job_id']}/artifacts").json()["artifacts"]
+    assert len(listed) == 50
+    assert {each["name"][0] for each in listed} == {"b", "c"}
+    assert sum(each["size_bytes"] for each in listed) <= 32 * 1024**2
+    (warning,) = finished.job["warnings"]
+    assert "a-directory (not a regular file" in warning
+    assert "more." in warning
+
+
 def test_a_report_is_only_text(hostile: HostileService) -> None:
     finished = hostile.python(
         rf"""

@@ -137,8 +137,8 @@ def _is_spare(directory: Path) -> bool:
     """Whether a sandbox waits with this directory. It may just be created."""
     return (
         _names(directory) <= {"tree", "run"}
-        and _names(directory / "run") <= {"report"}
-        and not (_names(directory / "tree") | _names(directory / "run/report"))
+        and _names(directory / "run") <= {"artifacts", "report"}
+        and not any(_names(directory / name) for name in ("tree", "run/artifacts", "run/report"))
     )
 
 

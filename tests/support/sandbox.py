@@ -34,11 +34,14 @@ class SandboxHarness:
         self.report_dir = self.run_dir / "report"
         self.private.mkdir(mode=0o700)
         self.workspace.mkdir(mode=0o700)
+        self.artifacts_dir = self.run_dir / "artifacts"
         self.report_dir.mkdir(parents=True, mode=0o700)
+        self.artifacts_dir.mkdir(mode=0o700)
         (self.run_dir / "job.json").write_text('{"job_id": "job_1"}')
         owner = sandbox.owner_uid(slot)
         give(self.workspace, owner)
         give(self.report_dir, owner)
+        give(self.artifacts_dir, owner)
 
     def task(self, *argv: str, **changes: Any) -> SandboxTask:
         fields: dict[str, Any] = {

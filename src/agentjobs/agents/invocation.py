@@ -9,7 +9,7 @@ from agentjobs.agents.cve_fixer_support import with_package_managers
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.installation import resolve_preset
 from agentjobs.agents.prompt import JobDetails, build_prompt, job_json
-from agentjobs.sandbox.protocol import JOB_FILE, REPORT_DIRECTORY, SandboxTask
+from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, SandboxTask
 
 
 def prepare_run(
@@ -50,12 +50,13 @@ def create_run_directory(run_dir: Path, owner_uid: int | None) -> None:
     if run_dir.exists():
         return
     run_dir.mkdir()
-    report = run_dir / REPORT_DIRECTORY
-    report.mkdir()
     run_dir.chmod(0o755)
-    report.chmod(0o700)
-    if owner_uid is not None:
-        os.chown(report, owner_uid, owner_uid)
+    for name in WRITABLE_DIRECTORIES:
+        directory = run_dir / name
+        directory.mkdir()
+        directory.chmod(0o700)
+        if owner_uid is not None:
+            os.chown(directory, owner_uid, owner_uid)
 
 
 def _write_job_file(run_dir: Path, job_json: bytes) -> None:

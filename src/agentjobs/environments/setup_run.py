@@ -16,7 +16,7 @@ from agentjobs.environments.secret_search import SearchFailed, find_secret
 from agentjobs.environments.snapshots import HOME, WORKSPACE
 from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, Sandbox, SandboxPort, SandboxTask
+from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, Sandbox, SandboxPort, SandboxTask
 from agentjobs.workspace.checkout import Checkout, Workspaces
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import run_in_thread
@@ -114,7 +114,8 @@ async def _scratch(directory: Path, uid: int | None) -> AsyncIterator[Path]:
     scratch = directory / "scratch"
     scratch.mkdir(mode=0o755)
     (scratch / "run").mkdir(mode=0o755)
-    create_owned_directory(scratch / "run" / REPORT_DIRECTORY, uid)
+    for name in WRITABLE_DIRECTORIES:
+        create_owned_directory(scratch / "run" / name, uid)
     create_owned_directory(scratch / "root", uid)
     (scratch / "empty").mkdir(mode=0o755)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.limits import BLOCK_BYTES, FILE_BYTES, Limits, format_bytes
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxTask
+from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, SandboxTask
 
 # The tree is measured again when free space shrank by this fraction of the limit.
 FIRST_FRACTION = 16
@@ -25,7 +25,8 @@ WHILE_NEARLY_FULL = "while the disk was nearly full"
 
 def writable_directories(task: SandboxTask) -> tuple[Path, ...]:
     uppers = (layer.upper for layer in task.layers if layer.upper != task.workspace)
-    return task.workspace, task.run_dir / REPORT_DIRECTORY, *uppers
+    own = (task.run_dir / name for name in WRITABLE_DIRECTORIES)
+    return task.workspace, *own, *uppers
 
 
 class SharedDisk:

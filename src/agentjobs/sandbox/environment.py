@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from agentjobs.sandbox.protocol import (
+    ARTIFACTS_DIRECTORY,
     JOB_FILE,
     REPORT_DIRECTORY,
     REPORT_FILE,
@@ -21,7 +22,7 @@ def agent_environment(
     run_dir: PurePath,
     address_of: Callable[[SandboxPort], str],
 ) -> dict[str, str]:
-    """The definition's variables override the basics, but not the ports or the last four."""
+    """The definition's variables override the basics, but not the ports or the last five."""
     port_variables = {
         name: value.replace("{address}", address_of(port))
         for port in task.ports
@@ -38,4 +39,5 @@ def agent_environment(
         "TMPDIR": str(temporary),
         "AGENTJOBS_JOB": str(run_dir / JOB_FILE),
         "AGENTJOBS_REPORT": str(run_dir / REPORT_DIRECTORY / REPORT_FILE),
+        "AGENTJOBS_ARTIFACTS": str(run_dir / ARTIFACTS_DIRECTORY),
     }

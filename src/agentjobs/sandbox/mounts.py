@@ -6,7 +6,7 @@ from pathlib import Path, PurePath, PurePosixPath
 import msgspec
 
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxError, SandboxTask
+from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, SandboxError, SandboxTask
 
 ROOT = PurePosixPath("/")
 WORKSPACE = PurePosixPath("/workspace")
@@ -86,7 +86,11 @@ def job_view(task: SandboxTask, source: Callable[[Path], Path]) -> list[str]:
         *home,
         *(option for path in visible_files(task) for option in _bind_read_only(source(path), path)),
         *_bind_read_only(run_dir, RUN_DIRECTORY),
-        *("--bind", str(run_dir / REPORT_DIRECTORY), f"{RUN_DIRECTORY}/{REPORT_DIRECTORY}"),
+        *(
+            option
+            for name in WRITABLE_DIRECTORIES
+            for option in ("--bind", str(run_dir / name), str(RUN_DIRECTORY / name))
+        ),
         *("--bind", str(source(task.workspace)), str(WORKSPACE)),
         # An image is writable, as a machine is for its user.
         *(() if ROOT in uppers else ("--remount-ro", "/")),

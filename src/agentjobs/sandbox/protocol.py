@@ -19,6 +19,9 @@ REPORT_DIRECTORY = "report"
 REPORT_FILE = "pull_request.md"
 # Beside the report: why the pull request should be a draft.
 DRAFT_FILE = "draft.md"
+ARTIFACTS_DIRECTORY = "artifacts"
+# Of the run directory; everything else in it is read-only.
+WRITABLE_DIRECTORIES = (REPORT_DIRECTORY, ARTIFACTS_DIRECTORY)
 
 OnOutput = Callable[[bytes], None]
 BeforeStart = Callable[[], Awaitable[None]]
@@ -62,7 +65,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxTask:
-    """One command. `run_dir` holds `job.json` (read-only inside) and `report/` (writable).
+    """One command. `run_dir` holds `job.json` (read-only inside), and `report/` and `artifacts/`
+    (writable).
 
     `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
     `allows_setuid_bits`: the caller removes them before anyone else can reach the files.
@@ -140,4 +144,4 @@ class Sandbox(Protocol):
         """End the sandbox that was prepared for this workspace, if `run` did not use it."""
 
     def owner_uid(self, slot: int) -> int | None:
-        """Who must own the workspace and the report directory; None: the service's user."""
+        """Who must own the workspace and the writable directories; None: the service's user."""

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from agentjobs.sandbox.mounts import HOME
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, Layer, SandboxTask
+from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, Layer, SandboxTask
 
 _CONTENT = "readable"
 
@@ -14,7 +14,8 @@ def trial(directory: Path) -> SandboxTask:
     workspace = directory / "workspace"
     run_dir = directory / "run"
     workspace.mkdir()
-    (run_dir / REPORT_DIRECTORY).mkdir(parents=True)
+    for name in WRITABLE_DIRECTORIES:
+        (run_dir / name).mkdir(parents=True)
     return SandboxTask(
         argv=("true",),
         environment={},

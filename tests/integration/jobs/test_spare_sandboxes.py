@@ -88,13 +88,17 @@ async def test_a_job_runs_in_the_spare_that_was_created_after_the_last_one(
 
 
 async def test_a_spare_contains_nothing_of_the_job_before(harness: Harness) -> None:
-    await harness.run_job("touch /tmp/left /workspace/left $AGENTJOBS_REPORT")
+    await harness.run_job(
+        "touch /tmp/left /workspace/left $AGENTJOBS_REPORT $AGENTJOBS_ARTIFACTS/left"
+    )
     harness.spares.create([SLOT])
     (spare,) = harness.directories
     assert list((spare / "tree").iterdir()) == []
-    assert [path.name for path in run_dir_in(spare).rglob("*")] == ["report"]
-    _, output = await harness.run_job("ls /tmp /workspace/left $AGENTJOBS_REPORT; env")
-    assert output.count("No such file") == 2
+    assert sorted(path.name for path in run_dir_in(spare).rglob("*")) == ["artifacts", "report"]
+    _, output = await harness.run_job(
+        "ls /tmp /workspace/left $AGENTJOBS_REPORT $AGENTJOBS_ARTIFACTS/left; env"
+    )
+    assert output.count("No such file") == 3
     assert "left\n" not in output
 
 

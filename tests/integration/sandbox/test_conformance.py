@@ -91,10 +91,13 @@ async def test_the_workspace_is_the_working_directory_and_keeps_written_files(
 
 
 async def test_the_job_can_be_read_and_the_report_written(harness: SandboxHarness) -> None:
-    report = await harness.shell('cat "$AGENTJOBS_JOB"; echo Title > "$AGENTJOBS_REPORT"')
+    report = await harness.shell(
+        'cat "$AGENTJOBS_JOB"; echo Title > "$AGENTJOBS_REPORT"; echo 1 > "$AGENTJOBS_ARTIFACTS/a"'
+    )
     assert report.exit_code == 0
     assert harness.output == b'{"job_id": "job_1"}'
     assert (harness.report_dir / "pull_request.md").read_text() == "Title\n"
+    assert (harness.artifacts_dir / "a").read_text() == "1\n"
 
 
 async def test_the_environment_comes_from_the_task_and_not_from_the_service(

@@ -272,9 +272,12 @@ async def test_a_link_out_of_the_workspace_is_not_followed(harness: SandboxHarne
     assert (report.exit_code, report.exceeded) == (0, None)
 
 
-async def test_the_report_directory_counts_for_the_workspace(harness: SandboxHarness) -> None:
+@pytest.mark.parametrize("directory", ["${AGENTJOBS_REPORT%/*}", "$AGENTJOBS_ARTIFACTS"])
+async def test_the_directories_for_results_count_for_the_workspace(
+    harness: SandboxHarness, directory: str
+) -> None:
     report = await harness.shell(
-        'cd "${AGENTJOBS_REPORT%/*}"; head -c 40000000 /dev/zero > big; sync big; sleep 1000',
+        f'cd "{directory}"; head -c 40000000 /dev/zero > big; sync big; sleep 1000',
         limits=Limits(workspace_bytes=32 * MIB),
     )
     assert_exceeded(report, "32 MiB in the workspace")

@@ -11,7 +11,7 @@ from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.disk import WHILE_NEARLY_FULL
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
-    REPORT_DIRECTORY,
+    WRITABLE_DIRECTORIES,
     OnOutput,
     Sandbox,
     SandboxPort,
@@ -113,7 +113,8 @@ class ToolSandbox:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
             self._give(run_dir / name)
-        self.create_directory(run_dir / REPORT_DIRECTORY)
+        for name in WRITABLE_DIRECTORIES:
+            self.create_directory(run_dir / name)
         self._give(run_dir)
 
     def _give(self, path: Path) -> None:

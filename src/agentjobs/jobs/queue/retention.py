@@ -1,4 +1,4 @@
-"""Deletes old logs, finished jobs with their events and deliveries, and idempotency keys.
+"""Deletes old logs, artifacts, idempotency keys, and finished jobs with events and deliveries.
 
 Identifiers begin with their time, so age is a range of the primary key and needs no index.
 """
@@ -16,6 +16,8 @@ from agentjobs.webhooks.retention import delete_deliveries_of
 _BATCH = 200
 # A chunk is up to 64 KiB, and on SQLite the statement blocks the event loop.
 _LOG_BATCH = 20
+# An artifact is up to 10 MiB, and other writers wait.
+_ARTIFACT_BATCH = 5
 _IDEMPOTENCY_DAYS = 2
 # A pending delivery still needs the body of its event.
 _NOTHING_PENDING = (
@@ -25,6 +27,7 @@ _NOTHING_PENDING = (
 
 class Pruned(msgspec.Struct, frozen=True):
     log_chunks: int
+    artifacts: int
     jobs: int
     idempotency_keys: int
 
@@ -35,6 +38,8 @@ async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> Prun
         log_chunks=await _in_batches(db, _prune_logs, now, log_days)
         # The log of a deleted job goes with it, however long logs are kept.
         + await _in_batches(db, _prune_logs, now, job_days),
+        artifacts=await _prune_artifacts(db, now, log_days)
+        + await _prune_artifacts(db, now, job_days),
         jobs=await _prune_jobs(db, now, job_days),
         idempotency_keys=await _in_batches(db, _prune_idempotency, now, _IDEMPOTENCY_DAYS),
     )
@@ -63,6 +68,24 @@ async def _prune_logs(tx: Transaction, before: int) -> int:
         before=first_id_at("job", before),
         before_ms=before,
         batch=_LOG_BATCH,
+    )
+
+
+async def _prune_artifacts(db: Database, at: int, days: int) -> int:
+    total = 0
+    while days > 0 and (removed := await db.transact_large(_remove_artifacts, at - days * DAY_MS)):
+        total += removed
+    return total
+
+
+async def _remove_artifacts(tx: Transaction, before: int) -> int:
+    return await tx.execute(
+        "DELETE FROM job_artifacts WHERE (job_id, name) IN (SELECT a.job_id, a.name"
+        " FROM job_artifacts a WHERE a.job_id < :before AND (SELECT j.completed_at FROM jobs j"
+        "  WHERE j.id = a.job_id) < :before_ms ORDER BY a.job_id, a.name LIMIT :batch)",
+        before=first_id_at("job", before),
+        before_ms=before,
+        batch=_ARTIFACT_BATCH,
     )
 
 

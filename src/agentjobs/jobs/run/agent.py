@@ -8,6 +8,7 @@ from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.results.removal import remove_results
 from agentjobs.jobs.run.active_environment import ActiveEnvironment
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
@@ -28,6 +29,8 @@ async def run_agent(
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
 
         async def start() -> None:
+            if run.job.was_started_before:
+                await remove_results(run.db, run.job)
             prompt = task.environment["AGENTJOBS_PROMPT"]
             await start_job(run.db, run.job, checkout.commit, prompt)
             base = f"{run.job.base_branch} at {checkout.commit[:12]}"

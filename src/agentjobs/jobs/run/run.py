@@ -8,6 +8,7 @@ from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.active_environment import open_environment
 from agentjobs.jobs.run.agent import run_agent
+from agentjobs.jobs.run.artifacts import kept_artifacts
 from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
@@ -91,7 +92,8 @@ async def _propose(
         open_environment(run, plan, environment, checkout) as active,
     ):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
-        report = await run_agent(run, plan, checkout, active, task)
+        async with kept_artifacts(run, task.run_dir):
+            report = await run_agent(run, plan, checkout, active, task)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.

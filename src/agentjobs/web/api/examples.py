@@ -155,6 +155,17 @@ DIFF: Mapping[str, Any] = {
     ],
 }
 
+ARTIFACTS: Mapping[str, Any] = {
+    "artifacts": [
+        {
+            "name": "coverage.txt",
+            "media_type": "text/plain",
+            "size_bytes": 4096,
+            "created_at": "2026-01-31T09:30:04.311Z",
+        }
+    ]
+}
+
 AGENTS: Mapping[str, Any] = {
     "agents": [
         {"id": "lint-fixer", "name": "Lint fixer", "available": True, "plan_required": "free"}

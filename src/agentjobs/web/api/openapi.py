@@ -29,6 +29,7 @@ _REFERENCE = "#/components/schemas/"
 # Types whose public name differs from the name in the code.
 _PUBLIC_NAMES = {
     "JobView": "Job",
+    "ArtifactView": "Artifact",
     "DiffView": "Diff",
     "DiffFileView": "DiffFile",
     "EventView": "Event",
@@ -66,7 +67,7 @@ or `code`, list their current values in `x-extensible-enum`.
 # For a field of the response, the operations to call next and their parameters.
 _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "job_id": (
-        ("getJob", "getJobLogs", "listJobEvents", "getJobDiff", "cancelJob"),
+        ("getJob", "getJobLogs", "listJobEvents", "getJobDiff", "listJobArtifacts", "cancelJob"),
         {"job_id": "$response.body#/job_id"},
     ),
     "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),

@@ -9,6 +9,7 @@ from agentjobs.jobs.rerun import RetryRequest
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.api import (
     agents,
+    artifacts,
     dependencies,
     diff,
     events,
@@ -58,6 +59,13 @@ _AGENT_ID = Parameter(
     description="The agent's identifier.",
     schema={"type": "string"},
     example="lint-fixer",
+)
+_ARTIFACT_NAME = Parameter(
+    name="name",
+    where="path",
+    description="The artifact's name.",
+    schema={"type": "string", "pattern": artifacts.NAME_PATTERN},
+    example="coverage.txt",
 )
 _IDEMPOTENCY_KEY = Parameter(
     name=idempotency.HEADER,
@@ -310,6 +318,41 @@ OPERATIONS: tuple[Operation, ...] = (
             example=examples.EVENT_PAGE,
         ),
         errors=("validation_failed",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/artifacts",
+        handler=artifacts.list_all,
+        id="listJobArtifacts",
+        tag="Jobs",
+        summary="List a job's artifacts",
+        description="The files that the job's agent left in the directory `AGENTJOBS_ARTIFACTS`, "
+        "whether or not it succeeded: at most 50, of 10 MiB each and 32 MiB in total. The job's "
+        "`warnings` name what was left out.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The artifacts.",
+            type=artifacts.ArtifactList,
+            example=examples.ARTIFACTS,
+        ),
+        errors=("job_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/artifacts/{name}",
+        handler=artifacts.show,
+        id="getJobArtifact",
+        tag="Jobs",
+        summary="Download an artifact",
+        description="The content of an artifact. An agent wrote it: do not trust it.",
+        parameters=(_JOB_ID, _ARTIFACT_NAME),
+        response=SuccessResponse(
+            status=200,
+            description="The content, with the media type that the list names.",
+            texts={"*/*": "92 % of 1,204 lines\n"},
+        ),
+        errors=("job_not_found", "artifact_not_found"),
     ),
     Operation(
         method="GET",

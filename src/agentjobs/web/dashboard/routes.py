@@ -10,7 +10,7 @@ from starlette.types import Scope
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
 from agentjobs.web.dashboard.auth_gate import guarded_routes
-from agentjobs.web.dashboard.jobs import changes, creation, detail, listing, log
+from agentjobs.web.dashboard.jobs import artifacts, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
@@ -47,6 +47,7 @@ ROUTES: Routes = [
     *listing.ROUTES,
     *creation.ROUTES,
     *log.ROUTES,
+    *artifacts.ROUTES,
     *changes.ROUTES,
     *detail.ROUTES,
     *repos.ROUTES,

@@ -19,6 +19,7 @@ from agentjobs.web.dashboard.routes import ROUTES
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.job_data import ARTIFACT
 from tests.unit.web.dashboard.platform_data import ACCEPTED, SEEN
 from tests.unit.web.dashboard.sample_data import DRAFT, OPEN, SECRET, SampleIds
 
@@ -169,6 +170,7 @@ def _value(path: str, name: str, samples: SampleIds) -> str:
     values = {
         "advisory_id": samples.advisory,
         "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
+        "name": ARTIFACT,
         "org": samples.organization,
         "full_name": samples.repo,
         "number": str(DRAFT if path.endswith("/ready") else OPEN),

@@ -9,6 +9,7 @@ from tests.support.users import write
 from tests.unit.web.dashboard.repository import Repository, TextMaker
 
 PUBLIC_URL = "http://127.0.0.1:8080"
+ARTIFACT = "screenshot.png"
 
 
 async def insert_jobs(
@@ -85,6 +86,21 @@ async def insert_jobs(
                 f"{make_text('compiling')}\n\x1b[31m{make_text('in red')}\x1b[0m\n"
                 f"{make_text('the end')}"
             ),
+        )
+    for name, media_type, content in (
+        (ARTIFACT, "image/png", b"\x89PNG\r\n\x1a\n"),
+        ("page.png", "text/plain", make_text("<b>").encode()),
+    ):
+        await write(
+            harness.db,
+            "INSERT INTO job_artifacts (job_id, name, media_type, size_bytes, content, created_at)"
+            " VALUES (:id, :name, :media_type, :size, :content, :now)",
+            id=finished,
+            name=name,
+            media_type=media_type,
+            size=len(content),
+            content=content,
+            now=now,
         )
     return {
         "finished_job": finished,

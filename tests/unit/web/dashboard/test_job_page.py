@@ -1,6 +1,7 @@
 """/jobs/{id}: details, log and actions of a job."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -38,6 +39,21 @@ async def test_the_warnings_of_a_job_are_shown(sample_dashboard):
     )
     page = await sample_dashboard.viewer.open(job_path(samples))
     assert "The work of attempt 1 is <lost>." in page.text
+
+
+async def test_artifacts_are_downloads_and_only_images_are_shown(sample_dashboard):
+    path = job_path(sample_dashboard.samples["acme"])
+    page = await sample_dashboard.viewer.open(path)
+    assert f"{path}/artifacts/page.png" in page.links
+    assert re.findall(r'<img src="(/jobs[^"]*)"', page.html) == [f"{path}/artifacts/screenshot.png"]
+    image = await sample_dashboard.viewer.http.get(f"{path}/artifacts/screenshot.png")
+    assert image.headers["content-type"] == "image/png"
+    text = await sample_dashboard.viewer.http.get(f"{path}/artifacts/page.png")
+    assert text.headers["content-type"] == "text/plain; charset=utf-8"
+    for response in (image, text):
+        assert response.headers["content-disposition"].startswith("attachment")
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in response.headers["content-security-policy"]
 
 
 async def test_a_viewer_sees_no_forms_that_change_anything(sample_dashboard):
@@ -238,7 +254,7 @@ async def test_the_log_stream_continues_where_the_page_ends(sample_dashboard):
 
 @pytest.mark.parametrize("job", ["job_0", "nothing", "job_" + "0" * 26])
 async def test_an_unknown_job_is_not_found(dashboard, job):
-    for rest in ("", "/log", "/changes", "/stream", "/log/stream"):
+    for rest in ("", "/log", "/changes", "/stream", "/log/stream", "/artifacts/screenshot.png"):
         page = await dashboard.viewer.open(f"/jobs/{job}{rest}")
         assert page.status == 404
         assert "There is no such job in your organization" in page.text

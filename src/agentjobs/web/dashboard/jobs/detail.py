@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.agents.artifacts import IMAGES
 from agentjobs.clock import now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
+from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
 from agentjobs.jobs.views.queries import get_job
@@ -23,7 +25,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
 # Each part has its own template.
-_PARTS = ("head", "details", "events", "prompt", "follow_up", "changes")
+_PARTS = ("head", "details", "events", "prompt", "follow_up", "artifacts", "changes")
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
 _QUEUE_REASONS = {
     "paused": "the operator has paused jobs",
@@ -101,6 +103,8 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "summary": _summary(job, details),
         "has_diff": commit_range_of(details) is not None,
+        "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
+        "image_types": IMAGES,
     }
 
 
