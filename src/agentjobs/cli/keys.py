@@ -54,6 +54,9 @@ def create_key(
     scope: Annotated[
         str, typer.Option("--scope", metavar="read|jobs", help="read allows GET requests only.")
     ] = "jobs",
+    pulls: Annotated[
+        bool, typer.Option("--pulls", help="Allow merging and closing pull requests.")
+    ] = False,
     git_write: Annotated[
         bool, typer.Option("--git-write", help="Allow pushing to local repositories.")
     ] = False,
@@ -72,6 +75,7 @@ def create_key(
             org,
             name=name,
             scope=scope,
+            pulls=pulls,
             git_write=git_write,
             expires_days=expires_days,
             expires_at=await _expiry(admin, expires_in),

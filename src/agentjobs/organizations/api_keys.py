@@ -1,6 +1,7 @@
 """Creates, lists, edits and revokes API keys. A key is shown once; only its hash is stored."""
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -13,7 +14,10 @@ from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 
-SCOPES = ("read", "jobs", "pulls")
+Scope = Literal["read", "jobs", "pulls"]
+
+# `jobs` includes `read`; `pulls` is only given in addition to `jobs`.
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _MAX_NAME_LENGTH = 200
 _MAX_EXPIRES_DAYS = 3_650
@@ -23,6 +27,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     id: str
     name: str
     hint: str
+    # Scopes, separated by spaces.
     scope: str
     git_write: bool
     created_at: int
@@ -56,6 +61,7 @@ async def create_key(
     *,
     name: str = "",
     scope: str = "jobs",
+    pulls: bool = False,
     git_write: bool = False,
     expires_days: int | None = None,
     expires_at: int | None = None,
@@ -65,7 +71,7 @@ async def create_key(
     if expires_days is not None:
         _check_days(expires_days)
         expires_at = now + expires_days * DAY_MS
-    _check_scope(scope, git_write=git_write)
+    scope = _joined_scope(scope, pulls=pulls, git_write=git_write)
     _check_name(name)
     _check_expiry(expires_at, now)
     networks = parse_networks(allowed_networks)
@@ -142,11 +148,14 @@ async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
     return revoked
 
 
-def _check_scope(scope: str, *, git_write: bool) -> None:
-    if scope not in SCOPES:
+def _joined_scope(scope: str, *, pulls: bool, git_write: bool) -> str:
+    if scope not in {"read", "jobs"}:
         raise Problem("invalid_scope", f"A key's scope is read or jobs, not {scope!r}.")
     if git_write and scope == "read":
         raise Problem("invalid_scope", "A key with the scope read cannot push to git.")
+    if pulls and scope == "read":
+        raise Problem("invalid_scope", "A key with the scope read cannot merge pull requests.")
+    return f"{scope} pulls" if pulls else scope
 
 
 def _check_name(name: str) -> None:

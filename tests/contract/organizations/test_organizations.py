@@ -14,6 +14,7 @@ from agentjobs.organizations.api_keys import (
     list_keys,
     revoke_key,
 )
+from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import AddressNotAllowed, ApiKeyAuthenticator
 from agentjobs.organizations.organizations import (
     create_organization,
@@ -188,6 +189,26 @@ async def test_invalid_options_of_a_key_are_refused(database: Database) -> None:
     assert await problem_of(create_key(database, "default", scope="admin")) == "invalid_scope"
     both = create_key(database, "default", scope="read", git_write=True)
     assert await problem_of(both) == "invalid_scope"
+    pulls = create_key(database, "default", scope="read", pulls=True)
+    assert await problem_of(pulls) == "invalid_scope"
+    assert await problem_of(create_key(database, "default", scope="pulls")) == "invalid_scope"
+
+
+async def test_the_scope_pulls_is_only_given_on_request(database: Database) -> None:
+    await ensure_default(database, PLANS)
+    plain = await create_key(database, "default")
+    assert plain.record.scopes == ("jobs",)
+    created = await create_key(database, "default", pulls=True)
+    caller = await ApiKeyAuthenticator(database).authenticate(created.key)
+    assert caller is not None
+    # Earlier versions treat a key as read-only if its scope is `read`, and only then.
+    assert caller.scope == created.record.scope == "jobs pulls"
+    edited = await edit_key(database, "default", created.record.id, KeyChanges(name="bot"))
+    assert edited.scopes == ("jobs", "pulls")
+    entries = await list_entries(
+        database, caller.organization_id, AuditFilter(action="api_key.created"), limit=1
+    )
+    assert entries[0].details["scope"] == "jobs pulls"
     assert await problem_of(create_key(database, "default", expires_days=0)) == "invalid_expiry"
     assert await problem_of(create_key(database, "default", name="x" * 300)) == "invalid_name"
 

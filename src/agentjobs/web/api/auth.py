@@ -4,6 +4,7 @@ import contextlib
 
 from starlette.types import Scope
 
+from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.web.api.headers import all_headers
@@ -35,12 +36,17 @@ async def wait_until_revoked(context: WebContext, scope: Scope) -> None:
             await signal.wait(_EXPIRY_CHECK_SECONDS)
 
 
-def check_scope(caller: Caller, method: str) -> None:
-    if caller.scope == "read" and method not in READING_METHODS:
-        raise Problem(
-            "insufficient_scope",
-            "This API key is read-only; this request requires a key with the scope `jobs`.",
-        )
+def check_scope(caller: Caller, needed: KeyScope) -> None:
+    """Every key may read."""
+    scopes = caller.scope.split()
+    if needed == "read" or needed in scopes:
+        return
+    raise Problem(
+        "insufficient_scope",
+        f"This request requires an API key with the scope `{needed}`; "
+        f"this key has `{'`, `'.join(scopes)}`. An admin can create another key.",
+        details={"scope": needed},
+    )
 
 
 def unauthorized() -> Problem:

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
@@ -43,9 +44,11 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Method(NamedTuple):
-    """A handler, and the types that declare the known query parameters and fields of the body."""
+    """A handler, the scope that it needs, and the types that declare the known query parameters
+    and fields of the body."""
 
     handler: Handler
+    scope: KeyScope
     query: type | None
     request: type[msgspec.Struct] | None
 
@@ -76,7 +79,7 @@ class Endpoint:
             exchange.rate_limit = rate_limit
         check_content_encoding(scope)
         if name not in READING_METHODS:
-            check_scope(caller, name)
+            check_scope(caller, method.scope)
             if context.stopping.is_set():
                 raise stopping()
         response = await method.handler(Call(context, caller, scope, receive))

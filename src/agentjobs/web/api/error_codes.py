@@ -6,7 +6,7 @@ from collections.abc import Mapping
 API_ERRORS: Mapping[str, str] = {
     "bad_request": "The request is not valid HTTP, or has no Host header or two.",
     "unauthorized": "The token is missing, malformed, unknown, expired or revoked.",
-    "insufficient_scope": "The API key is read-only.",
+    "insufficient_scope": "The API key lacks the scope that the request needs.",
     "not_found": "There is nothing at this path.",
     "method_not_allowed": "The path does not accept this method; see `Allow`.",
     "headers_too_large": "The request line and headers are larger than 64 KiB.",

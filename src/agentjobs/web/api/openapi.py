@@ -129,7 +129,8 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key of the organization. Its scope is `jobs`, or "
-                    "`read` for GET requests only.",
+                    "`read` for GET requests only. Merging and closing pull requests needs the "
+                    "scope `pulls` in addition, which no key has by default.",
                 }
             },
         },

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.endpoint import Handler
 
@@ -45,7 +46,8 @@ class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """`path` is relative to `/v1`; `errors` are codes beyond those of every operation.
 
-    `deprecated_parameters` are parameters of the query, by name.
+    `write_scope` is the scope that a POST needs. `deprecated_parameters` are parameters of the
+    query, by name.
     """
 
     method: Literal["GET", "POST"]
@@ -61,8 +63,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     request: Any = None
     request_example: Any = None
     errors: tuple[str, ...] = ()
+    write_scope: KeyScope = "jobs"
     deprecation: Deprecation | None = None
     deprecated_parameters: Mapping[str, Deprecation] = {}
+
+    @property
+    def scope(self) -> KeyScope:
+        return "read" if self.method == "GET" else self.write_scope
 
     @property
     def route_path(self) -> str:

@@ -490,7 +490,7 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
     for each in operations:
         link = f"{BASE}/docs#{each.id}"
         handler = announcing(each.handler, link, each.deprecation, each.deprecated_parameters)
-        method = Method(handler, each.query, each.request)
+        method = Method(handler, each.scope, each.query, each.request)
         paths.setdefault(each.route_path, {})[each.method] = method
     return [
         Route(BASE + path, Endpoint(context, limiter, methods)) for path, methods in paths.items()

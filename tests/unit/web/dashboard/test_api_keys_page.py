@@ -64,9 +64,13 @@ async def test_a_key_expires_after_the_chosen_number_of_days(
 async def test_a_key_has_the_chosen_scope_and_git_permission(dashboard: Dashboard) -> None:
     await submit_new_key(dashboard.admin, name="reader", scope="read")
     await submit_new_key(dashboard.admin, name="pusher", scope="jobs", git_write="yes")
+    await submit_new_key(dashboard.admin, name="merger", scope="jobs", pulls="yes")
     keys = {key.name: key for key in await list_keys(dashboard.db, "acme")}
     assert (keys["reader"].scope, keys["reader"].git_write) == ("read", False)
     assert (keys["pusher"].scope, keys["pusher"].git_write) == ("jobs", True)
+    assert (keys["merger"].scope, keys["merger"].git_write) == ("jobs pulls", False)
+    page = await dashboard.admin.get("/settings/api-keys")
+    assert page.text.count("pull requests</span>") == 1
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,7 @@ async def test_a_key_has_the_chosen_scope_and_git_permission(dashboard: Dashboar
         ({"name": ""}, "Enter a name"),
         ({"name": "x" * 201}, "at most 200"),
         ({"scope": "read", "git_write": "yes"}, "cannot push"),
+        ({"scope": "read", "pulls": "yes"}, "cannot merge"),
         ({"scope": "root"}, "scope is read or jobs"),
         ({"expires": "own", "days": ""}, "Enter the number of days"),
         ({"expires": "own", "days": "0"}, "expire after 1 to 3650 days"),

@@ -40,6 +40,7 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     scope: str = "jobs"
+    pulls: bool = False
     git_write: bool = False
     expires: str = "90"
     days: str = ""
@@ -69,6 +70,7 @@ async def create(request: PageRequest) -> Response:
             request.organization,
             name=_name(form_values),
             scope=form_values.scope,
+            pulls=form_values.pulls,
             git_write=form_values.git_write,
             expires_days=_days(form_values, request.form),
             allowed_networks=split_networks(form_values.networks),
@@ -170,6 +172,7 @@ def _form_values(form: Form) -> _FormValues:
     return _FormValues(
         name=form.text("name"),
         scope=form.text("scope"),
+        pulls=form.flag("pulls"),
         git_write=form.flag("git_write"),
         expires=form.text("expires"),
         days=form.text("days"),
