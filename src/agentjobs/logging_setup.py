@@ -96,9 +96,9 @@ def only_handler(logger: logging.Logger) -> LineHandler | None:
     return None
 
 
-def configure_logging(level: str = "info", stream: TextIO | None = None) -> None:
-    """Log to one stream, standard error by default, as JSON lines."""
-    handler = LineHandler(stream or sys.stderr)
+def configure_logging(level: str = "info", handler: LineHandler | None = None) -> None:
+    """Log to one handler, by default to standard error, as JSON lines."""
+    handler = handler or LineHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

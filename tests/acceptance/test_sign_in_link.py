@@ -59,27 +59,41 @@ def test_without_a_terminal_the_link_is_in_a_private_file_and_signs_in_once(
         assert process.wait(60) == 0
 
 
-def test_a_terminal_shows_the_link(data_dir: Path) -> None:
+def test_a_terminal_shows_the_link_and_where_the_log_is(data_dir: Path) -> None:
     port = free_port()
     terminal, stdout = pty.openpty()
     try:
         process = subprocess.Popen(
             [PROGRAM, "up", "--data-dir", str(data_dir), "--port", str(port)],
             stdout=stdout,
-            stderr=subprocess.DEVNULL,
+            stderr=stdout,
             env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
         )
         os.close(stdout)
         try:
             wait_until(lambda: is_ready(port), "the service to be ready")
-            lines = os.read(terminal, 10_000).decode().splitlines()
-            assert LINK.fullmatch(lines[1]), lines
+            lines = read_until(terminal, "Ctrl-C.").splitlines()
+            first, second = (line for line in lines if line.startswith("http"))
+            assert first == f"http://127.0.0.1:{port}/v1"
+            assert LINK.fullmatch(second), lines
+            log = data_dir / "agentjobs.log"
+            assert any(str(log) in line for line in lines)
+            assert not any(line.startswith("{") for line in lines)
+            assert '"message":"' in log.read_text()
+            assert log.stat().st_mode & 0o777 == 0o600
             assert not (data_dir / "sign-in-link").exists()
         finally:
             process.terminate()
             assert process.wait(60) == 0
     finally:
         os.close(terminal)
+
+
+def read_until(terminal: int, end: str) -> str:
+    screen = ""
+    while end not in screen:
+        screen += os.read(terminal, 10_000).decode()
+    return screen
 
 
 def another_link(data_dir: Path, port: int) -> str:

@@ -24,7 +24,7 @@ def log() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     stream = io.StringIO()
-    configure_logging("info", stream)
+    configure_logging("info", LineHandler(stream))
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)

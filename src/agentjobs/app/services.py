@@ -17,7 +17,7 @@ from agentjobs.app.worker import running_worker
 from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.jobs.context import JobsContext
-from agentjobs.logging_setup import configure_logging
+from agentjobs.logging_setup import LineHandler, configure_logging
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
@@ -44,12 +44,14 @@ _GC_ALLOCATIONS = 20_000
 _log = logging.getLogger(__name__)
 
 
-async def run_up(settings: Settings, on_ready: OnReady) -> None:
+async def run_up(
+    settings: Settings, on_ready: OnReady, log_handler: LineHandler | None = None
+) -> None:
     """API and worker in one process, until a signal stops them."""
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         bound = _with_bound_port(settings, listener)
         async with (
-            _open_context(bound, migrate=True) as (context, stop, monitor),
+            _open_context(bound, log_handler, migrate=True) as (context, stop, monitor),
             _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
             running_worker(context, git_url=context.settings.own_url) as worker,
             serving(context, listener, stop, monitor, on_ready, "up", await _sign_in_link(context)),
@@ -79,9 +81,13 @@ async def run_worker(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _open_context(
-    settings: Settings, *, migrate: bool = False, is_worker: bool = False
+    settings: Settings,
+    log_handler: LineHandler | None = None,
+    *,
+    migrate: bool = False,
+    is_worker: bool = False,
 ) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, log_handler)
     for name in unknown_variables(os.environ):
         _log.warning("%s is not a setting of this version and has no effect", name)
     set_git_limits(

@@ -1,17 +1,21 @@
 """`up`, `serve` and `worker`: the long-running commands. `app` assembles what they run."""
 
 import gc
+import shlex
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agentjobs.cli.options import DataDir, Host, Port, Slots, Tags
 from agentjobs.cli.output import print_note, print_result
 
 if TYPE_CHECKING:
+    from agentjobs.cli.terminal_log import TerminalLog
     from agentjobs.settings import Settings
 
+LOG_FILE = "agentjobs.log"
 SIGN_IN_LINK_FILE = "sign-in-link"
 
 
@@ -20,17 +24,9 @@ def up(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
     settings = _load(data_dir, host=host, port=port)
     from agentjobs.app.services import run_up
 
-    def print_addresses(base_url: str, sign_in_link: str | None) -> None:
-        print_result(base_url)
-        if sign_in_link is not None:
-            _print_sign_in_link(settings, sign_in_link)
-        else:
-            print_note("To sign in to the dashboard, run: agentjobs users sign-in-link EMAIL")
-        print_note(
-            f"To create an API key, run: agentjobs keys create --data-dir {settings.data_dir}"
-        )
-
-    _run(run_up(settings, on_ready=print_addresses))
+    log = _open_terminal_log(settings) if _is_terminal(sys.stderr) else None
+    on_ready = partial(_print_first_steps, settings)
+    _run(run_up(settings, on_ready, log))
 
 
 def serve(data_dir: DataDir = None, host: Host = None, port: Port = None) -> None:
@@ -55,9 +51,33 @@ def worker(slots: Slots = None, tags: Tags = None, data_dir: DataDir = None) -> 
     _run(run_worker(settings))
 
 
+def _print_first_steps(settings: "Settings", base_url: str, sign_in_link: str | None) -> None:
+    print_result(base_url)
+    if sign_in_link is not None:
+        _print_sign_in_link(settings, sign_in_link)
+    else:
+        print_note("To sign in to the dashboard, run: agentjobs users sign-in-link EMAIL")
+    create = f"agentjobs keys create --data-dir {shlex.quote(settings.data_dir)}"
+    address = base_url.removesuffix("/v1")
+    print_note(f"To use the command line, run: {create} | agentjobs login {address}")
+    if _is_terminal(sys.stderr):
+        print_note(f"The log is in {settings.data_path / LOG_FILE}. To stop, press Ctrl-C.")
+
+
+def _open_terminal_log(settings: "Settings") -> "TerminalLog":
+    from agentjobs.cli.terminal_log import TerminalLog
+
+    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return TerminalLog(settings.data_path / LOG_FILE)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
 def _print_sign_in_link(settings: "Settings", link: str) -> None:
     """Without a terminal, the output may be a log that others read."""
-    if sys.stdout.isatty():
+    if _is_terminal(sys.stdout):
         print_result(link)
         print_note("Open the second URL in a browser to sign in. It works once, within 10 minutes.")
         return
