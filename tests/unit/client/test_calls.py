@@ -39,16 +39,27 @@ class Caller:
         self.now += seconds
 
     def call(self, handler: Handler, name: str, *args, **kwargs):
+        """The result of the call, as a list if it is an iterator."""
+        items: list[object] = []
+        result = self.each(handler, items.append, name, *args, **kwargs)
+        return items if result is None else result
+
+    def each(self, handler: Handler, use: Callable[[object], None], name: str, *args, **kwargs):
+        """Calls `use` with each item of an iterator, or returns the result of the call."""
         transport = httpx.MockTransport(handler)
         if self._asynchronous:
-            return asyncio.run(self._call_async(transport, name, args, kwargs))
+            return asyncio.run(self._each_async(transport, use, name, args, kwargs))
         with Client(
             "http://test/v1", KEY, transport=transport, pause=self.pause, clock=self.clock
         ) as client:
             response = getattr(client, name)(*args, **kwargs)
-            return list(response) if inspect.isgenerator(response) else response
+            if not inspect.isgenerator(response):
+                return response
+            for item in response:
+                use(item)
+            return None
 
-    async def _call_async(self, transport, name, args, kwargs):
+    async def _each_async(self, transport, use, name, args, kwargs):
         async def pause(seconds: float) -> None:
             self.pause(seconds)
 
@@ -56,9 +67,11 @@ class Caller:
             "http://test/v1", KEY, transport=transport, pause=pause, clock=self.clock
         ) as client:
             response = getattr(client, name)(*args, **kwargs)
-            if inspect.isasyncgen(response):
-                return [item async for item in response]
-            return await response
+            if not inspect.isasyncgen(response):
+                return await response
+            async for item in response:
+                use(item)
+            return None
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -17,11 +18,18 @@ def normalize_base_url(base_url: str) -> str:
     stem = base_url.strip().rstrip("/")
     try:
         url = httpx.URL(stem)
-        is_valid = url.scheme in {"http", "https"} and bool(url.host)
-    except httpx.InvalidURL:
+        is_valid = (
+            url.scheme in {"http", "https"}
+            and bool(url.host)
+            and (url.port is None or 0 < url.port < 65_536)
+            and not (url.userinfo or url.query or url.fragment)
+        )
+    except (httpx.InvalidURL, UnicodeError):
         is_valid = False
     if not is_valid:
-        raise ClientError(f"{base_url!r} is not a valid base URL; use the form http://…/v1")
+        # It may contain a password.
+        shown = repr(base_url) if "@" not in base_url else "the address"
+        raise ClientError(f"{shown} is not a valid base URL; use the form http://…/v1")
     return stem if stem.endswith("/v1") else f"{stem}/v1"
 
 
@@ -86,24 +94,33 @@ def explained(base_url: httpx.URL) -> Iterator[None]:
         yield
     except httpx.RequestError as error:
         raise _explain(error, base_url) from error
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise ClientError(f"{base_url} is not a valid address: {error}") from error
     except httpx.StreamError as error:
         raise ServiceUnreachable(f"{base_url} cannot be reached: {error}") from error
 
 
 def _explain(error: httpx.RequestError, base_url: httpx.URL) -> ClientError:
-    """The exception for a request that got no response, with a hint if the cause is known."""
-    reason = str(error) or type(error).__name__
+    reason = str(error).rstrip(".") or type(error).__name__
     if isinstance(error, httpx.DecodingError):
         return UnexpectedAnswer(f"{base_url} returned a body that cannot be decoded: {reason}")
     if hint := _tls_hint(reason, base_url):
         return TlsFailed(f"{base_url} cannot be reached: {hint}")
-    if isinstance(error, httpx.RemoteProtocolError):
-        reason += "; check that the address is the service's" + (
-            " and whether it starts with https" if base_url.scheme == "http" else ""
-        )
-    return ServiceUnreachable(f"{base_url} cannot be reached: {reason}")
+    where = f"{base_url} cannot be reached{_proxy_hint(base_url)}"
+    if "without sending complete message body" in reason:
+        return ServiceUnreachable(f"{where}: the response was cut off ({reason})")
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and base_url.scheme == "http":
+        reason += "; if it uses TLS, the address must start with https://"
+    return ServiceUnreachable(f"{where}: {reason}")
+
+
+def _proxy_hint(base_url: httpx.URL) -> str:
+    proxies = getproxies()
+    proxy = proxies.get(base_url.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(base_url.host):
+        return ""
+    # Without the credentials.
+    return f" through the proxy {proxy.rpartition('@')[2]}"
 
 
 def _tls_hint(reason: str, base_url: httpx.URL) -> str:

@@ -89,9 +89,11 @@ class JobWatch:
 
     def delay_after(self, error: ClientError) -> float:
         delay = self._retry.delay_after(error)
-        if self._job and self._clock() + delay >= self._deadline:
-            raise WaitTimeout(self._job, self._timeout_seconds) from error
-        return delay
+        if self._clock() + delay < self._deadline:
+            return delay
+        if self._job is None:
+            raise error
+        raise WaitTimeout(self._job, self._timeout_seconds) from error
 
 
 class EventFeed:
