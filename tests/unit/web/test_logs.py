@@ -29,9 +29,46 @@ async def test_the_text_is_everything_so_far(service: Service) -> None:
     assert response.text == "".join(f"line {number}\n" for number in range(150))
 
 
+@pytest.mark.parametrize(
+    ("tail_bytes", "text"),
+    [
+        (1_000, "one\ntwo é\nthree"),
+        (15, "one\ntwo é\nthree"[4:]),
+        (12, "two é\nthree"),
+        (11, "three"),
+        (5, "three"),
+        (2, "ee"),
+    ],
+)
+async def test_a_tail_has_the_lines_that_fit(service: Service, tail_bytes: int, text: str) -> None:
+    job = await claimed_job(service, "one\ntw", "o é\n", "three")
+    response = await service.get(f"/v1/jobs/{job.id}/logs?tail_bytes={tail_bytes}")
+    assert response.text == text
+    is_cut = tail_bytes < len("one\ntwo é\nthree".encode())
+    assert response.headers["x-log-truncated"] == str(is_cut).lower()
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_a_tail_is_cut_between_characters_and_can_have_times(service: Service) -> None:
+    job = await claimed_job(service, "éé\n", *("x\n" for _ in range(100)), "éé")
+    path = f"/v1/jobs/{job.id}/logs"
+    assert (await service.get(f"{path}?tail_bytes=3")).text == "é"
+    long = await claimed_job(service, "y" * 100 + "\n")
+    assert (await service.get(f"/v1/jobs/{long.id}/logs?tail_bytes=3")).text == "yy\n"
+    timed = (await service.get(f"{path}?tail_bytes=60&timestamps=true")).text
+    assert timed.startswith("20")
+    assert timed.endswith("Z éé")
+    assert (await service.get(f"{path}?tail_bytes=1000")).text.count("x") == 100
+    for wrong in ("0", "1048577", "x"):
+        response = await service.get(f"{path}?tail_bytes={wrong}")
+        assert refusal(response) == (422, "validation_failed")
+
+
 async def test_the_log_of_a_job_that_wrote_nothing_is_empty(service: Service) -> None:
-    response = await service.get(f"/v1/jobs/{await service.create_job()}/logs")
-    assert (response.status_code, response.text) == (200, "")
+    path = f"/v1/jobs/{await service.create_job()}/logs"
+    for query in ("", "?tail_bytes=5"):
+        response = await service.get(path + query)
+        assert (response.status_code, response.text) == (200, "")
 
 
 async def test_events_follow_the_log_and_end_with_the_job(service: Service) -> None:

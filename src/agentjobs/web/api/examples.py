@@ -298,6 +298,7 @@ QUERY_EXAMPLES: Mapping[str, Any] = {
     "search": "urllib",
     "state": "open",
     "status": "completed",
+    "tail_bytes": 10_000,
     "ticket_id": "SHOP-1234",
     "timestamps": True,
     "to": "2026-02-01",

@@ -1,6 +1,7 @@
 """A job's log, as text or as a resumable stream of server-sent events.
 
-With `?timestamps=true`, every line starts with the time it was written.
+With `?timestamps=true`, every line starts with the time it was written; with `?tail_bytes=`, the
+text is only the end of the log.
 """
 
 import re
@@ -8,11 +9,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.clock import iso_utc
-from agentjobs.jobs.logs.chunks import read_chunks
+from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
@@ -29,6 +31,7 @@ from agentjobs.web.context import WebContext
 
 EVENT_STREAM = "text/event-stream"
 MAX_SEQUENCE = 2**53 - 1
+MAX_TAIL_BYTES = 1024 * 1024
 
 _CHUNKS_PER_READ = 64
 # Proxies close connections that are silent for a minute; writing also detects dead clients.
@@ -38,13 +41,24 @@ _PREAMBLE = b"retry: 1000\n\n"
 _SEQUENCE = re.compile(rb"[0-9]{1,16}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NO_STORE = (b"cache-control", b"no-store")
-_NOSNIFF = (b"x-content-type-options", b"nosniff")
+_TEXT_HEADERS = (
+    (b"content-type", b"text/plain; charset=utf-8"),
+    _NO_STORE,
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 class LogQuery(msgspec.Struct, frozen=True):
     timestamps: Annotated[
         bool, doc("With `true`, every line starts with the time it was written, in UTC.")
     ] = False
+    tail_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_TAIL_BYTES)] | None,
+        doc(
+            "Of the text, only the lines at the end that fit into this size; `X-Log-Truncated` says"
+            " whether there are more. A stream ignores it."
+        ),
+    ] = None
 
 
 class LineTimestamps:
@@ -70,13 +84,43 @@ class LineTimestamps:
 async def show(call: Call) -> Response:
     job_id = job_id_of(call)
     after = _last_event_id(call.scope)
-    timestamps = _line_timestamps(call.scope)
+    query = read_query(call.scope, LogQuery)
+    timestamps = LineTimestamps() if query.timestamps else None
     await ensure_job(call.context.db, call.caller.organization_id, job_id)
     if _wants_events(call.scope):
         if call.context.stopping.is_set():
             raise stopping()
         return EventStream(call, job_id, after, timestamps)
+    if query.tail_bytes is not None:
+        return await _tail(call.context, job_id, query.tail_bytes, timestamps)
     return LogText(call.context, job_id, timestamps)
+
+
+async def _tail(
+    context: WebContext, job_id: str, max_bytes: int, timestamps: LineTimestamps | None
+) -> Response:
+    # One character more shows whether the tail starts with a line.
+    chunks = await read_last_chunks(context.db, job_id, max_bytes + 1)
+    texts = (
+        chunk.text if timestamps is None else timestamps.prefix_lines(chunk) for chunk in chunks
+    )
+    content = "".join(texts).encode("utf-8", "replace")
+    is_cut = len(content) > max_bytes
+    if is_cut:
+        content = _last_lines(content[-max_bytes - 1 :])
+    response = Response(content)
+    response.raw_headers = [
+        (b"content-length", str(len(content)).encode()),
+        *_TEXT_HEADERS,
+        (b"x-log-truncated", b"true" if is_cut else b"false"),
+    ]
+    return response
+
+
+def _last_lines(content: bytes) -> bytes:
+    """Without the rest of the first line; of a single line, without its first character."""
+    start = content.find(b"\n", 0, -1) + 1
+    return content[start or 1 :].decode("utf-8", "ignore").encode()
 
 
 class LogText(Response):
@@ -87,11 +131,7 @@ class LogText(Response):
         self._context = context
         self._job_id = job_id
         self._timestamps = timestamps
-        self.raw_headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            _NO_STORE,
-            _NOSNIFF,
-        ]
+        self.raw_headers = list(_TEXT_HEADERS)
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         await _start(self.raw_headers, send)
@@ -198,10 +238,6 @@ def log_event(chunk: LogChunk, timestamps: LineTimestamps | None = None) -> byte
 def _with_line_feeds(chunk: LogChunk) -> LogChunk:
     """Server-sent events treat a carriage return as the end of a line."""
     return msgspec.structs.replace(chunk, text=_LINE_END.sub("\n", chunk.text))
-
-
-def _line_timestamps(scope: Scope) -> LineTimestamps | None:
-    return LineTimestamps() if read_query(scope, LogQuery).timestamps else None
 
 
 def _wants_events(scope: Scope) -> bool:

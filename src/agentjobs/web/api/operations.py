@@ -239,6 +239,7 @@ OPERATIONS: tuple[Operation, ...] = (
             status=200,
             description="The log.",
             texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
+            headers={"X-Log-Truncated": "With `tail_bytes`, whether the log has more than that."},
         ),
         errors=("job_not_found", "validation_failed"),
     ),
