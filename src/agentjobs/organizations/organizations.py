@@ -18,7 +18,17 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _RESERVED = frozenset(
     {
         *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs"),
-        *("metrics", "pulls", "readyz", "repos", "settings", "sign-in", "sign-out", "static"),
+        *(
+            "mcp",
+            "metrics",
+            "pulls",
+            "readyz",
+            "repos",
+            "settings",
+            "sign-in",
+            "sign-out",
+            "static",
+        ),
         *("stream", "v1"),
     }
 )

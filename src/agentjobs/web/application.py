@@ -11,6 +11,7 @@ from agentjobs.web.dashboard import routes as dashboard
 from agentjobs.web.envelope import Envelope
 from agentjobs.web.git import routes as git_http
 from agentjobs.web.hooks import routes as hooks
+from agentjobs.web.mcp import endpoint as mcp
 from agentjobs.web.metrics import page
 
 
@@ -39,6 +40,7 @@ def build_application(context: WebContext) -> ASGIApp:
         *page.routes(context),
         *git_http.routes,
         *hooks.routes,
+        *mcp.routes(context),
         # Last, because some dashboard paths start with an organization name.
         *dashboard.routes(context),
     ]

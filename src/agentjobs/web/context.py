@@ -19,6 +19,7 @@ from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.api.open_requests import OpenRequests
+from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics
@@ -50,6 +51,7 @@ class WebContext:
     statistics: Statistics = field(init=False)
     git_slots: GitSlots = field(init=False)
     open_requests: OpenRequests = field(init=False)
+    rate_limiter: RateLimiter = field(init=False)
     client_addresses: ClientAddresses = field(init=False)
     free_space: FreeSpace = field(init=False)
     repositories: RepositoriesDirectory = field(init=False)
@@ -67,6 +69,9 @@ class WebContext:
         self.free_space = FreeSpace(self.settings.data_path, self.settings.disk_floor_mib)
         self.client_addresses = ClientAddresses(self.settings.trusted_proxies)
         self.open_requests = OpenRequests(self.settings.streams_per_key)
+        self.rate_limiter = RateLimiter(
+            self.settings.rate_limit_per_second, self.settings.rate_limit_burst
+        )
         self.git_slots = GitSlots(self.settings.git_concurrency)
         self.repositories = RepositoriesDirectory(self.db, self.settings)
         self.repositories_space = FreeSpace(

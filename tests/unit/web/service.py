@@ -52,12 +52,12 @@ class Service:
             while not self.has_subscriber(topic):  # noqa: ASYNC110 - subscriptions emit no signal
                 await asyncio.sleep(0)
 
-    def live(self, path: str, **headers: str) -> "LiveCall":
-        """A GET whose response is read while it is being sent."""
+    def live(self, path: str, content: bytes | None = None, **headers: str) -> "LiveCall":
+        """A GET, or with `content` a POST, whose response is read while it is being sent."""
         request_headers = httpx.Headers({"Host": "testserver", **self.http.headers})
         request_headers.update(headers)
         raw = [(name.lower(), value) for name, value in request_headers.raw]
-        return LiveCall(self.app, path, raw)
+        return LiveCall(self.app, path, raw, content)
 
 
 @dataclass
@@ -65,6 +65,7 @@ class LiveCall:
     app: ASGIApp
     target: str
     headers: list[tuple[bytes, bytes]]
+    content: bytes | None = None
     sent: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -77,7 +78,7 @@ class LiveCall:
                     "type": "http",
                     "asgi": {"version": "3.0"},
                     "http_version": "1.1",
-                    "method": "GET",
+                    "method": "GET" if self.content is None else "POST",
                     "scheme": "http",
                     "path": path,
                     "raw_path": path.encode(),
@@ -126,7 +127,7 @@ class LiveCall:
     async def _receive(self) -> Message:
         if not self._request_sent:
             self._request_sent = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": self.content or b"", "more_body": False}
         await self.left.wait()
         return {"type": "http.disconnect"}
 

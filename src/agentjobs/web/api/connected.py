@@ -21,20 +21,23 @@ class Interruption(Enum):
 async def run_while_connected(
     work: Coroutine[Any, Any, T],
     receive: Receive,
-    stopping: asyncio.Event,
-    revoked: Coroutine[Any, Any, None],
+    stopping: asyncio.Event | None = None,
+    revoked: Coroutine[Any, Any, None] | None = None,
 ) -> T | Interruption:
     """The work's result, or why it was cancelled: the client left, its key was revoked, or the
     service is stopping.
 
-    `revoked` returns when the client is no longer authorized.
+    `revoked` returns when the client is no longer authorized. Work without it and `stopping` ends
+    by itself in these cases.
     """
     task = asyncio.create_task(work)
     watchers: dict[Interruption, asyncio.Task[Any]] = {
-        Interruption.CLIENT: asyncio.create_task(_disconnect(receive)),
-        Interruption.KEY: asyncio.create_task(revoked),
-        Interruption.SERVICE: asyncio.create_task(stopping.wait()),
+        Interruption.CLIENT: asyncio.create_task(_disconnect(receive))
     }
+    if revoked is not None:
+        watchers[Interruption.KEY] = asyncio.create_task(revoked)
+    if stopping is not None:
+        watchers[Interruption.SERVICE] = asyncio.create_task(stopping.wait())
     waiting = {task, *watchers.values()}
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -25,7 +25,6 @@ from agentjobs.web.api import (
 from agentjobs.web.api.deprecation import announcing
 from agentjobs.web.api.endpoint import Endpoint, Method
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
-from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.context import WebContext
 
 BASE = "/v1"
@@ -485,8 +484,6 @@ OPERATIONS: tuple[Operation, ...] = (
 
 def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) -> list[Route]:
     """One route per path; the most frequent path comes first."""
-    settings = context.settings
-    limiter = RateLimiter(settings.rate_limit_per_second, settings.rate_limit_burst)
     paths: dict[str, dict[str, Method]] = {}
     for each in operations:
         link = f"{BASE}/docs#{each.id}"
@@ -494,5 +491,6 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
         method = Method(handler, each.scope, each.query, each.request)
         paths.setdefault(each.route_path, {})[each.method] = method
     return [
-        Route(BASE + path, Endpoint(context, limiter, methods)) for path, methods in paths.items()
+        Route(BASE + path, Endpoint(context, context.rate_limiter, methods))
+        for path, methods in paths.items()
     ]

@@ -19,18 +19,24 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-p
 
 
 def check_origin(request: Request, settings: Settings) -> None:
-    """Rejects forms sent from other sites. Only browsers send these headers."""
-    origin = request.headers.get("origin")
-    if origin is not None:
-        is_ours = origin in _own_origins(request, settings)
-    else:
-        is_ours = request.headers.get("sec-fetch-site", "same-origin") in {"same-origin", "none"}
-    if not is_ours:
+    """Rejects forms sent from other sites."""
+    if not has_own_origin(request, settings):
         raise Problem(
             "foreign_origin",
             "This request came from another site, so nothing was changed. Open the dashboard and "
             "try again there.",
         )
+
+
+def has_own_origin(request: Request, settings: Settings) -> bool:
+    """False for a page of another site, or of another name of this address (DNS rebinding).
+
+    Only browsers send these headers.
+    """
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return origin in _own_origins(request, settings)
+    return request.headers.get("sec-fetch-site", "same-origin") in {"same-origin", "none"}
 
 
 def check_sign_in_is_safe(request: Request, settings: Settings, addresses: ClientAddresses) -> None:

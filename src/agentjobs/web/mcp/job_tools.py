@@ -1,0 +1,112 @@
+"""The tools that create, read and change one job."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from agentjobs.web.mcp.arguments import CreateJob, FollowUpJob, OneJob, WatchJob
+from agentjobs.web.mcp.listings import describe_briefly
+from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_json, job_path
+from agentjobs.web.mcp.tool import ToolCall, ToolResult
+
+_FINAL = frozenset({"completed", "failed", "cancelled"})
+# How often a client hears of a job that does not change; many give up after a minute of silence.
+_PROGRESS_SECONDS = 10
+# Read with read_report: they may be long.
+_REPORT_FIELDS = frozenset({"report_markdown", "report_json"})
+
+
+async def create_job(call: ToolCall) -> ToolResult:
+    arguments: CreateJob = call.arguments
+    config = dict(arguments.config or {})
+    if arguments.prompt is not None:
+        config["prompt"] = arguments.prompt
+    body = {
+        "repo": arguments.repo,
+        "agent": arguments.agent,
+        "ticket_id": arguments.ticket_id,
+        "labels": arguments.labels,
+        "config_override": config or None,
+    }
+    given = {name: value for name, value in body.items() if value is not None}
+    return _queued(await fetch_json(call.api, RestRequest("POST", "/jobs", body=given)))
+
+
+async def follow_up_job(call: ToolCall) -> ToolResult:
+    arguments: FollowUpJob = call.arguments
+    body = {"prompt": arguments.prompt}
+    if arguments.agent is not None:
+        body["agent"] = arguments.agent
+    path = job_path(arguments.job_id, "follow-ups")
+    return _queued(await fetch_json(call.api, RestRequest("POST", path, body=body)))
+
+
+async def retry_job(call: ToolCall) -> ToolResult:
+    arguments: OneJob = call.arguments
+    request = RestRequest("POST", job_path(arguments.job_id, "retry"))
+    return _queued(await fetch_json(call.api, request))
+
+
+async def cancel_job(call: ToolCall) -> ToolResult:
+    arguments: OneJob = call.arguments
+    request = RestRequest("POST", job_path(arguments.job_id, "cancel"))
+    return _job_result(await fetch_json(call.api, request))
+
+
+async def get_job(call: ToolCall) -> ToolResult:
+    arguments: OneJob = call.arguments
+    return _job_result(await fetch_json(call.api, RestRequest("GET", job_path(arguments.job_id))))
+
+
+async def watch_job(call: ToolCall) -> ToolResult:
+    """Waits in short calls of the API, between which it reports progress."""
+    arguments: WatchJob = call.arguments
+    started_at = time.monotonic()
+    job = await fetch_json(call.api, RestRequest("GET", job_path(arguments.job_id)))
+    first_status = job["status"]
+    while not _is_reached(job, first_status, arguments.until):
+        elapsed = time.monotonic() - started_at
+        await call.report_progress(elapsed, arguments.wait_seconds, f"The job is {job['status']}.")
+        seconds = min(int(arguments.wait_seconds - elapsed), _PROGRESS_SECONDS)
+        if seconds <= 0:
+            break
+        query = {"wait_seconds": str(seconds)}
+        request = RestRequest("GET", job_path(arguments.job_id), query, wait_seconds=seconds)
+        try:
+            job = await fetch_json(call.api, request)
+        except RestError as error:
+            if error.code != "unavailable":
+                raise
+            # The service is shutting down: what is known of the job is a better answer.
+            break
+    return _job_result(job, is_watched=True)
+
+
+def _is_reached(job: Mapping[str, Any], first_status: str, until: str) -> bool:
+    return job["status"] in _FINAL or (until == "change" and job["status"] != first_status)
+
+
+def _queued(receipt: Mapping[str, Any]) -> ToolResult:
+    text = (
+        f"Job {receipt['job_id']} is {receipt['status']} and starts in about"
+        f" {receipt['estimated_start_ms'] / 1_000:.0f} s. Wait for it with watch_job."
+    )
+    warnings = [f"Warning: {warning}" for warning in receipt.get("warnings") or ()]
+    return ToolResult(receipt, "\n".join((text, *warnings)))
+
+
+def _job_result(job: Mapping[str, Any], *, is_watched: bool = False) -> ToolResult:
+    content = {name: value for name, value in job.items() if name not in _REPORT_FIELDS}
+    content["has_report"] = job.get("report_markdown") is not None
+    is_final = job["status"] in _FINAL
+    content["is_final"] = is_final
+    lines = [describe_briefly(job)]
+    if error := job.get("error"):
+        lines.append(f"{error['code']}: {error['message']}")
+    if reason := job.get("queue_reason"):
+        lines.append(f"It waits: {reason}")
+    if content["has_report"]:
+        lines.append("It has a report: read_report.")
+    if is_watched and not is_final:
+        lines.append("It has not ended yet: call watch_job again.")
+    return ToolResult(content, "\n".join(lines))
