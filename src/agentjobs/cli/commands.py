@@ -8,6 +8,10 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+PROGRAM = "agentjobs"
+# The completion script of a shell calls the program with this variable.
+COMPLETION_VARIABLE = "_AGENTJOBS_COMPLETE"
+
 
 class Command(NamedTuple):
     """`target` is `module:name`, below this package, of a function or a `typer.Typer`."""
@@ -42,6 +46,10 @@ COMMANDS = {
     "contexts": Command(
         "contexts.commands:contexts",
         "List, select and remove the services of `agentjobs login`.",
+    ),
+    "completion": Command(
+        "completion:completion",
+        "Print a script that completes commands and options in your shell.",
     ),
     "jobs": Command("jobs:jobs", "Create and inspect jobs over HTTP."),
     "orgs": Command("orgs:orgs", "Manage organizations, plans and budgets."),

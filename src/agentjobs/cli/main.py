@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from agentjobs.cli import failures
-from agentjobs.cli.commands import LazyGroup
+from agentjobs.cli.commands import COMPLETION_VARIABLE, PROGRAM, LazyGroup
 from agentjobs.cli.plain_values import convert_plain_values
 
 app = typer.Typer(
-    name="agentjobs",
+    name=PROGRAM,
     cls=LazyGroup,
     help="Run coding agents in a sandbox and get pull requests.",
     no_args_is_help=True,
@@ -48,6 +48,7 @@ def main() -> None:
             # File names and diffs may contain characters the terminal cannot encode.
             stream.reconfigure(errors="backslashreplace")
     convert_plain_values()
+    enable_completion()
     try:
         check_encoding(sys.argv[1:])
         exit_code = app(standalone_mode=False)
@@ -57,6 +58,14 @@ def main() -> None:
         exit_code = failures.report(error)
         discard_unwritable_output()
     sys.exit(exit_code)
+
+
+def enable_completion() -> None:
+    """If a shell asks, so that other calls need not import it."""
+    if COMPLETION_VARIABLE in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
 
 
 def check_encoding(arguments: list[str]) -> None:

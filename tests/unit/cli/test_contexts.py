@@ -12,6 +12,7 @@ from agentjobs.cli.contexts.connection import choose_connection
 from agentjobs.cli.contexts.credentials import (
     Context,
     Credentials,
+    check_name,
     credentials_path,
     edit_credentials,
     load_credentials,
@@ -19,7 +20,7 @@ from agentjobs.cli.contexts.credentials import (
 from agentjobs.problems import Problem
 
 PROD = Context("prod", "https://jobs.example", "ajk_prod")
-TEST = Context('te"st\\', "http://127.0.0.1:8080", "ajk_test")
+TEST = Context("[::1]:8080", 'http://[::1]:8080/a"b\\', "ajk_test")
 
 
 @pytest.fixture
@@ -91,6 +92,12 @@ def test_a_directory_or_pipe_in_its_place_is_a_problem(path):
     os.mkfifo(path, 0o600)
     with pytest.raises(Problem, match="not a regular file"):
         load_credentials(path)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\n", "$(x)", "a'b", 'a"b', "a;b", "é", "x" * 129])
+def test_a_name_that_a_shell_would_interpret_is_refused(name):
+    with pytest.raises(Problem, match="cannot name a context"):
+        check_name(name)
 
 
 def test_processes_that_log_in_at_the_same_time_lose_no_context(path):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from agentjobs.cli.contexts.connection import complete_context
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 
@@ -11,18 +12,7 @@ contexts = typer.Typer(
     no_args_is_help=True, help="List, select and remove the services of `agentjobs login`."
 )
 
-
-def complete_name(incomplete: str) -> list[str]:
-    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
-
-    try:
-        names = load_credentials(credentials_path()).contexts
-    except Exception:  # noqa: BLE001 - a shell has no place for an error
-        return []
-    return [name for name in names if name.startswith(incomplete)]
-
-
-Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)]
+Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_context)]
 
 
 @contexts.command("list")

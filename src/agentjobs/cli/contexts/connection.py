@@ -17,9 +17,25 @@ URL_VARIABLE = "AGENTJOBS_URL"
 KEY_VARIABLE = "AGENTJOBS_API_KEY"
 CONTEXT_VARIABLE = "AGENTJOBS_CONTEXT"
 
+
+def complete_context(incomplete: str) -> list[str]:
+    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
+
+    try:
+        names = load_credentials(credentials_path()).contexts
+    except Exception:  # noqa: BLE001 - a shell has no place for an error
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 ContextName = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", help="Context to use (see `agentjobs contexts`)."),
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Context to use (see `agentjobs contexts`).",
+        autocompletion=complete_context,
+    ),
 ]
 
 

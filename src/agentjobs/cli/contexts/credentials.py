@@ -15,7 +15,8 @@ from agentjobs.private_files import replace_private_file
 from agentjobs.problems import Problem
 
 FILE_NAME = "credentials.toml"
-_NAME = re.compile(r"[!-~]{1,128}")
+# Nothing that a shell or TOML would interpret; hosts, ports and IPv6 addresses are names.
+_NAME = re.compile(r"[A-Za-z0-9_.:@/\[\]-]{1,128}")
 _KEYS = ("url", "api_key")
 _MAX_BYTES = 256 * 1024
 
@@ -64,8 +65,10 @@ def credentials_path(environ: Mapping[str, str] | None = None) -> Path:
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        reason = "Use 1 to 128 printable ASCII characters without spaces."
-        raise Problem("invalid_context_name", f"{name!r} cannot name a context. {reason}")
+        raise Problem(
+            "invalid_context_name",
+            f"{name!r} cannot name a context: use 1 to 128 letters, digits and . _ : @ / [ ] -",
+        )
     return name
 
 
@@ -144,5 +147,5 @@ def _format(credentials: Credentials) -> str:
 
 
 def _quote(text: str) -> str:
-    """A string of JSON is one of TOML, too, except for characters that `login` refuses."""
+    """Printable ASCII: a string of JSON is one of TOML, too."""
     return json.dumps(text)
