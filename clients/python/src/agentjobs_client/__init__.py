@@ -62,6 +62,7 @@ from agentjobs_client.models import (
     FileDiff,
     IndexProgress,
     Job,
+    JobCounts,
     JobError,
     JobReceipt,
     JobStatus,
@@ -81,6 +82,7 @@ from agentjobs_client.version import __version__
 from agentjobs_client.webhooks import (
     InvalidSignature,
     UnknownPayload,
+    WebhookError,
     WebhookEvent,
     verify_webhook,
 )
@@ -119,6 +121,7 @@ __all__ = [
     "InvalidJson",
     "InvalidSignature",
     "Job",
+    "JobCounts",
     "JobError",
     "JobFinished",
     "JobNotFinished",
@@ -159,6 +162,7 @@ __all__ = [
     "ValidationFailed",
     "Verification",
     "WaitTimeout",
+    "WebhookError",
     "WebhookEvent",
     "__version__",
     "verify_webhook",

@@ -11,6 +11,7 @@ from agentjobs_client.calls import (
     JobFilters,
     JobOptions,
     PullFilters,
+    RetryOptions,
     Time,
 )
 from agentjobs_client.log_stream import LogStream
@@ -87,9 +88,9 @@ class AsyncClient(AsyncHttp):
         """Queue a follow-up on the pull request of a completed job."""
         return await self._send(calls.follow_up(job_id, prompt, options))
 
-    async def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobReceipt:
+    async def retry(self, job_id: str, **options: Unpack[RetryOptions]) -> JobReceipt:
         """Queue a new job from the request of a finished one."""
-        return await self._send(calls.retry_job(job_id, idempotency_key))
+        return await self._send(calls.retry_job(job_id, options))
 
     async def cancel(self, job_id: str) -> Job:
         """Cancel a queued or running job."""

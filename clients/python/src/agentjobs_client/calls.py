@@ -67,6 +67,13 @@ class FollowUpOptions(TypedDict, total=False):
     idempotency_key: str | None
 
 
+class RetryOptions(TypedDict, total=False):
+    """Without `labels`, the new job has those of the finished one."""
+
+    labels: Mapping[str, str] | None
+    idempotency_key: str | None
+
+
 class JobFilters(TypedDict, total=False):
     """All given filters must hold; `created_after` is inclusive, `created_before` exclusive."""
 
@@ -134,9 +141,8 @@ def follow_up(job_id: str, prompt: str, options: FollowUpOptions) -> Call[JobRec
     return _new_job(path, {"prompt": prompt}, options, FollowUpOptions)
 
 
-def retry_job(job_id: str, idempotency_key: str | None) -> Call[JobReceipt]:
-    options: JobOptions = {"idempotency_key": idempotency_key}
-    return _new_job(_path("jobs", job_id, "retry"), {}, options, JobOptions)
+def retry_job(job_id: str, options: RetryOptions) -> Call[JobReceipt]:
+    return _new_job(_path("jobs", job_id, "retry"), {}, options, RetryOptions)
 
 
 def get_job(

@@ -10,6 +10,7 @@ from agentjobs_client.calls import (
     JobFilters,
     JobOptions,
     PullFilters,
+    RetryOptions,
     Time,
 )
 from agentjobs_client.log_stream import LogStream
@@ -85,9 +86,9 @@ class Client(SyncHttp):
         """Queue a follow-up on the pull request of a completed job."""
         return self._send(calls.follow_up(job_id, prompt, options))
 
-    def retry(self, job_id: str, *, idempotency_key: str | None = None) -> JobReceipt:
+    def retry(self, job_id: str, **options: Unpack[RetryOptions]) -> JobReceipt:
         """Queue a new job from the request of a finished one."""
-        return self._send(calls.retry_job(job_id, idempotency_key))
+        return self._send(calls.retry_job(job_id, options))
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued or running job."""

@@ -11,20 +11,40 @@ from typing import Any
 import msgspec
 
 from agentjobs_client.errors import ClientError
+from agentjobs_client.models.base import Timestamp
 from agentjobs_client.retry import Clock
 
 DEFAULT_TOLERANCE_SECONDS = 300.0
+# Far more than the five fields of an event take.
+MAX_BODY_BYTES = 64 * 1024
 # The second header exists only while a new secret is pending.
 _BODY_SIGNATURES = ("x-service-signature-256", "x-service-signature-256-next")
 _TIMED_HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
-class InvalidSignature(ClientError):
+class WebhookError(ClientError):
+    """A delivery that a receiver refuses with `response_status`."""
+
+    response_status = 400
+
+
+class InvalidSignature(WebhookError):
     """Not from the service, modified in transit, or too old. Respond with 401."""
 
+    response_status = 401
 
-class UnknownPayload(ClientError):
-    """The signature is valid, but the body is not a known event."""
+
+class UnknownPayload(WebhookError):
+    """The signature is valid, but the body is not a known event. Respond with 400."""
+
+
+class BodyTooLarge(WebhookError):
+    """The body is larger than any event. Respond with 413."""
+
+    response_status = 413
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"The body is larger than {max_bytes} bytes.")
 
 
 class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +53,7 @@ class WebhookEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     job_id: str
     repo: str
-    timestamp: str
+    timestamp: Timestamp
     pr_url: str | None = None
     # The same for every endpoint, retry and redelivery.
     event_id: str | None = None
@@ -131,7 +151,7 @@ def _check_age(timestamp: str, now: float, tolerance_seconds: float) -> None:
         direction = "old" if age > 0 else "ahead"
         raise InvalidSignature(
             f"webhook-timestamp is {abs(age):.0f} s {direction}, more than the allowed "
-            f"{tolerance_seconds:g} s; check the clock."
+            f"{tolerance_seconds:g} s; check the clocks of this machine and of the service."
         )
 
 

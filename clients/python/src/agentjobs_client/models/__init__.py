@@ -24,6 +24,7 @@ from agentjobs_client.models.jobs import (
 from agentjobs_client.models.organization import (
     ApiKey,
     Caller,
+    JobCounts,
     Limits,
     Organization,
     Plan,
@@ -60,6 +61,7 @@ __all__ = [
     "FileDiff",
     "IndexProgress",
     "Job",
+    "JobCounts",
     "JobError",
     "JobReceipt",
     "JobStatus",

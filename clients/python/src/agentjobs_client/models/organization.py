@@ -42,9 +42,19 @@ class Caller(Model, frozen=True):
     limits: Limits = Limits()
 
 
+class JobCounts(Model, frozen=True):
+    """The jobs that were created in the period, by their current status."""
+
+    total: int = 0
+    queued: int = 0
+    running: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
 class UsageTotal(Model, frozen=True):
-    # The number of jobs in each status.
-    jobs: dict[str, int] = msgspec.field(default_factory=dict)
+    jobs: JobCounts = JobCounts()
     agent_seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
