@@ -30,7 +30,8 @@ from agentjobs.jobs.queue.kept_work import fail_expired_work
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.api_keys import create_key
@@ -117,8 +118,10 @@ class Store:
     async def _get(self, job_id: str) -> object:
         return await get_job(self.context, self.caller.organization_id, job_id)
 
-    async def _list(self, **filters: Any) -> object:
-        return await list_jobs(self.context, self.caller.organization_id, **filters)
+    async def _list(self, before: str | None = None, **filters: Any) -> object:
+        return await list_jobs(
+            self.context, self.caller.organization_id, JobFilter(**filters), before=before
+        )
 
     async def _claim(self) -> None:
         (self.claimed,) = await Claimer(self.context, "wrk_bench").claim([AGENTS[0]], 1)
@@ -216,7 +219,7 @@ async def _store(url: str, jobs: int) -> AsyncIterator[Store]:
         key = await create_key(db, ORGANIZATION)
         caller = await ApiKeyAuthenticator(db).authenticate(key.key)
         assert caller is not None
-        old_jobs = await list_jobs(context, caller.organization_id, limit=100)
+        old_jobs = (await list_jobs(context, caller.organization_id, limit=100)).jobs
         middle = await db.fetch_one(
             "SELECT id FROM jobs WHERE organization_id = :id ORDER BY id LIMIT 1"
             f" OFFSET {jobs // 4}",

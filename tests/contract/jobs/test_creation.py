@@ -9,6 +9,7 @@ from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
+from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
@@ -128,8 +129,8 @@ async def test_requests_at_the_same_time_share_a_transaction_but_not_a_refusal(
     results = await asyncio.gather(*requests, limited.job(other), return_exceptions=True)
     refused = [result.code for result in results if isinstance(result, Problem)]
     assert refused == ["unknown_agent", "queue_full", "queue_full"]
-    assert len(await list_jobs(harness.context, caller.organization_id)) == 3
-    assert len(await list_jobs(harness.context, other.organization_id)) == 1
+    assert len((await list_jobs(harness.context, caller.organization_id)).jobs) == 3
+    assert len((await list_jobs(harness.context, other.organization_id)).jobs) == 1
 
 
 async def test_priorities_order_the_jobs_of_an_organization(harness: JobHarness) -> None:
@@ -148,7 +149,7 @@ async def test_the_same_key_and_body_return_the_same_job(harness: JobHarness) ->
     repeated = await harness.same_request(caller, "k")
     assert (first.replayed, repeated.replayed) == (False, True)
     assert repeated.receipt == first.receipt
-    assert len(await list_jobs(harness.context, caller.organization_id)) == 1
+    assert len((await list_jobs(harness.context, caller.organization_id)).jobs) == 1
 
 
 async def test_the_same_key_with_another_body_is_refused(harness: JobHarness) -> None:
@@ -186,7 +187,7 @@ async def test_concurrent_requests_with_one_key_create_one_job(harness: JobHarne
     problems = [result.code for result in results if isinstance(result, Problem)]
     assert len(problems) == 4
     assert set(problems) == {"idempotency_in_progress"}
-    assert len(await list_jobs(harness.context, caller.organization_id)) == 1
+    assert len((await list_jobs(harness.context, caller.organization_id)).jobs) == 1
 
 
 async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(
@@ -220,14 +221,15 @@ async def test_jobs_held_back_by_another_plan_do_not_count_in_the_estimate(
 async def test_jobs_are_listed_newest_first_with_pages_and_filters(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_ids = [await harness.job(caller) for _ in range(5)]
-    newest = await list_jobs(harness.context, caller.organization_id, limit=2)
+    newest = (await list_jobs(harness.context, caller.organization_id, limit=2)).jobs
     assert [job.job_id for job in newest] == job_ids[:2:-1]
-    rest = await list_jobs(harness.context, caller.organization_id, before=newest[-1].job_id)
+    before = newest[-1].job_id
+    rest = (await list_jobs(harness.context, caller.organization_id, before=before)).jobs
     assert [job.job_id for job in rest] == job_ids[2::-1]
-    none = await list_jobs(harness.context, caller.organization_id, status="running")
+    none = (await list_jobs(harness.context, caller.organization_id, statuses=["running"])).jobs
     assert none == []
-    by_agent = await list_jobs(harness.context, caller.organization_id, agent="fixer")
-    assert len(by_agent) == 5
+    by_agent = JobFilter(agent="fixer")
+    assert len((await list_jobs(harness.context, caller.organization_id, by_agent)).jobs) == 5
 
 
 async def test_a_long_queue_is_counted_once_a_second(harness: JobHarness) -> None:

@@ -12,7 +12,8 @@ from agentjobs.jobs.model import JobView
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.views import job_search
 from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
-from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.authentication import Caller
@@ -91,9 +92,12 @@ async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
         {"repo": "acme/shop", "agent": "fixer", "status": "queued", "ticket": "ABC-1"},
         {"created_by": "key_x", "text": "shop"},
         {"text": "nothing like it"},
+        {"labels": {"team": "pay"}},
+        {"labels": {"team": "pay", "run": ""}, "repo": "acme/shop", "since": 1, "text": "shop"},
+        {"follows": "job_x", "labels": {"team": "pay"}},
     ],
 )
-async def test_a_page_is_one_statement(harness: JobHarness, filters: dict[str, str]) -> None:
+async def test_a_page_is_one_statement(harness: JobHarness, filters: dict[str, Any]) -> None:
     caller = await harness.organization()
     await harness.job(caller)
     counting: Any = Counting(harness.db)
@@ -138,10 +142,9 @@ async def test_single_and_combined_filters_match_all_their_values(
     # A prefix of a value does not match.
     assert await ids(harness, caller, repo="acme/too") == []
     assert await ids(harness, caller, repo="acme/sho\0p") == []
-    views = await list_jobs(
-        harness.context, caller.organization_id, repo="acme/tool", agent="fixer"
-    )
-    assert [view.job_id for view in views] == [tool]
+    both = JobFilter(repo="acme/tool", agent="fixer")
+    views = await list_jobs(harness.context, caller.organization_id, both)
+    assert [view.job_id for view in views.jobs] == [tool]
 
 
 async def test_times_bound_the_list(harness: JobHarness) -> None:
@@ -151,7 +154,7 @@ async def test_times_bound_the_list(harness: JobHarness) -> None:
     for days in (3, 2, 1):
         job_id = await harness.job(caller)
         old = first_id_at("job", now - days * DAY_MS)
-        await set_columns(harness.db, job_id, id=old)
+        await set_columns(harness.db, job_id, id=old, created_at=now - days * DAY_MS)
         job_ids.append(old)
     day = {"since": now - 2 * DAY_MS, "until": now - DAY_MS}
     assert await ids(harness, caller, **day) == [job_ids[1]]

@@ -62,7 +62,7 @@ async def test_a_waiting_job_knows_its_place_in_the_queue_of_its_organization(
     urgent = await harness.job(caller, config_override={"priority": "high"})
     positions = [(await harness.view(caller, job)).queue_position for job in (*normal, urgent)]
     assert positions == [2, 3, 1]
-    (listed, *_) = await list_jobs(harness.context, caller.organization_id)
+    (listed, *_) = (await list_jobs(harness.context, caller.organization_id)).jobs
     assert listed.queue_position is None
     claimed = [await harness.claim(), await harness.claim()]
     assert urgent in {job.id for job in claimed}

@@ -14,7 +14,7 @@ from tests.support.jobs import JobHarness
 
 async def finished_job(harness: JobHarness) -> str:
     caller = harness.callers.get("acme") or await harness.organization()
-    job_id = await harness.job(caller)
+    job_id = await harness.job(caller, labels={"team": "pay"})
     await harness.claim()
     await harness.expire_leases()
     await rescue_lost_jobs(harness.db, harness.context.settings)
@@ -40,7 +40,8 @@ async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHar
     pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs) == (3, 0)
     assert await read_chunks(harness.db, job_id, 0, 10) == []
-    assert len(await list_jobs(harness.context, harness.callers["acme"].organization_id)) == 1
+    left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
+    assert len(left.jobs) == 1
 
 
 async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
@@ -51,8 +52,14 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
     pruned = await prune(harness.db, now_ms() + 366 * DAY_MS, log_days=0, job_days=365)
     assert (pruned.log_chunks, pruned.jobs) == (3, 1)
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
-    assert [job.job_id for job in left] == [waiting]
-    tables = (("job_logs", 0), ("events", 1), ("job_spending", 0), ("lost_claims", 0))
+    assert [job.job_id for job in left.jobs] == [waiting]
+    tables = (
+        ("job_logs", 0),
+        ("events", 1),
+        ("job_spending", 0),
+        ("lost_claims", 0),
+        ("job_labels", 0),
+    )
     for table, expected in tables:
         row = await harness.db.fetch_one(f"SELECT COUNT(*) AS n FROM {table}")
         assert row is not None
@@ -61,7 +68,7 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
 
 async def test_the_log_of_a_job_still_running_is_kept_whatever_its_age(harness: JobHarness) -> None:
     caller = await harness.organization()
-    job_id = await harness.job(caller)
+    job_id = await harness.job(caller, labels={"team": "pay"})
     await append_chunk(harness.db, await harness.claim(), "text\n")
     await prune(harness.db, now_ms() + 400 * DAY_MS, log_days=30, job_days=365)
     assert len(await read_chunks(harness.db, job_id, 0, 10)) == 1

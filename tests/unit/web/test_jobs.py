@@ -116,6 +116,31 @@ async def test_jobs_can_be_filtered(service: Service) -> None:
     assert await list_jobs("agent=fixer") == [queued]
     assert await list_jobs("repo=acme/shop") == [cancelled, queued]
     assert await list_jobs("repo=acme%2Fother") == []
+    for query in ("status=queued,cancelled", "status=queued&status=cancelled", "limit=3"):
+        assert await list_jobs(query) == [cancelled, queued]
+
+
+async def test_jobs_can_be_filtered_by_what_their_requests_contain(service: Service) -> None:
+    plain = await service.create_job()
+    labelled = await service.create_job(ticket_id="T-1", labels={"team": "pay", "ci/run": "é 1"})
+    created_at = (await service.get(f"/v1/jobs/{labelled}")).json()["created_at"]
+
+    async def list_jobs(**query: str) -> list[str]:
+        page = (await service.get("/v1/jobs", params=query)).json()
+        assert "warnings" not in page
+        return [job["job_id"] for job in page["jobs"]]
+
+    assert await list_jobs(ticket_id="T-1") == [labelled]
+    assert await list_jobs(**{"label.team": "pay", "label.ci/run": "é 1"}) == [labelled]
+    assert await list_jobs(**{"label.team": "ops"}) == []
+    assert await list_jobs(follows=plain) == []
+    assert labelled in await list_jobs(created_after=created_at)
+    assert labelled not in await list_jobs(created_before=created_at)
+    assert await list_jobs(created_after="2020-01-31", created_before="9999-12-31") == [
+        labelled,
+        plain,
+    ]
+    assert await list_jobs(created_before="1960-01-31") == []
 
 
 INVALID_QUERIES = [
@@ -127,6 +152,18 @@ INVALID_QUERIES = [
     ("limit=%D9%A1", ["limit"]),
     ("limit=1&limit=2", ["limit"]),
     ("status=done", ["status"]),
+    ("status=queued,done", ["status"]),
+    ("status=", ["status"]),
+    ("ticket_id=", ["ticket_id"]),
+    ("follows=a%00", ["follows"]),
+    ("label.=x", ["label."]),
+    ("label.a%20b=x", ["label.a b"]),
+    ("label.a=x%0a", ["label.a"]),
+    ("label.a=x&label.a=y", ["label.a"]),
+    ("&".join(f"label.k{number}=" for number in range(9)), ["label"]),
+    ("created_after=yesterday", ["created_after"]),
+    ("created_before=2026-02-30", ["created_before"]),
+    ("created_before=2026-02-03T25:00:00Z", ["created_before"]),
     ("cursor=", ["cursor"]),
     ("cursor=nonsense", ["cursor"]),
     ("cursor=am9icyBub25zZW5zZQ", ["cursor"]),

@@ -137,7 +137,13 @@ def test_a_query_parameter(query: type, parameter: dict[str, Any], value: str) -
         typed = int(value)
     if schema["type"] == "boolean":
         typed = {"true": True, "false": False}.get(value, value)
-    scope = {"query_string": urlencode({parameter["name"]: value}).encode()}
+    name = parameter["name"]
+    if schema["type"] == "array":
+        typed = value.split(",")
+    if schema["type"] == "object":
+        name = f"{name}.key"
+        typed = {name: value}
+    scope = {"query_string": urlencode({name: value}).encode()}
     if jsonschema_rs.Draft202012Validator(schema).is_valid(typed):
         read_query(scope, query)
     else:

@@ -1,7 +1,7 @@
 """Builds the SQL that finds a page of jobs, newest first: which index is scanned and how far.
 
 One filter is a range of an index. With several, the index of the rarest value is scanned and the
-other filters are applied to its jobs. A bounded scan stops after a number of jobs and says where.
+other filters are applied to its jobs. Such a scan stops after a number of jobs and says where.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,144 +10,189 @@ import msgspec
 
 # Above every identifier, in every collation.
 NO_BOUND = "job_" + "z" * 26
-# How many jobs a bounded scan reads at most.
+# How many jobs a scan reads at most if it applies other filters to them.
 MAX_SCANNED = 2_500
-# How many jobs of a value are read to tell how rare it is, if the scan itself is not bounded.
-_RARITY_SAMPLE = 200
 
 
-class _Index(msgspec.Struct, frozen=True):
-    """An index on organization, `column` and identifier."""
+class _Column(msgspec.Struct, frozen=True):
+    """An index on organization, `column` and identifier; `name` is the filter."""
 
     name: str
+    index: str
     column: str
     # The same value as an expression that no index matches.
     unindexed: str = ""
     owner: str = "organization_id"
 
+    @property
+    def condition(self) -> str:
+        return f"{self.unindexed} = :{self.name}"
 
-_OF_ORGANIZATION = _Index("jobs_of_organization", "organization_id")
-_INDEXES: Mapping[str, _Index] = {
-    "ticket_id": _Index("jobs_of_ticket", "ticket_id", "ticket_id || ''"),
-    "repo": _Index("jobs_of_repo", "repo", "repo || ''"),
-    "agent": _Index("jobs_of_agent", "agent", "agent || ''"),
-    "status": _Index("jobs_of_status", "(status || '')", "status", "organization_id || ''"),
+    def newest(self, limit: int, *, skipped: int = 0) -> str:
+        """On PostgreSQL :since does not end the scan, so older jobs are filtered out afterwards."""
+        return (
+            f"(/*sqlite SELECT id FROM jobs INDEXED BY {self.index} WHERE {self._exact()}"
+            " AND id < :before AND id >= :since ORDER BY id DESC"
+            f" LIMIT {limit} OFFSET {skipped} */"
+            f" /*postgresql SELECT id FROM (SELECT id FROM jobs WHERE {self._pairs()}"
+            f" ORDER BY {self.column} DESC, id DESC LIMIT {limit} OFFSET {skipped}) AS newest"
+            " WHERE id >= :since */) AS scan"
+        )
+
+    def filtered(self, conditions: Sequence[str], chosen: Sequence[str], limit: int) -> str:
+        """On PostgreSQL a subquery is scanned, so that the planner cannot choose another index."""
+        return (
+            f"(SELECT id FROM /*sqlite jobs INDEXED BY {self.index} WHERE {self._exact()}"
+            f" AND id < :before AND id >= (SELECT id FROM {_floor_name(self)}) */"
+            f" /*postgresql (SELECT jobs.*, {self.column} AS scanned FROM jobs"
+            f" WHERE {self._pairs()} ORDER BY {self.column} DESC, id DESC LIMIT {MAX_SCANNED})"
+            f" AS newest WHERE id >= :since */{_and([*chosen, *conditions])}"
+            f" ORDER BY /*postgresql scanned DESC, */ id DESC LIMIT {limit}) AS scan"
+        )
+
+    def _exact(self) -> str:
+        exact = f"{self.owner} = :organization_id"
+        return exact if self is _ORGANIZATION else f"{exact} AND {self.column} = :{self.name}"
+
+    def _pairs(self) -> str:
+        """Ordering by both columns leaves the planner no other index."""
+        pairs = f"({self.column}, id) < (:{self.name}, :before) AND {self.column} >= :{self.name}"
+        if self is _ORGANIZATION:
+            return pairs
+        return f"{self.owner} = :organization_id AND {self.name} IS NOT NULL AND {pairs}"
+
+
+class _Label(msgspec.Struct, frozen=True):
+    """The primary key of `job_labels`: organization, key, value and identifier."""
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"label_{self.number}"
+
+    @property
+    def condition(self) -> str:
+        # No planner turns the count into a join.
+        return (
+            "(SELECT COUNT(*) FROM job_labels WHERE organization_id = :organization_id"
+            f" AND key = :{self._key} AND value = :{self._value} AND job_id = id) = 1"
+        )
+
+    def newest(self, limit: int, *, skipped: int = 0) -> str:
+        range_of_key = f"organization_id = :organization_id AND key = :{self._key}"
+        return (
+            f"(/*sqlite SELECT job_id AS id FROM job_labels WHERE {range_of_key}"
+            f" AND value = :{self._value} AND job_id < :before AND job_id >= :since"
+            f" ORDER BY job_id DESC LIMIT {limit} OFFSET {skipped} */"
+            " /*postgresql SELECT id FROM (SELECT job_id AS id FROM job_labels"
+            f" WHERE {range_of_key} AND (value, job_id) < (:{self._value}, :before)"
+            f" AND value >= :{self._value} ORDER BY value DESC, job_id DESC"
+            f" LIMIT {limit} OFFSET {skipped}) AS newest WHERE id >= :since */) AS scan"
+        )
+
+    def filtered(self, conditions: Sequence[str], chosen: Sequence[str], limit: int) -> str:
+        """The jobs are read one by one: as a join, a planner might begin with them."""
+        matches = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END"
+        is_match = f"(SELECT {matches} FROM jobs WHERE jobs.id = scan.id) = 1"
+        return (
+            f"(SELECT id FROM {self.newest(MAX_SCANNED)}"
+            f" WHERE {' AND '.join([*chosen, is_match])} ORDER BY id DESC LIMIT {limit}) AS scan"
+        )
+
+    @property
+    def _key(self) -> str:
+        return label_parameters(self.number)[0]
+
+    @property
+    def _value(self) -> str:
+        return label_parameters(self.number)[1]
+
+
+_Source = _Column | _Label
+
+_ORGANIZATION = _Column("organization_id", "jobs_of_organization", "organization_id")
+_COLUMNS = (
+    _Column("ticket_id", "jobs_of_ticket", "ticket_id", "ticket_id || ''"),
+    _Column("repo", "jobs_of_repo", "repo", "repo || ''"),
+    _Column("agent", "jobs_of_agent", "agent", "agent || ''"),
+    _Column("status", "jobs_of_status", "(status || '')", "status", "organization_id || ''"),
+)
+# Filters without an index of their own.
+_CONDITIONS: Mapping[str, str] = {
+    "created_by": "created_by = :created_by",
+    "created_since": "created_at >= :created_since",
+    "created_until": "created_at < :created_until",
 }
-# Filters without an index.
-_UNINDEXED: Mapping[str, str] = {"created_by": "created_by = :created_by"}
+_COMPLETE = "reached AS (SELECT CAST(:since AS TEXT) AS id)"
+
+
+def label_parameters(number: int) -> tuple[str, str]:
+    """The names of the parameters for the key and the value of a label."""
+    return f"label_key_{number}", f"label_value_{number}"
 
 
 def page_query(
-    filters: Collection[str], *, limit: int, bounded: bool, conditions: Sequence[str] = ()
+    filters: Collection[str], *, limit: int, labels: int = 0, conditions: Sequence[str] = ()
 ) -> str:
     """`WITH page AS …, reached AS …`: the jobs as `page.id`, and how far the scan got.
 
-    `filters` are columns whose values are parameters, as are :organization_id, :before and
-    :since. `reached.id` is :since, unless a bounded scan stopped earlier. `conditions` are only
-    for bounded scans.
+    `filters` have their values as parameters, as have :organization_id, :before and :since;
+    `labels` is how many labels are required. `reached.id` is :since, unless the scan stopped
+    earlier.
     """
-    indexed = [name for name in _INDEXES if name in filters]
-    others = [*(_UNINDEXED[name] for name in _UNINDEXED if name in filters), *conditions]
-    if len(indexed) > 1 or (others and bounded):
-        return _scan_rarest(indexed or ["organization_id"], others, limit, bounded=bounded)
-    scan = _full_scan(indexed[0] if indexed else "organization_id", others, limit)
+    sources: list[_Source] = [each for each in _COLUMNS if each.name in filters]
+    sources += map(_Label, range(labels))
+    others = [*(_CONDITIONS[name] for name in _CONDITIONS if name in filters), *conditions]
+    if "follows" in filters:
+        return _follow_ups([*(source.condition for source in sources), *others], limit)
+    if len(sources) > 1 or others:
+        return _scan_rarest(sources or [_ORGANIZATION], others, limit)
+    (source,) = sources or [_ORGANIZATION]
+    return f"WITH page AS MATERIALIZED (SELECT id FROM {source.newest(limit)}), {_COMPLETE}"
+
+
+def _follow_ups(conditions: Sequence[str], limit: int) -> str:
+    """A job has few follow-ups, which are all read: no other index is considered."""
     return (
-        f"WITH page AS MATERIALIZED (SELECT id FROM {scan}),"
-        " reached AS (SELECT CAST(:since AS TEXT) AS id)"
+        "WITH page AS MATERIALIZED (SELECT id FROM jobs /*sqlite INDEXED BY jobs_that_follow */"
+        " WHERE follows = :follows AND organization_id || '' = :organization_id"
+        f" AND id || '' < :before AND id || '' >= :since{_and(conditions)}"
+        f" ORDER BY id || '' DESC LIMIT {limit}), {_COMPLETE}"
     )
 
 
-def _scan_rarest(names: Sequence[str], others: Sequence[str], limit: int, *, bounded: bool) -> str:
+def _scan_rarest(sources: Sequence[_Source], others: Sequence[str], limit: int) -> str:
     """The rarer a value, the older is the last of the newest jobs that have it."""
-    floors = {name: f"floor_of_{name}" for name in names}
-    sample = MAX_SCANNED if bounded else _RARITY_SAMPLE
-    floor_queries = ", ".join(
-        f"{floor} AS MATERIALIZED ({_floor(name, sample)})" for name, floor in floors.items()
-    )
+    floors = ", ".join(f"{_floor_name(each)} AS MATERIALIZED ({_floor(each)})" for each in sources)
     scans = []
-    for position, name in enumerate(names):
-        conditions = [f"{_INDEXES[each].unindexed} = :{each}" for each in names if each != name]
+    for position, source in enumerate(sources):
+        conditions = [each.condition for each in sources if each is not source]
         # Exactly one index is chosen among equals: no job may be found twice.
         chosen = [
-            f"(SELECT id FROM {floors[name]}) {'<' if rival < position else '<='}"
-            f" (SELECT id FROM {floors[names[rival]]})"
-            for rival in range(len(names))
+            f"(SELECT id FROM {_floor_name(source)}) {'<' if rival < position else '<='}"
+            f" (SELECT id FROM {_floor_name(sources[rival])})"
+            for rival in range(len(sources))
             if rival != position
         ]
-        conditions += others
-        scans.append(
-            _bounded_scan(name, floors[name], [*conditions, *chosen], limit)
-            if bounded
-            else _full_scan(name, conditions, limit, chosen=chosen)
-        )
+        scans.append(source.filtered([*conditions, *others], chosen, limit))
     merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
-    ends = " UNION ALL ".join(f"SELECT id FROM {floor}" for floor in floors.values())
-    reached = f"SELECT MIN(id) AS id FROM ({ends}) AS ends"
+    ends = " UNION ALL ".join(f"SELECT id FROM {_floor_name(each)}" for each in sources)
     return (
-        f"WITH {floor_queries}, page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
-        f" ORDER BY id DESC LIMIT {limit}), reached AS ({reached})"
+        f"WITH {floors}, page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
+        f" ORDER BY id DESC LIMIT {limit}),"
+        f" reached AS (SELECT MIN(id) AS id FROM ({ends}) AS ends)"
     )
 
 
-def _floor(name: str, sample: int) -> str:
-    """The last of so many jobs; :since when there are fewer."""
-    last = _full_scan(name, (), 1, skipped=sample - 1)
+def _floor(source: _Source) -> str:
+    """The last of the jobs that a scan may read; :since when there are fewer."""
+    last = source.newest(1, skipped=MAX_SCANNED - 1)
     return f"SELECT COALESCE((SELECT id FROM {last}), :since) AS id"
 
 
-def _full_scan(
-    name: str,
-    conditions: Sequence[str],
-    limit: int,
-    *,
-    skipped: int = 0,
-    chosen: Sequence[str] = (),
-) -> str:
-    """Nothing is read unless all of `chosen` hold, which name no columns.
-
-    On PostgreSQL :since does not end the scan, so older jobs are filtered out afterwards.
-    """
-    index, exact = _exact(name)
-    # As a condition, SQLite would check it for every job.
-    sqlite_limit = f"(CASE WHEN {' AND '.join(chosen)} THEN {limit} ELSE 0 END)"
-    return (
-        f"(/*sqlite SELECT id FROM jobs INDEXED BY {index.name} WHERE {exact} AND id < :before"
-        f" AND id >= :since{_and(conditions)} ORDER BY id DESC"
-        f" LIMIT {sqlite_limit if chosen else limit} OFFSET {skipped} */"
-        " /*postgresql SELECT id FROM (SELECT id FROM jobs"
-        f" WHERE {_by_pairs(name)}{_and([*conditions, *chosen])}"
-        f" ORDER BY {index.column} DESC, id DESC LIMIT {limit} OFFSET {skipped}) AS newest"
-        " WHERE id >= :since */) AS scan"
-    )
-
-
-def _bounded_scan(name: str, floor: str, conditions: Sequence[str], limit: int) -> str:
-    """On PostgreSQL the scan is a subquery, so that the planner cannot choose another index."""
-    index, exact = _exact(name)
-    return (
-        f"(SELECT id FROM /*sqlite jobs INDEXED BY {index.name} WHERE {exact} AND id < :before"
-        f" AND id >= (SELECT id FROM {floor}) */"
-        f" /*postgresql (SELECT jobs.*, {index.column} AS scanned FROM jobs WHERE {_by_pairs(name)}"
-        f" ORDER BY {index.column} DESC, id DESC LIMIT {MAX_SCANNED}) AS newest"
-        f" WHERE id >= :since */{_and(conditions)}"
-        f" ORDER BY /*postgresql scanned DESC, */ id DESC LIMIT {limit}) AS scan"
-    )
-
-
-def _exact(name: str) -> tuple[_Index, str]:
-    if name == "organization_id":
-        return _OF_ORGANIZATION, "organization_id = :organization_id"
-    index = _INDEXES[name]
-    return index, f"{index.owner} = :organization_id AND {index.column} = :{name}"
-
-
-def _by_pairs(name: str) -> str:
-    """Ordering by both columns leaves the planner no other index."""
-    column = _INDEXES.get(name, _OF_ORGANIZATION).column
-    pairs = f"({column}, id) < (:{name}, :before) AND {column} >= :{name}"
-    if name == "organization_id":
-        return pairs
-    return f"{_INDEXES[name].owner} = :organization_id AND {name} IS NOT NULL AND {pairs}"
+def _floor_name(source: _Source) -> str:
+    return f"floor_of_{source.name}"
 
 
 def _and(conditions: Iterable[str]) -> str:

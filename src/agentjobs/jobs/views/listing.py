@@ -1,13 +1,15 @@
 """The dashboard's lists of jobs: filters, full-text search and pages."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from agentjobs.identifiers import first_id_at, time_of
-from agentjobs.jobs.model import Cause, stored_cause
+from agentjobs.identifiers import time_of
+from agentjobs.jobs.model import Cause, stored_cause, stored_labels
 from agentjobs.jobs.states import JobStatus
-from agentjobs.jobs.views.job_search import NO_BOUND, page_query
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
 
@@ -15,7 +17,7 @@ _MAX_TITLE_LENGTH = 200
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
-    " j.follows, j.cause"
+    " j.follows, j.cause, j.labels"
 )
 _SEARCHED = (
     "config_override",
@@ -28,6 +30,7 @@ _SEARCHED = (
     "error_message",
     "('#' || pr_number)",
     "cause",
+    "labels",
 )
 # Case-insensitive for a to z only: SQLite does no more, and both engines must agree. LIKE needs no
 # lower-case copies of the texts on SQLite.
@@ -35,23 +38,6 @@ _HAS_TEXT = "/*sqlite ({}) *//*postgresql ({}) */".format(
     " OR ".join(f"{column} LIKE :pattern ESCAPE '!'" for column in _SEARCHED),
     " OR ".join(f'STRPOS(LOWER({column} COLLATE "C"), :text) > 0' for column in _SEARCHED),
 )
-
-
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None matches any value. `since` and `until` are in milliseconds; `until` is exclusive.
-
-    `created_by` is the identifier of a key or a user. `text` is searched in identifiers, names,
-    errors, pull request numbers and requests.
-    """
-
-    status: JobStatus | None = None
-    repo: str | None = None
-    agent: str | None = None
-    ticket: str | None = None
-    created_by: str | None = None
-    since: int | None = None
-    until: int | None = None
-    text: str | None = None
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +58,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     created_by_name: str | None
     follows: str | None
     title: str | None
+    labels: Mapping[str, str]
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -105,25 +92,22 @@ async def list_lines(
     before: str | None = None,
 ) -> JobPage:
     """Newest first; `before` is the `next_before` of the previous page."""
-    values = _filter_values(filter)
-    since = "" if filter.since is None else first_id_at("job", max(filter.since, 0))
+    parameters = filter.parameters(before)
     text = (filter.text or "").strip()
-    if any("\0" in value for value in (*values.values(), text, before or "")):
+    if any("\0" in str(value) for value in (*parameters.values(), text)):
         # No stored text contains NUL, and PostgreSQL refuses it as a parameter.
         return JobPage([], None, None)
     rows = await db.fetch_all(
-        _statement(tuple(values), limit + 1, searched=bool(text)),
-        **values,
+        _statement(filter, limit + 1, searched=bool(text)),
         organization_id=organization_id,
-        before=_first_bound(before, filter.until),
-        since=since,
+        **parameters,
         **_search_parameters(text),
     )
     lines = [_line(row) for row in rows if row["id"] is not None]
     if len(lines) > limit:
         return JobPage(lines[:limit], lines[limit - 1].job_id, None)
     reached = rows[0]["reached"]
-    if reached == since:
+    if reached == filter.lower_bound():
         return JobPage(lines, None, None)
     return JobPage(lines, reached, time_of(reached))
 
@@ -156,9 +140,9 @@ def cost_of(usage: str | None) -> float | None:
     return None if usage is None else _decode_cost(usage).cost_usd
 
 
-def _statement(filters: tuple[str, ...], limit: int, *, searched: bool) -> str:
+def _statement(filter: JobFilter, limit: int, *, searched: bool) -> str:
     conditions = (_HAS_TEXT,) if searched else ()
-    page = page_query(filters, limit=limit, conditions=conditions, bounded=True)
+    page = page_query(filter.names(), limit=limit, labels=len(filter.labels), conditions=conditions)
     # Returns a row even when no job matches, to tell how far the scan got.
     return (
         f"{page} SELECT reached.id AS reached, {_COLUMNS} FROM reached"
@@ -170,26 +154,6 @@ def _search_parameters(text: str) -> dict[str, str]:
     """Bytes, because only a to z are lowered."""
     lowered = text.encode(errors="replace").lower().decode()
     return {"text": lowered, "pattern": contains_pattern(lowered)}
-
-
-def _filter_values(filter: JobFilter) -> dict[str, str]:
-    values = {
-        "status": filter.status,
-        "repo": filter.repo,
-        "agent": filter.agent,
-        "ticket_id": filter.ticket,
-        "created_by": filter.created_by,
-    }
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _first_bound(before: str | None, until: int | None) -> str:
-    bounds = [NO_BOUND]
-    if before is not None:
-        bounds.append(before)
-    if until is not None:
-        bounds.append(first_id_at("job", max(until, 0)))
-    return min(bounds)
 
 
 def _line(row: Row) -> JobLine:
@@ -209,4 +173,5 @@ def _line(row: Row) -> JobLine:
         created_by_name=row["created_by_name"],
         follows=row["follows"],
         title=title_of(row["config_override"], stored_cause(row["cause"])),
+        labels=stored_labels(row["labels"]),
     )

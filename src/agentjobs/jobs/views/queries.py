@@ -11,7 +11,7 @@ from agentjobs.jobs.queue.environment_holds import is_environment_building
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.states import QUEUED, JobStatus
-from agentjobs.jobs.views.job_search import NO_BOUND, page_query
+from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
 from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, job_view
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
@@ -21,6 +21,8 @@ _ONE = f"{SELECT_JOB} WHERE j.id = :job_id AND j.organization_id = :organization
 # On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
 # keys: with the organizations as a second condition, the planner may read all jobs of each.
 _MANY = f"{SELECT_JOB} WHERE j.id IN (SELECT value FROM each(:job_ids))"
+
+_ALL_JOBS = JobFilter()
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
@@ -54,32 +56,35 @@ async def _read_jobs(db: Database, keys: Sequence[_JobKey]) -> list[JobRow | Non
     return [by_key.get(key) for key in keys]
 
 
+class JobViews(msgspec.Struct, frozen=True):
+    """Newest first. `next_before` is the cursor of the next page, None at the end."""
+
+    jobs: list[JobView]
+    next_before: str | None
+
+
 async def list_jobs(
     context: JobsContext,
     organization_id: str,
+    filter: JobFilter = _ALL_JOBS,
     *,
-    status: JobStatus | None = None,
-    repo: str | None = None,
-    agent: str | None = None,
+    statuses: Sequence[JobStatus] = (),
     limit: int = 20,
     before: str | None = None,
-) -> list[JobView]:
-    """Newest first; `before` is the identifier of the last job already seen."""
-    conditions = {"status": status, "repo": repo, "agent": agent}
-    filters = {name: value for name, value in conditions.items() if value is not None}
-    # A power of two: few distinct statements, whatever the limit.
-    page = page_query(tuple(filters), limit=1 << limit.bit_length(), bounded=False)
+) -> JobViews:
+    """Jobs in one of the statuses, or in any without one.
+
+    `before` is the `next_before` of the previous page. A page may be incomplete: see `find_jobs`.
+    """
+    filters = [msgspec.structs.replace(filter, status=status) for status in statuses] or [filter]
+    found = await find_jobs(context.db, organization_id, filters, limit=limit, before=before)
     rows = await context.db.fetch_all(
-        f"{page} {SELECT_JOBS} JOIN (SELECT id FROM page ORDER BY id DESC LIMIT :limit) AS shown"
-        " ON shown.id = j.id ORDER BY j.id DESC",
-        organization_id=organization_id,
-        limit=limit,
-        before=NO_BOUND if before is None else before,
-        since="",
+        f"{SELECT_JOBS} WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.id DESC",
+        ids=found.ids,
         now=now_ms(),
-        **filters,
     )
-    return [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]
+    jobs = [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]
+    return JobViews(jobs, found.next_before)
 
 
 async def list_events(db: Database, organization_id: str, job_id: str) -> list[EventView]:

@@ -218,6 +218,10 @@ def _query_parameter(
         "required": False,
         "schema": schema,
     }
+    if schema.get("type") == "object":
+        # With this style the name is not sent, only the properties are.
+        described |= {"style": "form", "explode": True}
+        described["schema"] = _prefixed_properties(schema, name)
     if name in QUERY_EXAMPLES:
         described["example"] = QUERY_EXAMPLES[name]
     if deprecation is not None:
@@ -225,9 +229,16 @@ def _query_parameter(
     return described
 
 
+def _prefixed_properties(schema: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    pattern = schema["propertyNames"]["pattern"].removeprefix("^")
+    return {**schema, "propertyNames": {"pattern": f"^{prefix}\\.{pattern}"}}
+
+
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An absent parameter has no value; null is only its default in the code."""
-    schema = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    """An absent parameter has no value; null, or nothing, is only its default in the code."""
+    schema = dict(schema)
+    if schema.get("default") in (None, [], {}):
+        schema.pop("default", None)
     options = schema.pop("anyOf", [])
     schema = {**next((each for each in options if each != _NULL), {}), **schema}
     return {"type": "string", **schema} if "enum" in schema else schema

@@ -1,5 +1,6 @@
 """Parses query parameters into the type that an operation declares; `warnings` names others."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -12,6 +13,7 @@ from agentjobs.problems import Fault
 from agentjobs.web.api.errors import validation_failed
 
 _MAX_PARAMETERS = 100
+_INDEX = re.compile(r"\[[0-9]+\]$")
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -31,7 +33,11 @@ def read_query(
         for name, values in parameters.items()
         if len(values) > 1 and takes_one_value(name, type_)
     ]
-    faults += faults_of(given, type_)
+    faults += [
+        # A list is a single parameter.
+        {**fault, "field": _INDEX.sub("", fault["field"])}
+        for fault in faults_of(given, type_)
+    ]
     if more_faults is not None:
         faults += more_faults(given)
     if faults:

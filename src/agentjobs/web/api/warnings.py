@@ -65,7 +65,7 @@ def _ignored_parameters(query_string: bytes, type_: type | None) -> list[str]:
 
 
 def _ignored_fields(body: Mapping[str, Any], type_: type[msgspec.Struct]) -> list[str]:
-    names, nested = type_.__struct_fields__, nested_names(type_)
+    names, nested = type_.__struct_encode_fields__, nested_names(type_)
     known = {
         **{inner: f"{outer}.{inner}" for outer, inners in nested.items() for inner in inners},
         **{name: name for name in names},

@@ -9,7 +9,8 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.repos.queries import list_repos

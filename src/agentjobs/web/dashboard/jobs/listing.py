@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.states import STATUSES
-from agentjobs.jobs.views.listing import JobFilter, JobPage, list_lines
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.date_fields import between_days

@@ -8,7 +8,8 @@ from agentjobs.advisories.findings import count_findings
 from agentjobs.inventory.dependencies import count_dependencies
 from agentjobs.inventory.graph.stored import load_summary
 from agentjobs.jobs.disconnect import disconnect_repository
-from agentjobs.jobs.views.listing import JobFilter, list_lines
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.listing import list_lines
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.platform_sync.state import RepoSyncState, sync_state
 from agentjobs.problems import Problem
