@@ -1,6 +1,6 @@
 """`agentjobs pulls`: pull requests; those of the platform `local` can be merged and closed."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -86,24 +86,29 @@ def show_pull(
 def merge_pull(
     repo: Repo,
     number: Number,
+    method: Annotated[
+        Literal["merge", "squash", "rebase"],
+        typer.Option("--method", help="A merge commit, one commit, or all commits on top."),
+    ] = "merge",
     org: Org = DEFAULT_ORG,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
-    """Merge a pull request with a merge commit; on conflicts, exit 1 and list the files."""
+    """Merge a pull request; on conflicts, exit 1 and list the files."""
     from agentjobs.problems import Problem
 
     async def work(admin: Admin) -> "dict[str, Any]":
         from agentjobs.pulls import merge as merge_pull
 
         return _document(
-            admin, await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number)
+            admin,
+            await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number, method=method),
         )
 
     try:
         document = with_store(data_dir, work)
     except Problem as problem:
-        if problem.code != "merge_conflict":
+        if problem.code != "pull_not_mergeable":
             raise
         _answer_conflict(problem, json)
         raise typer.Exit(CONFLICT) from None

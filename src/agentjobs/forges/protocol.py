@@ -19,6 +19,8 @@ from agentjobs.git.remote import Remote
 # a proxy).
 ForgeFault = Literal["refused", "denied", "unauthorized", "gone", "away", "unusable"]
 PullState = Literal["open", "merged", "closed"]
+# With a merge commit, as one commit, or commit by commit on top of the base branch.
+MergeMethod = Literal["merge", "squash", "rebase"]
 # On the pull request, on a line of its changes, or the summary of a review.
 CommentKind = Literal["comment", "line", "review"]
 # neutral: neither success nor failure; it does not keep a pull request from being merged.

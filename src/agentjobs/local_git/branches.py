@@ -10,9 +10,13 @@ from agentjobs.git.refs import HEADS
 from agentjobs.local_git.repositories import DURABLE
 
 JOB_BRANCHES = "agentjobs/"
-# Not a branch, and hidden from pushes: it keeps the commits of a closed pull request.
-_PULL_REFS = "refs/agentjobs/pulls/"
 _FORMAT = "%(objectname)%00%(refname)%00%(contents:trailers:key=Job,valueonly,separator=%2C)"
+
+
+def pull_ref(number: int) -> str:
+    """Not a branch, and hidden from pushes: it keeps the commits of a pull request that no branch
+    contains."""
+    return f"refs/agentjobs/pulls/{number}"
 
 
 class JobBranch(msgspec.Struct, frozen=True):
@@ -50,7 +54,7 @@ async def remove_branches(git_dir: Path, removals: Iterable[BranchRemoval]) -> b
     for removal in removals:
         branch = removal.branch
         if removal.keep_for_pull is not None:
-            lines.append(f"update {_PULL_REFS}{removal.keep_for_pull} {branch.head}\n")
+            lines.append(f"update {pull_ref(removal.keep_for_pull)} {branch.head}\n")
         lines.append(f"delete {HEADS}{branch.name} {branch.head}\n")
     try:
         await git(

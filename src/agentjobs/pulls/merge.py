@@ -3,10 +3,13 @@
 from pathlib import Path
 
 from agentjobs.fleet.repository_lease import changing_repository
+from agentjobs.forges.protocol import MergeMethod
 from agentjobs.git.identity import Identity
 from agentjobs.git.process import GitError
 from agentjobs.git.refs import HEADS, read_heads
-from agentjobs.local_git.merge import BranchMoved, MergeConflict, merge_into
+from agentjobs.local_git.commit_tree import MergeConflict
+from agentjobs.local_git.merge import BranchMoved, Merge, merge_into
+from agentjobs.local_git.rebase import RebaseRefused
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
@@ -21,20 +24,30 @@ _MAX_ATTEMPTS = 5
 
 
 async def merge_pull(
-    db: Database, settings: Settings, organization: str, full_name: str, number: int
+    db: Database,
+    settings: Settings,
+    organization: str,
+    full_name: str,
+    number: int,
+    *,
+    method: MergeMethod = "merge",
+    head_commit: str | None = None,
 ) -> Pull:
-    """Create a merge commit on the base branch. Raises Problem, with nothing changed."""
+    """Merge it into the base branch; with `head_commit`, only if that is still its head.
+
+    Raises Problem, with nothing changed.
+    """
     pull = await get_pull(db, organization, full_name, number)
     check_open(pull)
     if pull.draft:
         raise Problem(
-            "pull_is_draft",
+            "pull_not_mergeable",
             f"Pull request {number} is a draft; mark it ready with `agentjobs pulls ready` first.",
         )
     git_dir = present_path(settings.repositories_path, pull.repo_id)
     identity = Identity(settings.effective_author_name, settings.effective_author_email)
     async with changing_repository(db, pull.repo_id):
-        tips, commit = await _merge(git_dir, pull, identity)
+        tips, commit = await _merge(git_dir, pull, method, head_commit, identity)
     heads = await read_heads(git_dir, [pull.base_branch])
     entry = audit.entry("pull.merged", pull.short_name)
     await db.transact(_record_merge, pull, tips, commit, heads, entry)
@@ -45,37 +58,55 @@ async def merge_pull(
     return merged
 
 
-async def _merge(git_dir: Path, pull: Pull, identity: Identity) -> tuple[Tips, str]:
+async def _merge(
+    git_dir: Path, pull: Pull, method: MergeMethod, head_commit: str | None, identity: Identity
+) -> tuple[Tips, str]:
     for _ in range(_MAX_ATTEMPTS):
         tips = await find_tips(git_dir, pull)
+        if head_commit is not None and head_commit != tips.head:
+            raise pull_changed(pull, tips.head)
+        merge = Merge(
+            branch=pull.base_branch,
+            base=tips.base,
+            head=tips.head,
+            method=method,
+            message=_message(pull, method),
+            identity=identity,
+            pull_number=pull.number,
+        )
         try:
-            commit = await merge_into(
-                git_dir,
-                pull.base_branch,
-                base=tips.base,
-                head=tips.head,
-                message=_message(pull),
-                identity=identity,
-            )
+            return tips, await merge_into(git_dir, merge)
         except BranchMoved:
             continue
         except MergeConflict as conflict:
             raise _conflict(pull, conflict.files) from None
+        except RebaseRefused as refusal:
+            raise Problem("pull_not_mergeable", str(refusal)) from None
         except GitError as error:
-            raise Problem("merge_conflict", f"git cannot merge it: {error.reason}.") from None
-        return tips, commit
+            raise Problem("pull_not_mergeable", f"git cannot merge it: {error.reason}.") from None
     raise Problem(
-        "merge_conflict", f"The branch {pull.base_branch!r} changes too often; try again later."
+        "pull_not_mergeable", f"The branch {pull.base_branch!r} changes too often; try again later."
     )
 
 
-def _message(pull: Pull) -> str:
+def _message(pull: Pull, method: MergeMethod) -> str:
+    if method == "squash":
+        return f"{pull.title} (#{pull.number})\n"
     return f"Merge pull request #{pull.number}: {pull.title}\n"
+
+
+def pull_changed(pull: Pull, head_commit: str) -> Problem:
+    return Problem(
+        "pull_changed",
+        f"The head of pull request {pull.number} is now {head_commit}; review it, and repeat the "
+        "request with this `head_commit`.",
+        details={"head_commit": head_commit},
+    )
 
 
 def _conflict(pull: Pull, files: tuple[str, ...]) -> Problem:
     return Problem(
-        "merge_conflict",
+        "pull_not_mergeable",
         f"Pull request {pull.number} conflicts with {pull.base_branch!r} in: {', '.join(files)}.",
         details={"files": list(files)},
     )

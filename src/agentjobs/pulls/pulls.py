@@ -3,6 +3,7 @@
 Those of the platform `local` can be closed and marked ready here.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,7 +17,10 @@ _FROM = (
     " WHERE o.name = :organization AND r.disconnected_at IS NULL"
 )
 _SELECT = (
-    f"SELECT p.*, r.full_name, r.default_branch, r.organization_id, o.name AS organization {_FROM}"
+    "SELECT p.*, r.full_name, r.default_branch, r.organization_id, o.name AS organization,"
+    # Not a follow-up.
+    " (SELECT MIN(j.id) FROM jobs j WHERE j.repo_id = p.repo_id AND j.pr_number = p.number)"
+    f" AS job_id {_FROM}"
 )
 _NEWEST_FIRST = "ORDER BY p.created_at DESC, r.full_name, p.number DESC"
 # The page is chosen from an index alone, because texts may be long.
@@ -29,6 +33,10 @@ _PAGE = (
     f"  {_NEWEST_FIRST} LIMIT :limit) {_NEWEST_FIRST}"
 )
 _MAX_NUMBER = 2**53
+PREFIX = "pull"
+_REPO = "repo_"
+ID_PATTERN = f"^{PREFIX}_[0-9a-z]{{26}}_[1-9][0-9]{{0,14}}$"
+_is_pull_id = re.compile(ID_PATTERN).fullmatch
 
 # Creation time, repository, number.
 PullCursor = tuple[int, str, int]
@@ -60,6 +68,12 @@ class Pull(msgspec.Struct, frozen=True):
     ended_by: str | None
     # Its page on its platform; None for `local`.
     url: str | None = None
+    # The job that opened it.
+    job_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{PREFIX}_{self.repo_id.removeprefix(_REPO)}_{self.number}"
 
     @property
     def path(self) -> str:
@@ -124,14 +138,49 @@ async def get_pull(db: Database, organization: str, full_name: str, number: int)
     return _pull(row)
 
 
-def check_local(pull: Pull) -> None:
-    """Raises Problem for a pull request that a platform hosts."""
-    if pull.url is not None:
+async def get_pull_by_id(db: Database, organization: str, pull_id: str) -> Pull:
+    row = None
+    if _is_pull_id(pull_id):
+        _, body, number = pull_id.split("_")
+        row = await db.fetch_one(
+            f"{_SELECT} AND p.repo_id = :repo_id AND p.number = :number",
+            organization=organization,
+            repo_id=_REPO + body,
+            number=int(number),
+        )
+    if row is None:
         raise Problem(
+            "pull_not_found",
+            f"There is no pull request {pull_id!r} in this organization; GET /pulls lists them.",
+        )
+    return _pull(row)
+
+
+async def pull_of_job(db: Database, organization: str, job_id: str) -> Pull | None:
+    """The pull request that a job opened or continued."""
+    row = await db.fetch_one(
+        f"{_SELECT} AND (p.repo_id, p.number) IN"
+        " (SELECT repo_id, pr_number FROM jobs WHERE id = :job_id)",
+        organization=organization,
+        job_id=job_id,
+    )
+    return None if row is None else _pull(row)
+
+
+class PullElsewhere(Problem):
+    """A platform hosts the pull request; `platform_sync.pull_changes` can change it."""
+
+    def __init__(self, pull: Pull) -> None:
+        super().__init__(
             "pull_elsewhere",
             f"Pull request {pull.number} is hosted on its platform and can only be changed there: "
             f"{pull.url}",
         )
+
+
+def check_local(pull: Pull) -> None:
+    if pull.url is not None:
+        raise PullElsewhere(pull)
 
 
 def check_open(pull: Pull) -> None:
@@ -233,4 +282,5 @@ def _pull(row: Row) -> Pull:
         closed_at=row["closed_at"],
         ended_by=row["ended_by"],
         url=row["url"],
+        job_id=row["job_id"],
     )

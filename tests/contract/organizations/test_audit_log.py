@@ -350,7 +350,7 @@ async def test_audited_pull_requests_name_who_ended_them(platform: Platform) -> 
     await platform.open_pull("agentjobs/two", {"b": "2"})
     await log.assert_refused(ready_pull(db, *HERE, 1, also=_fail), "stopped")
     assert (await get_pull(db, *HERE, 1)).draft
-    await log.assert_refused(merge_pull(db, platform.settings, *HERE, 1), "pull_is_draft")
+    await log.assert_refused(merge_pull(db, platform.settings, *HERE, 1), "pull_not_mergeable")
     assert await log.assert_recorded(ready_pull(db, *HERE, 1), "pull.ready", "acme/shop#1") == {}
     await log.assert_nothing_recorded(ready_pull(db, *HERE, 1))
     merging = merge_pull(db, platform.settings, *HERE, 1)

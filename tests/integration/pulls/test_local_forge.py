@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.protocol import ForgeError, MergeMethod
 from agentjobs.local_git.history import commits_between
 from agentjobs.local_git.repositories import import_repository
 from agentjobs.problems import Problem
@@ -140,7 +140,7 @@ async def test_conflicts_are_named_and_change_nothing(platform: Platform) -> Non
     main = platform.propose("main", {"src/shop.py": "PRICE = 4\n"})
     with pytest.raises(Problem) as refused:
         await merge_pull(platform.db, platform.settings, *HERE, number)
-    assert refused.value.code == "merge_conflict"
+    assert refused.value.code == "pull_not_mergeable"
     assert refused.value.details == {"files": ["src/shop.py"]}
     assert "src/shop.py" in refused.value.message
     assert platform.head("main") == main
@@ -166,14 +166,116 @@ async def test_branches_without_common_history_are_refused(platform: Platform) -
     await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
     with pytest.raises(Problem) as refused:
         await merge_pull(platform.db, platform.settings, *HERE, 1)
-    assert refused.value.code == "merge_conflict"
+    assert refused.value.code == "pull_not_mergeable"
+
+
+def add_commit(platform: Platform, branch: str, files: dict[str, str]) -> str:
+    """On top of the branch."""
+    git_output("checkout", "--quiet", branch, cwd=platform.source)
+    commit = commit_files(platform.source, files, "More\n\nIn detail.")
+    git_output("push", "--quiet", str(platform.git_dir), branch, cwd=platform.source)
+    return commit
+
+
+async def test_squashing_creates_one_commit_with_the_changes(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    add_commit(platform, "agentjobs/one", {"b": "2"})
+    moved = platform.propose("main", {"other.txt": "main moved on"})
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number, method="squash")
+    assert (pull.state, pull.merge_commit) == ("merged", platform.head("main"))
+    shown = git_output("log", "-1", "--format=%P|%an|%s", "main", cwd=platform.git_dir)
+    assert shown == f"{moved}|agentjobs|Fix the price (#1)"
+    files = git_output("ls-tree", "--name-only", "main", cwd=platform.git_dir).split()
+    assert {"a", "b", "other.txt"} <= set(files)
+
+
+async def test_rebasing_keeps_each_commit_and_its_author(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    head = add_commit(platform, "agentjobs/one", {"b": "2"})
+    moved = platform.propose("main", {"other.txt": "main moved on"})
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number, method="rebase")
+    assert (pull.state, pull.merge_commit) == ("merged", platform.head("main"))
+    fields = "--format=%an|%ae|%ad|%B"
+    before = git_output("log", "-2", fields, head, cwd=platform.git_dir)
+    assert git_output("log", "-2", fields, "main", cwd=platform.git_dir) == before
+    assert git_output("rev-parse", "main~2", cwd=platform.git_dir) == moved
+    committers = git_output("log", "-2", "--format=%cn", "main", cwd=platform.git_dir).split()
+    assert committers == ["agentjobs", "agentjobs"]
+    files = git_output("ls-tree", "--name-only", "main", cwd=platform.git_dir).split()
+    assert {"a", "b", "other.txt"} <= set(files)
+
+
+@pytest.mark.parametrize("method", ["squash", "rebase"])
+async def test_what_was_proposed_is_kept_although_no_branch_contains_it(
+    platform: Platform, method: MergeMethod
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1\n"})
+    platform.propose("main", {"other.txt": "main moved on"})
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number, method=method)
+    branches = git_output("for-each-ref", "refs/heads/agentjobs", cwd=platform.git_dir)
+    assert branches == ""
+    git_output("gc", "--quiet", "--prune=now", cwd=platform.git_dir)
+    proposal = await load_proposal(platform.settings.repositories_path, pull)
+    assert [file.path for file in proposal.diff.files] == ["a"]
+
+
+@pytest.mark.parametrize("method", ["squash", "rebase"])
+async def test_conflicts_with_any_method_are_named_and_change_nothing(
+    platform: Platform, method: MergeMethod
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"src/shop.py": "PRICE = 3\n", "ok": "1"})
+    main = platform.propose("main", {"src/shop.py": "PRICE = 4\n"})
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number, method=method)
+    assert refused.value.code == "pull_not_mergeable"
+    assert refused.value.details == {"files": ["src/shop.py"]}
+    assert platform.head("main") == main
+
+
+@pytest.mark.parametrize("method", ["squash", "rebase"])
+async def test_a_lost_squash_or_rebase_is_finished_and_not_repeated(
+    platform: Platform, method: MergeMethod
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    first = await merge_pull(platform.db, platform.settings, *HERE, number, method=method)
+    await platform.db.transact(_reopen)
+    # The branch may be gone already; the row has its head.
+    later = (
+        platform.propose("main", {"later": "work"}) if method == "squash" else first.merge_commit
+    )
+    repeated = await merge_pull(platform.db, platform.settings, *HERE, number, method=method)
+    assert (repeated.state, repeated.merge_commit) == ("merged", first.merge_commit)
+    assert platform.head("main") == later
+
+
+async def test_commits_that_are_not_in_one_line_are_not_rebased(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    platform.propose("main", {"other.txt": "main moved on"})
+    git_output("checkout", "--quiet", "agentjobs/one", cwd=platform.source)
+    git_output("merge", "--quiet", "--no-edit", "main", cwd=platform.source)
+    git_output("push", "-q", str(platform.git_dir), "agentjobs/one", cwd=platform.source)
+    platform.propose("main", {"more.txt": "and on"})
+    with pytest.raises(Problem, match="merge or squash it") as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number, method="rebase")
+    assert refused.value.code == "pull_not_mergeable"
+
+
+async def test_only_the_expected_head_is_merged(platform: Platform) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    reviewed = platform.head("agentjobs/one")
+    newer = platform.propose("agentjobs/one", {"b": "2"})
+    here = (platform.db, platform.settings, *HERE, number)
+    with pytest.raises(Problem) as refused:
+        await merge_pull(*here, head_commit=reviewed)
+    assert (refused.value.code, refused.value.details) == ("pull_changed", {"head_commit": newer})
+    assert (await merge_pull(*here, head_commit=newer)).state == "merged"
 
 
 async def test_a_draft_is_merged_only_once_it_is_ready(platform: Platform) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1"}, draft=True)
     with pytest.raises(Problem) as refused:
         await merge_pull(platform.db, platform.settings, *HERE, number)
-    assert refused.value.code == "pull_is_draft"
+    assert refused.value.code == "pull_not_mergeable"
     assert not (await ready_pull(platform.db, *HERE, number)).draft
     assert (await merge_pull(platform.db, platform.settings, *HERE, number)).state == "merged"
 

@@ -279,7 +279,7 @@ def test_what_goes_to_a_program_is_left_as_it_is(capsys):
 def test_a_file_name_in_a_conflict_is_one_line_whatever_is_in_it(capsys):
     files = ["a\nb\x1b[2J", "plain"]
     message = f"It conflicts in: {', '.join(files)}."
-    _answer_conflict(Problem("merge_conflict", message, details={"files": files}), json=False)
+    _answer_conflict(Problem("pull_not_mergeable", message, details={"files": files}), json=False)
     captured = capsys.readouterr()
     assert captured.out.splitlines() == ["a\\nb\\x1b[2J", "plain"]
     assert captured.err == "agentjobs: It conflicts in: a\\nb\\x1b[2J, plain.\n"

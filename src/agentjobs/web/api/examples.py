@@ -7,6 +7,7 @@ from agentjobs.web.api.error_codes import API_ERRORS
 
 JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
 REPO_ID = "repo_01k9zq1b2c3d4e5f6g7h8j9k0m"
+PULL_ID = "pull_01k9zq1b2c3d4e5f6g7h8j9k0m_7"
 COMMIT = "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90"
 REQUEST_ID = "req_5f0c2a9be41d77e3a6b81c90"
 EVENT_ID = "evt_01k9zq4x6h7c3n5p9s2v4y6a8b"
@@ -223,6 +224,41 @@ CALLER: Mapping[str, Any] = {
         "job_budget_usd": 5.0,
         "daily_budget_usd": None,
     },
+}
+
+PULL: Mapping[str, Any] = {
+    "id": PULL_ID,
+    "repo": "acme/shop",
+    "number": 7,
+    "title": "Round prices once",
+    "url": "https://jobs.example.com/default/acme/shop/pulls/7",
+    "state": "open",
+    "draft": False,
+    "base_branch": "main",
+    "head_branch": "agentjobs/shop-1234-k9zq4x6h",
+    "head_commit": COMMIT,
+    "merge_commit": None,
+    "job_id": JOB_ID,
+    "created_at": "2026-01-31T09:30:04.498Z",
+    "merged_at": None,
+    "closed_at": None,
+}
+
+PULLS: Mapping[str, Any] = {"pulls": [PULL], "next_cursor": None}
+
+MERGE_PULL: Mapping[str, Any] = {"method": "squash", "head_commit": COMMIT}
+
+MERGED_PULL: Mapping[str, Any] = {
+    **PULL,
+    "state": "merged",
+    "merge_commit": "b1d5781111d84f7b3fe45a0852e59758cd7a87e5",
+    "merged_at": "2026-01-31T10:02:11.040Z",
+}
+
+CLOSED_PULL: Mapping[str, Any] = {
+    **PULL,
+    "state": "closed",
+    "closed_at": "2026-01-31T10:02:11.040Z",
 }
 
 _SUMS: Mapping[str, Any] = {

@@ -41,6 +41,7 @@ _PUBLIC_NAMES = {
     "LimitsView": "Limits",
     "OrganizationView": "Organization",
     "PlanView": "Plan",
+    "PullView": "Pull",
     "AgentView": "Agent",
     "RepoView": "Repository",
     "DependencyDocument": "Dependency",
@@ -72,6 +73,7 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ),
     "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
     "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
+    "pulls": (("getPull",), {"pull_id": "$response.body#/pulls/0/id"}),
 }
 # Of responses that have no warnings of their own.
 _WARNINGS: Mapping[str, Any] = {

@@ -6,6 +6,7 @@ from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.rerun import RetryRequest
+from agentjobs.pulls.pulls import ID_PATTERN
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.api import (
     agents,
@@ -19,6 +20,7 @@ from agentjobs.web.api import (
     logs,
     me,
     pagination,
+    pulls,
     repos,
     usage,
 )
@@ -51,6 +53,13 @@ _REPO = Parameter(
     schema={"type": "string", "minLength": 1},
     example="acme/shop",
     spans_segments=True,
+)
+_PULL_ID = Parameter(
+    name="pull_id",
+    where="path",
+    description="The pull request's identifier.",
+    schema={"type": "string", "pattern": ID_PATTERN},
+    example=examples.PULL_ID,
 )
 _AGENT_ID = Parameter(
     name="agent_id",
@@ -353,6 +362,91 @@ OPERATIONS: tuple[Operation, ...] = (
             texts={"*/*": "92 % of 1,204 lines\n"},
         ),
         errors=("job_not_found", "artifact_not_found"),
+    ),
+    Operation(
+        method="GET",
+        path="/pulls",
+        handler=pulls.list_all,
+        id="listPulls",
+        tag="Pull requests",
+        summary="List pull requests",
+        description="Pull requests that jobs opened, newest first.",
+        query=pulls.PullQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of pull requests.",
+            type=pulls.PullList,
+            example=examples.PULLS,
+        ),
+        errors=("validation_failed", "repo_not_found"),
+    ),
+    Operation(
+        method="GET",
+        path="/pulls/{pull_id}",
+        handler=pulls.show,
+        id="getPull",
+        tag="Pull requests",
+        summary="Show a pull request",
+        description="A pull request that a job opened. Its state on a platform is as of the last "
+        "synchronization.",
+        parameters=(_PULL_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The pull request.",
+            type=pulls.PullView,
+            example=examples.PULL,
+        ),
+        errors=("pull_not_found",),
+    ),
+    Operation(
+        method="POST",
+        path="/pulls/{pull_id}/merge",
+        handler=pulls.merge,
+        id="mergePull",
+        tag="Pull requests",
+        summary="Merge a pull request",
+        description="Merges it into its base branch, here or on its platform. The API key needs "
+        "the scope `pulls`.",
+        parameters=(_PULL_ID,),
+        request=pulls.MergePullRequest,
+        request_example=examples.MERGE_PULL,
+        write_scope="pulls",
+        response=SuccessResponse(
+            status=200,
+            description="The merged pull request.",
+            type=pulls.PullView,
+            example=examples.MERGED_PULL,
+        ),
+        errors=(
+            "insufficient_scope",
+            "payload_too_large",
+            "request_timeout",
+            "invalid_json",
+            "validation_failed",
+            "pull_not_found",
+            "pull_not_open",
+            "pull_changed",
+            "pull_not_mergeable",
+        ),
+    ),
+    Operation(
+        method="POST",
+        path="/pulls/{pull_id}/close",
+        handler=pulls.close,
+        id="closePull",
+        tag="Pull requests",
+        summary="Close a pull request",
+        description="Closes it without merging, here or on its platform. The API key needs the "
+        "scope `pulls`.",
+        parameters=(_PULL_ID,),
+        write_scope="pulls",
+        response=SuccessResponse(
+            status=200,
+            description="The closed pull request.",
+            type=pulls.PullView,
+            example=examples.CLOSED_PULL,
+        ),
+        errors=("insufficient_scope", "pull_not_found", "pull_not_open"),
     ),
     Operation(
         method="GET",

@@ -139,15 +139,14 @@ def _newest(comments: list[Comment]) -> list[Comment]:
 
 
 def _describe_conflict(problem: Problem) -> Problem:
-    if problem.code != "merge_conflict":
-        return problem
     details = problem.details if isinstance(problem.details, dict) else {}
+    if "files" not in details:
+        return problem
     files: list[Fault] = [
-        {"field": str(file), "message": "changed on both branches"}
-        for file in details.get("files", [])
+        {"field": str(file), "message": "changed on both branches"} for file in details["files"]
     ]
     return Problem(
-        "merge_conflict",
+        problem.code,
         "The branch has conflicts with the base branch. Start a follow-up job, or resolve the "
         "conflicts with git.",
         details=files[:50],
