@@ -52,6 +52,9 @@ COMMANDS = {
         "Print a script that completes commands and options in your shell.",
     ),
     "jobs": Command("jobs:jobs", "Create and inspect jobs over HTTP."),
+    "mcp": Command(
+        "mcp.command:mcp", "Serve the Model Context Protocol (MCP) on stdin and stdout."
+    ),
     "orgs": Command("orgs:orgs", "Manage organizations, plans and budgets."),
     "users": Command("users:users", "Manage users, roles and sign-in."),
     "keys": Command("keys:keys", "Manage API keys."),

@@ -1,11 +1,12 @@
 """The tools that create, read and change one job."""
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from agentjobs.web.mcp.arguments import CreateJob, FollowUpJob, OneJob, WatchJob
-from agentjobs.web.mcp.listings import describe_briefly
+from agentjobs.web.mcp.listings import describe_briefly, warning_lines
 from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_json, job_path
 from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
@@ -66,10 +67,10 @@ async def watch_job(call: ToolCall) -> ToolResult:
     first_status = job["status"]
     while not _is_reached(job, first_status, arguments.until):
         elapsed = time.monotonic() - started_at
-        await call.report_progress(elapsed, arguments.wait_seconds, f"The job is {job['status']}.")
-        seconds = min(int(arguments.wait_seconds - elapsed), _PROGRESS_SECONDS)
-        if seconds <= 0:
+        if elapsed >= arguments.wait_seconds:
             break
+        seconds = min(math.ceil(arguments.wait_seconds - elapsed), _PROGRESS_SECONDS)
+        await call.report_progress(elapsed, arguments.wait_seconds, f"The job is {job['status']}.")
         query = {"wait_seconds": str(seconds)}
         request = RestRequest("GET", job_path(arguments.job_id), query, wait_seconds=seconds)
         try:
@@ -91,8 +92,7 @@ def _queued(receipt: Mapping[str, Any]) -> ToolResult:
         f"Job {receipt['job_id']} is {receipt['status']} and starts in about"
         f" {receipt['estimated_start_ms'] / 1_000:.0f} s. Wait for it with watch_job."
     )
-    warnings = [f"Warning: {warning}" for warning in receipt.get("warnings") or ()]
-    return ToolResult(receipt, "\n".join((text, *warnings)))
+    return ToolResult(receipt, "\n".join((text, *warning_lines(receipt))))
 
 
 def _job_result(job: Mapping[str, Any], *, is_watched: bool = False) -> ToolResult:

@@ -65,6 +65,11 @@ def describe_briefly(job: Mapping[str, Any]) -> str:
     return f"{text}, {job['pr_url']}" if job.get("pr_url") else text
 
 
+def warning_lines(response: Mapping[str, Any]) -> list[str]:
+    """What the API ignored, such as a filter that it does not know."""
+    return [f"Warning: {warning}" for warning in response.get("warnings") or ()]
+
+
 def _select(fields: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: fields[name] for name in names if fields.get(name) not in (None, {}, [])}
 
@@ -84,7 +89,6 @@ def _page_result(
     cursor = page.get("next_cursor")
     if cursor is not None:
         lines.append(f"There are more: call again with the cursor {cursor}")
-    content = {name: items, "next_cursor": cursor}
-    if page.get("warnings"):
-        content["warnings"] = page["warnings"]
-    return ToolResult(content, "\n".join(lines) or f"No {name} found.")
+    warnings = warning_lines(page)
+    content = {name: items, "next_cursor": cursor, "warnings": page.get("warnings") or []}
+    return ToolResult(content, "\n".join((*(lines or [f"No {name} found."]), *warnings)))

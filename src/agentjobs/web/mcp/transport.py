@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import DEFAULT_NEGOTIATED_VERSION
+from mcp_types import DEFAULT_NEGOTIATED_VERSION, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agentjobs.web.api.headers import all_headers, header, media_type
@@ -20,35 +21,42 @@ _EVENT_STREAM = "text/event-stream"
 
 
 async def serve_post(api: RestApi, scope: Scope, content: bytes, send: Send) -> None:
-    server = build_server(api)
-    call = _call_with_progress(content) if _accepts_events(scope) else None
-    version = header(scope, MCP_PROTOCOL_VERSION_HEADER.encode()) or DEFAULT_NEGOTIATED_VERSION
-    if call is not None and version in HANDSHAKE_PROTOCOL_VERSIONS:
-        await stream_call(server, call, version, send)
+    try:
+        # The package accepts numbers and characters in some places that the API could not encode.
+        message = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        await _parse_error(error)(scope, _replay(b""), send)
         return
-    manager = StreamableHTTPSessionManager(server, json_response=call is None, stateless=True)
+    server = build_server(api)
+    version = header(scope, MCP_PROTOCOL_VERSION_HEADER.encode()) or DEFAULT_NEGOTIATED_VERSION
+    reports_progress = _accepts_events(scope) and _asks_for_progress(message)
+    if reports_progress and version in HANDSHAKE_PROTOCOL_VERSIONS:
+        await stream_call(server, message, version, send)
+        return
+    manager = StreamableHTTPSessionManager(
+        server, json_response=not reports_progress, stateless=True
+    )
     async with manager.run():
         await manager.handle_request(scope, _replay(content), send)
 
 
-def _call_with_progress(content: bytes) -> dict[str, Any] | None:
-    """The message if it calls a tool that reports progress to a client that asked for it."""
-    if b"progressToken" not in content:
-        return None
-    try:
-        message = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # The package has the right answer to it.
-        return None
+def _asks_for_progress(message: Any) -> bool:
+    """Whether it calls a tool that reports progress, and has a token for it."""
     match message:
         case {
             "jsonrpc": "2.0",
             "id": str() | int() as request_id,
             "method": "tools/call",
-            "params": {"name": "watch_job", "_meta": {"progressToken": str() | int()}},
-        } if not isinstance(request_id, bool):
-            return dict(message)
-    return None
+            "params": {"name": "watch_job", "_meta": {"progressToken": str() | int() as token}},
+        }:
+            return not isinstance(request_id, bool) and not isinstance(token, bool)
+    return False
+
+
+def _parse_error(error: Exception) -> Response:
+    fields = {"code": PARSE_ERROR, "message": f"Parse error: {error}"}
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": fields})
+    return Response(body, status_code=400, media_type="application/json")
 
 
 def _accepts_events(scope: Scope) -> bool:

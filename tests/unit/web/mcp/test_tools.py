@@ -55,6 +55,14 @@ async def test_pages_continue_after_their_cursor(service: Service, connect: Conn
     assert (listed, rest["next_cursor"]) == (created[::-1], None)
 
 
+async def test_a_filter_that_the_api_ignores_is_named(connect: Connect) -> None:
+    async with connect() as client:
+        result = await client.call_tool("list_jobs", {"labels": {"no key": "x"}})
+    (warning,) = result.structured_content["warnings"]
+    assert "label.no key" in warning
+    assert f"Warning: {warning}" in text_of(result)
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "faults"),
     [

@@ -1,0 +1,14 @@
+"""Serves one client on stdin and stdout until it closes them."""
+
+from mcp.server.stdio import stdio_server
+
+from agentjobs.cli.contexts.connection import Connection
+from agentjobs.cli.mcp.remote_api import RemoteApi
+from agentjobs.web.mcp.server import build_server
+
+
+async def serve(connection: Connection) -> None:
+    async with RemoteApi(connection.url, connection.api_key) as api:
+        server = build_server(api)
+        async with stdio_server() as (messages, answers):
+            await server.run(messages, answers, server.create_initialization_options())

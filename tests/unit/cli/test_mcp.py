@@ -1,0 +1,117 @@
+"""`agentjobs mcp` as a client of the API, also of one that does not answer as expected."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from agentjobs.cli.mcp.remote_api import RemoteApi
+from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_json
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+ME = {
+    "organization": {"id": "org_1", "name": "acme"},
+    "plan": {"name": "free", "concurrent_jobs": 1},
+    "key": {"id": "key_1", "name": "mcp", "scopes": ["read"], "expires_at": None},
+    "limits": {},
+}
+
+
+def refuse_connection(_: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("connection refused")
+
+
+def api_with(answer: Answer) -> RemoteApi:
+    return RemoteApi(
+        "http://service.example",
+        "ajk_1",
+        transport=httpx.MockTransport(answer),
+        pause=_no_pause,
+    )
+
+
+async def _no_pause(_: float) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "part"),
+    [
+        (refuse_connection, "service_unreachable", "http://service.example/v1"),
+        (
+            lambda _: httpx.Response(200, html="<h1>Sign in</h1>"),
+            "unexpected_response",
+            "unexpected body",
+        ),
+        (lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>"), "unexpected_response", "502"),
+        (lambda _: httpx.Response(302, headers={"Location": "/x"}), "unexpected_response", "/x"),
+        (
+            lambda _: httpx.Response(
+                401, json={"error": {"code": "unauthorized", "message": "No."}}
+            ),
+            "unauthorized",
+            "No.",
+        ),
+    ],
+)
+async def test_a_service_that_does_not_answer_is_an_error_that_says_why(
+    answer: Answer, code: str, part: str
+) -> None:
+    async with api_with(answer) as api:
+        with pytest.raises(RestError) as caught:
+            await fetch_json(api, RestRequest("GET", "/agents"))
+        assert (caught.value.code, part in caught.value.message) == (code, True)
+        assert not await api.is_read_only()
+
+
+async def test_the_scopes_of_the_key_are_read_once() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json=ME)
+
+    async with api_with(answer) as api:
+        assert await api.is_read_only()
+        assert await api.is_read_only()
+    assert asked == ["/v1/me"]
+
+
+async def test_a_lost_response_does_not_create_a_second_job() -> None:
+    keys: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            raise httpx.ReadError("connection reset")
+        return httpx.Response(202, json={})
+
+    async with api_with(answer) as api:
+        await api.send(RestRequest("POST", "/jobs", body={"repo": "acme/shop"}))
+        await api.send(RestRequest("POST", "/jobs", body={"repo": "acme/shop"}))
+    first, second, third = keys
+    assert first == second != third
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({}, "agentjobs login"),
+        ({"AGENTJOBS_URL": "http://127.0.0.1:9"}, "AGENTJOBS_API_KEY is not"),
+        ({"AGENTJOBS_URL": "ftp://x", "AGENTJOBS_API_KEY": "k"}, "not a valid base URL"),
+    ],
+)
+def test_a_wrong_setting_ends_it_at_once(
+    environment: dict[str, str], reason: str, tmp_path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agentjobs.cli.main", "mcp"],
+        env={"HOME": str(tmp_path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, reason in done.stderr) == (2, "", True), done.stderr
