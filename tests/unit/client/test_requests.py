@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import httpx
 import pytest
 
-from agentjobs_client import ApiError, ClientError, UnexpectedAnswer
+from agentjobs_client import ApiError, ClientError, NotSupported, UnexpectedAnswer
 from tests.unit.client.test_calls import Caller, fake_service, receipt, refusal
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -46,6 +46,7 @@ def given(name, *args, **kwargs):
             given("jobs", labels={"team/a": "x y"}, created_after=NOON, created_before=None),
             "GET /v1/jobs?created_after=2026-01-31T12%3A00%3A00Z&label.team%2Fa=x+y&limit=100",
         ),
+        (given("logs", "job_1", tail_bytes=99), "GET /v1/jobs/job_1/logs?tail_bytes=99"),
         (given("diff", "job_1"), "GET /v1/jobs/job_1/diff"),
         (given("diff_files", "job_1"), "GET /v1/jobs/job_1/diff"),
         (given("artifacts", "job_1"), "GET /v1/jobs/job_1/artifacts"),
@@ -59,10 +60,10 @@ def given(name, *args, **kwargs):
         (given("pull", "pull_1"), "GET /v1/pulls/pull_1"),
         (given("merge_pull", "pull_1"), "POST /v1/pulls/pull_1/merge {}"),
         (
-            given("merge_pull", "pull_1", method="squash"),
-            'POST /v1/pulls/pull_1/merge {"method":"squash"}',
+            given("merge_pull", "pull_1", method="squash", head_commit="4f9c"),
+            'POST /v1/pulls/pull_1/merge {"method":"squash","head_commit":"4f9c"}',
         ),
-        (given("close_pull", "pull_1"), "POST /v1/pulls/pull_1/close {}"),
+        (given("close_pull", "pull_1"), "POST /v1/pulls/pull_1/close"),
         (given("retry", "job_1"), "POST /v1/jobs/job_1/retry {}"),
         (
             given("follow_up", "job_1", "x", labels={"a": "b"}, agent=None),
@@ -172,6 +173,15 @@ def test_a_listing_that_repeats_its_cursor_ends_with_an_error(caller):
     handle, _ = fake_service(*[httpx.Response(200, json=page) for _ in range(3)])
     with pytest.raises(UnexpectedAnswer, match="same page"):
         caller.call(handle, "jobs")
+
+
+def test_a_filter_that_an_older_service_ignores_is_an_error(caller):
+    ignored = "`label.team` was ignored: there is no such query parameter."
+    page = {"jobs": [], "next_cursor": None, "warnings": ["Something else.", ignored]}
+    handle, _ = fake_service(*[httpx.Response(200, json=page) for _ in range(2)])
+    with pytest.raises(NotSupported, match="older than this client"):
+        caller.call(handle, "jobs", labels={"team": "web"})
+    assert caller.call(handle, "jobs", labels={"other": "web"}) == []
 
 
 @pytest.mark.parametrize("document", [{}, {"jobs": None}, {"jobs": {}}, {"jobs": [3]}, []])

@@ -110,6 +110,14 @@ class PullNotOpen(ApiError):
     """The pull request does not exist, or it is merged or closed."""
 
 
+class PullChanged(ApiError):
+    """The pull request has another head than the call expects."""
+
+
+class PullNotMergeable(ApiError):
+    """The pull request conflicts with its base branch, is a draft, or lacks an approval."""
+
+
 class FollowUpActive(ApiError):
     """Another job is working on this pull request."""
 

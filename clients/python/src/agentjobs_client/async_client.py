@@ -10,6 +10,7 @@ from agentjobs_client.calls import (
     FollowUpOptions,
     JobFilters,
     JobOptions,
+    MergeOptions,
     PullFilters,
     RetryOptions,
     Time,
@@ -131,18 +132,24 @@ class AsyncClient(AsyncHttp):
         return self._poll(JobWatch(job_id, self._retry_while_away(), self._clock))
 
     async def logs(
-        self, job_id: str, *, follow: bool = False, timestamps: bool = False
+        self,
+        job_id: str,
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        tail_bytes: int | None = None,
     ) -> AsyncIterator[str]:
         """The log so far, or with `follow` the log until the job is finished.
 
-        With `timestamps`, every line starts with the time it was written.
+        With `timestamps`, every line starts with the time it was written. `tail_bytes` limits the
+        log so far to its last lines.
         """
         if follow:
             stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
             async for text in self._follow(stream):
                 yield text
         else:
-            yield await self._send(calls.get_logs(job_id, timestamps))
+            yield await self._send(calls.get_logs(job_id, timestamps, tail_bytes))
 
     async def prompt(self, job_id: str) -> str | None:
         """The agent's prompt; None before the agent was started."""
@@ -194,10 +201,10 @@ class AsyncClient(AsyncHttp):
         """A pull request by its id."""
         return await self._send(calls.get_pull(pull_id))
 
-    async def merge_pull(self, pull_id: str, *, method: str | None = None) -> Pull:
-        """Merge a pull request. `method` is merge, squash or rebase. Needs the scope `pulls`."""
+    async def merge_pull(self, pull_id: str, **options: Unpack[MergeOptions]) -> Pull:
+        """Merge a pull request: `method`, `head_commit`. Needs the scope `pulls`."""
         return await self._send_or_check(
-            calls.merge_pull(pull_id, method),
+            calls.merge_pull(pull_id, options),
             "pull_not_open",
             calls.get_pull(pull_id),
             lambda pull: pull.state == "merged",

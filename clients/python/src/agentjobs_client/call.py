@@ -37,6 +37,7 @@ class Call(Generic[T]):
 class Page(NamedTuple, Generic[T]):
     items: list[T]
     next_cursor: str | None
+    warnings: list[str]
 
 
 Listing = Callable[[str | None], Call[Page[T]]]
@@ -91,9 +92,19 @@ def page_reader(kind: type[M], name: str) -> Callable[[httpx.Response], Page[M]]
         fields = msgspec.convert(document, dict[str, Any])
         items = msgspec.convert(fields.get(name), list[Any])
         cursor = msgspec.convert(fields.get("next_cursor"), str | None)
-        return Page([kind.from_document(item) for item in items], cursor)
+        warnings = msgspec.convert(fields.get("warnings", []), list[str])
+        return Page([kind.from_document(item) for item in items], cursor, warnings)
 
-    return lambda response: _read(response, build)
+    return lambda response: _check_filters(response, _read(response, build))
+
+
+def _check_filters(response: httpx.Response, page: Page[M]) -> Page[M]:
+    """A listing that ignores a filter contains items that the caller did not ask for."""
+    for warning in page.warnings:
+        if any(f"`{name}` was ignored" in warning for name in response.request.url.params):
+            message = f"{warning} The service is older than this client ({__version__})."
+            raise NotSupported(response.status_code, "filter_ignored", message)
+    return page
 
 
 def _read(response: httpx.Response, build: Callable[[Any], T]) -> T:

@@ -102,6 +102,13 @@ class PullFilters(TypedDict, total=False):
     job_id: str | None
 
 
+class MergeOptions(TypedDict, total=False):
+    """`method` is merge, squash or rebase. With `head_commit`, only this head is merged."""
+
+    method: str | None
+    head_commit: str | None
+
+
 def list_agents() -> Call[list[Agent]]:
     return Call("GET", "/agents", list_reader(Agent, "agents"))
 
@@ -188,9 +195,9 @@ def get_prompt(job_id: str) -> Call[Prompt]:
     return Call("GET", _path("jobs", job_id, "prompt"), reader(Prompt))
 
 
-def get_logs(job_id: str, timestamps: bool) -> Call[str]:
+def get_logs(job_id: str, timestamps: bool, tail_bytes: int | None = None) -> Call[str]:
     headers = {"Accept": "text/plain"}
-    params = _texts({"timestamps": timestamps or None})
+    params = _texts({"timestamps": timestamps or None, "tail_bytes": tail_bytes})
     return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
 
 
@@ -226,18 +233,18 @@ def get_pull(pull_id: str) -> Call[Pull]:
     return Call("GET", _path("pulls", pull_id), reader(Pull))
 
 
-def merge_pull(pull_id: str, method: str | None) -> Call[Pull]:
-    body = {} if method is None else {"method": method}
-    return _post(_path("pulls", pull_id, "merge"), reader(Pull), body)
+def merge_pull(pull_id: str, options: MergeOptions) -> Call[Pull]:
+    return Call(
+        "POST",
+        _path("pulls", pull_id, "merge"),
+        reader(Pull),
+        headers={"Content-Type": "application/json"},
+        content=encode_body(_given(options, MergeOptions)),
+    )
 
 
 def close_pull(pull_id: str) -> Call[Pull]:
-    return _post(_path("pulls", pull_id, "close"), reader(Pull), {})
-
-
-def _post(path: str, parse: Any, body: Mapping[str, Any]) -> Call[Any]:
-    headers = {"Content-Type": "application/json"}
-    return Call("POST", path, parse, headers=headers, content=encode_body(body))
+    return Call("POST", _path("pulls", pull_id, "close"), reader(Pull))
 
 
 def _new_job(

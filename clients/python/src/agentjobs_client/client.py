@@ -9,6 +9,7 @@ from agentjobs_client.calls import (
     FollowUpOptions,
     JobFilters,
     JobOptions,
+    MergeOptions,
     PullFilters,
     RetryOptions,
     Time,
@@ -128,16 +129,24 @@ class Client(SyncHttp):
         """
         return self._poll(JobWatch(job_id, self._retry_while_away(), self._clock))
 
-    def logs(self, job_id: str, *, follow: bool = False, timestamps: bool = False) -> Iterator[str]:
+    def logs(
+        self,
+        job_id: str,
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        tail_bytes: int | None = None,
+    ) -> Iterator[str]:
         """The log so far, or with `follow` the log until the job is finished.
 
-        With `timestamps`, every line starts with the time it was written.
+        With `timestamps`, every line starts with the time it was written. `tail_bytes` limits the
+        log so far to its last lines.
         """
         if follow:
             stream = LogStream(job_id, self._retry_while_away(), timestamps=timestamps)
             yield from self._follow(stream)
         else:
-            yield self._send(calls.get_logs(job_id, timestamps))
+            yield self._send(calls.get_logs(job_id, timestamps, tail_bytes))
 
     def prompt(self, job_id: str) -> str | None:
         """The agent's prompt; None before the agent was started."""
@@ -186,10 +195,10 @@ class Client(SyncHttp):
         """A pull request by its id."""
         return self._send(calls.get_pull(pull_id))
 
-    def merge_pull(self, pull_id: str, *, method: str | None = None) -> Pull:
-        """Merge a pull request. `method` is merge, squash or rebase. Needs the scope `pulls`."""
+    def merge_pull(self, pull_id: str, **options: Unpack[MergeOptions]) -> Pull:
+        """Merge a pull request: `method`, `head_commit`. Needs the scope `pulls`."""
         return self._send_or_check(
-            calls.merge_pull(pull_id, method),
+            calls.merge_pull(pull_id, options),
             "pull_not_open",
             calls.get_pull(pull_id),
             lambda pull: pull.state == "merged",

@@ -96,6 +96,7 @@ class Pull(Model, frozen=True):
     base_branch: str | None = None
     head_branch: str | None = None
     head_commit: str | None = None
+    merge_commit: str | None = None
     job_id: str | None = None
     created_at: Timestamp | None = None
     merged_at: Timestamp | None = None
