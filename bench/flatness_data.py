@@ -1,7 +1,7 @@
 """Fills a store with thirty days of finished jobs by a few statements, on both engines.
 
 Half of the jobs belong to one organization, the others to a hundred. Each job has three events, a
-delivery with its attempt, a log and its cost; every second one has a pull request.
+delivery with its attempt, a log, its cost and two labels; every second one has a pull request.
 """
 
 import sqlite3
@@ -31,6 +31,7 @@ LARGE_TABLES = (
     "events",
     "deliveries",
     "delivery_attempts",
+    "job_labels",
     "job_logs",
     "job_spending",
     "pulls",
@@ -100,6 +101,12 @@ _STATEMENTS = (
     (
         "INSERT INTO job_logs (job_id, sequence, created_at, text)"
         f" SELECT {_id('job')}, 1, s.at, 'src/shop/prices.py is as it should be' {_OF_JOB}"
+    ),
+    *(
+        "INSERT INTO job_labels (organization_id, key, value, job_id)"
+        f" SELECT 'org_' || ({_OWNER}), '{key}', '{key}-' || {value}, {_id('job')} {_OF_JOB}"
+        # Of half of an organization's jobs, and of a few.
+        for key, value in (("team", "(n.number % 4)"), ("run", "(n.number / 100)"))
     ),
     f"INSERT INTO job_spending (job_id, spent_nanousd) SELECT {_id('job')}, 12345678 {_OF_JOB}",
     (

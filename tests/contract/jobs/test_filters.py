@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.states import JobStatus
-from agentjobs.jobs.views import job_search
+from agentjobs.jobs.views import job_filter
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
@@ -140,8 +140,8 @@ async def test_every_combination_of_filters_finds_the_same_jobs_however_far_a_sc
         "ticket": "T-1",
         "labels": {"run": "1", **PAY},
     }
-    for scanned in (2, 5, 2_500):
-        monkeypatch.setattr(job_search, "MAX_SCANNED", scanned)
+    for sizes in ((2,), (5, 7), job_filter.SCAN_SIZES):
+        monkeypatch.setattr(job_filter, "SCAN_SIZES", sizes)
         for count in range(len(choices) + 1):
             for names in itertools.combinations(choices, count):
                 filters = {name: choices[name] for name in names}
@@ -161,7 +161,7 @@ def matches(job: dict[str, Any], filters: dict[str, Any]) -> bool:
 async def test_a_search_through_many_jobs_returns_an_incomplete_page_with_a_cursor(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "MAX_SCANNED", 2)
+    monkeypatch.setattr(job_filter, "SCAN_SIZES", (2, 2))
     caller = await harness.organization()
     wanted = await harness.job(caller, labels={**PAY, "run": "1"}, agent="pro-fixer")
     for number in range(40):

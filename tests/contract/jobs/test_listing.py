@@ -10,7 +10,7 @@ from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.rerun import run_again
-from agentjobs.jobs.views import job_search
+from agentjobs.jobs.views import listing
 from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobPage, list_lines
@@ -198,7 +198,7 @@ async def test_the_search_finds_substrings_and_ignores_ascii_case(
 async def test_a_search_stops_after_a_number_of_jobs_and_resumes_there(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
+    monkeypatch.setattr(listing, "MAX_SCANNED", 3)
     caller = await harness.organization()
     oldest = await harness.job(caller, ticket_id="NEEDLE-1")
     for _ in range(4):
@@ -216,7 +216,7 @@ async def test_a_search_stops_after_a_number_of_jobs_and_resumes_there(
 async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_other(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_search, "MAX_SCANNED", 3)
+    monkeypatch.setattr(listing, "MAX_SCANNED", 3)
     caller = await harness.organization()
     rare = await harness.job(caller, agent="pro-fixer")
     for _ in range(8):

@@ -15,6 +15,8 @@ from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
 from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
 from agentjobs.jobs.queue import claim_queries, fleet, rescue
 from agentjobs.jobs.views import usage
+from agentjobs.jobs.views.job_filter import JobFilter
+from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.postgresql.connection import connect
 from agentjobs.store.statements import render
 from agentjobs.webhooks import maintenance
@@ -97,3 +99,69 @@ def test_sqlite_sums_the_jobs_of_the_period_alone(sqlite_template: Path, key: st
         "SEARCH j USING INDEX jobs_of_organization (organization_id=? AND id>? AND id<?)",
         "SEARCH s USING INDEX sqlite_autoindex_job_spending_1 (job_id=?) LEFT-JOIN",
     ]
+
+
+SEARCHES = [
+    JobFilter(labels={"a": "1"}),
+    JobFilter(labels={"a": "1", "b": "2"}),
+    JobFilter(labels={"a": "1"}, status="failed", repo="acme/shop", since=1),
+    JobFilter(labels={f"k{number}": "" for number in range(8)}, agent="fixer"),
+    JobFilter(status="failed", agent="fixer"),
+    JobFilter(since=1, until=2),
+    JobFilter(follows="job_x", labels={"a": "1"}, ticket="T-1"),
+]
+
+
+def search_statement(filter: JobFilter) -> str:
+    page = page_query(filter.names(), limit=32, scanned=250, labels=len(filter.labels))
+    return f"{page} SELECT page.id FROM page"
+
+
+@pytest.mark.parametrize("filter", SEARCHES)
+def test_sqlite_searches_jobs_by_ranges_of_indexes(
+    sqlite_template: Path, filter: JobFilter
+) -> None:
+    statement = render("sqlite", search_statement(filter))
+    connection = sqlite3.connect(sqlite_template)
+    explained = connection.execute(
+        f"EXPLAIN QUERY PLAN {statement.sql}", [""] * len(statement.names)
+    )
+    plan = [row[3] for row in explained]
+    connection.close()
+    assert [line for line in plan if re.match(r"SCAN (jobs|job_labels)\b", line)] == []
+    labels = [line for line in plan if line.startswith("SEARCH job_labels")]
+    assert bool(labels) == bool(filter.labels)
+    for line in labels:
+        assert "(organization_id=? AND key=? AND value=? AND job_id" in line
+
+
+@pytest.mark.parametrize("filter", SEARCHES)
+async def test_postgresql_searches_jobs_by_ranges_of_indexes(
+    postgres_url: str, filter: JobFilter
+) -> None:
+    statement = render("postgresql", search_statement(filter))
+    types = ", ".join(
+        "bigint" if name in {"created_since", "created_until"} else "text"
+        for name in statement.names
+    )
+    connection = await connect(
+        postgres_url,
+        plan_cache_mode="force_generic_plan",
+        enable_seqscan="off",
+        enable_bitmapscan="off",
+    )
+    try:
+        await connection.execute(f"PREPARE search ({types}) AS {statement.sql}")
+        values = ", ".join("NULL" for _ in statement.names)
+        plan = await connection.fetch(f"EXPLAIN EXECUTE search ({values})")
+    finally:
+        await connection.close()
+    text = "\n".join(line[0] for line in plan)
+    assert "Seq Scan" not in text
+    assert "job_labels_of_job" not in text
+    conditions = re.findall(r"job_labels_pkey on .*\n +Index Cond: (.*)", text)
+    assert bool(conditions) == bool(filter.labels)
+    for condition in conditions:
+        assert condition.startswith("((organization_id = $")
+        assert "(key = $" in condition
+        assert "value" in condition

@@ -11,8 +11,9 @@ from agentjobs.store.database import Database
 
 # Identifiers have the time of the API server, `created_at` that of the database.
 _MAX_CLOCK_DIFFERENCE_MS = 60_000
-# How many times a page is searched further before an incomplete one is returned.
-_MAX_SCANS = 8
+# How many jobs each scan for a page reads at most. The first is enough for filters that many jobs
+# match; after the last an incomplete page is returned.
+SCAN_SIZES = (250, 2_500, 2_500, 2_500)
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +96,10 @@ async def find_jobs(
     many jobs is continued by the next request.
     """
     ids: list[str] = []
-    for _ in range(_MAX_SCANS):
+    for scanned in SCAN_SIZES:
         scans = [
-            await _scan(db, organization_id, each, limit=limit, before=before) for each in filters
+            await _scan(db, organization_id, each, limit=limit, scanned=scanned, before=before)
+            for each in filters
         ]
         # Below it, jobs of a scan that got less far are unknown.
         ends = [scan.next_before for scan in scans if scan.next_before is not None]
@@ -112,11 +114,17 @@ async def find_jobs(
 
 
 async def _scan(
-    db: Database, organization_id: str, filter: JobFilter, *, limit: int, before: str | None
+    db: Database,
+    organization_id: str,
+    filter: JobFilter,
+    *,
+    limit: int,
+    scanned: int,
+    before: str | None,
 ) -> FoundJobs:
     # A power of two above the limit: few distinct statements, and one job more than needed.
     size = 1 << limit.bit_length()
-    page = page_query(filter.names(), limit=size, labels=len(filter.labels))
+    page = page_query(filter.names(), limit=size, scanned=scanned, labels=len(filter.labels))
     rows = await db.fetch_all(
         f"{page} SELECT reached.id AS reached, page.id FROM reached LEFT JOIN page ON 1 = 1"
         " ORDER BY page.id DESC",

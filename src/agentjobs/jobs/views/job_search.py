@@ -10,8 +10,6 @@ import msgspec
 
 # Above every identifier, in every collation.
 NO_BOUND = "job_" + "z" * 26
-# How many jobs a scan reads at most if it applies other filters to them.
-MAX_SCANNED = 2_500
 
 
 class _Column(msgspec.Struct, frozen=True):
@@ -39,15 +37,17 @@ class _Column(msgspec.Struct, frozen=True):
             " WHERE id >= :since */) AS scan"
         )
 
-    def filtered(self, conditions: Sequence[str], chosen: Sequence[str], limit: int) -> str:
+    def filtered(
+        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scanned: int
+    ) -> str:
         """On PostgreSQL a subquery is scanned, so that the planner cannot choose another index."""
         return (
             f"(SELECT id FROM /*sqlite jobs INDEXED BY {self.index} WHERE {self._exact()}"
             f" AND id < :before AND id >= (SELECT id FROM {_floor_name(self)}) */"
-            f" /*postgresql (SELECT jobs.*, {self.column} AS scanned FROM jobs"
-            f" WHERE {self._pairs()} ORDER BY {self.column} DESC, id DESC LIMIT {MAX_SCANNED})"
+            f" /*postgresql (SELECT jobs.*, {self.column} AS indexed FROM jobs"
+            f" WHERE {self._pairs()} ORDER BY {self.column} DESC, id DESC LIMIT {scanned})"
             f" AS newest WHERE id >= :since */{_and([*chosen, *conditions])}"
-            f" ORDER BY /*postgresql scanned DESC, */ id DESC LIMIT {limit}) AS scan"
+            f" ORDER BY /*postgresql indexed DESC, */ id DESC LIMIT {limit}) AS scan"
         )
 
     def _exact(self) -> str:
@@ -91,12 +91,14 @@ class _Label(msgspec.Struct, frozen=True):
             f" LIMIT {limit} OFFSET {skipped}) AS newest WHERE id >= :since */) AS scan"
         )
 
-    def filtered(self, conditions: Sequence[str], chosen: Sequence[str], limit: int) -> str:
+    def filtered(
+        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scanned: int
+    ) -> str:
         """The jobs are read one by one: as a join, a planner might begin with them."""
         matches = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END"
         is_match = f"(SELECT {matches} FROM jobs WHERE jobs.id = scan.id) = 1"
         return (
-            f"(SELECT id FROM {self.newest(MAX_SCANNED)}"
+            f"(SELECT id FROM {self.newest(scanned)}"
             f" WHERE {' AND '.join([*chosen, is_match])} ORDER BY id DESC LIMIT {limit}) AS scan"
         )
 
@@ -112,12 +114,15 @@ class _Label(msgspec.Struct, frozen=True):
 _Source = _Column | _Label
 
 _ORGANIZATION = _Column("organization_id", "jobs_of_organization", "organization_id")
+_TICKET = _Column("ticket_id", "jobs_of_ticket", "ticket_id", "ticket_id || ''")
 _COLUMNS = (
-    _Column("ticket_id", "jobs_of_ticket", "ticket_id", "ticket_id || ''"),
+    _Column("status", "jobs_of_status", "(status || '')", "status", "organization_id || ''"),
     _Column("repo", "jobs_of_repo", "repo", "repo || ''"),
     _Column("agent", "jobs_of_agent", "agent", "agent || ''"),
-    _Column("status", "jobs_of_status", "(status || '')", "status", "organization_id || ''"),
 )
+# Of how many filters the rarest is looked for: each makes the statement larger, and planning it
+# takes PostgreSQL longer than running it.
+_MAX_SOURCES = 4
 # Filters without an index of their own.
 _CONDITIONS: Mapping[str, str] = {
     "created_by": "created_by = :created_by",
@@ -133,21 +138,32 @@ def label_parameters(number: int) -> tuple[str, str]:
 
 
 def page_query(
-    filters: Collection[str], *, limit: int, labels: int = 0, conditions: Sequence[str] = ()
+    filters: Collection[str],
+    *,
+    limit: int,
+    scanned: int,
+    labels: int = 0,
+    conditions: Sequence[str] = (),
 ) -> str:
     """`WITH page AS …, reached AS …`: the jobs as `page.id`, and how far the scan got.
 
     `filters` have their values as parameters, as have :organization_id, :before and :since;
-    `labels` is how many labels are required. `reached.id` is :since, unless the scan stopped
-    earlier.
+    `labels` is how many labels are required. A scan that applies other filters to the jobs of an
+    index reads at most `scanned`. `reached.id` is :since, unless the scan stopped earlier.
     """
-    sources: list[_Source] = [each for each in _COLUMNS if each.name in filters]
-    sources += map(_Label, range(labels))
-    others = [*(_CONDITIONS[name] for name in _CONDITIONS if name in filters), *conditions]
+    # From what is usually rare to what is usually common.
+    given: list[_Source] = [_TICKET, *map(_Label, range(labels)), *_COLUMNS]
+    given = [each for each in given if isinstance(each, _Label) or each.name in filters]
+    sources = [] if "follows" in filters else given[:_MAX_SOURCES]
+    others = [
+        *(source.condition for source in given[len(sources) :]),
+        *(_CONDITIONS[name] for name in _CONDITIONS if name in filters),
+        *conditions,
+    ]
     if "follows" in filters:
-        return _follow_ups([*(source.condition for source in sources), *others], limit)
+        return _follow_ups(others, limit)
     if len(sources) > 1 or others:
-        return _scan_rarest(sources or [_ORGANIZATION], others, limit)
+        return _scan_rarest(sources or [_ORGANIZATION], others, limit, scanned)
     (source,) = sources or [_ORGANIZATION]
     return f"WITH page AS MATERIALIZED (SELECT id FROM {source.newest(limit)}), {_COMPLETE}"
 
@@ -162,9 +178,13 @@ def _follow_ups(conditions: Sequence[str], limit: int) -> str:
     )
 
 
-def _scan_rarest(sources: Sequence[_Source], others: Sequence[str], limit: int) -> str:
+def _scan_rarest(
+    sources: Sequence[_Source], others: Sequence[str], limit: int, scanned: int
+) -> str:
     """The rarer a value, the older is the last of the newest jobs that have it."""
-    floors = ", ".join(f"{_floor_name(each)} AS MATERIALIZED ({_floor(each)})" for each in sources)
+    floors = ", ".join(
+        f"{_floor_name(each)} AS MATERIALIZED ({_floor(each, scanned)})" for each in sources
+    )
     scans = []
     for position, source in enumerate(sources):
         conditions = [each.condition for each in sources if each is not source]
@@ -175,7 +195,7 @@ def _scan_rarest(sources: Sequence[_Source], others: Sequence[str], limit: int) 
             for rival in range(len(sources))
             if rival != position
         ]
-        scans.append(source.filtered([*conditions, *others], chosen, limit))
+        scans.append(source.filtered([*conditions, *others], chosen, limit, scanned))
     merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
     ends = " UNION ALL ".join(f"SELECT id FROM {_floor_name(each)}" for each in sources)
     return (
@@ -185,9 +205,9 @@ def _scan_rarest(sources: Sequence[_Source], others: Sequence[str], limit: int) 
     )
 
 
-def _floor(source: _Source) -> str:
+def _floor(source: _Source, scanned: int) -> str:
     """The last of the jobs that a scan may read; :since when there are fewer."""
-    last = source.newest(1, skipped=MAX_SCANNED - 1)
+    last = source.newest(1, skipped=scanned - 1)
     return f"SELECT COALESCE((SELECT id FROM {last}), :since) AS id"
 
 

@@ -13,6 +13,8 @@ from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
 
+# How many jobs the search for a page reads at most.
+MAX_SCANNED = 2_500
 _MAX_TITLE_LENGTH = 200
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
@@ -142,7 +144,13 @@ def cost_of(usage: str | None) -> float | None:
 
 def _statement(filter: JobFilter, limit: int, *, searched: bool) -> str:
     conditions = (_HAS_TEXT,) if searched else ()
-    page = page_query(filter.names(), limit=limit, labels=len(filter.labels), conditions=conditions)
+    page = page_query(
+        filter.names(),
+        limit=limit,
+        scanned=MAX_SCANNED,
+        labels=len(filter.labels),
+        conditions=conditions,
+    )
     # Returns a row even when no job matches, to tell how far the scan got.
     return (
         f"{page} SELECT reached.id AS reached, {_COLUMNS} FROM reached"
