@@ -25,6 +25,8 @@ AGENTS_DIR   := .agents
 # package manager, and GitHub's API description, which is one file of a large package.
 NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
+# The compiler of the TypeScript client and the generator of its types.
+TYPESCRIPT_STAMP := clients/typescript/node_modules/.installed
 # Gitea and Forgejo, only for `make test-platforms`.
 PLATFORMS_DIR := .platforms
 # A checkout of another Forgejo, which is built and tested instead.
@@ -42,7 +44,7 @@ demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request,
 	@$(BIN)/agentjobs demo
 
 test: system-test ## Run every test, and the checks beside them
-	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed
+	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going check run-tests \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
 
@@ -91,7 +93,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -125,6 +127,10 @@ $(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | system-test
 	@npm pack --silent --pack-destination $(NPM_TESTS_DIR) $(GITHUB_API) >/dev/null
 	@tar -xzf $(NPM_TESTS_DIR)/octokit-openapi-*.tgz -C $(NPM_TESTS_DIR) --strip-components=1 package/generated/api.github.com.json
 	@rm $(NPM_TESTS_DIR)/octokit-openapi-*.tgz
+	@touch $@
+
+$(TYPESCRIPT_STAMP): clients/typescript/package.json | system-test
+	@npm install --prefix clients/typescript --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
 
 system-run:

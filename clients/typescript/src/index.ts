@@ -1,0 +1,30 @@
+export { AgentJobs } from "./client.js";
+export {
+  AgentJobsError,
+  ApiError,
+  type ErrorCode,
+  type ErrorDetails,
+  ServiceUnreachable,
+  UnexpectedResponse,
+} from "./errors.js";
+export {
+  type CreateOptions,
+  type Jobs,
+  type LogOptions,
+  type LogTextOptions,
+  type WaitOptions,
+  WaitTimeout,
+  isFinished,
+} from "./jobs.js";
+export { collect } from "./pages.js";
+export type { Agents, EventOptions, Events, Pulls, Repositories } from "./resources.js";
+export type { CallOptions, ClientOptions } from "./transport.js";
+export type * from "./types.js";
+export {
+  InvalidSignature,
+  UnknownPayload,
+  type VerifyOptions,
+  type WebhookEvent,
+  type WebhookHeaders,
+  verifyWebhook,
+} from "./webhooks.js";
