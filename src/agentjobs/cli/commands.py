@@ -47,6 +47,10 @@ COMMANDS = {
         "contexts.commands:contexts",
         "List, select and remove the services of `agentjobs login`.",
     ),
+    "me": Command("account:me", "Show the organization, the plan, the key and the limits in use."),
+    "usage": Command(
+        "account:usage", "Show jobs, agent time, tokens and cost of the organization."
+    ),
     "completion": Command(
         "completion:completion",
         "Print a script that completes commands and options in your shell.",

@@ -21,6 +21,14 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     return max(at, 0)
 
 
+def parse_optional_time(text: str | None) -> datetime | None:
+    """An age counts from the clock of this machine."""
+    if text is None:
+        return None
+    now_ms = (datetime.now(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return _EPOCH + timedelta(milliseconds=parse_time_ms(text, now_ms))
+
+
 def parse_expiry_ms(text: str, now_ms: int) -> int | None:
     """None for `never`."""
     text = text.strip()

@@ -8,7 +8,8 @@ import pytest
 import typer
 
 from agentjobs.cli import failures
-from agentjobs.cli.jobs import _details, config_override
+from agentjobs.cli.jobs.create import config_override
+from agentjobs.cli.jobs.text import details
 from agentjobs.cli.main import main
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.pulls import _answer_conflict
@@ -204,7 +205,7 @@ def test_overrides_are_json_where_they_can_be_and_text_elsewhere():
         "title": "42",
         "x": "",
     }
-    assert config_override([]) is None
+    assert config_override([]) == {}
     assert config_override(["prompt=a=b"]) == {"prompt": "a=b"}
 
 
@@ -295,6 +296,6 @@ def test_what_a_job_used_and_its_check_read_as_words():
             "verification": {"command": "make test", "passed": True, "output": ""},
         }
     )
-    facts = dict(_details(job))
+    facts = dict(details(job))
     assert facts["usage"] == "requests 2, cost_usd 0.5"
     assert facts["verification"] == "command make test, passed True"

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from agentjobs.cli.jobs import follow_up_job
+from agentjobs.cli.jobs.create import follow_up_job
 from agentjobs_client import Client
 from tests.unit.client.test_calls import Caller, fake_service, receipt, refusal
 

@@ -21,6 +21,8 @@ from agentjobs.cli.output import print_json, print_note, print_result
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
+    from agentjobs_client import Caller, Client
+
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -56,10 +58,10 @@ def login(
     api_key = _read_key(key_file)
     connection = Connection(address.geturl(), api_key, "the key that was given")
     with open_client(connection.url, api_key) as client, explained(connection):
-        client.agents()
+        caller = _identify(client)
     with edit_credentials(credentials_path()) as (credentials, store):
         store(credentials.with_context(Context(context_name, address.geturl(), api_key)))
-    _report(context_name, address, json)
+    _report(context_name, address, caller, json)
 
 
 def logout(context: ContextName = None, json: Json = False) -> None:
@@ -95,14 +97,27 @@ def _read_key(key_file: str | None) -> str:
     return api_key
 
 
-def _report(name: str, address: "SplitResult", json: bool) -> None:
+def _identify(client: "Client") -> "Caller | None":
+    """Checks the key. None if the service is too old to say whose it is."""
+    from agentjobs_client import NotSupported
+
+    try:
+        return client.me()
+    except NotSupported:
+        client.agents()
+        return None
+
+
+def _report(name: str, address: "SplitResult", caller: "Caller | None", json: bool) -> None:
     from agentjobs.cli.contexts.address import is_unencrypted
 
+    organization = None if caller is None else caller.organization.name
     if json:
-        print_json({"name": name, "url": address.geturl()})
+        print_json({"name": name, "url": address.geturl(), "organization": organization})
     else:
         print_result(name)
-        print_note(f"Commands use {address.geturl()} from now on.")
+        owner = "" if caller is None else f", organization {organization}"
+        print_note(f"Commands use {address.geturl()}{owner}, from now on.")
     if is_unencrypted(address):
         print_note("Warning: without https, anyone on the way can read the key.")
     if URL_VARIABLE in os.environ:

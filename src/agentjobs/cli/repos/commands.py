@@ -7,6 +7,7 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
 
 if TYPE_CHECKING:
     from agentjobs.repos.queries import RepoView
@@ -38,6 +39,10 @@ def connect_repo(
         str | None,
         typer.Option("--name", metavar="OWNER/NAME", help="Default: derived from the source."),
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until it accepts jobs; exit 1 if the index fails."),
+    ] = False,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
@@ -46,16 +51,24 @@ def connect_repo(
     async def work(admin: Admin) -> "RepoView":
         from agentjobs.repos.connect import connect_repository
 
-        return await connect_repository(admin.db, admin.settings, org, source, name)
+        repo = await connect_repository(admin.db, admin.settings, org, source, name)
+        return await wait_for_index(admin.db, repo) if wait else repo
 
     repo = with_store(data_dir, work)
     if json:
         print_json(repo)
-        return
-    print_result(repo.full_name)
-    print_note(
-        f"{repo.full_name} is connected; it accepts jobs once the running service has indexed it."
-    )
+    else:
+        print_result(repo.full_name)
+    if repo.index_status == "ready":
+        print_note(f"{repo.full_name} is ready: {repo.line_count} lines.")
+    elif wait:
+        print_note(f"{repo.full_name} was not indexed: {repo.index_error} The service tries again.")
+        raise typer.Exit(INDEX_FAILED)
+    else:
+        print_note(
+            f"{repo.full_name} is connected; it accepts jobs once the running service has indexed"
+            " it."
+        )
 
 
 @repos.command("list")

@@ -1,0 +1,83 @@
+"""`agentjobs me` and `usage`: whose API key is in use, and what its organization has used."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.contexts.connection import ContextName, connect
+from agentjobs.cli.options import Json
+from agentjobs.cli.output import print_json, print_result, print_table
+
+if TYPE_CHECKING:
+    from agentjobs_client import Caller, UsageTotal
+
+_STATUSES = ("completed", "failed", "cancelled", "running", "queued")
+
+
+def me(context: ContextName = None, json: Json = False) -> None:
+    """Show the organization, the plan, the key and the limits in use."""
+    with connect(context) as client:
+        caller = client.me()
+    if json:
+        print_json(caller.raw)
+    else:
+        print_result("\n".join(f"{name}: {value}" for name, value in describe_caller(caller)))
+
+
+def usage(
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help="Default: 30 days ago. A date, ISO 8601 or 7d."
+        ),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Default: now.")] = None,
+    group_by: Annotated[
+        str | None, typer.Option("--group-by", metavar="agent|repo|day", help="One row for each.")
+    ] = None,
+    context: ContextName = None,
+    json: Json = False,
+) -> None:
+    """Show jobs, agent time, tokens and cost of the organization."""
+    from agentjobs.cli.times import parse_optional_time
+
+    first, last = parse_optional_time(since), parse_optional_time(until)
+    with connect(context) as client:
+        report = client.usage(since=first, until=last, group_by=group_by)
+    if json:
+        print_json(report.raw)
+        return
+    rows = [(group.key, *_usage_row(group)) for group in report.groups]
+    print_table(
+        (group_by or "", *_STATUSES, "agent time", "input tokens", "output tokens", "cost USD"),
+        [*rows, ("total", *_usage_row(report.total))],
+    )
+
+
+def describe_caller(caller: "Caller") -> list[tuple[str, Any]]:
+    """Without limits that do not exist."""
+    limits = caller.limits
+    lines = [
+        ("organization", caller.organization.name),
+        ("plan", f"{caller.plan.name}, {caller.plan.concurrent_jobs} concurrent jobs"),
+        ("key", f"{caller.key.name} ({caller.key.id})" if caller.key.name else caller.key.id),
+        ("scopes", ", ".join(caller.key.scopes)),
+        ("expires", caller.raw["key"].get("expires_at") or "never"),
+        ("queued jobs", limits.queued_jobs),
+        ("requests per second", limits.rate_limit_per_second),
+        ("budget per job", _usd(limits.job_budget_usd)),
+        ("budget per day", _usd(limits.daily_budget_usd)),
+    ]
+    return [(name, value) for name, value in lines if value is not None]
+
+
+def _usage_row(used: "UsageTotal") -> tuple[Any, ...]:
+    from agentjobs.cli.jobs.text import duration
+
+    counts = (getattr(used.jobs, status) for status in _STATUSES)
+    time = duration(round(used.agent_seconds * 1_000))
+    return (*counts, time, used.input_tokens, used.output_tokens, f"{used.cost_usd:.2f}")
+
+
+def _usd(amount: float | None) -> str | None:
+    return None if amount is None else f"{amount:g} USD"

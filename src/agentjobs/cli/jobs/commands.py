@@ -1,0 +1,140 @@
+"""`agentjobs jobs`: a client of the HTTP API. Needs a URL and an API key, but no store."""
+
+import sys
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from agentjobs.cli.contexts.connection import ContextName, connect
+from agentjobs.cli.jobs import text
+from agentjobs.cli.options import Json
+from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.pairs import parse_pairs
+
+jobs = typer.Typer(
+    no_args_is_help=True,
+    help="Create and inspect jobs over HTTP.\n\n"
+    "Uses the service of `agentjobs login`, or AGENTJOBS_URL and AGENTJOBS_API_KEY.",
+)
+
+JobId = Annotated[str, typer.Argument(metavar="JOB")]
+LABEL_HINT = "--label"
+
+
+@jobs.command("show")
+def show_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+    """Show the details of a job."""
+    with connect(context) as client:
+        job = client.job(job_id)
+    if json:
+        print_json(job.raw)
+    else:
+        print_result("\n".join(f"{name}: {value}" for name, value in text.details(job)))
+
+
+@jobs.command("list")
+def list_jobs(
+    *,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", metavar="STATUS", help="Filter by status. Repeatable."),
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option("--repo", metavar="OWNER/NAME", help="Filter by repository.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Filter by agent type.")
+    ] = None,
+    ticket: Annotated[
+        str | None, typer.Option("--ticket", metavar="ID", help="Filter by ticket.")
+    ] = None,
+    follows: Annotated[
+        str | None, typer.Option("--follows", metavar="JOB", help="Only follow-ups of this job.")
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(LABEL_HINT, metavar="KEY=VALUE", help="Filter by label. Repeatable."),
+    ] = None,
+    created_after: Annotated[
+        str | None,
+        typer.Option(
+            "--created-after", metavar="TIME", help="Not before: 2026-01-31 (UTC), or 2h, 7d ago."
+        ),
+    ] = None,
+    created_before: Annotated[
+        str | None, typer.Option("--created-before", metavar="TIME", help="Earlier than this.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")] = 20,
+    context: ContextName = None,
+    json: Json = False,
+) -> None:
+    """List jobs, newest first."""
+    from agentjobs.cli.times import parse_optional_time
+
+    pairs = parse_pairs(labels or [], LABEL_HINT)
+    after, before = parse_optional_time(created_after), parse_optional_time(created_before)
+    with connect(context) as client:
+        found = client.jobs(
+            status=status,
+            repo=repo,
+            agent=agent,
+            ticket_id=ticket,
+            follows=follows,
+            labels=pairs,
+            created_after=after,
+            created_before=before,
+        )
+        listed = list(islice(found, limit))
+    if json:
+        print_json({"jobs": [job.raw for job in listed]})
+        return
+    print_table(text.COLUMNS, [text.row(job) for job in listed])
+
+
+@jobs.command("cancel")
+def cancel_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+    """Cancel a queued or running job."""
+    with connect(context) as client:
+        job = client.cancel(job_id)
+    if json:
+        print_json(job.raw)
+    else:
+        print_result(job.job_id)
+        print_note(f"{job.job_id} is {job.status}")
+
+
+@jobs.command("prompt")
+def show_prompt(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+    """Print the prompt the agent received."""
+    with connect(context) as client:
+        prompt = client.prompt(job_id)
+    if json:
+        print_json({"job_id": job_id, "prompt": prompt})
+    elif prompt is None:
+        print_note(f"The agent of {job_id} has not started yet")
+    else:
+        print_result(prompt)
+
+
+@jobs.command("logs")
+def show_logs(
+    job_id: JobId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Stream the log until the job finishes.")
+    ] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Prefix each line with its time (UTC).")
+    ] = False,
+    context: ContextName = None,
+    json: Json = False,
+) -> None:
+    """Print the log of a job."""
+    with connect(context) as client:
+        pieces = client.logs(job_id, follow=follow, timestamps=timestamps)
+        if json:
+            print_json({"job_id": job_id, "log": "".join(pieces)})
+            return
+        for piece in pieces:
+            sys.stdout.write(piece)
+            sys.stdout.flush()

@@ -1,0 +1,49 @@
+"""A line at the end of a terminal that changes while a command waits."""
+
+import os
+import shutil
+import sys
+from unicodedata import combining, east_asian_width
+
+_CLEAR = "\r\x1b[K"
+
+
+def can_show_line() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def show_line(line: str) -> None:
+    """Replaces the line. The text must not contain control characters."""
+    # The last column stays empty, because some terminals wrap after it.
+    _write(_CLEAR + fit(line, shutil.get_terminal_size().columns - 1))
+
+
+def clear_line() -> None:
+    _write(_CLEAR)
+
+
+def fit(line: str, columns: int) -> str:
+    """As much of the line as fits into the columns, marked with … if it was cut."""
+    width = 0
+    for index, character in enumerate(line):
+        width += _width(character)
+        if width > columns:
+            return f"{_cut(line[:index], columns - 1)}…" if columns > 0 else ""
+    return line
+
+
+def _cut(line: str, columns: int) -> str:
+    while line and sum(map(_width, line)) > columns:
+        line = line[:-1]
+    return line
+
+
+def _width(character: str) -> int:
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
