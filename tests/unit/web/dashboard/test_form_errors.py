@@ -37,6 +37,7 @@ REFUSED_FIELDS = [
     ("title", "x" * 300, "Pull request title must be at most 200 characters"),
     ("ticket_id", "x" * 300, "Ticket must be at most 255 characters"),
     ("reviewers", "a," * 30, "Reviewers must have at most 20 items"),
+    ("labels", "team=" + "x" * 256, "Labels, team, must be at most 255 characters"),
     ("more", "{", "Agent settings must be a JSON object"),
     (
         "more",

@@ -73,6 +73,28 @@ async def test_an_invalid_date_is_rejected_and_kept_in_the_form(sample_dashboard
     assert page.form("/jobs").value("status") == "running"
 
 
+async def test_the_labels_of_a_job_link_to_the_jobs_that_have_them(dashboard):
+    labels = {"team": "pay & <co>", "run": "1"}
+    job = await dashboard.harness.job(dashboard.caller, labels=labels)
+    other = await dashboard.harness.job(dashboard.caller, labels={"run": "2"})
+    page = await dashboard.viewer.open("/jobs")
+    assert "team=pay & <co>" in page.text
+    (link,) = [link for link in page.links if "label=team" in link]
+    assert await jobs_on(dashboard.viewer, link.removeprefix("/jobs")) == [job]
+    assert await jobs_on(dashboard.viewer, "?label=run%3D2&status=queued") == [other]
+    assert await jobs_on(dashboard.viewer, "?label=run%3D") == []
+    assert await jobs_on(dashboard.viewer, "?label=%00%3D%00") == []
+    assert await jobs_on(dashboard.viewer, "?q=CO%3E") == [job]
+    assert link in (await dashboard.viewer.open(f"/jobs/{job}")).links
+
+
+async def test_a_label_without_a_value_is_rejected_and_kept_in_the_form(dashboard):
+    page = await dashboard.viewer.open("/jobs?label=team")
+    assert page.status == 400
+    assert "enter a key and a value, such as team=payments" in page.text
+    assert page.form("/jobs").value("label") == "team"
+
+
 async def test_part_of_an_id_finds_the_job(sample_dashboard):
     job = sample_dashboard.samples["acme"].running_job
     assert await jobs_on(sample_dashboard.viewer, f"?q={job[-8:]}") == [job]

@@ -30,12 +30,19 @@ async def test_a_job_is_created_and_its_page_is_shown(dashboard):
         max_cost_usd="2.5",
         draft="on",
         priority="high",
+        labels=" team = pay\r\n\r\nlink=https://x.example/?a=b \r\nempty=",
         more='{"depth": 2}',
     )
     job = await created_job(dashboard)
     assert page.path == f"/jobs/{job['id']}"
     assert "by Member" in page.text
     assert job["ticket_id"] == "SHOP-7"
+    assert msgspec.json.decode(job["labels"]) == {
+        "team": "pay",
+        "link": "https://x.example/?a=b",
+        "empty": "",
+    }
+    assert "/jobs?label=team%3Dpay" in page.links
     assert msgspec.json.decode(job["config_override"]) == {
         "prompt": "Fix\nthe price",
         "title": "A title",
@@ -54,6 +61,7 @@ async def test_empty_fields_are_not_part_of_the_request(dashboard):
     job = await created_job(dashboard)
     assert job["config_override"] == "{}"
     assert job["ticket_id"] is None
+    assert job["labels"] is None
 
 
 REFUSED_FIELDS = [
@@ -71,6 +79,11 @@ REFUSED_FIELDS = [
     ("title", "x" * 300, "must be at most 200 characters"),
     ("ticket_id", "x" * 5_000, "255 characters"),
     ("reviewers", ",".join("abcdefghijklmnopqrstuvwxyz"), "at most 20 items"),
+    ("labels", "team", "must be lines such as team=payments"),
+    ("labels", "a=1\nb=2\na=2", "must not have two values for a"),
+    ("labels", "a b=1", "must have a key of at most 63"),
+    ("labels", "=1", "must have a key of at most 63"),
+    ("labels", "\n".join(f"k{number}=1" for number in range(17)), "must have at most 16 entries"),
     ("repo", "acme/nowhere", "is not connected"),
     ("repo", "other/shop", "is not connected"),
     ("agent", "nobody", "agent"),

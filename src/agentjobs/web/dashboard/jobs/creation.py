@@ -28,7 +28,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 
 _FIELDS = (
     *("repo", "agent", "prompt", "ticket_id", "title", "base_branch", "reviewers"),
-    *("priority", "timeout_seconds", "max_cost_usd", "draft", "more"),
+    *("priority", "timeout_seconds", "max_cost_usd", "labels", "draft", "more"),
 )
 # Hidden in a disclosure while empty.
 _ADVANCED = _FIELDS[_FIELDS.index("title") :]
@@ -152,6 +152,8 @@ def _build_request(form: Form) -> dict[str, Any]:
     body: dict[str, Any] = {"repo": form.text("repo"), "agent": form.text("agent")}
     if ticket := form.text("ticket_id"):
         body["ticket_id"] = ticket
+    if labels := _parse_labels(form.raw("labels")):
+        body["labels"] = labels
     return {**body, "config_override": override} if override else body
 
 
@@ -166,6 +168,17 @@ def _parse_amount(text: str) -> float:
         return float(text)
     except ValueError:
         raise field_error("max_cost_usd", "must be an amount, like 2.50") from None
+
+
+def _parse_labels(text: str) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise field_error("labels", "must be lines such as team=payments")
+        if labels.setdefault(key.strip(), value.strip()) != value.strip():
+            raise field_error("labels", f"must not have two values for {key.strip()}")
+    return labels
 
 
 def _parse_more(text: str) -> dict[str, Any]:

@@ -15,11 +15,13 @@ LABELS: Mapping[str, str] = {
     "priority": "Priority",
     "timeout_seconds": "Time limit in seconds",
     "max_cost_usd": "Cost limit in US dollars",
+    "labels": "Labels",
     "draft": "Open the pull request as a draft",
     "more": "Agent settings",
 }
 
 _OVERRIDE = "config_override"
+_LABEL_PREFIX = "labels."
 _NOT_CREATED = "The job was not created:"
 # Messages for errors whose API message addresses programs, with their form field.
 _MESSAGES: Mapping[str, tuple[str, str]] = {
@@ -82,6 +84,8 @@ def by_field(problem: Problem | None) -> dict[str, str]:
 
 def _form_field(field: str) -> str:
     """The form field; other keys belong to `more`."""
+    if field.startswith(_LABEL_PREFIX):
+        return "labels"
     name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return name if name in LABELS else "more"
 
@@ -89,6 +93,8 @@ def _form_field(field: str) -> str:
 def _label(field: str, labels: Mapping[str, str]) -> str:
     if field == _OVERRIDE:
         return "All settings combined"
+    if field.startswith(_LABEL_PREFIX):
+        return f"{labels['labels']}, {field.removeprefix(_LABEL_PREFIX)},"
     name = _without_index(field.removeprefix(f"{_OVERRIDE}."))
     return labels.get(name) or f"{LABELS['more']}, {name},"
 

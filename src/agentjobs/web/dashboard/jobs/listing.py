@@ -21,7 +21,9 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
-_FIELDS = ("q", "status", "repo", "agent", "ticket", "since", "until")
+_FIELDS = ("q", "status", "repo", "agent", "ticket", "label", "since", "until")
+# The longest label, its key included, has 319.
+_MAX_CHARACTERS = 320
 _JOB_ID = re.compile("job_[0-9a-z]{26}")
 
 
@@ -75,21 +77,31 @@ async def _page(request: PageRequest, job_filter: JobFilter) -> JobPage:
 
 
 def _filter(filters: dict[str, str], zone: tzinfo) -> JobFilter:
-    """Raises Problem for an invalid date."""
+    """Raises Problem for an invalid date or label."""
     since, until = between_days(filters["since"], filters["until"], zone)
     return JobFilter(
         status=next((each for each in STATUSES if each == filters["status"]), None),
         repo=filters["repo"] or None,
         agent=filters["agent"] or None,
         ticket=filters["ticket"] or None,
+        labels=_labels(filters["label"].strip()),
         since=since,
         until=until,
         text=filters["q"] or None,
     )
 
 
+def _labels(text: str) -> dict[str, str]:
+    if not text:
+        return {}
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise Problem("bad_request", "Label: enter a key and a value, such as team=payments.")
+    return {key.strip(): value.strip()}
+
+
 def _read_filters(request: PageRequest) -> dict[str, str]:
-    return {name: request.query_param(name)[:300] for name in _FIELDS}
+    return {name: request.query_param(name)[:_MAX_CHARACTERS] for name in _FIELDS}
 
 
 def _links(
