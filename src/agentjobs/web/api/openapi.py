@@ -10,6 +10,7 @@ from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS, Deprecation
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 from agentjobs.web.api.errors import ErrorBody
 from agentjobs.web.api.examples import QUERY_EXAMPLES, error_example
+from agentjobs.web.api.openapi_schemas import build_schemas, reference_to
 from agentjobs.web.api.openapi_webhooks import TAG, TAG_DESCRIPTION, build_webhooks
 from agentjobs.web.api.operation import TAG_DESCRIPTIONS, Operation, Parameter, SuccessResponse
 from agentjobs.webhooks.events import Payload
@@ -25,30 +26,6 @@ COMMON_ERRORS = (
 )
 
 _NULL = {"type": "null"}
-_REFERENCE = "#/components/schemas/"
-# Types whose public name differs from the name in the code.
-_PUBLIC_NAMES = {
-    "JobView": "Job",
-    "ArtifactView": "Artifact",
-    "DiffView": "Diff",
-    "DiffFileView": "DiffFile",
-    "EventView": "Event",
-    "OrganizationEventView": "OrganizationEvent",
-    "PromptView": "Prompt",
-    "EnvironmentView": "JobEnvironment",
-    "CallerView": "Caller",
-    "KeyView": "ApiKey",
-    "LimitsView": "Limits",
-    "OrganizationView": "Organization",
-    "PlanView": "Plan",
-    "PullView": "Pull",
-    "AgentView": "Agent",
-    "RepoView": "Repository",
-    "DependencyDocument": "Dependency",
-    "Payload": "WebhookPayload",
-    "ErrorBody": "ErrorResponse",
-    "ErrorFields": "Error",
-}
 _DESCRIPTION = """\
 Runs coding agents against the repositories of an organization: a job is queued, an agent works on a
 fresh checkout in a sandbox, and its changes become a pull request.
@@ -63,7 +40,8 @@ Unknown query parameters and unknown top-level fields of a body are ignored. A J
 them in `warnings`, which it may have in addition to its other fields.
 
 Clients must accept unknown fields and values. Fields whose set of values may grow, such as `status`
-or `code`, list their current values in `x-extensible-enum`.
+or `code`, list their current values in `x-extensible-enum`. Operations and parameters that a later
+version removes are announced at least a year before, with the headers `Deprecation` and `Sunset`.
 """
 # For a field of the response, the operations to call next and their parameters.
 _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
@@ -74,12 +52,6 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
     "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
     "pulls": (("getPull",), {"pull_id": "$response.body#/pulls/0/id"}),
-}
-# Of responses that have no warnings of their own.
-_WARNINGS: Mapping[str, Any] = {
-    "description": "What the service ignored in the request.",
-    "type": "array",
-    "items": {"type": "string"},
 }
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -122,9 +94,9 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
         "security": [{"api_key": []}],
         "tags": _tags(operations),
         "paths": _paths(operations),
-        "webhooks": build_webhooks({"$ref": f"{_REFERENCE}WebhookPayload"}),
+        "webhooks": build_webhooks(reference_to(Payload)),
         "components": {
-            "schemas": _components(operations),
+            "schemas": build_schemas(operations),
             "headers": {name: _header(*fields) for name, fields in _HEADERS.items()},
             "securitySchemes": {
                 "api_key": {
@@ -295,7 +267,7 @@ def _error(status: int, codes: list[str]) -> dict[str, Any]:
         "headers": _header_references(names),
         "content": {
             "application/json": {
-                "schema": {"$ref": f"{_REFERENCE}ErrorResponse"},
+                "schema": reference_to(ErrorBody),
                 "examples": {code: {"value": error_example(code)} for code in codes},
             }
         },
@@ -310,73 +282,5 @@ def _header(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "schema": dict(schema)}
 
 
-def _public_name(type_: type) -> str:
-    return _PUBLIC_NAMES.get(type_.__name__, type_.__name__)
-
-
 def _json(type_: Any, example: Any) -> dict[str, Any]:
-    name = _public_name(type_)
-    return {"application/json": {"schema": {"$ref": _REFERENCE + name}, "example": example}}
-
-
-def _components(operations: Iterable[Operation]) -> dict[str, Any]:
-    requests = _schemas(each.request for each in operations)
-    # A newer service may send values that this document does not know.
-    responses = _allow_unknown_values(
-        _schemas([*(each.response.type for each in operations), Payload, ErrorBody], is_sent=True)
-    )
-    components = {**requests, **responses}
-    for name in {_public_name(each.response.type) for each in operations if each.response.type}:
-        components[name]["properties"].setdefault("warnings", _WARNINGS)
-    # Generated clients would otherwise drop the keys that only the agent knows.
-    components["ConfigOverride"]["additionalProperties"] = True
-    for name in ("Event", "OrganizationEvent"):
-        components[name]["properties"]["payload"]["$ref"] = f"{_REFERENCE}WebhookPayload"
-    return {name: components[name] for name in sorted(components)}
-
-
-def _schemas(types: Iterable[Any], *, is_sent: bool = False) -> dict[str, Any]:
-    """A field with a default is optional in a request, but always part of a response."""
-    named = dict.fromkeys(each for each in types if each is not None)
-    _, components = msgspec.json.schema_components(named, ref_template=_REFERENCE + "{name}")
-    return {
-        _PUBLIC_NAMES.get(name, name): {
-            "type": "object",
-            "properties": {key: _simplify(each) for key, each in schema["properties"].items()},
-            "required": [
-                key
-                for key, each in schema["properties"].items()
-                if key in schema["required"] or (is_sent and "default" in each)
-            ],
-        }
-        for name, schema in components.items()
-    }
-
-
-def _simplify(schema: dict[str, Any]) -> dict[str, Any]:
-    """A type or null as one list of types, and references by their public names."""
-    schema = {key: value for key, value in schema.items() if key != "default"}
-    if "$ref" in schema:
-        name = schema["$ref"].removeprefix(_REFERENCE)
-        return {**schema, "$ref": _REFERENCE + _PUBLIC_NAMES.get(name, name)}
-    if "items" in schema:
-        schema["items"] = _simplify(schema["items"])
-    options = schema.get("anyOf", [])
-    if len(options) == 2 and options[1] == _NULL and "type" in options[0]:
-        del schema["anyOf"]
-        return {**options[0], **schema, "type": [options[0]["type"], "null"]}
-    if options:
-        schema["anyOf"] = [_simplify(option) for option in options]
-    return schema
-
-
-def _allow_unknown_values(schema: Any) -> Any:
-    """A schema with its enumerations as extensible lists."""
-    if isinstance(schema, list):
-        return [_allow_unknown_values(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    opened = {key: _allow_unknown_values(value) for key, value in schema.items()}
-    if isinstance(opened.get("enum"), list):
-        opened |= {"type": "string", "x-extensible-enum": opened.pop("enum")}
-    return opened
+    return {"application/json": {"schema": reference_to(type_), "example": example}}
