@@ -108,7 +108,7 @@ def merge_pull(
     try:
         document = with_store(data_dir, work)
     except Problem as problem:
-        if problem.code != "pull_not_mergeable":
+        if problem.code != "pull_not_mergeable" or not _conflicting_files(problem):
             raise
         _answer_conflict(problem, json)
         raise typer.Exit(CONFLICT) from None
@@ -159,8 +159,7 @@ def ready_pull(
 
 def _answer_conflict(problem: "Problem", json: bool) -> None:
     """Files are listed one per line, or in the JSON document."""
-    details = problem.details if isinstance(problem.details, dict) else {}
-    files = list(details.get("files", []))
+    files = _conflicting_files(problem)
     if json:
         error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
         print_json({"error": error})
@@ -189,3 +188,8 @@ def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
         "url": pull.url or admin.settings.effective_public_url + pull.path,
         **{field: iso_utc_or_none(getattr(pull, field)) for field in TIMES},
     }
+
+
+def _conflicting_files(problem: "Problem") -> list[str]:
+    details = problem.details if isinstance(problem.details, dict) else {}
+    return list(details.get("files", []))
