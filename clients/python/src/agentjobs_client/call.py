@@ -1,5 +1,6 @@
 """One request as data, and how its response is parsed. Does no I/O."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -31,7 +32,7 @@ class Call(Generic[T]):
     # How long the service may wait before it responds.
     wait_seconds: float = 0.0
     # A limit on the whole call, if it is lower than the client's.
-    limit_seconds: float | None = None
+    limit_seconds: float = math.inf
 
 
 class Page(NamedTuple, Generic[T]):
@@ -60,8 +61,7 @@ def build_request(
 
 
 def timeout_of(call: Call[Any], seconds: float) -> httpx.Timeout:
-    total = seconds + call.wait_seconds
-    return httpx.Timeout(total if call.limit_seconds is None else min(total, call.limit_seconds))
+    return httpx.Timeout(min(seconds + call.wait_seconds, call.limit_seconds))
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:

@@ -39,8 +39,6 @@ from agentjobs_client.models import (
 )
 
 MAX_WAIT_SECONDS = 60
-# Time for the response to arrive once the service has stopped waiting.
-_GRACE_SECONDS = 5.0
 _JSON = {"Accept": "application/json"}
 
 M = TypeVar("M", bound=Model)
@@ -153,10 +151,7 @@ def retry_job(job_id: str, options: RetryOptions) -> Call[JobReceipt]:
 
 
 def get_job(
-    job_id: str,
-    wait_seconds: float | None = None,
-    wait_for: str | None = None,
-    limit_seconds: float | None = None,
+    job_id: str, wait_seconds: float | None = None, wait_for: str | None = None
 ) -> Call[Job]:
     path = _path("jobs", job_id)
     if wait_seconds is None:
@@ -164,8 +159,7 @@ def get_job(
     seconds = max(0, min(int(wait_seconds), MAX_WAIT_SECONDS))
     # A service that does not know `wait_for` ignores it.
     params = _texts({"wait_seconds": seconds, "wait_for": wait_for})
-    limit = None if limit_seconds is None else limit_seconds + _GRACE_SECONDS
-    return Call("GET", path, reader(Job), params, wait_seconds=seconds, limit_seconds=limit)
+    return Call("GET", path, reader(Job), params, wait_seconds=seconds)
 
 
 def list_jobs(filters: JobFilters) -> Listing[Job]:

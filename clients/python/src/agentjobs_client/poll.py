@@ -1,6 +1,7 @@
 """Calls that are repeated until something happens, as states without I/O."""
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
@@ -12,6 +13,8 @@ from agentjobs_client.retry import Clock, RetryState, poll_delay
 
 T = TypeVar("T")
 Timeout = float | timedelta
+# Time for the response to arrive once the service has stopped waiting.
+_GRACE_SECONDS = 5.0
 
 
 class Poll(Protocol[T]):
@@ -59,16 +62,15 @@ class JobWatch:
 
     def next_call(self) -> Call[Job]:
         self._asked_at = self._clock()
-        if self._job is None and not self._final:
-            return calls.get_job(self._job_id)
         remaining = max(0.0, self._deadline - self._asked_at)
-        self._wait_seconds = min(calls.MAX_WAIT_SECONDS, remaining)
-        return calls.get_job(
-            self._job_id,
-            self._wait_seconds,
-            wait_for="final" if self._final else None,
-            limit_seconds=None if math.isinf(remaining) else remaining,
-        )
+        if self._job is None:
+            # Returns at once. Once the service has responded, it may restart.
+            call = calls.get_job(self._job_id)
+        else:
+            self._wait_seconds = min(calls.MAX_WAIT_SECONDS, remaining)
+            wait_for = "final" if self._final else None
+            call = calls.get_job(self._job_id, self._wait_seconds, wait_for)
+        return replace(call, limit_seconds=remaining + _GRACE_SECONDS)
 
     def update(self, response: Job) -> bool:
         self._retry.record_success()
