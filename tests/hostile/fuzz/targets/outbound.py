@@ -6,6 +6,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import httpx
+
 from agentjobs.gateway.calls import parse, prepare, read_model
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.errors import RequestRefused
@@ -21,6 +23,8 @@ from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.source import parse_source
 from agentjobs.webhooks.targets import _parse as _parse_webhook_url
+from agentjobs_client import calls
+from agentjobs_client.call import error_from
 from agentjobs_client.errors import ClientError
 from agentjobs_client.server_sent_events import EventParser
 from agentjobs_client.webhooks import verify_webhook
@@ -170,6 +174,32 @@ def _receive_webhook(content: bytes) -> object:
     return verify_webhook(content, headers, "whsec_x", tolerance_seconds=None)
 
 
+_JOB_PAGE = {
+    "jobs": [
+        {
+            "job_id": "job_1",
+            "status": "failed",
+            "agent": "a",
+            "created_at": "2026-01-31T09:30:00.000Z",
+            "error": {"code": "timeout", "message": "m", "retryable": True},
+            "labels": {"team": "web"},
+        }
+    ],
+    "next_cursor": "c",
+    "warnings": ["`status` was ignored"],
+}
+_ERROR = {"error": {"code": "not_found", "message": "m", "details": [{"field": "a"}]}}
+_LIST_JOBS = calls.list_jobs({})(None)
+
+
+def _read_response(content: bytes) -> object:
+    request = httpx.Request("GET", "http://test/v1/jobs?status=a")
+    try:
+        return _LIST_JOBS.parse(httpx.Response(200, content=content, request=request)).items
+    finally:
+        str(error_from(httpx.Response(404, content=content, request=request)))
+
+
 def _read_events(text: str) -> object:
     parser, whole = EventParser(), EventParser()
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
@@ -266,6 +296,14 @@ TARGETS = (
         ),
         _receive_webhook,
         (ClientError,),
+    ),
+    Target(
+        "response at our client",
+        json_documents({**_JOB_PAGE, **_ERROR}),
+        _read_response,
+        (ClientError,),
+        frames=("{}", '{"jobs": [{}]}', '{"error": {}}'),
+        units=('{"job_id":"a"},', "[],", '{"error":'),
     ),
     Target(
         "events at our client",
