@@ -3,6 +3,7 @@
 It comes from agents, git histories, webhook receivers, workers and users.
 """
 
+import json
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -205,6 +206,19 @@ async def test_a_default_branch_with_any_name_is_shown(hostile):
         assert page.status == 200
         assert safety_faults(page) == []
         assert collapse_whitespace("main" + PAYLOAD) in collapse_whitespace(page.text)
+
+
+async def test_labels_with_any_text_are_shown(hostile):
+    job = hostile.samples["acme"].failed_job
+    labels = json.dumps({"team": PAYLOAD, PAYLOAD: "x"})
+    await write(
+        hostile.db, "UPDATE jobs SET labels = :labels WHERE id = :id", labels=labels, id=job
+    )
+    for path in ("/jobs", f"/jobs/{job}"):
+        page = await hostile.viewer.open(path)
+        assert page.status == 200
+        assert safety_faults(page) == []
+        assert collapse_whitespace("team=" + PAYLOAD) in collapse_whitespace(page.text)
 
 
 async def test_parts_of_live_pages_escape_untrusted_text(hostile):
