@@ -30,6 +30,12 @@ name = "Two seconds"
 command = ["sh", "-c", "echo the agent runs; sleep 2; echo changed > edited.txt"]
 
 [[agents]]
+id = "two-second-report"
+name = "Two seconds"
+result = "report"
+command = ["sh", "-c", "echo the agent runs; sleep 2; echo All is well. > $AGENTJOBS_REPORT"]
+
+[[agents]]
 id = "sleepy"
 name = "Sleepy"
 command = ["sh", "-c", "echo asleep; exec sleep SECONDS"]

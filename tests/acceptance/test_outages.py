@@ -69,15 +69,21 @@ def test_work_finished_while_the_database_is_away_is_handed_over(
 ) -> None:
     service = start(AGENTJOBS_LEASE_SECONDS="10")
     api = connected(service, tmp_path)
-    job_id = api.create("acme/shop", "two-seconds")
-    api.wait_status(job_id, "running")
+    job_ids = [api.create("acme/shop", name) for name in ("two-seconds", "two-second-report")]
+    for job_id in job_ids:
+        api.wait_status(job_id, "running")
     stoppable_postgres.stop()
     # The agent finishes long before the worker gives up its lease of ten seconds.
     message = "are stopped before their leases expire"
     wait_until(lambda: message in service.log(), "the lease to be lost")
     stoppable_postgres.start()
-    job = api.wait_status(job_id, "completed", "failed")
-    assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
-    assert api.log(job_id).count("the agent runs") == 1
-    assert api.events(job_id) == PUBLISHED_LATER
+    for job_id in job_ids:
+        job = api.wait_status(job_id, "completed", "failed")
+        assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
+    assert api.log(job_ids[0]).count("the agent runs") == 1
+    assert job["report_markdown"] == "All is well.\n"
+    assert api.events(job_ids[0]) == PUBLISHED_LATER
+    # The report may be stored before the lost claim is noticed.
+    assert set(PUBLISHED_LATER) - set(api.events(job_ids[1])) == {"pr.review_requested"}
+    assert api.events(job_ids[1]).count("job.started") == 1
     assert service.stop() == 0

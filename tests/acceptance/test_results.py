@@ -18,6 +18,32 @@ ln -s /etc/passwd "$AGENTJOBS_ARTIFACTS/link"
 """]
 
 [[agents]]
+id = "reviewer"
+name = "Reviewer"
+description = "Reviews the code."
+result = "report"
+command = ["sh", "-c", """
+echo changed > edited.txt
+printf '# Review\\n\\n<b>All</b> is **well**.\\n' > "$AGENTJOBS_REPORT"
+echo '{"risk": "low", "files": ["app.py"]}' > "$AGENTJOBS_RESULT"
+echo kept > "$AGENTJOBS_ARTIFACTS/notes.txt"
+"""]
+
+[agents.result_schema]
+type = "object"
+required = ["risk"]
+properties.risk.enum = ["low", "high"]
+
+[[agents]]
+id = "report"
+name = "Writes what it is asked to"
+result = "report"
+result_schema = {type = "object", required = ["risk"]}
+command = ["sh", "-c", """
+eval "$(grep -o '"script":"[^"]*"' "$AGENTJOBS_JOB" | cut -d '"' -f 4)"
+"""]
+
+[[agents]]
 id = "crash"
 name = "Crash"
 command = ["sh", "-c", "echo why > $AGENTJOBS_ARTIFACTS/trace.txt; exit 3"]
@@ -48,6 +74,9 @@ def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
     return client
 
 
+GOOD = "echo Fine > $AGENTJOBS_REPORT; echo {} > $AGENTJOBS_RESULT"
+
+
 def artifacts(api: Api, job_id: str) -> dict[str, str]:
     listed = api.http.get(f"/jobs/{job_id}/artifacts").json()["artifacts"]
     return {each["name"]: each["media_type"] for each in listed}
@@ -69,3 +98,47 @@ def test_a_job_that_fails_keeps_its_artifacts(api: Api, agent: str, code: str, n
     job = api.finish("acme/shop", agent)
     assert job["error"]["code"] == code
     assert artifacts(api, job["job_id"]) == {name: "text/plain"}
+
+
+def test_an_agent_that_reports_completes_without_a_pull_request(service: Service, api: Api) -> None:
+    job = api.finish("acme/shop", "reviewer", config_override={"draft": True})
+    assert (job["status"], job["pr_url"], job["error"]) == ("completed", None, None), job
+    assert job["report_markdown"] == "# Review\n\n<b>All</b> is **well**.\n"
+    assert job["report_json"] == {"risk": "low", "files": ["app.py"]}
+    assert api.events(job["job_id"]) == ["job.queued", "job.started", "job.completed"]
+    assert job["warnings"] == [
+        "`draft` had no effect: reviewer writes a report and opens no pull request."
+    ]
+    assert "pushed" not in api.log(job["job_id"])
+    assert artifacts(api, job["job_id"]) == {"notes.txt": "text/plain"}
+    assert api.http.get(f"/jobs/{job['job_id']}/diff").status_code == 404
+    assert "AGENTJOBS_RESULT" in api.http.get(f"/jobs/{job['job_id']}/prompt").json()["prompt"]
+    agent = api.http.get("/agents/reviewer").json()
+    assert (agent["result"], agent["result_schema"]["required"]) == ("report", ["risk"])
+    repeated = api.http.post(f"/jobs/{job['job_id']}/follow-ups", json={"prompt": "More."})
+    assert repeated.status_code == 409
+    assert "completed with a report" in repeated.json()["error"]["message"]
+    assert service.admin("pulls", "list").strip().count("#") == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("true", "ended without a report"),
+        ("echo > $AGENTJOBS_REPORT", "ended without a report"),
+        ("ln -s /etc/passwd $AGENTJOBS_REPORT", "ended without a report"),
+        ("base64 /dev/zero | head -c 262145 > $AGENTJOBS_REPORT", "ended without a report"),
+        ("echo Fine > $AGENTJOBS_REPORT", "ended without its result"),
+        (f"{GOOD}; mkfifo $AGENTJOBS_RESULT.x; mv $AGENTJOBS_RESULT.x $AGENTJOBS_RESULT", "result"),
+        (f"{GOOD}; truncate -s 300K $AGENTJOBS_RESULT", "ended without its result"),
+        (GOOD, "$: 'risk' is a required property"),
+        (f"{GOOD}; echo nonsense > $AGENTJOBS_RESULT", "it is not JSON"),
+        (f"{GOOD}; exit 3", "exit code 3"),
+    ],
+)
+def test_an_agent_that_does_not_report_fails(api: Api, script: str, reason: str) -> None:
+    job = api.finish("acme/shop", "report", config_override={"script": script})
+    assert (job["status"], job["error"]["code"]) == ("failed", "agent_failed")
+    assert reason in job["error"]["message"]
+    assert job["report_markdown"] is None
+    assert "job.completed" not in api.events(job["job_id"])

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import get_args
 from urllib.parse import urlsplit
 
-from agentjobs.agents.definitions import Agent, ModelAccess, named_files
+from agentjobs.agents.cve_fixer_support import CVE_FIXER
+from agentjobs.agents.definitions import Agent, ModelAccess, ResultKind, named_files
 from agentjobs.agents.model_access import DEFAULT_SECRETS, model_environment_names
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
+from agentjobs.agents.result_schema import load_schema
 from agentjobs.gateway.upstream import Api, matches_model
 from agentjobs.organizations.secrets import is_secret_name
 from agentjobs.outbound.guard.host_patterns import parse_pattern
@@ -65,6 +67,8 @@ def build_agent(table: AgentTable, settings: Settings) -> Agent:
         verify=tuple(table.verify),
         verify_files=named_files(table.verify),
         on_verify_failure="fail" if table.on_verify_failure == "fail" else "draft",
+        result="report" if table.result == "report" else "pull_request",
+        result_schema=load_schema(table.result_schema),
         preset=table.preset or None,
         executable=table.executable,
         arguments=tuple(table.arguments),
@@ -83,6 +87,7 @@ def find_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
     yield from _bounds_faults(table)
     yield from _environment_faults(table)
     yield from _verify_faults(table)
+    yield from _result_faults(table)
     yield from model_faults(table, PRESETS.get(table.preset))
 
 
@@ -161,6 +166,22 @@ def _verify_faults(table: AgentTable) -> Iterator[Fault]:
         yield "verify", "must name a program and its arguments, without a NUL"
     if table.on_verify_failure not in ("draft", "fail"):
         yield "on_verify_failure", "must be `draft` or `fail`"
+
+
+def _result_faults(table: AgentTable) -> Iterator[Fault]:
+    if table.result not in get_args(ResultKind):
+        yield "result", f"must be one of: {', '.join(get_args(ResultKind))}"
+    elif table.result == "report":
+        if agent_id(table) == CVE_FIXER:
+            yield "result", f"`{CVE_FIXER}` must open pull requests: vulnerabilities start it"
+        if table.verify:
+            yield "verify", "has no meaning for a report: there is no change to verify"
+    elif table.result_schema:
+        yield "result_schema", 'only applies to `result = "report"`'
+    try:
+        load_schema(table.result_schema)
+    except ValueError as error:
+        yield "result_schema", str(error)
 
 
 def build_model_access(table: AgentTable, preset: Preset | None) -> ModelAccess | None:

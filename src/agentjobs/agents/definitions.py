@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
 from agentjobs.gateway.upstream import Api
 from agentjobs.repos.configuration import OnVerifyFailure
 from agentjobs.sandbox.limits import Limits
+
+ResultKind = Literal["pull_request", "report"]
 
 
 class ModelAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +50,10 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     verify: tuple[str, ...] = ()
     verify_files: tuple[Path, ...] = ()
     on_verify_failure: OnVerifyFailure = "draft"
+    # What a job of this agent completes with.
+    result: ResultKind = "pull_request"
+    # A JSON Schema, for `report` only.
+    result_schema: dict[str, Any] | None = None
     # Only the built-in fixer sees the worker's package managers.
     uses_package_managers: bool = False
     # Built-in agents bring their own tools, and only their checks run in the environment.

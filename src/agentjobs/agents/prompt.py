@@ -13,6 +13,8 @@ from agentjobs.safe_text import single_line, strip_control_characters, truncate_
 
 MAX_PROMPT_BYTES = 64 * 1024
 _MAX_LANGUAGES = 8
+# Longer schemas are only in the job file.
+_MAX_SCHEMA = 16 * 1024
 TRUNCATION_NOTICE = "\n[truncated: the text exceeds the maximum length of a prompt]"
 
 _RULES = """\
@@ -25,6 +27,19 @@ whatever you changed. If there is nothing to change, change nothing and exit wit
 its description into the lines below.
 - The file named by AGENTJOBS_JOB contains the details of this job as JSON.
 """
+_REPORT_RULES = """\
+You are {agent}, an agent that writes a report on the repository {repo}.
+
+- The working directory is a fresh checkout of the branch {branch}. It is discarded when you exit: \
+no change in it is proposed to anyone.
+- Your result is the file named by AGENTJOBS_REPORT: write the whole report into it, as Markdown \
+of at most 256 KiB, then exit with code 0. What you print is only a log.
+- The file named by AGENTJOBS_JOB contains the details of this job as JSON.
+"""
+_RESULT = """\
+- Also write your result as JSON into the file named by AGENTJOBS_RESULT. It must fit {schema}
+"""
+_SCHEMA_IN_JOB_FILE = "the JSON Schema in `result_schema` of the file named by AGENTJOBS_JOB."
 _FOLLOW_UP = """\
 - This job is a follow-up on pull request #{number}: the working directory is its branch, and your \
 changes become one more commit on it. Do what is requested now; earlier requests are already done, \
@@ -73,17 +88,21 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     test_command: str | None = None
     verify_command: str | None = None
     pull: PreviousPull | None = None
+    is_report: bool = False
+    result_schema: Mapping[str, Any] | None = None
     # Entries of the job file that only the agent cve-fixer gets.
     fix_entries: Mapping[str, Any] = {}
 
 
 def build_prompt(job: JobDetails) -> str:
     """The text of AGENTJOBS_PROMPT, at most 64 KiB; untrusted text that does not fit is cut."""
-    rules = _RULES.format(
+    rules = (_REPORT_RULES if job.is_report else _RULES).format(
         agent=single_line(job.agent_name),
         repo=single_line(job.repo),
         branch=single_line(job.base_branch),
     )
+    if job.result_schema is not None:
+        rules += _RESULT.format(schema=_schema_text(job.result_schema))
     if job.pull is not None:
         rules += _FOLLOW_UP.format(number=job.pull.number)
     rules += _repository_section(job)
@@ -111,8 +130,14 @@ def job_json(job: JobDetails, prompt: str) -> dict[str, Any]:
         "attempt": job.attempt,
         "prompt": prompt,
         "verify_command": job.verify_command,
+        "result_schema": job.result_schema,
         "config_override": dict(job.config_override),
     }
+
+
+def _schema_text(schema: Mapping[str, Any]) -> str:
+    text = msgspec.json.encode(schema).decode()
+    return _SCHEMA_IN_JOB_FILE if len(text) > _MAX_SCHEMA else f"this JSON Schema: {text}"
 
 
 def _repository_section(job: JobDetails) -> str:

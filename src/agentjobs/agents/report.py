@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.safe_text import single_line, strip_control_characters
-from agentjobs.sandbox.protocol import DRAFT_FILE, REPORT_DIRECTORY, REPORT_FILE
+from agentjobs.sandbox.protocol import DRAFT_FILE, REPORT_DIRECTORY, REPORT_FILE, RESULT_FILE
 
 MAX_REPORT_BYTES = 256 * 1024
 MAX_TITLE_CHARACTERS = 200
@@ -29,12 +29,26 @@ class Report(msgspec.Struct, frozen=True):
 def read_report(run_dir: Path) -> Report | None:
     """None if it is missing, a link, not a regular file, empty, or above 256 KiB, and the agent
     requests no draft."""
-    content = read_head(run_dir / REPORT_DIRECTORY / REPORT_FILE, MAX_REPORT_BYTES + 1) or b""
-    if len(content) > MAX_REPORT_BYTES:
-        content = b""
-    title, _, body = _decode(content).lstrip("\n").partition("\n")
+    title, _, body = (read_markdown(run_dir) or "").lstrip("\n").partition("\n")
     report = Report(_title(title), body.strip(), _read_draft_reasons(run_dir))
     return report if report.title or report.body or report.draft_reasons else None
+
+
+def read_markdown(run_dir: Path) -> str | None:
+    """The whole report; None if it is missing, a link, not a regular file, blank, or too long."""
+    content = _read_whole(run_dir / REPORT_DIRECTORY / REPORT_FILE)
+    text = "" if content is None else _decode(content)
+    return text if text.strip() else None
+
+
+def read_result(run_dir: Path) -> bytes | None:
+    """The JSON result, unchecked; None if it is missing, no regular file, or above 256 KiB."""
+    return _read_whole(run_dir / REPORT_DIRECTORY / RESULT_FILE)
+
+
+def _read_whole(path: Path) -> bytes | None:
+    content = read_head(path, MAX_REPORT_BYTES + 1)
+    return None if content is None or len(content) > MAX_REPORT_BYTES else content
 
 
 def _read_draft_reasons(run_dir: Path) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from agentjobs.jobs.model import (
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.insert import NewJob, insert_job
+from agentjobs.jobs.results.reports import has_report
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
@@ -227,6 +228,12 @@ async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJ
             "create a new job, or follow up on one that completed.",
         )
     # Locked until the end of the transaction, so that concurrent requests see each other.
+    if await has_report(tx, earlier.id):
+        raise Problem(
+            "pull_not_open",
+            f"Job {earlier.id!r} completed with a report and has no pull request to continue; "
+            "create a new job.",
+        )
     pull = await lock_pull(tx, earlier.repo_id, earlier.branch)
     if pull is None or pull.state != "open":
         name = "The pull request" if pull is None else f"Pull request {pull.number}"
@@ -253,6 +260,14 @@ def _is_active(job_id: str) -> Problem:
 def _check_request(
     context: JobsContext, caller: Caller, request: CreateJobRequest, admission: Admission
 ) -> None:
+    agent = context.catalog.get(request.agent)
+    if agent is not None and agent.result == "report":
+        raise Problem(
+            "validation_failed",
+            f"The agent {agent.id!r} writes a report and cannot change a pull request; create a job"
+            " with it, or name another agent for this follow-up.",
+            details=[{"field": "agent", "message": "must be an agent that opens pull requests"}],
+        )
     try:
         check_acceptable(context, caller, request, admission)
     except Problem as problem:

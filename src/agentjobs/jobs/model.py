@@ -326,6 +326,17 @@ class JobView(msgspec.Struct, frozen=True):
             " after 1,000, and in listings."
         ),
     ] = None
+    report_markdown: Annotated[
+        str | None,
+        doc(
+            "The report of an agent that completes without a pull request; null for other agents,"
+            " before it completes, and in listings."
+        ),
+    ] = None
+    report_json: Annotated[
+        Any,
+        doc("The report as JSON that fits the agent's `result_schema`; null if it has none."),
+    ] = None
 
 
 class EventView(msgspec.Struct, frozen=True):

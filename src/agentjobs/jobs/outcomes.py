@@ -5,6 +5,7 @@ import msgspec
 from agentjobs.jobs.queue.environment_holds import EnvironmentHold
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.platform_outages import Outage
+from agentjobs.jobs.results.reports import JobReport
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -12,6 +13,12 @@ class Completed(msgspec.Struct, frozen=True):
     pr_number: int
     head_commit: str
     draft: bool
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The job completes with a report, without a pull request."""
+
+    report: JobReport
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -65,7 +72,7 @@ class Abandoned(msgspec.Struct, frozen=True):
 Interrupted = Released | Unreachable | NotReady | DiskFull | Kept
 """Runs that end without a result."""
 
-Outcome = Completed | Failed | Cancelled | Interrupted | Abandoned
+Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
 
 
 class JobFailed(Exception):

@@ -15,6 +15,7 @@ from agentjobs.jobs.outcomes import (
     Kept,
     Outcome,
     Released,
+    Reported,
 )
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
@@ -85,9 +86,11 @@ class _ActiveJob:
             return await self._outcome_of_stop(self.stop_outcome)
         return outcome
 
-    async def keep_work(self) -> Kept | None:
-        """The work that is done but not published; None if there is none."""
-        return None if self._run is None else await keep_finished_work(self._run)
+    async def keep_work(self) -> Kept | Reported | None:
+        """The work that is done but not published or stored; None if there is none."""
+        if self._run is None:
+            return None
+        return self._run.report or await keep_finished_work(self._run)
 
     async def _outcome_of_stop(self, outcome: Outcome) -> Outcome:
         """A worker that drains keeps the work that is done."""
@@ -185,10 +188,11 @@ class JobLoop:
         active.task = asyncio.create_task(self._run_to_end(active), name=f"job {job.id}")
 
     async def _store(self, job: ClaimedJob, outcome: Outcome) -> bool:
-        seconds = _KEEP_SECONDS if isinstance(outcome, Kept) else self._settings.lease_seconds
+        is_work = isinstance(outcome, Kept | Reported)
+        seconds = _KEEP_SECONDS if is_work else self._settings.lease_seconds
         return await retry_within_lease(lambda: finish_job(self._db, job, outcome), seconds)
 
-    async def _hand_over(self, active: _ActiveJob) -> Kept | Abandoned:
+    async def _hand_over(self, active: _ActiveJob) -> Kept | Reported | Abandoned:
         """The claim is lost. Work that is done can still be kept, so that it is not done again."""
         kept = await active.keep_work()
         is_stored = kept is not None and await self._store(active.job, kept)

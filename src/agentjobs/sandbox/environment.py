@@ -8,6 +8,7 @@ from agentjobs.sandbox.protocol import (
     JOB_FILE,
     REPORT_DIRECTORY,
     REPORT_FILE,
+    RESULT_FILE,
     SandboxPort,
     SandboxTask,
 )
@@ -22,7 +23,7 @@ def agent_environment(
     run_dir: PurePath,
     address_of: Callable[[SandboxPort], str],
 ) -> dict[str, str]:
-    """The definition's variables override the basics, but not the ports or the last five."""
+    """The definition's variables override the basics, but not the ports or the last six."""
     port_variables = {
         name: value.replace("{address}", address_of(port))
         for port in task.ports
@@ -39,5 +40,6 @@ def agent_environment(
         "TMPDIR": str(temporary),
         "AGENTJOBS_JOB": str(run_dir / JOB_FILE),
         "AGENTJOBS_REPORT": str(run_dir / REPORT_DIRECTORY / REPORT_FILE),
+        "AGENTJOBS_RESULT": str(run_dir / REPORT_DIRECTORY / RESULT_FILE),
         "AGENTJOBS_ARTIFACTS": str(run_dir / ARTIFACTS_DIRECTORY),
     }

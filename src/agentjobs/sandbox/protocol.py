@@ -17,6 +17,8 @@ from agentjobs.sandbox.limits import Limits
 JOB_FILE = "job.json"
 REPORT_DIRECTORY = "report"
 REPORT_FILE = "pull_request.md"
+# Beside the report: the JSON result of an agent that has a schema for it.
+RESULT_FILE = "result.json"
 # Beside the report: why the pull request should be a draft.
 DRAFT_FILE = "draft.md"
 ARTIFACTS_DIRECTORY = "artifacts"

@@ -1,5 +1,7 @@
 """The tables of `agentjobs.toml` with their keys, types and defaults."""
 
+from typing import Any
+
 import msgspec
 
 
@@ -38,6 +40,9 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_cost_usd: float | None = None
     verify: list[str] = []
     on_verify_failure: str = "draft"
+    result: str = "pull_request"
+    # A JSON Schema, or the path of a file with one.
+    result_schema: str | dict[str, Any] = ""
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

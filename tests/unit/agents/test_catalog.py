@@ -44,6 +44,37 @@ def test_a_declared_agent_replaces_a_built_in_of_the_same_id() -> None:
     assert [agent.name for agent in catalog.all()] == ["Mine", "CVE fixer"]
 
 
+def test_an_agent_that_reports_has_a_schema_inline_or_in_a_file(tmp_path: Path) -> None:
+    schema = {"type": "object", "required": ["risk"]}
+    file = tmp_path / "schema.json"
+    file.write_text('{"type": "object", "required": ["risk"]}')
+    for declared in (schema, str(file)):
+        agent = catalog_of(table(result="report", result_schema=declared)).get("fixer")
+        assert agent is not None
+        assert (agent.result, agent.result_schema) == ("report", schema)
+    agent = catalog_of(table()).get("fixer")
+    assert agent is not None
+    assert (agent.result, agent.result_schema) == ("pull_request", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"result": "comment"}, "agents[0].result: must be one of: pull_request, report"),
+        ({"result_schema": {"type": "object"}}, "only applies to `result = "),
+        ({"result": "report", "verify": ["make"]}, "verify: has no meaning for a report"),
+        ({"result": "report", "id": "cve-fixer"}, "must open pull requests"),
+        ({"result": "report", "result_schema": "schema.json"}, "the absolute path of a file"),
+        ({"result": "report", "result_schema": "/no/such/file"}, "cannot be read: No such file"),
+        ({"result": "report", "result_schema": {"type": "objekt"}}, "not a valid JSON Schema: $"),
+    ],
+)
+def test_a_result_that_makes_no_sense_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        catalog_of(table(**changes))
+    assert reason in str(refused.value)
+
+
 def test_the_cve_fixer_may_reach_the_registries_but_not_localhost() -> None:
     settings = Settings(
         data_dir="d",

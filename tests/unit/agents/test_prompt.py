@@ -101,8 +101,25 @@ def test_job_json_contains_unknown_settings() -> None:
     assert content["prompt"] == "the prompt"
     assert set(content) == {
         *("job_id", "repo", "agent", "ticket_id", "base_branch", "base_commit", "attempt"),
-        *("prompt", "verify_command", "config_override", "ticket"),
+        *("prompt", "verify_command", "config_override", "ticket", "result_schema"),
     }
+
+
+def test_an_agent_that_reports_is_told_where_its_report_goes() -> None:
+    prompt = build_prompt(job_details(is_report=True))
+    assert "AGENTJOBS_REPORT" in prompt
+    assert "pull request" not in prompt
+    assert "AGENTJOBS_RESULT" not in prompt
+
+
+def test_the_schema_of_the_result_is_in_the_prompt_or_in_the_job_file() -> None:
+    schema = {"type": "object", "title": "Findings {0}"}
+    details = job_details(is_report=True, result_schema=schema)
+    assert '{"type":"object","title":"Findings {0}"}' in build_prompt(details)
+    assert job_json(details, "")["result_schema"] == schema
+    long = build_prompt(job_details(is_report=True, result_schema={"title": "x" * 20_000}))
+    assert "`result_schema`" in long
+    assert len(long) < 5_000
 
 
 def test_it_describes_the_repository() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentjobs.agents.artifacts import Artifacts
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.outcomes import Outcome, Unreachable
 from agentjobs.jobs.run import run as run_module
@@ -55,13 +56,17 @@ async def run_until_previous_pull(
     monkeypatch.setattr(run_module, "open_repo", open_repo)
     monkeypatch.setattr(run_module, "plan_cve_fix", plan_cve_fix)
     monkeypatch.setattr(run_module, "load_previous_pull", load_previous_pull)
+    agent = SimpleNamespace(result="pull_request")
     run: Any = SimpleNamespace(
+        report=None,
+        change=None,
+        artifacts=Artifacts(),
         job=SimpleNamespace(kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a"),
         db=None,
         mirror=None,
         log=SimpleNamespace(note=lambda _: None, redact=str),
         tools=SimpleNamespace(
-            context=SimpleNamespace(catalog=SimpleNamespace(get=lambda _: object())),
+            context=SimpleNamespace(catalog=SimpleNamespace(get=lambda _: agent)),
             mirrors=SimpleNamespace(in_use=lambda _: nullcontext()),
             commit_summaries=SimpleNamespace(load=nothing),
         ),

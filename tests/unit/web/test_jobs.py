@@ -26,6 +26,8 @@ JOB_FIELDS = {
     "ticket",
     "warnings",
     "environment",
+    "report_markdown",
+    "report_json",
     "branch",
     "base_commit",
     "head_commit",

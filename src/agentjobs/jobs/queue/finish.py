@@ -12,6 +12,7 @@ from agentjobs.jobs.outcomes import (
     Interrupted,
     Kept,
     Outcome,
+    Reported,
 )
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
@@ -21,7 +22,9 @@ from agentjobs.jobs.queue.transition import (
     release_claim,
     to_cancelled,
     to_failed,
+    to_reported,
 )
+from agentjobs.jobs.results.reports import store_report
 from agentjobs.jobs.states import COMPLETED
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.grouping import transact_together
@@ -29,7 +32,7 @@ from agentjobs.store.grouping import transact_together
 
 class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
-    outcome: Completed | Failed | Cancelled | Interrupted
+    outcome: Completed | Reported | Failed | Cancelled | Interrupted
 
     @property
     def depends_on_row(self) -> bool:
@@ -88,7 +91,7 @@ async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim,
 async def _change(
     tx: Transaction,
     job: ClaimedJob,
-    outcome: Completed | Failed | Cancelled | Interrupted,
+    outcome: Completed | Reported | Failed | Cancelled | Interrupted,
     row: Row | None,
     now: int,
 ) -> Change | None:
@@ -100,6 +103,9 @@ async def _change(
     if isinstance(outcome, Cancelled) or row["cancel_requested_at"] is not None:
         # Whatever else stopped the run, the client cancelled it.
         return to_cancelled(job.id, now, job.fence)
+    if isinstance(outcome, Reported):
+        await store_report(tx, job.id, outcome.report, now)
+        return to_reported(job.id, now, job.fence)
     if isinstance(outcome, Failed):
         return to_failed(job.id, now, outcome.code, outcome.message, job.fence)
     return await requeue(tx, job, row, outcome)

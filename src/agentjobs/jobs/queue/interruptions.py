@@ -7,13 +7,21 @@ from agentjobs.jobs.outcomes import (
     NotReady,
     Outcome,
     Released,
+    Reported,
     Unreachable,
 )
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.environment_holds import EnvironmentHold, store_hold
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
-from agentjobs.jobs.queue.transition import Change, to_failed, to_queued
+from agentjobs.jobs.queue.transition import (
+    Change,
+    apply,
+    to_failed,
+    to_queued,
+    to_reported,
+)
+from agentjobs.jobs.results.reports import store_report
 from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Row, Transaction
 
@@ -40,9 +48,13 @@ async def requeue(
 
 async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outcome) -> bool:
     """For a worker that was cut off while it published; False if the job went on without it."""
-    if not isinstance(outcome, Kept):
-        return False
-    return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
+    if isinstance(outcome, Kept):
+        return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
+    if isinstance(outcome, Reported) and await kept_work.hold_for_finished_work(tx, job.id):
+        now = await tx.clock_ms()
+        await store_report(tx, job.id, outcome.report, now)
+        return await apply(tx, to_reported(job.id, now))
+    return False
 
 
 def _release(job: ClaimedJob, row: Row, now: int) -> Change | None:

@@ -46,9 +46,18 @@ async def store_work(tx: Transaction, job_id: str, work: KeptWork) -> None:
 
 
 async def keep_work_of_lost_claim(tx: Transaction, job_id: str, work: KeptWork) -> bool:
-    """For a worker that was cut off: keep its work, unless the agent has been started again.
+    """For a worker that was cut off: keep its work, unless the agent has been started again."""
+    if not await hold_for_finished_work(tx, job_id):
+        return False
+    await store_work(tx, job_id, work)
+    tx.announce("jobs")
+    return True
 
-    A worker that is preparing the job meanwhile loses its claim.
+
+async def hold_for_finished_work(tx: Transaction, job_id: str) -> bool:
+    """Whether a job that returned to the queue still needs the work of its lost claim.
+
+    The agent is then not started again, and a worker that is preparing the job loses its claim.
     """
     changed = await tx.execute(
         "UPDATE jobs SET kept_at = :now, lease_owner = NULL, lease_expires_at = NULL,"
@@ -57,11 +66,7 @@ async def keep_work_of_lost_claim(tx: Transaction, job_id: str, work: KeptWork) 
         job_id=job_id,
         now=await tx.clock_ms(),
     )
-    if not changed:
-        return False
-    await store_work(tx, job_id, work)
-    tx.announce("jobs")
-    return True
+    return changed > 0
 
 
 async def fail_expired_work(db: Database) -> int:

@@ -82,6 +82,11 @@ def to_failed(job_id: str, now: int, code: str, message: str, fence: int | None 
     return Change(job_id, FAILED, now, fence, columns)
 
 
+def to_reported(job_id: str, now: int, fence: int | None = None) -> Change:
+    """Completed without a pull request, so nobody is asked to review one."""
+    return Change(job_id, COMPLETED, now, fence, {"completed_at": now})
+
+
 def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
     return Change(job_id, QUEUED, now, fence, {"queued_at": now, **columns})
 

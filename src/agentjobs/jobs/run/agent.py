@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 
 from agentjobs.agents.presets.all_presets import watcher_for
-from agentjobs.agents.report import Report, read_report
 from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.queue.start import start_job
@@ -23,8 +22,8 @@ async def run_agent(
     checkout: Checkout,
     environment: ActiveEnvironment,
     task: SandboxTask,
-) -> Report | None:
-    """Return the agent's report for the pull request; raise JobFailed if the agent failed."""
+) -> None:
+    """Raises JobFailed if the agent failed."""
     process = _AgentProcess(run, watcher_for(plan.agent))
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
 
@@ -44,7 +43,6 @@ async def run_agent(
         report = await process.run(task, start)
     process.check_budget()
     _check_report(run, report, task, process.watch)
-    return read_report(task.run_dir)
 
 
 @dataclasses.dataclass(slots=True)

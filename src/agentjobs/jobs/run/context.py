@@ -1,12 +1,13 @@
 """What the steps of a run share: the worker's tools, and the job with its log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 
 from agentjobs.advisories.version_choice import RegistryVersionChooser
+from agentjobs.agents.artifacts import Artifacts
 from agentjobs.connections.adapters import Platforms
 from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.forges.protocol import Forge
@@ -15,6 +16,7 @@ from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.outcomes import Reported
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.organizations.sealing import SealingKeys
@@ -55,7 +57,7 @@ class JobTools:
 
 @dataclass(frozen=True, slots=True)
 class FinishedWork:
-    """The agent's commit, made from `base`; it passed its checks."""
+    """The agent's commit, made from `base`."""
 
     base: str
     commit: str
@@ -63,7 +65,9 @@ class FinishedWork:
 
 @dataclass(slots=True)
 class RunContext:
-    """One run. `finished_work` is what the agent made, until it is published as `pushed_commit`."""
+    """One run. `finished_work` is what the agent made and passed its checks, until it is published
+    as `pushed_commit`; `report` is what an agent wrote that completes without a pull request.
+    `artifacts` and `change` are results that are not stored yet."""
 
     job: ClaimedJob
     tools: JobTools
@@ -71,6 +75,9 @@ class RunContext:
     log: LogWriter
     finished_work: FinishedWork | None = None
     pushed_commit: str | None = None
+    report: Reported | None = None
+    artifacts: Artifacts = field(default_factory=Artifacts)
+    change: FinishedWork | None = None
 
     @property
     def is_irrevocable(self) -> bool:

@@ -63,7 +63,12 @@ def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> Run
 
 
 def _checks(agent: Agent, own: RunConfiguration) -> tuple[Check, ...]:
-    """A repository adds its check to the operator's; only the operator's can name extra files."""
+    """A repository adds its check to the operator's; only the operator's can name extra files.
+
+    A report has no change to check.
+    """
+    if agent.result == "report":
+        return ()
     checks = [Check(agent.verify, agent.verify_files)] if agent.verify else []
     if own.verify and own.verify != agent.verify:
         checks.append(Check(own.verify))

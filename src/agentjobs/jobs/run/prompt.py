@@ -43,6 +43,8 @@ def prepare_task(
         test_command=summary.test_command,
         verify_command=" && ".join(shlex.join(check.command) for check in plan.checks) or None,
         pull=previous,
+        is_report=agent.result == "report",
+        result_schema=agent.result_schema,
         fix_entries=fix_entries,
     )
     return prepare_run(

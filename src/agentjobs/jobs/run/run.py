@@ -1,20 +1,22 @@
-"""One run of one job, from the base commit to the pull request. Each step is a module beside it."""
+"""One run of one job, from the base commit to the pull request or report. Steps are beside it."""
 
 import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.report import read_report
 from agentjobs.inventory.commit_summary import CommitSummary
-from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome
+from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome, Reported
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.active_environment import open_environment
+from agentjobs.jobs.run.active_environment import ActiveEnvironment, open_environment
 from agentjobs.jobs.run.agent import run_agent
-from agentjobs.jobs.run.artifacts import kept_artifacts
 from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
-from agentjobs.jobs.run.diff import record_diff
 from agentjobs.jobs.run.disk_space import retry_for_space
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.environment import RunEnvironment, choose_environment
@@ -28,11 +30,20 @@ from agentjobs.jobs.run.prompt import prepare_task
 from agentjobs.jobs.run.pull_request import open_pull_request
 from agentjobs.jobs.run.pull_text import PullText, pull_text, read_pull_text
 from agentjobs.jobs.run.push import push_commit
+from agentjobs.jobs.run.report import read_job_report, warn_of_pull_options
+from agentjobs.jobs.run.results import (
+    collected_artifacts,
+    store_results,
+    store_results_at_end,
+)
 from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.jobs.verification import Verification
 from agentjobs.repos.configuration import Configuration
 from agentjobs.tickets.resolve import FoundTicket
+from agentjobs.workspace.checkout import Checkout
+
+_log = logging.getLogger(__name__)
 
 
 async def run_job(run: RunContext) -> Outcome:
@@ -40,10 +51,15 @@ async def run_job(run: RunContext) -> Outcome:
     try:
         return await _run(run)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the job must end
+        if run.report is not None:
+            # The agent's work is done, whatever failed after it.
+            _log.warning("a run failed after its report was written", exc_info=error)
+            return run.report
+        await store_results_at_end(run, error)
         return await outcome_of(error, run)
 
 
-async def _run(run: RunContext) -> Completed | Kept:
+async def _run(run: RunContext) -> Completed | Reported | Kept:
     agent = _agent(run)
     repo = await open_repo(run)
     if run.job.kept_at is not None:
@@ -62,7 +78,8 @@ async def _run(run: RunContext) -> Completed | Kept:
             await start_job(run.db, run.job, base)
             return merged
         async with choose_environment(run, plan, base, summary, configuration) as environment:
-            return await _propose(run, repo, plan, base, summary, environment)
+            work = _report if agent.result == "report" else _propose
+            return await work(run, repo, plan, base, summary, environment)
 
 
 async def _propose(
@@ -79,39 +96,69 @@ async def _propose(
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
     attribution = await load_attribution(run)
     await repo.end_outage()
-    owner_uid = run.tools.sandbox.owner_uid(run.slot)
-    async with (
-        run.tools.spare_sandboxes.borrow(run.slot) as directory,
-        run.tools.workspaces.checkout(
-            run.job.repo_id,
-            base,
-            owner_uid=owner_uid,
-            into=directory,
-            is_reusable=not environment.has_layers,
-        ) as checkout,
-        open_environment(run, plan, environment, checkout) as active,
-    ):
+    async with _open_checkout(run, plan, base, environment) as (checkout, active):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
-        async with kept_artifacts(run, task.run_dir):
-            report = await run_agent(run, plan, checkout, active, task)
+        async with collected_artifacts(run, task.run_dir):
+            await run_agent(run, plan, checkout, active, task)
+        report = read_report(task.run_dir)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
         commit = await retry_for_space(
             lambda: commit_changes(run, plan, checkout, text, attribution), run
         )
-        await record_diff(run, base, commit)
+        run.change = FinishedWork(base, commit)
         await fix.verify(commit)
         verification = await run_checks(run, plan, checkout, active)
-    run.finished_work = FinishedWork(base, commit)
+    run.finished_work = run.change
 
     async def publish() -> Completed:
+        await store_results(run)
         # The agent may have run for hours: read the connection's credential again.
         repo = await open_repo(run)
         work = PushedWork(base, commit)
         return await _publish(run, repo, plan, work, text, verification, ticket)
 
     return await publish_or_keep(run, publish)
+
+
+async def _report(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    base: str,
+    summary: CommitSummary,
+    environment: RunEnvironment,
+) -> Reported:
+    """The tree is discarded: nothing is committed, pushed or opened."""
+    ticket = await find_ticket(run, repo)
+    await warn_of_pull_options(run, plan)
+    await repo.end_outage()
+    async with _open_checkout(run, plan, base, environment) as (checkout, active):
+        task = prepare_task(run, plan, checkout, summary, ticket, None, {})
+        async with collected_artifacts(run, task.run_dir):
+            await run_agent(run, plan, checkout, active, task)
+            run.report = await read_job_report(run, plan.agent, task.run_dir)
+    await store_results_at_end(run)
+    return run.report
+
+
+@contextlib.asynccontextmanager
+async def _open_checkout(
+    run: RunContext, plan: RunPlan, base: str, environment: RunEnvironment
+) -> AsyncIterator[tuple[Checkout, ActiveEnvironment]]:
+    async with (
+        run.tools.spare_sandboxes.borrow(run.slot) as directory,
+        run.tools.workspaces.checkout(
+            run.job.repo_id,
+            base,
+            owner_uid=run.tools.sandbox.owner_uid(run.slot),
+            into=directory,
+            is_reusable=not environment.has_layers,
+        ) as checkout,
+        open_environment(run, plan, environment, checkout) as active,
+    ):
+        yield checkout, active
 
 
 async def _publish(
@@ -137,7 +184,8 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
         plan = plan_run(run.job, agent, await _configuration(run, summary))
-        await record_diff(run, work.base, work.commit)
+        run.change = FinishedWork(work.base, work.commit)
+        await store_results(run)
         text = await read_pull_text(run.mirror, work.commit)
         ticket = await find_ticket_again(run, repo)
         pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
@@ -151,7 +199,8 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
     run.log.note(f"adopted {run.job.branch}, already pushed at {pushed.commit[:12]}")
     ticket = await find_ticket_again(run, repo)
     await repo.fetch(run.job.branch, pushed.commit)
-    await record_diff(run, pushed.base, pushed.commit)
+    run.change = FinishedWork(pushed.base, pushed.commit)
+    await store_results(run)
     text = await read_pull_text(run.mirror, pushed.commit)
     run.pushed_commit = pushed.commit
     pull = await open_pull_request(run, repo, plan, pushed, text, run.job.verification)

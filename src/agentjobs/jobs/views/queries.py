@@ -10,7 +10,8 @@ from agentjobs.jobs.model import EventView, JobView
 from agentjobs.jobs.queue.environment_holds import is_environment_building
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
-from agentjobs.jobs.states import QUEUED, JobStatus
+from agentjobs.jobs.results.reports import load_report
+from agentjobs.jobs.states import COMPLETED, QUEUED, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
 from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, job_view
 from agentjobs.problems import Problem
@@ -39,7 +40,19 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
     row = await _read_job(context.db, job_id, organization_id)
     if row is None:
         raise job_not_found(job_id)
-    return job_view(row, await _queue_reason(context, row))
+    job = job_view(row, await _queue_reason(context, row))
+    if row.status == COMPLETED and row.pr_number is None:
+        job = await _with_report(context.db, job)
+    return job
+
+
+async def _with_report(db: Database, job: JobView) -> JobView:
+    report = await load_report(db, job.job_id)
+    if report is None:
+        return job
+    return msgspec.structs.replace(
+        job, report_markdown=report.markdown, report_json=report.decode_result()
+    )
 
 
 async def _read_job(db: Database, job_id: str, organization_id: str) -> JobRow | None:

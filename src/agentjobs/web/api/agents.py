@@ -1,14 +1,14 @@
 """`GET /agents` and `GET /agents/{agent_id}`: agent types, and whether the plan allows them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from starlette.responses import Response
 
 from agentjobs.agents.declarations import is_agent_id
-from agentjobs.agents.definitions import Agent
+from agentjobs.agents.definitions import Agent, ResultKind
 from agentjobs.jobs.override_schema import override_schema
-from agentjobs.json_fields import doc
+from agentjobs.json_fields import doc, known_values
 from agentjobs.organizations.budgets import read_budget, usd
 from agentjobs.problems import Problem
 from agentjobs.web.api.auth import unauthorized
@@ -39,6 +39,16 @@ class AgentLimits(msgspec.Struct, frozen=True):
 
 class AgentDetails(AgentView, frozen=True):
     description: Annotated[str, doc("What the agent does; may be empty.")]
+    result: Annotated[
+        str,
+        known_values(
+            "What its jobs complete with: a pull request, or a report and no pull request.",
+            get_args(ResultKind),
+        ),
+    ]
+    result_schema: Annotated[
+        dict[str, Any] | None, doc("The JSON Schema of its jobs' `report_json`; null without one.")
+    ]
     limits: Annotated[AgentLimits, doc("Limits of each job; a job may lower them.")]
     config_override_schema: Annotated[
         dict[str, Any], doc("A JSON Schema of the `config_override` of this agent's jobs.")
@@ -73,6 +83,8 @@ async def show(call: Call) -> Response:
     details = AgentDetails(
         **msgspec.structs.asdict(_view(call, agent)),
         description=agent.description,
+        result=agent.result,
+        result_schema=agent.result_schema,
         limits=limits,
         config_override_schema=override_schema(**msgspec.structs.asdict(limits)),
     )

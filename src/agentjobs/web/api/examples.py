@@ -80,6 +80,8 @@ JOB: Mapping[str, Any] = {
     "labels": {"team": "payments"},
     "elapsed_ms": 4492,
     "queue_position": None,
+    "report_markdown": None,
+    "report_json": None,
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
@@ -180,6 +182,8 @@ AGENT_DETAILS: Mapping[str, Any] = {
     "available": True,
     "plan_required": "free",
     "description": "Fixes and formats Python files with ruff.",
+    "result": "pull_request",
+    "result_schema": None,
     "limits": {"timeout_seconds": 3600, "max_cost_usd": None},
     "config_override_schema": {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -226,8 +226,8 @@ async def test_parts_of_live_pages_escape_untrusted_text(hostile):
     event_counts = {
         "/stream": 3,
         "/jobs/stream": 1,
-        f"/jobs/{samples.failed_job}/stream": 7,
-        f"/jobs/{samples.running_job}/stream": 7,
+        f"/jobs/{samples.failed_job}/stream": 8,
+        f"/jobs/{samples.running_job}/stream": 8,
         "/repos/stream": 1,
         f"/repos/{samples.repo}/stream": 2,
     }

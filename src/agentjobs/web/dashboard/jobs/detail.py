@@ -1,9 +1,11 @@
 """/jobs/{id}: a job with its prompt, events, changes and log, updated live."""
 
+import asyncio
 import re
 from typing import Any
 
 import msgspec
+from markupsafe import Markup
 from starlette.responses import Response
 
 from agentjobs.agents.artifacts import IMAGES
@@ -22,10 +24,11 @@ from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text import markdown
 from agentjobs.webhooks.events import activity_topic
 
 # Each part has its own template.
-_PARTS = ("head", "details", "events", "prompt", "follow_up", "artifacts", "changes")
+_PARTS = ("head", "report", "details", "events", "prompt", "follow_up", "artifacts", "changes")
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
 _QUEUE_REASONS = {
     "paused": "the operator has paused jobs",
@@ -39,6 +42,11 @@ _QUEUE_REASONS = {
     "no_worker": "no running worker can run this agent; see Agents for the reason",
     "disk_full": "the disks of the workers that can run this agent are nearly full",
 }
+
+
+class Report(msgspec.Struct, frozen=True):
+    html: Markup
+    json: str = ""
 
 
 async def show(request: PageRequest, problem: Problem | None = None, prompt: str = "") -> Response:
@@ -103,9 +111,19 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "summary": _summary(job, details),
         "has_diff": commit_range_of(details) is not None,
+        "report": await _render_report(job),
         "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
         "image_types": IMAGES,
     }
+
+
+async def _render_report(job: JobView) -> Report | None:
+    if job.report_markdown is None:
+        return None
+    html = await asyncio.to_thread(markdown.render, job.report_markdown)
+    if job.report_json is None:
+        return Report(html)
+    return Report(html, msgspec.json.format(msgspec.json.encode(job.report_json)).decode())
 
 
 async def _no_follow_up_reason(
