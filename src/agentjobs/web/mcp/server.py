@@ -36,7 +36,7 @@ def build_server(api: RestApi) -> Server[Any]:
     return Server(
         "agentjobs",
         title="agentjobs",
-        version=version("agentjobs"),
+        version=_version(),
         instructions=INSTRUCTIONS,
         cache_hints={
             "tools/list": _LISTING_IS_FRESH,
@@ -128,6 +128,12 @@ async def _read_resource(
         raise _protocol_error(error) from None
     text = types.TextResourceContents(uri=uri, mime_type=content.media_type, text=content.text)
     return types.ReadResourceResult(contents=[text])
+
+
+@cache
+def _version() -> str:
+    # Reading it takes a millisecond.
+    return version("agentjobs")
 
 
 def _schema_of(name: str) -> Mapping[str, Any] | None:
