@@ -343,7 +343,8 @@ def _message_usage(tokens: Tokens) -> Body:
 
 def _message(reply: ModelReply, request: Body) -> Body:
     body = {
-        "id": "msg_1",
+        # Claude Code joins messages with the same id.
+        "id": f"msg_{_turn_number(request)}",
         "type": "message",
         "role": "assistant",
         "model": request["model"],
