@@ -60,7 +60,7 @@ async def _diff(api: RestApi, job_id: str) -> str:
 
 
 async def _report(api: RestApi, job_id: str) -> str:
-    return (await load_report(api, job_id))[0]
+    return (await load_report(api, job_id)).report_markdown
 
 
 def _json(value: Any) -> str:

@@ -4,7 +4,7 @@ All of it was written by agents and repositories.
 """
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,14 @@ class Diff(msgspec.Struct):
     head_commit: str | None = None
 
 
+class Report(NamedTuple):
+    """`report_json` is null if the agent declares no schema, or if it is too large."""
+
+    report_markdown: str
+    report_json: Any
+    truncated: bool
+
+
 async def read_log(call: ToolCall) -> ToolResult:
     arguments: ReadLog = call.arguments
     text, is_cut = await log_tail(call.api, arguments.job_id, int(arguments.max_bytes))
@@ -58,16 +66,11 @@ async def read_diff(call: ToolCall) -> ToolResult:
 
 async def read_report(call: ToolCall) -> ToolResult:
     arguments: OneJob = call.arguments
-    markdown, value = await load_report(call.api, arguments.job_id)
-    text, is_cut = _cut(markdown, MAX_REPORT_BYTES)
-    is_json_too_large = len(msgspec.json.encode(value)) > MAX_REPORT_BYTES
-    content = {
-        "job_id": arguments.job_id,
-        "report_markdown": text,
-        "report_json": None if is_json_too_large else value,
-        "truncated": is_cut or is_json_too_large,
-    }
-    return ToolResult(content, _as_data(f"the report of {arguments.job_id}", text))
+    report = await load_report(call.api, arguments.job_id)
+    content = {"job_id": arguments.job_id, **report._asdict()}
+    return ToolResult(
+        content, _as_data(f"the report of {arguments.job_id}", report.report_markdown)
+    )
 
 
 async def log_tail(api: RestApi, job_id: str, max_bytes: int) -> tuple[str, bool]:
@@ -86,8 +89,7 @@ async def diff_text(api: RestApi, job_id: str, max_bytes: int) -> str:
     return response.body[:max_bytes].decode("utf-8", "replace")
 
 
-async def load_report(api: RestApi, job_id: str) -> tuple[str, Any]:
-    """The report as Markdown, and as JSON if the agent declares a schema."""
+async def load_report(api: RestApi, job_id: str) -> Report:
     job = await fetch_json(api, RestRequest("GET", job_path(job_id)))
     markdown = job.get("report_markdown")
     if markdown is None:
@@ -95,7 +97,11 @@ async def load_report(api: RestApi, job_id: str) -> tuple[str, Any]:
             "report_not_available",
             "This job has no report: it has not ended, or its agent opens a pull request instead.",
         )
-    return markdown, job.get("report_json")
+    text, is_cut = _cut(markdown, MAX_REPORT_BYTES)
+    value = job.get("report_json")
+    if len(msgspec.json.encode(value)) > MAX_REPORT_BYTES:
+        value, is_cut = None, True
+    return Report(text, value, is_cut)
 
 
 async def _load_diff(api: RestApi, job_id: str) -> Diff:

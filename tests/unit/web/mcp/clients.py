@@ -5,9 +5,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
+import msgspec
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
 
+from agentjobs.web.mcp.rest_api import RestRequest, RestResponse
+from agentjobs.web.mcp.tool import ToolCall
 from tests.unit.web.service import Service
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
@@ -47,3 +50,25 @@ def message(method: str, **params: Any) -> dict[str, Any]:
 
 async def post(service: Service, body: Any, **headers: str) -> httpx.Response:
     return await service.post("/mcp", json=body, headers={**ACCEPT, **VERSION, **headers})
+
+
+class OneResponse:
+    """An API with the same response to everything."""
+
+    def __init__(self, document: Any) -> None:
+        self._body = msgspec.json.encode(document)
+
+    async def send(self, _request: RestRequest) -> RestResponse:
+        return RestResponse(self._body, {})
+
+    async def is_read_only(self) -> bool:
+        return True
+
+
+def direct_call(document: Any, arguments: Any) -> ToolCall:
+    """A call of a tool without MCP, on an API with one response."""
+
+    async def no_progress(_progress: float, _total: float, _message: str) -> None:
+        pass
+
+    return ToolCall(OneResponse(document), arguments, no_progress)

@@ -4,9 +4,10 @@ import jsonschema
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.web.mcp.arguments import MAX_LOG_BYTES
+from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs
+from agentjobs.web.mcp.listings import list_jobs
 from agentjobs.web.mcp.tools import TOOLS
-from tests.unit.web.mcp.clients import Connect, done, error_code, text_of
+from tests.unit.web.mcp.clients import Connect, direct_call, done, error_code, text_of
 from tests.unit.web.service import JOB, Service
 
 CHANGING = {"create_job", "cancel_job", "follow_up_job", "retry_job"}
@@ -55,12 +56,11 @@ async def test_pages_continue_after_their_cursor(service: Service, connect: Conn
     assert (listed, rest["next_cursor"]) == (created[::-1], None)
 
 
-async def test_a_filter_that_the_api_ignores_is_named(connect: Connect) -> None:
-    async with connect() as client:
-        result = await client.call_tool("list_jobs", {"labels": {"no key": "x"}})
-    (warning,) = result.structured_content["warnings"]
-    assert "label.no key" in warning
-    assert f"Warning: {warning}" in text_of(result)
+async def test_what_the_api_ignored_is_named() -> None:
+    page = {"jobs": [], "next_cursor": None, "warnings": ["`label.x` was ignored."]}
+    result = await list_jobs(direct_call(page, ListJobs(labels={"x": "y"})))
+    assert result.content["warnings"] == page["warnings"]
+    assert result.text == "No jobs found.\nWarning: `label.x` was ignored."
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,7 @@ async def test_a_filter_that_the_api_ignores_is_named(connect: Connect) -> None:
         # The API itself finds these.
         ("create_job", {**JOB, "repo": "no slash"}, {"repo"}),
         ("list_jobs", {"cursor": "x"}, {"cursor"}),
+        ("list_jobs", {"labels": {"no key": "x"}}, {"label.no key"}),
     ],
 )
 async def test_wrong_arguments_are_all_named(
