@@ -25,6 +25,7 @@ from agentjobs.forges.protocol import (
     CommitStatus,
     ForgeError,
     Issue,
+    MergeMethod,
     Platform,
     PullRequest,
     PullRequestRequest,
@@ -113,6 +114,7 @@ class FakePlatform:
 
     remote: Remote
     platform: str = "gitea"
+    merge_methods: tuple[MergeMethod, ...] = ("merge", "squash")
     hooks: FakeHooks = field(default_factory=FakeHooks)
     repos: dict[str, RemoteRepository] = field(default_factory=dict)
     pulls: dict[int, RemotePull] = field(default_factory=dict)
@@ -157,6 +159,23 @@ class FakePlatform:
         if number not in self.pulls:
             raise ForgeError("Not Found", "gone")
         return self.pulls[number]
+
+    async def merge_pull(
+        self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
+    ) -> None:
+        """A fault `merge_pull` refuses the merge; with `lost_merge` only the response is lost."""
+        self._request("merge_pull", repo)
+        assert method in self.merge_methods
+        pull = self.pulls[number]
+        if pull.head_commit != head_commit or pull.state != "open":
+            raise ForgeError("Not mergeable", "refused")
+        self.pulls[number] = msgspec.structs.replace(pull, state="merged")
+        if "lost_merge" in self.faults:
+            raise self.faults["lost_merge"]
+
+    async def close_pull(self, repo: RepoAddress, number: int) -> None:
+        self._request("close_pull", repo)
+        self.pulls[number] = msgspec.structs.replace(self.pulls[number], state="closed")
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor

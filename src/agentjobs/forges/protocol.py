@@ -270,6 +270,21 @@ class Platform(Forge, Protocol):
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull: ...
 
+    @property
+    def merge_methods(self) -> tuple[MergeMethod, ...]:
+        """Those that a request to merge can choose."""
+
+    async def merge_pull(
+        self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
+    ) -> None:
+        """Merge a pull request if this is still its head.
+
+        The error may be wrong about what happened: read the pull request then.
+        """
+
+    async def close_pull(self, repo: RepoAddress, number: int) -> None:
+        """Close a pull request without merging it."""
+
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         """The newest open ones to a branch, whoever opened them; at most MAX_OPEN_PULLS."""
 

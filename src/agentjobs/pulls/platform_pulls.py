@@ -177,6 +177,25 @@ async def update_pull(tx: Transaction, repo_id: str, row: PullRow, remote: Remot
     return bool(changed)
 
 
+async def record_end(tx: Transaction, repo_id: str, remote: RemotePull, ended_by: str) -> bool:
+    """Store that the service merged or closed it; False if that is stored already."""
+    now = await tx.clock_ms()
+    changed = await tx.execute(
+        "UPDATE pulls SET state = :state, head_commit = :head_commit, ended_by = :ended_by,"
+        " merged_at = COALESCE(:merged_at, merged_at), closed_at = :closed_at"
+        # A sync may have seen it before.
+        " WHERE repo_id = :repo_id AND number = :number AND (state = 'open' OR ended_by IS NULL)",
+        repo_id=repo_id,
+        number=remote.number,
+        state=remote.state,
+        head_commit=remote.head_commit,
+        ended_by=ended_by,
+        merged_at=now if remote.state == "merged" else None,
+        closed_at=now if remote.state == "closed" else None,
+    )
+    return bool(changed)
+
+
 async def advance_cursor(
     tx: Transaction, repo_id: str, number: int, kind: CommentKind, comment_id: int
 ) -> None:

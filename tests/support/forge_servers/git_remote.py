@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 from aiohttp import web
@@ -81,6 +82,26 @@ class GitRemote:
             return file.read_text().strip()
         except (OSError, ValueError):
             return None
+
+    def merge(self, repository: RepositoryRow, base: str, head: str, method: str) -> bool:
+        """Merge the branch `head`, which has one commit; False on conflicts."""
+        directory = self.directory(repository)
+        heads = [f"refs/heads/{name}" for name in (base, head)]
+        merged = subprocess.run(
+            ["git", "merge-tree", "--write-tree", "--no-messages", *heads],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if merged.returncode:
+            return False
+        parents = heads if method == "merge" else heads[:1]
+        arguments = [each for parent in parents for each in ("-p", parent)]
+        tree = merged.stdout.split()[0]
+        commit = git_output("commit-tree", tree, *arguments, "-m", method, cwd=directory)
+        self.set_branch(repository, base, commit)
+        return True
 
     def has_commit(self, repository: RepositoryRow, commit: str) -> bool:
         """Whether it is the head of a branch."""

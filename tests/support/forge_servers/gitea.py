@@ -165,6 +165,31 @@ class GiteaServer(GiteaHookOperations):
         row.state = call.body.get("state") or row.state
         return Response(self.pull_json(repository, row), 201)
 
+    @handles(f"POST {PULL}/merge")
+    async def merge_pull(self, call: Call) -> Response:
+        """Gitea names a method that the repository does not allow, but neither the files in
+        conflict nor that they are the reason."""
+        repository = self.writable(call)
+        row = self.pull(repository, call)
+        head = self.git.head(repository, row.head) or ""
+        if row.is_merged:
+            raise Refusal(405, "")
+        if row.state != "open":
+            raise Refusal(404, "The target couldn't be found.")
+        if self.pull_json(repository, row)["draft"]:
+            raise Refusal(405, "Work in progress PRs cannot be merged")
+        if repository.merge_refusal:
+            raise Refusal(405, repository.merge_refusal)
+        if repository.unchecked_merges:
+            repository.unchecked_merges -= 1
+            raise Refusal(405, "Please try again later")
+        if call.body.get("head_commit_id", head) != head:
+            raise Refusal(409, "head out of date")
+        if not self.git.merge(repository, row.base, row.head, call.body["Do"]):
+            raise Refusal(405, "Please try again later")
+        row.state, row.is_merged, row.head_commit = "closed", True, head
+        return Response(None)
+
     @handles(f"POST {PULL}/requested_reviewers")
     async def request_review(self, call: Call) -> Response:
         repository = self.writable(call)

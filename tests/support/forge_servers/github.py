@@ -195,6 +195,25 @@ class GitHubServer(GitHubCommits, GitHubHookOperations, GitHubStatuses):
         row.state = call.body.get("state", row.state)
         return Response(shapes.full_pull(self.pull_json(repository, row), row))
 
+    @handles(f"PUT {PULL}/merge")
+    async def merge_pull(self, call: Call) -> Response:
+        repository = self.writable(call)
+        row = self.pull(repository, call)
+        head = self.git.head(repository, row.head) or ""
+        if row.is_draft:
+            raise Refusal(405, "Pull Request is still a draft")
+        if call.body.get("sha", head) != head:
+            raise Refusal(409, "Head branch was modified. Review and try the merge again.")
+        if repository.merge_refusal:
+            raise Refusal(405, repository.merge_refusal)
+        method = call.body.get("merge_method", "merge")
+        if row.state != "open" or not self.git.merge(repository, row.base, row.head, method):
+            raise Refusal(405, "Pull Request is not mergeable")
+        row.state, row.is_merged, row.head_commit = "closed", True, head
+        commit = self.git.head(repository, row.base)
+        message = "Pull Request successfully merged"
+        return Response({"sha": commit, "merged": True, "message": message})
+
     @handles(f"POST {PULL}/requested_reviewers")
     async def request_reviews(self, call: Call) -> Response:
         repository = self.writable(call)

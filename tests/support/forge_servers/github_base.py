@@ -39,6 +39,7 @@ _NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     f"POST {REPO}/pulls": ("write", ("pull_requests",)),
     f"GET {PULL}": ("read", ("pull_requests",)),
     f"PATCH {PULL}": ("write", ("pull_requests",)),
+    f"PUT {PULL}/merge": ("write", ("contents",)),
     f"POST {PULL}/requested_reviewers": ("write", ("pull_requests",)),
     f"GET {PULL}/reviews": ("read", ("pull_requests",)),
     f"GET {PULL}/comments": ("read", ("pull_requests",)),

@@ -137,6 +137,29 @@ class GitLabServer(GitLabHookOperations, GitLabStatuses):
         self.change(repository, row, call.body)
         return Response(self.request_json(repository, row))
 
+    @handles(f"PUT {_REQUEST}/merge")
+    async def merge_request(self, call: Call) -> Response:
+        repository = self.project(call)
+        row = self.request_row(repository, call)
+        if shapes.LEVELS[repository.own_role] < shapes.LEVELS["write"]:
+            # Not 403: GitLab says the same as for a credential that it does not know.
+            raise Refusal(401, "401 Unauthorized")
+        status = self.merge_status(repository, row)
+        if status == "checking":
+            repository.unchecked_merges -= 1
+            raise Refusal(422, "Branch cannot be merged")
+        if status != "mergeable":
+            raise Refusal(405, "405 Method Not Allowed")
+        head = self.git.head(repository, row.head) or ""
+        if call.body.get("sha", head) != head:
+            raise Refusal(409, f"SHA does not match HEAD of source branch: {head}")
+        method = "squash" if call.body.get("squash") else "merge"
+        if not self.git.merge(repository, row.base, row.head, method):
+            row.has_conflicts = True
+            raise Refusal(405, "405 Method Not Allowed")
+        row.state, row.is_merged, row.head_commit = "closed", True, head
+        return Response(self.request_json(repository, row))
+
     # Issues and notes
 
     @handles(f"GET {_ISSUE}")

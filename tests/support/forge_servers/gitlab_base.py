@@ -114,6 +114,8 @@ class GitLabBase(ContractServer):
         if "title" in fields:
             _refuse_title(fields["title"])
             row.title, row.is_draft = shapes.split_draft_mark(fields["title"])
+        if fields.get("state_event") == "close":
+            row.state = "closed"
         self.run_quick_actions(fields.get("description", ""))
         row.text = fields.get("description", row.text)
         labels = fields.get("labels", row.labels)
@@ -138,7 +140,19 @@ class GitLabBase(ContractServer):
         commit = row.head_commit or self.git.head(repository, row.head) or ""
         people = {login: self.state.user(login) for login in (row.author, *row.reviewers)}
         source_id = repository.id + 1_000_000 if row.fork_owner else repository.id
-        return shapes.merge_request(self.url, repository, row, commit, people, source_id)
+        shape = shapes.merge_request(self.url, repository, row, commit, people, source_id)
+        return {**shape, "detailed_merge_status": self.merge_status(repository, row)}
+
+    def merge_status(self, repository: RepositoryRow, row: PullRow) -> str:
+        if row.state != "open":
+            return "not_open"
+        if row.is_draft:
+            return "draft_status"
+        if repository.merge_refusal:
+            return repository.merge_refusal
+        if row.has_conflicts:
+            return "conflict"
+        return "checking" if repository.unchecked_merges else "mergeable"
 
 
 def _refuse_title(title: str) -> None:

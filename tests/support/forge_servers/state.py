@@ -101,6 +101,8 @@ class PullRow(IssueRow):
     fork_owner: str = ""
     is_draft: bool = False
     is_merged: bool = False
+    # Known once somebody has tried to merge it.
+    has_conflicts: bool = False
     reviewers: list[str] = field(default_factory=list)
     team_reviewers: list[str] = field(default_factory=list)
     reviews: list[ReviewRow] = field(default_factory=list)
@@ -137,6 +139,10 @@ class RepositoryRow:
     pushed_at: str = "2026-01-02T03:04:05Z"
     # What the platform prints when it refuses every push; empty if it accepts them.
     push_refusal: str = ""
+    # Why no pull request may be merged; empty if they may.
+    merge_refusal: str = ""
+    # How many requests to merge come before the platform has looked for conflicts.
+    unchecked_merges: int = 0
     # False if issues and pull requests are numbered separately, as on GitLab.
     shares_numbers: bool = True
 

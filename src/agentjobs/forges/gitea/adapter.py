@@ -12,6 +12,7 @@ from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
 from agentjobs.forges.gitea.hooks import GiteaHooks
 from agentjobs.forges.gitea.identities import identity_of_login, identity_of_token
+from agentjobs.forges.gitea.merging import merge_when_checked
 from agentjobs.forges.gitea.pulls import READ_REPOSITORY, WRITE_REPOSITORY, Pulls, numbered_pages
 from agentjobs.forges.gitea.responses import (
     MAX_BODY_BYTES,
@@ -36,6 +37,7 @@ from agentjobs.forges.protocol import (
     CommitStatus,
     ForgeError,
     Issue,
+    MergeMethod,
     PullRequest,
     PullRequestRequest,
     RemotePull,
@@ -67,6 +69,7 @@ class Gitea:
     """One per operation, because it caches the current names of repositories."""
 
     platform = "gitea"
+    merge_methods: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 
     def __init__(
         self,
@@ -182,6 +185,18 @@ class Gitea:
         self._comment_counts[full_name, number] = pull.comments
         head = await pulls.head_of(pull)
         return validate(_NAME, pull.remote_pull(head, self._page(full_name, number)))
+
+    async def merge_pull(
+        self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
+    ) -> None:
+        path = f"{_api_path(await self._full_name(repo))}/pulls/{number}"
+        await merge_when_checked(
+            self._api, self._retry_budget, path, method=method, head_commit=head_commit
+        )
+
+    async def close_pull(self, repo: RepoAddress, number: int) -> None:
+        path = f"{_api_path(await self._full_name(repo))}/pulls/{number}"
+        await self._api.patch(path, {"state": "closed"}, needs=WRITE_REPOSITORY)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)

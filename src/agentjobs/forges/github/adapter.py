@@ -46,6 +46,7 @@ from agentjobs.forges.protocol import (
     CommitStatus,
     ForgeError,
     Issue,
+    MergeMethod,
     NewCommit,
     PullRequest,
     PullRequestRequest,
@@ -74,6 +75,7 @@ class GitHub:
     """`tokens` caches the installation tokens of Apps across connections and requests."""
 
     platform = "github"
+    merge_methods: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 
     def __init__(
         self,
@@ -168,6 +170,16 @@ class GitHub:
         api = self._access.api(_scope(repo))
         pull = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
         return validate(_NAME, pull.remote_pull)
+
+    async def merge_pull(
+        self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
+    ) -> None:
+        await self._follow_rename(
+            repo, lambda pulls: pulls.merge(number, method, head_commit, _CONTENTS)
+        )
+
+    async def close_pull(self, repo: RepoAddress, number: int) -> None:
+        await self._follow_rename(repo, lambda pulls: pulls.close(number))
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         pulls = await self._access.api(_scope(repo)).get_as(

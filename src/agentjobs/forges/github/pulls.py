@@ -13,6 +13,7 @@ from agentjobs.forges.protocol import (
     Comment,
     CommentCursor,
     ForgeError,
+    MergeMethod,
     PullRequest,
     PullRequestRequest,
 )
@@ -78,6 +79,13 @@ class RepositoryPulls:
             notes += await self._request_review(pull, request.reviewers)
         opened = PullRequest(pull.number, pull.html_url, pull.draft, tuple(notes))
         return validate("GitHub", opened)
+
+    async def merge(self, number: int, method: MergeMethod, head_commit: str, needs: str) -> None:
+        body = {"merge_method": method, "sha": head_commit}
+        await self._api.put(f"{self.path}/pulls/{number}/merge", body, needs=needs)
+
+    async def close(self, number: int) -> None:
+        await self._api.patch(f"{self.path}/pulls/{number}", {"state": "closed"}, needs=PULLS)
 
     async def comments(self, number: int, cursor: CommentCursor) -> list[Comment]:
         """Read from the end, so that a long conversation is not read from its beginning."""

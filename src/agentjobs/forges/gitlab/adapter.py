@@ -13,6 +13,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitlab.hooks import GitLabHooks
+from agentjobs.forges.gitlab.merging import merge_when_checked
 from agentjobs.forges.gitlab.pulls import NEEDS, MergeRequests, find_user
 from agentjobs.forges.gitlab.responses import (
     DEVELOPER,
@@ -40,6 +41,7 @@ from agentjobs.forges.protocol import (
     CommitStatus,
     ForgeError,
     Issue,
+    MergeMethod,
     PullRequest,
     PullRequestRequest,
     RemotePull,
@@ -63,6 +65,9 @@ _KNOWN_BEFORE_STOPPING = 20
 
 class GitLab:
     platform = "gitlab"
+    # A rebase changes the source branch first, and a project prescribes whether commits are merged
+    # by a merge commit.
+    merge_methods: tuple[MergeMethod, ...] = ("merge", "squash")
 
     def __init__(
         self,
@@ -165,6 +170,20 @@ class GitLab:
         path = _merge_request(repo, number)
         merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
         return validate(_NAME, merge_request.remote_pull)
+
+    async def merge_pull(
+        self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
+    ) -> None:
+        await merge_when_checked(
+            self._api,
+            self._retry_budget,
+            _merge_request(repo, number),
+            squash=method == "squash",
+            head_commit=head_commit,
+        )
+
+    async def close_pull(self, repo: RepoAddress, number: int) -> None:
+        await self._api.put(_merge_request(repo, number), {"state_event": "close"}, needs=NEEDS)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         merge_requests = await self._api.get_as(

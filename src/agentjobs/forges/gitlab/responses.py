@@ -29,6 +29,13 @@ _BOT_ACCOUNT = re.compile(r"(project|group)_\d+_bot|service_account_")
 # A line such as "/merge" is a quick action, which GitLab would run as the connection's account.
 _QUICK_ACTION = re.compile(r"^/(?=\w+(?:\s|$))", re.MULTILINE)
 
+_MAY_BE_MERGEABLE = frozenset(
+    {
+        *("mergeable", "can_be_merged", "unchecked", "checking", "preparing", "approvals_syncing"),
+        *("cannot_be_merged_recheck", "cannot_be_merged_rechecking"),
+    }
+)
+
 MergeState = Literal["opened", "closed", "locked", "merged"]
 # Locked while it is being merged.
 _STATES: Mapping[MergeState, PullState] = {
@@ -117,6 +124,14 @@ class MergeRequest(msgspec.Struct, frozen=True):
     draft: bool = False
     labels: list[str] = []
     reviewers: list[User] = []
+    merge_status: str = ""
+    # Since 15.6.
+    detailed_merge_status: str = ""
+
+    @property
+    def may_be_mergeable(self) -> bool:
+        """True while GitLab has not checked it."""
+        return (self.detailed_merge_status or self.merge_status) in _MAY_BE_MERGEABLE
 
     @property
     def is_of_project(self) -> bool:

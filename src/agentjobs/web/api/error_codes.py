@@ -30,8 +30,9 @@ API_ERRORS: Mapping[str, str] = {
     "pull_not_found": "There is no such pull request in this organization.",
     "pull_not_open": "The pull request is merged or closed, or the job has none.",
     "pull_changed": "The pull request has another head than the request expects.",
-    "pull_not_mergeable": "The pull request conflicts with its base branch, is a draft, or must "
-    "not be merged now.",
+    "pull_not_mergeable": "The pull request conflicts with its base branch, is a draft, or its "
+    "platform refuses to merge or close it.",
+    "forge_unavailable": "The platform of the repository does not respond as it should.",
     "follow_up_active": "Another job is working on this pull request.",
     "payload_too_large": "The body is larger than 64 KiB.",
     "request_timeout": "The body did not arrive in time.",

@@ -427,6 +427,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "pull_not_open",
             "pull_changed",
             "pull_not_mergeable",
+            "forge_unavailable",
         ),
     ),
     Operation(
@@ -446,7 +447,13 @@ OPERATIONS: tuple[Operation, ...] = (
             type=pulls.PullView,
             example=examples.CLOSED_PULL,
         ),
-        errors=("insufficient_scope", "pull_not_found", "pull_not_open"),
+        errors=(
+            "insufficient_scope",
+            "pull_not_found",
+            "pull_not_open",
+            "pull_not_mergeable",
+            "forge_unavailable",
+        ),
     ),
     Operation(
         method="GET",

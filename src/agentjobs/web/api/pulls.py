@@ -21,6 +21,7 @@ from agentjobs.json_fields import (
     text,
 )
 from agentjobs.organizations import audit
+from agentjobs.platform_sync.pull_changes import close_platform_pull, merge_platform_pull
 from agentjobs.pulls.branches import close_and_remove_branch
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import (
@@ -37,6 +38,7 @@ from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import read_optional_object
+from agentjobs.web.context import WebContext
 
 _STATES = ("open", "merged", "closed")
 # Creation time, number, repository.
@@ -144,26 +146,43 @@ async def merge(call: Call) -> Response:
     request = MergePullRequest(**fields_of(body, MergePullRequest))
     pull = await _pull(call)
     with audit.acting_as(_actor(call)):
-        merged = await merge_pull(
-            call.context.db,
-            call.context.settings,
-            pull.organization,
-            pull.repo,
-            pull.number,
-            method=request.method,
-            head_commit=request.head_commit,
-        )
+        merged = await _merge(call.context, pull, request)
     return Reply(200, _view(call, merged))
 
 
 async def close(call: Call) -> Response:
     pull = await _pull(call)
-    context = call.context
     with audit.acting_as(_actor(call)):
-        closed = await close_and_remove_branch(
-            context.db, context.settings, pull.organization, pull.repo, pull.number
-        )
+        closed = await _close(call.context, pull)
     return Reply(200, _view(call, closed))
+
+
+async def _merge(context: WebContext, pull: Pull, request: MergePullRequest) -> Pull:
+    if pull.url is not None:
+        return await merge_platform_pull(
+            context.db,
+            context.platforms,
+            pull,
+            method=request.method,
+            head_commit=request.head_commit,
+        )
+    return await merge_pull(
+        context.db,
+        context.settings,
+        pull.organization,
+        pull.repo,
+        pull.number,
+        method=request.method,
+        head_commit=request.head_commit,
+    )
+
+
+async def _close(context: WebContext, pull: Pull) -> Pull:
+    if pull.url is not None:
+        return await close_platform_pull(context.db, context.platforms, pull)
+    return await close_and_remove_branch(
+        context.db, context.settings, pull.organization, pull.repo, pull.number
+    )
 
 
 async def _pull(call: Call) -> Pull:
