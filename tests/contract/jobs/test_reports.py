@@ -42,7 +42,7 @@ async def test_a_job_completes_with_its_report_and_without_a_pull_request(
     assert view.report_json == {"risk": "low", "text": "\0"}
     assert view.completed_at is not None
     assert await harness.events(caller, job.id) == ["job.queued", "job.started", "job.completed"]
-    (listed,) = await list_jobs(harness.context, caller.organization_id)
+    (listed,) = (await list_jobs(harness.context, caller.organization_id)).jobs
     assert (listed.status, listed.report_markdown) == ("completed", None)
 
 
