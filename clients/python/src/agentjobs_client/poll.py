@@ -1,9 +1,10 @@
 """Calls that are repeated until something happens, as states without I/O."""
 
 import math
-from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from agentjobs_client import calls
 from agentjobs_client.call import Call
@@ -70,7 +71,7 @@ class JobWatch:
             self._wait_seconds = min(calls.MAX_WAIT_SECONDS, remaining)
             wait_for = "final" if self._final else None
             call = calls.get_job(self._job_id, self._wait_seconds, wait_for)
-        return replace(call, limit_seconds=remaining + _GRACE_SECONDS)
+        return msgspec.structs.replace(call, limit_seconds=remaining + _GRACE_SECONDS)
 
     def update(self, response: Job) -> bool:
         self._retry.record_success()
