@@ -227,18 +227,26 @@ def _serve(connection: socket.socket) -> None:
         _send(connection, {"pid": pid})
 
 
+def _load_commands() -> None:
+    try:
+        from agentjobs.cli.commands import COMMANDS, load_command
+    except ModuleNotFoundError:
+        # An earlier version builds all of them at once.
+        return
+    for name in COMMANDS:
+        load_command(name)
+
+
 def _preload() -> None:
     """What each child would otherwise do again: imports, the command line, certificates."""
     for module in _PRELOADED:
         importlib.import_module(module)
-    from agentjobs.cli.commands import COMMANDS, load_command
     from agentjobs.cli.main import app
     from agentjobs.outbound.guard.sessions import load_tls_context
 
     typer.main.get_command = get_command
     get_command(app)
-    for name in COMMANDS:
-        load_command(name)
+    _load_commands()
     # The environment of a service has neither.
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         os.environ.pop(name, None)
