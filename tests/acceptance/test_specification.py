@@ -47,7 +47,7 @@ def test_a_job_is_accepted_queued_and_estimated(api: Api) -> None:
     response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
     assert response.status_code == 202
     body = response.json()
-    assert set(body) == {"job_id", "status", "estimated_start_ms"}
+    assert set(body) == {"job_id", "status", "estimated_start_ms", "warnings"}
     assert body["job_id"].startswith("job_")
     assert body["status"] == "queued"
     assert isinstance(body["estimated_start_ms"], int)

@@ -35,8 +35,9 @@ def plain_request(body: bytes) -> CreateJobRequest | None:
         return None
     if request.config_override is not None or not request.agent.isprintable():
         return None
-    texts = (request.ticket_id or "", *(request.labels or {}).values())
-    return request if all(map(str.isprintable, texts)) else None
+    if request.labels and not all(map(str.isprintable, request.labels.values())):
+        return None
+    return request if (request.ticket_id or "").isprintable() else None
 
 
 def request_faults(body: Mapping[str, Any], catalog: Catalog) -> list[Fault]:
