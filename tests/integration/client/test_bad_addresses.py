@@ -1,9 +1,7 @@
 """Addresses that do not lead to the service: every failure is a clear ClientError."""
 
 import asyncio
-import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from socket import create_server
@@ -19,58 +17,19 @@ from agentjobs_client import (
     TlsFailed,
     UnexpectedAnswer,
 )
+from tests.support.scripted_server import Listen, http, scripted_servers, server_tls
 
 KEY = "ajk_test"
-LINE = "\r\n"
-
-
-def http(body: str, status: str = "200 OK", media_type: str = "application/json", *more: str):
-    head = [f"HTTP/1.1 {status}", f"Content-Type: {media_type}", f"Content-Length: {len(body)}"]
-    return LINE.join([*head, *more, "Connection: close", "", body]).encode()
 
 
 AGENTS = http('{"agents": []}')
 PAGE = "<h1>Sign in</h1>"
 
-Listen = Callable[..., int]
-
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Starts a server that gives the same answer to every connection; returns its port."""
-    servers, threads = [], []
-
-    def start(answer: bytes, tls: ssl.SSLContext | None = None) -> int:
-        server = create_server(("127.0.0.1", 0))
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    try:
-                        stream = tls.wrap_socket(connection, server_side=True) if tls else None
-                        with stream or connection as each:
-                            each.recv(65_536)
-                            each.sendall(answer)
-                    except OSError:
-                        pass
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        servers.append(server)
-        threads.append(thread)
-        return server.getsockname()[1]
-
-    yield start
-    for server in servers:
-        # Wakes the thread, which closing alone does not.
-        server.shutdown(2)
-        server.close()
-    for thread in threads:
-        thread.join()
+    with scripted_servers() as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +41,6 @@ def authority() -> trustme.CA:
 def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     return tmp_path / "ca.pem"
-
-
-def server_tls(authority: trustme.CA, name: str = "127.0.0.1", **options) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(name, **options).configure_cert(context)
-    return context
 
 
 def ask(url: str, asynchronous: bool = False, **options) -> object:
@@ -153,14 +106,14 @@ def test_tls_to_a_port_without_it_is_not_retried_and_names_the_other_address(lis
 
 def test_no_tls_to_a_port_with_it_says_how_the_address_must_start(listen, authority):
     with pytest.raises(ServiceUnreachable, match="must start with https://"):
-        ask(f"http://127.0.0.1:{listen(AGENTS, server_tls(authority))}")
+        ask(f"http://127.0.0.1:{listen(AGENTS, tls=server_tls(authority))}")
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_an_unknown_authority_is_trusted_once_it_is_named(
     listen, authority, ca_file, monkeypatch, asynchronous
 ):
-    url = f"https://127.0.0.1:{listen(AGENTS, server_tls(authority))}"
+    url = f"https://127.0.0.1:{listen(AGENTS, tls=server_tls(authority))}"
     with pytest.raises(TlsFailed, match="`ca_file` or in SSL_CERT_FILE"):
         ask(url, asynchronous)
     assert ask(url, asynchronous, ca_file=ca_file) == []
@@ -169,7 +122,7 @@ def test_an_unknown_authority_is_trusted_once_it_is_named(
 
 
 def test_a_certificate_for_another_name_is_refused(listen, authority, ca_file):
-    url = f"https://127.0.0.1:{listen(AGENTS, server_tls(authority, 'other.example'))}"
+    url = f"https://127.0.0.1:{listen(AGENTS, tls=server_tls(authority, 'other.example'))}"
     with pytest.raises(TlsFailed, match="use the name that the certificate was issued for"):
         ask(url, ca_file=ca_file)
 
@@ -177,7 +130,7 @@ def test_a_certificate_for_another_name_is_refused(listen, authority, ca_file):
 def test_an_expired_certificate_may_be_a_clock_that_is_off(listen, authority, ca_file):
     expired = server_tls(authority, not_after=datetime(2020, 1, 1))  # noqa: DTZ001 - trustme's form
     with pytest.raises(TlsFailed, match="check the clock of this machine"):
-        ask(f"https://127.0.0.1:{listen(AGENTS, expired)}", ca_file=ca_file)
+        ask(f"https://127.0.0.1:{listen(AGENTS, tls=expired)}", ca_file=ca_file)
 
 
 @pytest.mark.parametrize("content", [None, "hello"])

@@ -8,6 +8,7 @@ import typer
 
 from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.jobs import text
+from agentjobs.cli.jobs.older_services import check_filters
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.pairs import parse_pairs
@@ -86,6 +87,7 @@ def list_jobs(
             created_before=before,
         )
         listed = list(islice(found, limit))
+    check_filters(listed, labels=pairs, ticket_id=ticket, follows=follows, after=after)
     if json:
         print_json({"jobs": [job.raw for job in listed]})
         return
