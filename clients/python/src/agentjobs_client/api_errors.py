@@ -118,6 +118,10 @@ class PullNotMergeable(ApiError):
     """The pull request conflicts with its base branch, is a draft, or lacks an approval."""
 
 
+class ForgeUnavailable(ApiError):
+    """The platform of the repository does not respond as it should."""
+
+
 class FollowUpActive(ApiError):
     """Another job is working on this pull request."""
 

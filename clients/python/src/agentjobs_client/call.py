@@ -158,10 +158,11 @@ def error_from(response: httpx.Response) -> ClientError:
     kind = BY_CODE.get(body.code, ApiError)
     message = body.message
     if issubclass(kind, NotSupported):
-        request = response.request
+        url = response.request.url
         message = (
-            f"The service does not have {request.method} {request.url.path}; it is older than "
-            f"this client ({__version__}), or {request.url} is not its address."
+            f"{url.scheme}://{url.netloc.decode()} does not have {response.request.method} "
+            f"{url.path}; the service is older than this client ({__version__}), or the address "
+            "is wrong."
         )
     return kind(
         response.status_code,
