@@ -11,6 +11,8 @@ const DEFAULT_RETRIES = 4;
 const DEFAULT_OUTAGE_TOLERANCE_MS = 120_000;
 // The service sends keep-alives more often than this.
 const MAX_SILENCE_MS = 60_000;
+// What Node.js, Deno and Bun say of a server without TLS.
+const NO_TLS = /wrong version number|packet length too long|InvalidContentType|Does the server speak TLS/;
 
 export interface ClientOptions {
   /** The address of the service, such as `https://jobs.example.com/v1`. */
@@ -261,11 +263,8 @@ function mediaTypeOf(response: Response): string {
 
 /** Node's `fetch` says only "fetch failed"; its cause has the reason. */
 function describe(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { cause } = error;
-  if (!(cause instanceof Error)) return error.message || error.name;
-  const code = "code" in cause ? String(cause.code) : "";
-  const isPlainHttp = code === "ERR_SSL_WRONG_VERSION_NUMBER" || code === "ERR_SSL_PACKET_LENGTH_TOO_LONG";
-  const hint = isPlainHttp ? "; the service may not use TLS: try http:// instead of https://" : "";
-  return (cause.message || code || error.message) + hint;
+  const source = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  if (!(source instanceof Error)) return String(source);
+  const reason = source.message || ("code" in source ? String(source.code) : source.name);
+  return NO_TLS.test(reason) ? "it does not use TLS; try http:// instead of https://" : reason.trim();
 }

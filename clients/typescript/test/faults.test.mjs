@@ -47,12 +47,15 @@ function html(status, headers = {}) {
   };
 }
 
-/** Writes the pieces one after the other and cuts the connection. */
+/** Writes the pieces one after the other; a null at the end cuts the connection. */
 function stream(...pieces) {
   return async (_, response) => {
     response.writeHead(200, { "Content-Type": "text/event-stream" });
-    for (const piece of pieces) await new Promise((resolve) => response.write(piece, resolve));
-    response.destroy();
+    for (const piece of pieces) {
+      if (piece === null) response.destroy();
+      else await new Promise((resolve) => response.write(piece, resolve));
+    }
+    response.end();
   };
 }
 
@@ -108,7 +111,7 @@ describe("the client", { concurrency: true }, () => {
   test("a service without TLS is named", async () => {
     const { baseUrl } = await serve(json(200, JOB));
     const client = new AgentJobs({ baseUrl: baseUrl.replace("http:", "https:"), apiKey: "ajk_test", maxRetries: 0 });
-    await assert.rejects(client.me(), /may not use TLS: try http/);
+    await assert.rejects(client.me(), /it does not use TLS; try http/);
   });
 
   test("a page of a proxy is not taken for a response", async () => {
@@ -272,7 +275,7 @@ describe("the client", { concurrency: true }, () => {
     // The two bytes of "é" and the two characters of a line end arrive apart.
     const accent = Buffer.from("id: 1\ndata: café\ndata: \n\n");
     const { client, requests } = await serve(
-      stream("retry: 1000\n\n: keep-alive\n\n", accent.subarray(0, 16), accent.subarray(16), "id: 2\r", "\ndata: tw"),
+      stream("retry: 1000\n\n: keep-alive\n\n", accent.subarray(0, 16), accent.subarray(16), "id: 2\r", "\ndata: tw", null),
       html(502),
       stream("id: 2\ndata: two\ndata: \n\n", "event: end\ndata: completed\n\n"),
     );
