@@ -53,6 +53,9 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
     "pulls": (("getPull",), {"pull_id": "$response.body#/pulls/0/id"}),
 }
+_TEXT = {"type": "string"}
+# Generated clients read it as bytes.
+_ANY_CONTENT = {**_TEXT, "format": "binary"}
 _INTEGER = {"type": "integer", "minimum": 0}
 _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "X-Request-Id": (
@@ -220,7 +223,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _success(response: SuccessResponse) -> dict[str, Any]:
     content: dict[str, Any] = {
-        media_type: {"schema": {"type": "string"}, "example": text}
+        media_type: {"schema": _ANY_CONTENT if media_type == "*/*" else _TEXT, "example": text}
         for media_type, text in response.texts.items()
     }
     if response.type is not None:
