@@ -11,7 +11,8 @@ import pytest
 from agentjobs.web import http_protocol
 from agentjobs.web.api.endpoint import Endpoint
 from agentjobs.web.api.error_codes import API_ERRORS
-from agentjobs.web.api.openapi import COMMON_ERRORS, build_document
+from agentjobs.web.api.openapi import build_document
+from agentjobs.web.api.openapi_responses import COMMON_ERRORS
 from agentjobs.web.api.operation import Operation
 from agentjobs.web.api.operations import BASE, OPERATIONS
 from agentjobs.web.api.rate_limit import RateLimiter

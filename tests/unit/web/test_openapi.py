@@ -27,6 +27,10 @@ CONTENTS = {
     for operation in methods.values()
     for status, part in [*operation["responses"].items(), ("in", operation.get("requestBody", {}))]
     for media_type, content in part.get("content", {}).items()
+} | {
+    f"{name}-{media_type}": content
+    for name, part in DOCUMENT["components"]["responses"].items()
+    for media_type, content in part["content"].items()
 }
 
 

@@ -85,6 +85,20 @@ def _groups(document: Document) -> dict[str, list[dict[str, Any]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            entry = {"path": path, "method": method.upper(), **operation}
+            responses = {
+                status: _resolve(document, response)
+                for status, response in operation["responses"].items()
+            }
+            entry = {**operation, "path": path, "method": method.upper(), "responses": responses}
             groups.setdefault(operation["tags"][0], []).append(entry)
     return groups
+
+
+def _resolve(document: Document, response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The response itself, or the shared one that it refers to."""
+    if "$ref" not in response:
+        return response
+    resolved: Mapping[str, Any] = document["components"]["responses"][
+        response["$ref"].rpartition("/")[2]
+    ]
+    return resolved

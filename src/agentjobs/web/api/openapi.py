@@ -6,24 +6,18 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS, Deprecation
-from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
-from agentjobs.web.api.errors import ErrorBody
-from agentjobs.web.api.examples import QUERY_EXAMPLES, error_example
+from agentjobs.web.api.deprecation import Deprecation
+from agentjobs.web.api.examples import QUERY_EXAMPLES
+from agentjobs.web.api.openapi_responses import (
+    json_content,
+    responses_of,
+    shared_headers,
+    shared_responses,
+)
 from agentjobs.web.api.openapi_schemas import build_schemas, reference_to
 from agentjobs.web.api.openapi_webhooks import TAG, TAG_DESCRIPTION, build_webhooks
-from agentjobs.web.api.operation import TAG_DESCRIPTIONS, Operation, Parameter, SuccessResponse
+from agentjobs.web.api.operation import TAG_DESCRIPTIONS, Operation, Parameter
 from agentjobs.webhooks.events import Payload
-
-COMMON_ERRORS = (
-    "bad_request",
-    "unauthorized",
-    "unsupported_media_type",
-    "rate_limited",
-    "headers_too_large",
-    "internal_error",
-    "unavailable",
-)
 
 _NULL = {"type": "null"}
 _DESCRIPTION = """\
@@ -43,43 +37,6 @@ Clients must accept unknown fields and values. Fields whose set of values may gr
 or `code`, list their current values in `x-extensible-enum`. Operations and parameters that a later
 version removes are announced at least a year before, with the headers `Deprecation` and `Sunset`.
 """
-# For a field of the response, the operations to call next and their parameters.
-_LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
-    "job_id": (
-        ("getJob", "getJobLogs", "listJobEvents", "getJobDiff", "listJobArtifacts", "cancelJob"),
-        {"job_id": "$response.body#/job_id"},
-    ),
-    "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
-    "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
-    "pulls": (("getPull",), {"pull_id": "$response.body#/pulls/0/id"}),
-}
-_TEXT = {"type": "string"}
-# Generated clients read it as bytes.
-_ANY_CONTENT = {**_TEXT, "format": "binary"}
-_INTEGER = {"type": "integer", "minimum": 0}
-_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "X-Request-Id": (
-        "Identifies the request in logs; a valid one in the request is kept.",
-        {"type": "string"},
-    ),
-    "WWW-Authenticate": ("How to authenticate.", {"type": "string"}),
-    "Retry-After": ("Seconds to wait before repeating the request.", _INTEGER),
-    "RateLimit-Limit": ("Requests that the API key may send at once.", _INTEGER),
-    "RateLimit-Remaining": ("Requests left.", _INTEGER),
-    "RateLimit-Reset": (
-        "Seconds until all are available again; after `rate_limited`, until the next one is.",
-        _INTEGER,
-    ),
-}
-_HEADERS_OF_STATUS = {
-    401: ("WWW-Authenticate",),
-    409: ("Retry-After",),
-    429: ("Retry-After",),
-    503: ("Retry-After",),
-}
-_RATE_LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
-# Statuses of errors that only occur before a request is authenticated, or before it reaches a path.
-_UNLIMITED_STATUSES = frozenset({401, 431})
 
 
 def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, Any]:
@@ -100,7 +57,8 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
         "webhooks": build_webhooks(reference_to(Payload)),
         "components": {
             "schemas": build_schemas(operations),
-            "headers": {name: _header(*fields) for name, fields in _HEADERS.items()},
+            "headers": shared_headers(),
+            "responses": shared_responses(),
             "securitySchemes": {
                 "api_key": {
                     "type": "http",
@@ -142,18 +100,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
     if operation.request is not None:
         described["requestBody"] = {
             "required": any(field.required for field in structs.fields(operation.request)),
-            "content": _json(operation.request, operation.request_example),
+            "content": json_content(operation.request, operation.request_example),
         }
-    described["responses"] = {
-        str(operation.response.status): _success(operation.response),
-        **_errors(_error_codes(operation)),
-    }
-    if operation.deprecation is not None or operation.deprecated_parameters:
-        announced = {
-            name: _header(text, {"type": "string"}) for name, text in DOCUMENTED_HEADERS.items()
-        }
-        for response in described["responses"].values():
-            response["headers"] |= announced
+    described["responses"] = responses_of(operation)
     return described
 
 
@@ -219,71 +168,3 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     options = schema.pop("anyOf", [])
     schema = {**next((each for each in options if each != _NULL), {}), **schema}
     return {"type": "string", **schema} if "enum" in schema else schema
-
-
-def _success(response: SuccessResponse) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        media_type: {"schema": _ANY_CONTENT if media_type == "*/*" else _TEXT, "example": text}
-        for media_type, text in response.texts.items()
-    }
-    if response.type is not None:
-        content |= _json(response.type, response.example)
-    own = {name: _header(text, {"type": "string"}) for name, text in response.headers.items()}
-    described = {
-        "description": response.description,
-        "headers": {**_header_references(("X-Request-Id", *_RATE_LIMIT_HEADERS)), **own},
-        "content": content,
-    }
-    links = _links(response)
-    return {**described, "links": links} if links else described
-
-
-def _links(response: SuccessResponse) -> dict[str, Any]:
-    """The operations that take an identifier of the response."""
-    fields = getattr(response.type, "__struct_fields__", ())
-    return {
-        name: {"operationId": name, "parameters": dict(parameters)}
-        for field, (names, parameters) in _LINKS.items()
-        if field in fields
-        for name in names
-    }
-
-
-def _error_codes(operation: Operation) -> tuple[str, ...]:
-    # No route matches an identifier with a slash or a control character.
-    unrouted = ("not_found",) if "{" in operation.path else ()
-    return (*COMMON_ERRORS, *unrouted, *operation.errors)
-
-
-def _errors(codes: tuple[str, ...]) -> dict[str, Any]:
-    by_status: dict[int, list[str]] = {}
-    for code in codes:
-        by_status.setdefault(STATUS_OF[code], []).append(code)
-    return {str(status): _error(status, by_status[status]) for status in sorted(by_status)}
-
-
-def _error(status: int, codes: list[str]) -> dict[str, Any]:
-    limits = () if status in _UNLIMITED_STATUSES else _RATE_LIMIT_HEADERS
-    names = ("X-Request-Id", *_HEADERS_OF_STATUS.get(status, ()), *limits)
-    return {
-        "description": "\n".join(f"- `{code}`: {API_ERRORS[code]}" for code in codes),
-        "headers": _header_references(names),
-        "content": {
-            "application/json": {
-                "schema": reference_to(ErrorBody),
-                "examples": {code: {"value": error_example(code)} for code in codes},
-            }
-        },
-    }
-
-
-def _header_references(names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-
-
-def _header(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"description": description, "schema": dict(schema)}
-
-
-def _json(type_: Any, example: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": reference_to(type_), "example": example}}
