@@ -9,13 +9,10 @@ from tests.unit.web.service import Service, refusal
 async def test_every_agent_is_listed_with_what_the_plan_allows(service: Service) -> None:
     await service.harness.organization("small", plan="free")
     response = await service.get("/v1/agents", headers=await service.key("small"))
-    assert response.json() == {
-        "agents": [
-            {"id": "fixer", "name": "Fixer", "available": True, "plan_required": "free"},
-            {"id": "pro-fixer", "name": "Pro-Fixer", "available": False, "plan_required": "pro"},
-        ],
-        "next_cursor": None,
-    }
+    what = {"description": "", "result": "pull_request"}
+    fixer = {"id": "fixer", "name": "Fixer", "available": True, "plan_required": "free"}
+    pro = {"id": "pro-fixer", "name": "Pro-Fixer", "available": False, "plan_required": "pro"}
+    assert response.json() == {"agents": [fixer | what, pro | what], "next_cursor": None}
 
 
 async def test_agents_are_paged_on_request(service: Service) -> None:

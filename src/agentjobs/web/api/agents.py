@@ -24,6 +24,14 @@ class AgentView(msgspec.Struct, frozen=True):
     name: Annotated[str, doc("Display name.")]
     available: Annotated[bool, doc("Whether the agent is available on the current plan.")]
     plan_required: Annotated[str, doc("Minimum plan needed for the agent.")]
+    description: Annotated[str, doc("What the agent does; may be empty.")]
+    result: Annotated[
+        str,
+        known_values(
+            "What its jobs complete with: a pull request, or a report and no pull request.",
+            get_args(ResultKind),
+        ),
+    ]
 
 
 class AgentLimits(msgspec.Struct, frozen=True):
@@ -38,14 +46,6 @@ class AgentLimits(msgspec.Struct, frozen=True):
 
 
 class AgentDetails(AgentView, frozen=True):
-    description: Annotated[str, doc("What the agent does; may be empty.")]
-    result: Annotated[
-        str,
-        known_values(
-            "What its jobs complete with: a pull request, or a report and no pull request.",
-            get_args(ResultKind),
-        ),
-    ]
     result_schema: Annotated[
         dict[str, Any] | None, doc("The JSON Schema of its jobs' `report_json`; null without one.")
     ]
@@ -82,8 +82,6 @@ async def show(call: Call) -> Response:
     limits = AgentLimits(agent.timeout_seconds, min(caps, default=None))
     details = AgentDetails(
         **msgspec.structs.asdict(_view(call, agent)),
-        description=agent.description,
-        result=agent.result,
         result_schema=agent.result_schema,
         limits=limits,
         config_override_schema=override_schema(**msgspec.structs.asdict(limits)),
@@ -97,4 +95,6 @@ def _view(call: Call, agent: Agent) -> AgentView:
         name=agent.name,
         available=call.context.plans.allows(call.caller.plan, agent.plan_required),
         plan_required=agent.plan_required,
+        description=agent.description,
+        result=agent.result,
     )

@@ -169,20 +169,19 @@ ARTIFACTS: Mapping[str, Any] = {
     ]
 }
 
-AGENTS: Mapping[str, Any] = {
-    "agents": [
-        {"id": "lint-fixer", "name": "Lint fixer", "available": True, "plan_required": "free"}
-    ],
-    "next_cursor": None,
-}
-
-AGENT_DETAILS: Mapping[str, Any] = {
+AGENT: Mapping[str, Any] = {
     "id": "lint-fixer",
     "name": "Lint fixer",
     "available": True,
     "plan_required": "free",
     "description": "Fixes and formats Python files with ruff.",
     "result": "pull_request",
+}
+
+AGENTS: Mapping[str, Any] = {"agents": [AGENT], "next_cursor": None}
+
+AGENT_DETAILS: Mapping[str, Any] = {
+    **AGENT,
     "result_schema": None,
     "limits": {"timeout_seconds": 3600, "max_cost_usd": None},
     "config_override_schema": {

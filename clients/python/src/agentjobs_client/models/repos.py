@@ -15,10 +15,10 @@ class Agent(Model, frozen=True):
     name: str
     available: bool
     plan_required: str
-    # Listings do not contain the fields below.
     description: str | None = None
     # pull_request or report.
     result: str | None = None
+    # Listings do not contain the fields below.
     limits: AgentLimits | None = None
     config_override_schema: dict[str, Any] | None = None
     result_schema: dict[str, Any] | None = None
