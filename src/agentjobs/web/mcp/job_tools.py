@@ -95,11 +95,16 @@ def _queued(receipt: Mapping[str, Any]) -> ToolResult:
     return ToolResult(receipt, "\n".join((text, *warning_lines(receipt))))
 
 
+def job_content(job: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in job.items() if name not in _REPORT_FIELDS},
+        "has_report": job.get("report_markdown") is not None,
+        "is_final": job["status"] in _FINAL,
+    }
+
+
 def _job_result(job: Mapping[str, Any], *, is_watched: bool = False) -> ToolResult:
-    content = {name: value for name, value in job.items() if name not in _REPORT_FIELDS}
-    content["has_report"] = job.get("report_markdown") is not None
-    is_final = job["status"] in _FINAL
-    content["is_final"] = is_final
+    content = job_content(job)
     lines = [describe_briefly(job)]
     if error := job.get("error"):
         lines.append(f"{error['code']}: {error['message']}")
@@ -107,6 +112,6 @@ def _job_result(job: Mapping[str, Any], *, is_watched: bool = False) -> ToolResu
         lines.append(f"It waits: {reason}")
     if content["has_report"]:
         lines.append("It has a report: read_report.")
-    if is_watched and not is_final:
+    if is_watched and not content["is_final"]:
         lines.append("It has not ended yet: call watch_job again.")
     return ToolResult(content, "\n".join(lines))

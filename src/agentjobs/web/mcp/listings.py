@@ -20,7 +20,7 @@ _JOB_FIELDS = (
 
 async def list_agents(call: ToolCall) -> ToolResult:
     agents = (await fetch_json(call.api, RestRequest("GET", "/agents")))["agents"]
-    lines = [f"- {agent['id']}: {agent['name']}{_availability(agent)}" for agent in agents]
+    lines = [f"- {_describe_agent(agent)}" for agent in agents]
     return ToolResult({"agents": agents}, "\n".join(lines) or "No agents are enabled.")
 
 
@@ -74,8 +74,14 @@ def _select(fields: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: fields[name] for name in names if fields.get(name) not in (None, {}, [])}
 
 
-def _availability(agent: Mapping[str, Any]) -> str:
-    return "" if agent["available"] else f" (needs the plan {agent['plan_required']})"
+def _describe_agent(agent: Mapping[str, Any]) -> str:
+    text = f"{agent['id']}: {agent.get('description') or agent['name']}"
+    notes = []
+    if agent.get("result") == "report":
+        notes.append("writes a report instead of a pull request")
+    if not agent["available"]:
+        notes.append(f"not available: needs the plan {agent['plan_required']}")
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def _page(limit: int, cursor: str | None) -> dict[str, str]:

@@ -13,6 +13,7 @@ from agentjobs.web.mcp.rest_api import RestApi, RestError, RestRequest, fetch_js
 from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
 MAX_REPORT_BYTES = 100_000
+MAX_DIFF_FILES = 200
 
 _LOG_WAS_CUT = "x-log-truncated"
 
@@ -34,6 +35,8 @@ class Diff(msgspec.Struct):
     truncated: bool
     base_commit: str | None = None
     head_commit: str | None = None
+    # Files that are not in the list.
+    omitted_files: int = 0
 
 
 class Report(NamedTuple):
@@ -54,12 +57,9 @@ async def read_log(call: ToolCall) -> ToolResult:
 
 async def read_diff(call: ToolCall) -> ToolResult:
     arguments: ReadDiff = call.arguments
-    diff = await _load_diff(call.api, arguments.job_id)
-    if arguments.path is not None:
-        diff.files = [file for file in diff.files if file.path == arguments.path]
-        if not diff.files:
-            raise RestError("file_not_found", "The job did not change this file; see read_diff.")
-    _shorten(diff, int(arguments.max_bytes))
+    response = await call.api.send(RestRequest("GET", job_path(arguments.job_id, "diff")))
+    # In a thread: a large diff would block the event loop.
+    diff = await asyncio.to_thread(_parse_diff, response.body, arguments)
     content = {"job_id": arguments.job_id, **msgspec.to_builtins(diff)}
     return ToolResult(content, _as_data(f"the diff of {arguments.job_id}", _diff_text(diff)))
 
@@ -104,24 +104,28 @@ async def load_report(api: RestApi, job_id: str) -> Report:
     return Report(text, value, is_cut)
 
 
-async def _load_diff(api: RestApi, job_id: str) -> Diff:
-    response = await api.send(RestRequest("GET", job_path(job_id, "diff")))
+def _parse_diff(body: bytes, arguments: ReadDiff) -> Diff:
     try:
-        # In a thread: a large diff would block the event loop.
-        return await asyncio.to_thread(msgspec.json.decode, response.body, type=Diff)
+        diff = msgspec.json.decode(body, type=Diff)
     except msgspec.DecodeError as error:
         raise RestError("unexpected_response", f"The diff has an unknown form: {error}") from None
+    if arguments.path is not None:
+        diff.files = [file for file in diff.files if file.path == arguments.path]
+        if not diff.files:
+            raise RestError("file_not_found", "The job did not change this file; see read_diff.")
+    diff.omitted_files = max(0, len(diff.files) - MAX_DIFF_FILES)
+    del diff.files[MAX_DIFF_FILES:]
+    _shorten_patches(diff.files, int(arguments.max_bytes))
+    return diff
 
 
-def _shorten(diff: Diff, max_bytes: int) -> None:
-    """Keeps the patches of the first files; the list of files stays complete."""
-    left = max_bytes
-    for file in diff.files:
-        if file.patch is None:
-            continue
-        text, file.patch_truncated = _cut(file.patch, left)
-        file.patch = text or None
-        left -= len(text.encode())
+def _shorten_patches(files: list[DiffFile], max_bytes: int) -> None:
+    """Keeps the patches of the first files."""
+    for file in files:
+        if file.patch is not None:
+            text, file.patch_truncated = _cut(file.patch, max_bytes)
+            file.patch = text or None
+            max_bytes -= len(text.encode())
 
 
 def _cut(text: str, max_bytes: int) -> tuple[str, bool]:
@@ -132,13 +136,15 @@ def _cut(text: str, max_bytes: int) -> tuple[str, bool]:
 
 
 def _diff_text(diff: Diff) -> str:
-    files = "\n".join(
+    lines = [
         f"{file.status} {file.path} (+{file.additions} -{file.deletions})" for file in diff.files
-    )
-    patches = "\n".join(file.patch for file in diff.files if file.patch)
-    text = f"{files}\n\n{patches}"
-    is_cut = diff.truncated or any(file.patch_truncated for file in diff.files)
-    return f"{text}\n[cut: ask for one file with `path`]" if is_cut else text
+    ]
+    if diff.omitted_files:
+        lines.append(f"and {diff.omitted_files} more files")
+    lines += ["", *(file.patch for file in diff.files if file.patch)]
+    if diff.truncated or any(file.patch_truncated for file in diff.files):
+        lines.append("[cut: ask for one file with `path`]")
+    return "\n".join(lines)
 
 
 def _as_data(what: str, text: str) -> str:

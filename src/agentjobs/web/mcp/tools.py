@@ -19,7 +19,8 @@ TOOLS = (
     Tool(
         "list_agents",
         "List agents",
-        "List the agent types that jobs can use, and whether the organization's plan allows them.",
+        "List the agent types that jobs can use: what each does, whether its jobs end with a pull"
+        " request or a report, and whether the organization's plan allows it.",
         arguments.Nothing,
         listings.list_agents,
     ),

@@ -9,7 +9,7 @@ from agentjobs.store.database import Transaction
 from agentjobs.web.mcp.arguments import OneJob, ReadDiff
 from agentjobs.web.mcp.resources import read_resource
 from agentjobs.web.mcp.rest_api import RestError
-from agentjobs.web.mcp.results import MAX_REPORT_BYTES, read_diff, read_report
+from agentjobs.web.mcp.results import MAX_DIFF_FILES, MAX_REPORT_BYTES, read_diff, read_report
 from agentjobs.web.mcp.tool import ToolResult
 from tests.unit.web.mcp.clients import Connect, OneResponse, direct_call, done, error_code, text_of
 from tests.unit.web.service import Service
@@ -85,6 +85,15 @@ async def test_patches_are_cut_to_the_size_asked_for(service: Service, connect: 
     assert (only["path"], len(only["patch"])) == ("second.py", 200_000)
     assert [len(file["patch"] or "") for file in tiny["files"]] == [1, 0]
     assert error_code(missing) == "file_not_found"
+
+
+async def test_a_diff_of_many_files_is_not_listed_completely() -> None:
+    file = {"path": "x", "status": "renamed", "additions": 0, "deletions": 0, "patch": "p"}
+    document = {"files": [file] * (MAX_DIFF_FILES + 5), "truncated": True}
+    result = await read_diff(direct_call(document, ReadDiff(JOB_ID)))
+    assert (len(result.content["files"]), result.content["omitted_files"]) == (MAX_DIFF_FILES, 5)
+    assert "and 5 more files" in result.text
+    assert result.text.endswith("[cut: ask for one file with `path`]")
 
 
 async def test_a_job_without_a_diff_says_so(service: Service, connect: Connect) -> None:

@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs
-from agentjobs.web.mcp.listings import list_jobs
+from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs, Nothing
+from agentjobs.web.mcp.listings import list_agents, list_jobs
 from agentjobs.web.mcp.tools import TOOLS
 from tests.unit.web.mcp.clients import Connect, direct_call, done, error_code, text_of
 from tests.unit.web.service import JOB, Service
@@ -54,6 +54,20 @@ async def test_pages_continue_after_their_cursor(service: Service, connect: Conn
         rest = await done(client, "list_jobs", limit=2, cursor=first["next_cursor"])
     listed = [job["job_id"] for page in (first, rest) for job in page["jobs"]]
     assert (listed, rest["next_cursor"]) == (created[::-1], None)
+
+
+async def test_agents_are_described() -> None:
+    agent = {"name": "Name", "available": True, "plan_required": "free"}
+    agents = [
+        {**agent, "id": "a", "description": "Finds bugs.", "result": "report"},
+        {**agent, "id": "b", "available": False, "plan_required": "pro"},
+    ]
+    result = await list_agents(direct_call({"agents": agents}, Nothing()))
+    assert result.content == {"agents": agents}
+    assert result.text == (
+        "- a: Finds bugs. (writes a report instead of a pull request)\n"
+        "- b: Name (not available: needs the plan pro)"
+    )
 
 
 async def test_what_the_api_ignored_is_named() -> None:
