@@ -189,6 +189,47 @@ def make_commit(harness: LiveHarness, tree: Path, branch: str) -> str:
     return commit
 
 
+async def test_a_pull_request_is_merged_with_each_method_or_closed(
+    harness: LiveHarness, tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    git_output("clone", "--quiet", "--branch=main", str(harness.git_dir), str(tree), cwd=tmp_path)
+    for method in harness.platform.merge_methods:
+        git_output("checkout", "--quiet", "--detach", "origin/main", cwd=tree)
+        head = commit_files(tree, {f"{method}.txt": method}, method)
+        harness.server.push(tree, harness.repo.full_name, f"{head}:refs/heads/{method}")
+        opened = await harness.open(method, head_commit=head)
+        options = {"method": method, "head_commit": harness.base}
+        refused = harness.platform.merge_pull(harness.repo, opened.number, **options)
+        assert await fault_of(refused) == "refused"
+        options["head_commit"] = head
+        # Without a pause, so that the server may still be looking for conflicts.
+        await harness.platform.merge_pull(harness.repo, opened.number, **options)
+        remote = await harness.platform.pull(harness.repo, opened.number)
+        assert (remote.state, remote.head_commit) == ("merged", head)
+    opened = await harness.open()
+    await harness.platform.close_pull(harness.repo, opened.number)
+    assert (await harness.platform.pull(harness.repo, opened.number)).state == "closed"
+
+
+async def test_drafts_and_conflicts_are_not_merged(harness: LiveHarness) -> None:
+    first, second = BRANCHES
+
+    async def merge(number: int, branch: str) -> None:
+        head = harness.commits[branch]
+        await harness.platform.merge_pull(harness.repo, number, method="merge", head_commit=head)
+
+    draft = await harness.open(second, draft=True)
+    with pytest.raises(ForgeError, match=r"(?i)work in progress") as raised:
+        await merge(draft.number, second)
+    assert raised.value.fault == "refused"
+    await merge((await harness.open(first)).number, first)
+    harness.act(ADMIN, "PATCH", f"/pulls/{draft.number}", {"title": "Ready"})
+    with pytest.raises(ForgeError, match="conflicts") as raised:
+        await merge(draft.number, second)
+    assert raised.value.fault == "refused"
+
+
 async def test_a_branch_of_the_same_name_in_a_fork_is_ignored(
     server: LiveServer, harness: LiveHarness
 ) -> None:
