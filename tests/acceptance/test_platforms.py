@@ -299,6 +299,34 @@ def test_follow_ups_are_possible_until_the_pull_request_is_merged(
     assert (response.status_code, response.json()["error"]["code"]) == (409, "pull_not_open")
 
 
+def test_a_pull_request_is_merged_over_the_api_where_it_is_hosted(
+    connected: ConnectedService, ticketed: dict[str, dict[str, Any]]
+) -> None:
+    api = connected.service.client(connected.service.key("--pulls"))
+    jobs = {kind: connected.start(platform) for kind, platform in connected.platforms.items()}
+    for kind, platform in connected.platforms.items():
+        job = connected.wait_completed(jobs[kind])
+        (pull,) = api.http.get("/pulls", params={"job_id": jobs[kind]}).json()["pulls"]
+        assert (pull["url"], pull["job_id"]) == (job["pr_url"], jobs[kind])
+        path, body = f"/pulls/{pull['id']}/merge", {"head_commit": pull["head_commit"]}
+        refused = connected.api.http.post(path, json=body)
+        assert refused.json()["error"]["code"] == "insufficient_scope"
+        merged = api.http.post(path, json={**body, "method": "squash"})
+        assert (merged.status_code, merged.json()["state"]) == (200, "merged"), merged.text
+        assert platform.pull(pull["number"]).is_merged
+        assert platform.show("main", "edited.txt") == "changed"
+        connected.wait_pull_state(jobs[kind], "merged")
+        branch = pull["head_branch"]
+        wait_until(
+            lambda platform=platform, branch=branch: (
+                platform.server.git.head(platform.shop, branch) is None
+            ),
+            "the branch to be deleted",
+        )
+        again = api.http.post(path)
+        assert (again.status_code, again.json()["error"]["code"]) == (409, "pull_not_open")
+
+
 def is_signed(platform: LivePlatform, branch: str) -> bool:
     """By GitHub itself, or with a key of the account."""
     keys = [key["key"] for key in platform.server.state.ssh_keys]
