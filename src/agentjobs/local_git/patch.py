@@ -4,12 +4,14 @@ Keeps a bounded number of lines; counts are complete. Runs nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+
+from agentjobs.local_git.unified_diff import PatchedFile
 
 LineKind = Literal["context", "added", "removed", "hunk", "note"]
 Counts = tuple[int, int]
@@ -31,6 +33,7 @@ _NOTED_HEADERS = (
     b"new file mode 16",
 )
 _BINARY = b"Binary files "
+_BINARY_SECTION = b"\n" + _BINARY
 _MAX_LINE_CHARACTERS = 4_000
 
 NOTHING_TO_RECOUNT: Mapping[bytes, Counts] = MappingProxyType({})
@@ -128,10 +131,34 @@ def parse_diff(
         file_patch = _FilePatch(entry, own, whole, recount)
         files.append(file_patch.parse(bounds, lines_left))
         lines_left -= len(files[-1].lines)
+    return _bounded(files, complete, bounds)
+
+
+def diff_of_files(
+    files: Sequence[PatchedFile],
+    *,
+    complete: bool,
+    bounds: DiffBounds = DiffBounds(),  # noqa: B008 - frozen
+) -> Diff:
+    """A unified diff for a page; `complete` says whether `files` are complete."""
+    shown: list[FileDiff] = []
+    lines_left = bounds.lines
+    for file in files:
+        old_name = None if file.previous_path is None else file.previous_path.encode()
+        counts = (file.additions, file.deletions)
+        entry = Entry(file.status, old_name, file.path.encode(), counts)
+        sections = [_BINARY_SECTION] if file.patch is None else _sections(file.patch.encode())
+        patch = _FilePatch(entry, sections, complete or file is not files[-1], NOTHING_TO_RECOUNT)
+        shown.append(patch.parse(bounds, lines_left))
+        lines_left -= len(shown[-1].lines)
+    return _bounded(shown, complete, bounds)
+
+
+def _bounded(files: Sequence[FileDiff], complete: bool, bounds: DiffBounds) -> Diff:
     included = tuple(files[: bounds.files])
     return Diff(
         files=included,
-        changed_files=len(entries),
+        changed_files=len(files),
         complete=complete
         and len(included) == len(files)
         and all(file.complete for file in included),

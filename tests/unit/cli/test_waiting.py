@@ -67,6 +67,13 @@ def wait(monkeypatch):
     return run
 
 
+def test_the_result_of_a_job_without_a_pull_request_is_its_report(wait, capsys):
+    assert (
+        wait(Service({"status": "completed", "pr_url": None, "report_markdown": "# Fine\n"})) == 0
+    )
+    assert capsys.readouterr().out == "# Fine\n"
+
+
 def test_each_change_is_a_line_and_the_pull_request_the_result(wait, capsys):
     assert wait(Service(QUEUED, BLOCKED, BLOCKED, RUNNING, COMPLETED)) == 0
     captured = capsys.readouterr()

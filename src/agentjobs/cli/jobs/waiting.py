@@ -25,7 +25,7 @@ def wait_and_print(
     *,
     known_status: str | None = None,
 ) -> None:
-    """Prints the finished job or its pull request, and exits with 1 unless it completed."""
+    """Prints the job, its pull request or its report, and exits with 1 unless it completed."""
     try:
         with choose_progress(client, known_status) as progress:
             job = _wait(client, job_id, timeout, progress)
@@ -37,8 +37,8 @@ def wait_and_print(
     if not job.is_finished:
         print_note(f"{job_id} is still {job.status} after {timeout:g} s. {_next_steps(job_id)}")
         raise typer.Exit(TIMED_OUT)
-    if job.pr_url and not json:
-        print_result(job.pr_url)
+    if not json and (result := job.pr_url or job.report_markdown):
+        print_result(result.removesuffix("\n"))
     if not job.is_completed:
         reason = f"{job.error.code}: {job.error.message}" if job.error else "no reason given"
         print_note(f"{job_id} did not complete: {reason}")

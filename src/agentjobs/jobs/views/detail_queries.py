@@ -10,7 +10,8 @@ from agentjobs.store.database import Database, Row
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
 _DETAILS = (
-    "SELECT j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
+    "SELECT EXISTS (SELECT 1 FROM job_diffs d WHERE d.job_id = j.id) AS has_diff,"
+    " j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
     " r.platform, r.default_branch, r.full_name, r.disconnected_at,"
     " j.created_by, j.created_by_name, j.follows,"
     " j.cancel_requested_at, j.created_at, j.queued_at, j.started_at, j.completed_at,"
@@ -49,6 +50,8 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     base_branch: str | None
     base_commit: str | None
     head_commit: str | None
+    # Whether the store has the diff of its change.
+    has_diff: bool
     repo_id: str
     platform: str
     # The repository's current name; None once it is disconnected.
@@ -99,6 +102,7 @@ async def load_details(context: JobsContext, organization_id: str, job_id: str) 
         base_branch=override.get("base_branch") or row["default_branch"] or None,
         base_commit=row["base_commit"],
         head_commit=row["head_commit"],
+        has_diff=bool(row["has_diff"]),
         repo_id=row["repo_id"],
         platform=row["platform"],
         current_repo=None if row["disconnected_at"] is not None else row["full_name"],

@@ -44,20 +44,24 @@ async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
     if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
         raise Problem("not_found", "There is no such file. Reload the page with the changes.")
     commits = CommitRange(repo_id, base, head)
-    file = await _file(request, commits, path)
+    return await file_page(request, await _file(request, commits, path), back)
+
+
+async def file_page(request: PageRequest, file: FileView, back: str) -> Response:
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/file_part.html", file=file))
     return await request.render("changes/file.html", file=file, back=back)
 
 
 def file_address_builder(
-    request: PageRequest, view: DiffView, commits: CommitRange, path: str
+    request: PageRequest, view: DiffView, commits: CommitRange | None, path: str
 ) -> Callable[[int], str]:
-    """Returns the address of a file by its index on the page."""
+    """Returns the address of a file by its index on the page. A stored diff needs no commits."""
+    ends = {} if commits is None else {"base": commits.base, "head": commits.head}
     paths = {file.index: file.path for file in view.files}
 
     def address(index: int) -> str:
-        query = {"path": paths[index], "base": commits.base, "head": commits.head}
+        query = {"path": paths[index], **ends}
         return f"{prefix_of(request.settings)}{path}?{urlencode(query)}"
 
     return address

@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+import zlib
 
 import pytest
 
 from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen, part_of
+from tests.unit.web.dashboard.page_safety import safety_faults
 
 
 def job_path(samples, job="finished_job"):
@@ -54,6 +56,58 @@ async def test_artifacts_are_downloads_and_only_images_are_shown(sample_dashboar
         assert response.headers["content-disposition"].startswith("attachment")
         assert response.headers["x-content-type-options"] == "nosniff"
         assert "sandbox" in response.headers["content-security-policy"]
+
+
+async def test_a_report_is_rendered_as_markdown_and_escaped(sample_dashboard):
+    job = sample_dashboard.samples["acme"].failed_job
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET status = 'completed', error_code = NULL, error_message = NULL"
+        " WHERE id = :id",
+        id=job,
+    )
+    await write(
+        sample_dashboard.db,
+        "INSERT INTO job_reports (job_id, markdown, result, created_at)"
+        " VALUES (:id, :markdown, :result, 0)",
+        id=job,
+        markdown="# Review\n\nAll is **well** <script>alert(1)</script>\n![x](http://evil/x.png)",
+        result='{"risk":"<script>alert(2)</script>"}',
+    )
+    page = await sample_dashboard.member.open(f"/jobs/{job}")
+    assert "<strong>well</strong>" in page.html
+    assert '"risk": "<script>alert(2)</script>"' in page.text
+    assert safety_faults(page) == []
+    assert not page.has_form("/follow-up")
+    listing = await sample_dashboard.member.open("/jobs")
+    assert f"/jobs/{job}#report" in listing.links
+
+
+async def test_a_job_that_failed_its_check_shows_the_diff_that_its_worker_stored(sample_dashboard):
+    job = sample_dashboard.samples["acme"].failed_job
+    diff = (
+        b"diff --git a/<b>.py b/<b>.py\nnew file mode 100644\n--- /dev/null\n+++ b/<b>.py\n"
+        b"@@ -0,0 +1,2 @@\n+first\n+<script>alert(1)</script>\n"
+        b"diff --git a/logo.png b/logo.png\nBinary files a/logo.png and b/logo.png differ\n"
+        b"diff --git a/long b/long\n--- a/long\n+++ b/long\n@@ -0,0 +1,900 @@\n"
+    ) + b"+line\n" * 900
+    await write(
+        sample_dashboard.db,
+        "INSERT INTO job_diffs (job_id, content, is_truncated, created_at)"
+        " VALUES (:id, :content, TRUE, 0)",
+        id=job,
+        content=zlib.compress(diff),
+    )
+    assert f"/jobs/{job}/changes" in (await sample_dashboard.viewer.open(f"/jobs/{job}")).links
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}/changes")
+    assert safety_faults(page) == []
+    for text in ("<b>.py", "first", "Binary file not shown", "Only the first part of this diff"):
+        assert text in page.text, text
+    assert f"/jobs/{job}/changes/file?path=long" in page.links
+    file = await sample_dashboard.viewer.open(f"/jobs/{job}/changes/file?path=long")
+    assert file.text.count("line") >= 900
+    missing = await sample_dashboard.viewer.get(f"/jobs/{job}/changes/file?path=none%00")
+    assert missing.status_code == 404
 
 
 async def test_a_viewer_sees_no_forms_that_change_anything(sample_dashboard):

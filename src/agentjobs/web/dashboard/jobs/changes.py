@@ -1,8 +1,9 @@
-"""The diff of a job, read from the local copy of its repository.
+"""The diff of a job, read from the local copy of its repository or from the store.
 
-Branches of other platforms are copied only once they are merged; until then the page links to the
-platform.
+Branches of other platforms are copied only once they are merged, and a job that failed has none.
 """
+
+from typing import Any
 
 from starlette.responses import Response
 
@@ -11,8 +12,14 @@ from agentjobs.jobs.views.detail_queries import JobDetails, load_details
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.diff_pages import file_address_builder, load_diff, show_file
+from agentjobs.web.dashboard.diff_pages import (
+    file_address_builder,
+    file_page,
+    load_diff,
+    show_file,
+)
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
+from agentjobs.web.dashboard.jobs.stored_changes import load_stored_diff, load_stored_file
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import CommitRange
@@ -22,29 +29,35 @@ async def show_all(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
     ends = commit_range_of(details)
-    if ends is None:
-        raise Problem("not_found", "This job has no changes to show.")
-    if not await _has_commits(request, details, (ends.base, ends.head)):
+    if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
+        view, is_truncated = await load_diff(request, ends), False
+    elif details.has_diff:
+        view, is_truncated = await load_stored_diff(request, job_id)
+    elif ends is not None:
         return await _link_to_platform(request, job_id)
-    view = await load_diff(request, ends)
+    else:
+        raise Problem("not_found", "This job has no changes to show.")
     lazy_url = file_address_builder(request, view, ends, f"/jobs/{job_id}/changes/file")
+    values: dict[str, Any] = {"view": view, "lazy_url": lazy_url, "is_truncated": is_truncated}
     if request.http.headers.get("x-part"):
-        html = await request.fragment("changes/all_part.html", view=view, lazy_url=lazy_url)
-        return request.part(html)
-    return await request.render(
-        "changes/all.html", view=view, lazy_url=lazy_url, back=f"/jobs/{job_id}"
-    )
+        return request.part(await request.fragment("changes/all_part.html", **values))
+    return await request.render("changes/all.html", **values, back=f"/jobs/{job_id}")
 
 
 async def show_one_file(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
     ends = commit_range_of(details)
-    if ends is not None and not await _has_commits(request, details, (ends.base, ends.head)):
+    if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
+        return await show_file(request, details.repo_id, f"/jobs/{job_id}")
+    if not details.has_diff:
         raise Problem(
             "not_found", "View the changes of this job on the platform of its repository."
         )
-    return await show_file(request, details.repo_id, f"/jobs/{job_id}")
+    # Not stripped: a file name may start or end with a space.
+    path = request.http.query_params.get("path", "")
+    file = await load_stored_file(request, job_id, path)
+    return await file_page(request, file, f"/jobs/{job_id}")
 
 
 def commit_range_of(details: JobDetails) -> CommitRange | None:
@@ -65,6 +78,7 @@ async def _has_commits(request: PageRequest, details: JobDetails, commits: tuple
 
 
 async def _link_to_platform(request: PageRequest, job_id: str) -> Response:
+    """For a job that an earlier version ran."""
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/on_platform_part.html", job=job))

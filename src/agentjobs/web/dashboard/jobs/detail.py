@@ -110,7 +110,7 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "failed_build": _failed_build(job),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "summary": _summary(job, details),
-        "has_diff": commit_range_of(details) is not None,
+        "has_diff": details.has_diff or commit_range_of(details) is not None,
         "report": await _render_report(job),
         "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
         "image_types": IMAGES,
