@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import django
+import django.conf
 import flask
 import pytest
 from asgiref.sync import async_to_sync
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient as AsyncDjangoClient
 from django.test import Client as DjangoClient
@@ -119,9 +118,11 @@ urlpatterns = [path("hook", django_view), path("async-hook", async_django_view)]
 
 
 def _set_up_django() -> None:
-    if not settings.configured:
+    if not django.conf.settings.configured:
         middleware = ["django.middleware.csrf.CsrfViewMiddleware", f"{__name__}.read_body_first"]
-        settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=middleware)
+        django.conf.settings.configure(
+            ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], MIDDLEWARE=middleware
+        )
         django.setup()
 
 
