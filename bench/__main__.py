@@ -24,6 +24,7 @@ from bench import (
     push_cost,
     queue_peers,
     service_relay,
+    start_estimates,
     start_latency,
     takeover,
     webhook_isolation,
@@ -70,6 +71,10 @@ MEASURES = {
         service_relay.measure,
     ),
     "push_cost": ("A push, with few and with many branches", push_cost.measure),
+    "start_estimates": (
+        "Estimated starts, against the waits that follow",
+        start_estimates.measure,
+    ),
     "start_latency": ("From the accepted request to the agent's start", start_latency.measure),
     "takeover": ("From kill -9 of a worker to the agent's next start", takeover.measure),
     "webhook_isolation": (

@@ -23,5 +23,5 @@ class JobsContext:
 
     def __post_init__(self) -> None:
         self.plans = Plans(self.settings.plans)
-        self.fleet = Fleet(self.db, self.settings, self.plans)
+        self.fleet = Fleet(self.db, self.settings, self.plans, self.catalog)
         self.queue_lengths = QueueLengths(self.settings.queue_limit)

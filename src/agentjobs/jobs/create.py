@@ -17,7 +17,7 @@ from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
 from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
-from agentjobs.jobs.queue.estimate import estimate_start
+from agentjobs.jobs.queue.estimate import estimate_start, prepare_estimate
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.insert import NewJob, insert_jobs
 from agentjobs.jobs.states import QUEUED
@@ -58,6 +58,7 @@ async def create_job(
     """`cause` is only set when a job that the service created itself is run again."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
+        prepare_estimate(context.plans, caller, fleet, body)
         entry = entry_for_person("job.created", repo=body.repo, agent=body.agent)
         request = _Request(context, caller, body, idempotency, cause, fleet, entry)
         created = await transact_together(context.db, _create_all, request)
@@ -106,5 +107,5 @@ def _accept(
         admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
     repo_id = check_acceptable(context, caller, body, admission)
     job = NewJob(new_id("job"), caller, repo_id, body, cause=request.cause)
-    estimate = estimate_start(context.plans, caller, request.fleet, admission, body.agent, now)
+    estimate = estimate_start(context.plans, caller, request.fleet, admission, body, now)
     return job, Receipt(job.id, QUEUED, estimate)

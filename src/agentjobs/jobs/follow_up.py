@@ -170,7 +170,7 @@ async def _follow_up(
     await request_status(tx, earlier.repo_id, earlier.branch, follow_up_id)
     await write_entry(tx, caller.organization_id, follow_up_id, entry)
     now = await tx.clock_ms()
-    estimate = estimate_start(context.plans, caller, fleet, admission, request.agent, now)
+    estimate = estimate_start(context.plans, caller, fleet, admission, request, now)
     receipt = Receipt(follow_up_id, QUEUED, estimate)
     await store_receipt(tx, caller.organization_id, idempotency, receipt)
     return CreatedJob(receipt, replayed=False)

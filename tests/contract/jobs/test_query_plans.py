@@ -13,7 +13,7 @@ import pytest
 from agentjobs.jobs.acceptance import _ADMISSIONS
 from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
 from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
-from agentjobs.jobs.queue import claim_queries, fleet, rescue
+from agentjobs.jobs.queue import claim_queries, queue_reader, rescue
 from agentjobs.jobs.views import usage
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
@@ -39,8 +39,11 @@ _SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
         claim_queries.DURING_OUTAGES.organizations,
         claim_queries.DURING_OUTAGES.choose,
         claim_queries.ACTIVE_OF_AGENT,
-        fleet._WAITING,
-        fleet._RECENT,
+        queue_reader._RUNNING,
+        queue_reader._WAITING_BY_AGENT,
+        queue_reader._WAITING_IN_ORDER,
+        queue_reader._FINISHED,
+        queue_reader._CREATED,
         rescue._HAS_EXPIRED,
         rescue._EXPIRED,
         ACTIVE_ON_BRANCH,

@@ -1,4 +1,4 @@
-"""The live workers, the jobs they could start and how long jobs take.
+"""The live workers and the queue before them.
 
 Cached for a second: precise enough for estimates and queue reasons.
 """
@@ -6,10 +6,14 @@ Cached for a second: precise enough for estimates and queue reasons.
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import Self
 
 import msgspec
 
+from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
+from agentjobs.jobs.queue.queue_model import NewJobs, Pool, Queue
+from agentjobs.jobs.queue.queue_reader import QueueReader
 from agentjobs.organizations.pauses import service_paused_since
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
@@ -19,26 +23,12 @@ from agentjobs.store.database_clock import DATABASE_NOW
 # The reason that a worker reports for each of its agents.
 DISK_FULL = "the disk of this worker is nearly full"
 _CACHE_SECONDS = 1.0
-_DEFAULT_DURATION_MS = 60_000
 _LEASES_WITHOUT_HEARTBEAT = 1.5
 # Drained workers claim nothing.
 _ALIVE = (
-    "SELECT slots, agents, tags, unready FROM workers"
+    "SELECT id, slots, agents, tags, unready FROM workers"
     f" WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
     " AND drain_requested_at IS NULL"
-)
-_WAITING = (
-    "SELECT j.organization_id, o.plan, COUNT(*) AS waiting,"
-    # Without the hint SQLite reads all jobs of the organization.
-    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
-    "  WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = j.organization_id) AS active"
-    " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
-    " WHERE j.status = 'queued' AND j.lease_owner IS NULL GROUP BY j.organization_id, o.plan"
-)
-_RECENT = (
-    "SELECT started_at, completed_at FROM jobs WHERE completed_at IS NOT NULL"
-    " ORDER BY completed_at DESC LIMIT 20"
 )
 
 
@@ -48,6 +38,7 @@ def silent_ms(settings: Settings) -> int:
 
 
 class LiveWorker(msgspec.Struct, frozen=True):
+    id: str
     slots: int
     tags: frozenset[str]
     agents: frozenset[str]
@@ -55,21 +46,43 @@ class LiveWorker(msgspec.Struct, frozen=True):
 
 
 class FleetState(msgspec.Struct, frozen=True):
-    """`startable` counts the waiting jobs per organization that its plan lets start now.
+    """`active_of` counts by organization, `active_in` by the place of the pool in the queue."""
 
-    The last fields are sums that every created job needs.
-    """
-
-    workers: tuple[LiveWorker, ...]
-    slots_of: dict[str, int]
-    startable: dict[str, int]
-    active_by_agent: dict[str, int]
-    typical_duration_ms: int
+    workers: Sequence[LiveWorker]
+    queue: Queue
+    slots_of: Counter[str]
+    active_by_agent: Counter[str]
+    active_of: Counter[str]
+    active_in: Counter[int | None]
     # Since when the whole service is paused.
-    paused_at: int | None = None
-    has_outages: bool = False
-    active: int = 0
-    all_startable: int = 0
+    paused_at: int | None
+    has_outages: bool
+    # The starts that were forecast from this state.
+    forecasts: dict[NewJobs, list[int]]
+    # How many jobs of each organization this process has created since.
+    created: Counter[str]
+
+    @classmethod
+    def of(
+        cls,
+        workers: Sequence[LiveWorker],
+        queue: Queue,
+        *,
+        paused_at: int | None = None,
+        has_outages: bool = False,
+    ) -> Self:
+        return cls(
+            workers=workers,
+            queue=queue,
+            slots_of=_slots_of(workers),
+            active_by_agent=Counter(job.agent for job in queue.running),
+            active_of=Counter(job.organization_id for job in queue.running),
+            active_in=Counter(job.pool for job in queue.running),
+            paused_at=paused_at,
+            has_outages=has_outages,
+            forecasts={},
+            created=Counter(),
+        )
 
     def slots_for(self, agent: str, tags: Collection[str] = ()) -> int:
         """0 when no live worker with these tags can run the agent."""
@@ -81,6 +94,22 @@ class FleetState(msgspec.Struct, frozen=True):
             if agent in worker.agents and worker.tags.issuperset(tags)
         )
 
+    def has_free_slot(self, new: NewJobs, unseen: int) -> bool:
+        """Whether nothing is in the way of the last of the new jobs; a forecast would say when."""
+        queue = self.queue
+        return (
+            not queue.backlogs
+            and self.active_of[new.organization_id] + unseen < new.limit
+            and new.agent not in queue.agent_limits
+            and new.repo_id is None
+            and unseen
+            < sum(
+                pool.slots - self.active_in[place]
+                for place, pool in enumerate(queue.pools)
+                if new.agent in pool.agents and pool.tags.issuperset(new.tags)
+            )
+        )
+
     def queue_reason(self, agent: str, tags: Collection[str] = ()) -> str | None:
         """Why no worker can start a job of this agent on a repository that requires the tags."""
         if self.slots_for(agent, tags):
@@ -90,14 +119,11 @@ class FleetState(msgspec.Struct, frozen=True):
                 return "disk_full"
         return "no_worker"
 
-    def startable_of_others(self, organization_id: str) -> int:
-        return self.all_startable - self.startable.get(organization_id, 0)
-
 
 class Fleet:
-    def __init__(self, db: Database, settings: Settings, plans: Plans) -> None:
+    def __init__(self, db: Database, settings: Settings, plans: Plans, catalog: Catalog) -> None:
         self._db = db
-        self._plans = plans
+        self._queue = QueueReader(db, plans, catalog)
         self._silent_ms = silent_ms(settings)
         self._state: FleetState | None = None
         self._read_at = 0.0
@@ -107,18 +133,11 @@ class Fleet:
         if self._state is None or now - self._read_at > _CACHE_SECONDS:
             self._read_at = now
             workers = await self._workers()
-            startable = await self._startable()
-            active_by_agent = await self._active_by_agent()
-            self._state = FleetState(
-                workers=workers,
-                slots_of=_slots_of(workers),
-                startable=startable,
-                active_by_agent=active_by_agent,
-                typical_duration_ms=await self._typical_duration_ms(),
+            self._state = FleetState.of(
+                workers,
+                await self._queue.read(*pools_of(workers)),
                 has_outages=await self._has_outages(),
                 paused_at=await service_paused_since(self._db),
-                active=sum(active_by_agent.values()),
-                all_startable=sum(startable.values()),
             )
         return self._state
 
@@ -131,31 +150,13 @@ class Fleet:
         )
 
     def forget(self) -> None:
-        """Read the state again on next use."""
+        """Read everything again on next use."""
         self._state = None
+        self._queue.forget()
 
     async def _workers(self) -> tuple[LiveWorker, ...]:
         rows = await self._db.fetch_all(_ALIVE, now=now_ms(), silent_ms=self._silent_ms)
         return tuple(map(_live_worker, rows))
-
-    async def _startable(self) -> dict[str, int]:
-        startable = {}
-        for row in await self._db.fetch_all(_WAITING):
-            free = self._plans.concurrent_jobs(row["plan"]) - row["active"]
-            startable[row["organization_id"]] = max(min(row["waiting"], free), 0)
-        return startable
-
-    async def _active_by_agent(self) -> dict[str, int]:
-        rows = await self._db.fetch_all(
-            "SELECT agent, COUNT(*) AS active FROM jobs WHERE lease_owner IS NOT NULL"
-            " GROUP BY agent"
-        )
-        return {row["agent"]: row["active"] for row in rows}
-
-    async def _typical_duration_ms(self) -> int:
-        recent = await self._db.fetch_all(_RECENT)
-        durations = [row["completed_at"] - row["started_at"] for row in recent if row["started_at"]]
-        return sum(durations) // len(durations) if durations else _DEFAULT_DURATION_MS
 
 
 _decode_tags = msgspec.json.Decoder(list[str]).decode
@@ -167,7 +168,7 @@ def decode_tags(text: str | None) -> Sequence[str]:
     return () if text is None or text == "[]" else _decode_tags(text)
 
 
-def _slots_of(workers: Iterable[LiveWorker]) -> dict[str, int]:
+def _slots_of(workers: Iterable[LiveWorker]) -> Counter[str]:
     slots = Counter[str]()
     for worker in workers:
         for agent in worker.agents:
@@ -175,9 +176,20 @@ def _slots_of(workers: Iterable[LiveWorker]) -> dict[str, int]:
     return slots
 
 
+def pools_of(workers: Sequence[LiveWorker]) -> tuple[list[Pool], dict[str, int]]:
+    """The pools, and the place of each worker's."""
+    slots = Counter[tuple[frozenset[str], frozenset[str]]]()
+    for worker in workers:
+        slots[worker.agents, worker.tags] += worker.slots
+    places = {key: place for place, key in enumerate(slots)}
+    pools = [Pool(count, agents, tags) for (agents, tags), count in slots.items()]
+    return pools, {worker.id: places[worker.agents, worker.tags] for worker in workers}
+
+
 def _live_worker(row: Row) -> LiveWorker:
     unready = msgspec.json.decode(row["unready"], type=dict[str, str])
     return LiveWorker(
+        row["id"],
         row["slots"],
         msgspec.json.decode(row["tags"], type=frozenset[str]),
         msgspec.json.decode(row["agents"], type=frozenset[str]),

@@ -19,7 +19,7 @@ _NOT_IN_BRANCH = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 
 # How much earlier or later than its creation a job is placed. A job of low priority is overtaken by
 # jobs of the next two hours at most, so that it starts one day.
-_PRIORITY_MS = {"high": -3_600_000, "normal": 0, "low": 3_600_000}
+PRIORITY_MS = {"high": -3_600_000, "normal": 0, "low": 3_600_000}
 _COLUMNS = {
     "id": "text",
     "organization_id": "text",
@@ -93,7 +93,7 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "config_override": msgspec.json.encode(override).decode() if override else "{}",
         "created_at": now,
         "queued_at": now,
-        "queue_order": now + _PRIORITY_MS[str(override.get("priority", "normal"))],
+        "queue_order": now + PRIORITY_MS[str(override.get("priority", "normal"))],
         "branch": job.branch or branch_of(job.id, body.agent, body.ticket_id),
         "created_by": job.caller.key_id,
         "created_by_name": job.caller.name,

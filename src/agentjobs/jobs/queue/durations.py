@@ -1,0 +1,52 @@
+"""How long jobs run, learned from those that ended last. Pure."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+# Fewer say little about the next one.
+MIN_SAMPLES = 5
+_MAX_SAMPLES = 100
+_UNKNOWN_MS = 60_000
+
+
+class FinishedJob(msgspec.Struct, frozen=True):
+    agent: str
+    repo_id: str
+    duration_ms: int
+
+
+class Durations:
+    """`finished` are the jobs that ended last, newest first."""
+
+    def __init__(self, finished: Iterable[FinishedJob] = ()) -> None:
+        samples: dict[tuple[str, ...], list[int]] = {}
+        for job in finished:
+            for key in ((job.agent, job.repo_id), (job.agent,), ()):
+                if len(of_key := samples.setdefault(key, [])) < _MAX_SAMPLES:
+                    of_key.append(job.duration_ms)
+        self._samples: Mapping[tuple[str, ...], Sequence[int]] = {
+            key: sorted(durations) for key, durations in samples.items()
+        }
+
+    def of(self, agent: str, repo_id: str = "") -> Sequence[int]:
+        """Of the agent in the repository, of the agent, or of all jobs: the first of which there
+        are enough. In ascending order, and never empty."""
+        for key in ((agent, repo_id), (agent,), ()):
+            if len(samples := self._samples.get(key, ())) >= MIN_SAMPLES:
+                return samples
+        return self._samples.get((agent,)) or self._samples.get(()) or (_UNKNOWN_MS,)
+
+
+def draw_remaining_ms(samples: Sequence[int], elapsed_ms: int, chance: random.Random) -> float:
+    """For how long a job goes on that has run for `elapsed_ms`: as one of those that took longer.
+
+    If none did, half of such jobs are expected to end within half of that time again.
+    """
+    shorter = bisect_right(samples, elapsed_ms) if elapsed_ms else 0
+    longer = len(samples) - shorter
+    if longer:
+        return samples[shorter + int(chance.random() * longer)] - elapsed_ms
+    return elapsed_ms * chance.random()
