@@ -1,5 +1,7 @@
 /** Time limits that can be combined with a caller's signal. */
 
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** A signal that is aborted by the caller's signal, or when the time of `start` is over. */
 export class Deadline {
   expired = false;
@@ -19,7 +21,10 @@ export class Deadline {
 
   /** Replaces the time of an earlier call. */
   start(milliseconds: number): void {
+    if (!(milliseconds >= 0)) throw new TypeError(`${milliseconds} is not a number of milliseconds`);
     this.stop();
+    // A timer cannot be longer, and would end at once.
+    if (milliseconds > MAX_TIMER_MS) return;
     this.#timer = setTimeout(() => {
       this.expired = true;
       this.#controller.abort();

@@ -253,6 +253,14 @@ describe("the client", { concurrency: true }, () => {
     });
   });
 
+  test("a very long time limit is none", async () => {
+    const { client } = await serve(json(200, JOB), json(200, DONE));
+    for (const timeoutMs of [Infinity, 2 ** 40]) {
+      assert.equal((await client.jobs.wait("job_1", { timeoutMs })).status, "completed");
+    }
+    await assert.rejects(client.jobs.wait("job_1", { timeoutMs: NaN }), TypeError);
+  });
+
   test("watching survives a restart and reports each status once", async () => {
     const queued = json(200, { ...JOB, status: "queued" });
     const { client, requests } = await serve(queued, cut, html(502), queued, json(200, JOB), cut, json(200, DONE));

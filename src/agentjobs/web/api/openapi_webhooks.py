@@ -72,7 +72,8 @@ _EVENTS: Mapping[str, _Event] = {
     JOB_COMPLETED: _Event(
         "jobCompleted",
         "A job completed",
-        "The agent finished and a pull request was opened.",
+        "The agent finished and a pull request was opened. For an agent that completes with a "
+        "report, `pr_url` is null.",
         3,
         _PR_URL,
         "completed_at",
