@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs.clock import now_ms
-from agentjobs.jobs.states import JobStatus
+from agentjobs.jobs.states import STATUSES, JobStatus
 from agentjobs.jobs.views import job_filter
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_jobs
@@ -102,6 +102,7 @@ async def test_several_statuses_are_merged_in_order(harness: JobHarness) -> None
         assert await ids(harness, caller, *wanted, limit=limit) == expected
         assert await ids(harness, caller, *wanted, limit=limit, labels=PAY) == expected
     assert await ids(harness, caller, "running") == []
+    assert await ids(harness, caller, *STATUSES, limit=5) == jobs[::-1]
 
 
 async def test_the_time_that_a_job_shows_decides(harness: JobHarness) -> None:

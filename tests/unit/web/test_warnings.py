@@ -29,6 +29,8 @@ async def test_a_request_without_unknown_parts_has_no_warnings(service: Service)
         ("max_cost", "did you mean `config_override.max_cost_usd`?"),
         ("ticketId", "did you mean `ticket_id`?"),
         ("label", "did you mean `labels`?"),
+        ("repository", "did you mean `repo`?"),
+        ("timeout", "did you mean `config_override.timeout_seconds`?"),
         ("colour", "there is no such field."),
     ],
 )
@@ -49,6 +51,7 @@ async def test_a_misspelled_override_is_named_and_the_agents_own_are_not(service
     ("path", "warning"),
     [
         ("/v1/jobs?state=queued", "`state` was ignored: did you mean `status`?"),
+        ("/v1/jobs?label=team", "`label` was ignored: did you mean `label.KEY`?"),
         ("/v1/agents?x=1", "`x` was ignored: there is no such query parameter."),
         ("/v1/repos?page=2&limit=1", "`page` was ignored: there is no such query parameter."),
         ("/v1/jobs/{}/events?x", "`x` was ignored: there is no such query parameter."),

@@ -11,7 +11,7 @@ from agentjobs.jobs.queue.environment_holds import is_environment_building
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.results.reports import load_report
-from agentjobs.jobs.states import COMPLETED, QUEUED, JobStatus
+from agentjobs.jobs.states import COMPLETED, QUEUED, STATUSES, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
 from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, job_view
 from agentjobs.problems import Problem
@@ -89,7 +89,9 @@ async def list_jobs(
 
     `before` is the `next_before` of the previous page. A page may be incomplete: see `find_jobs`.
     """
-    filters = [msgspec.structs.replace(filter, status=status) for status in statuses] or [filter]
+    filters = [filter]
+    if statuses and set(statuses) != set(STATUSES):
+        filters = [msgspec.structs.replace(filter, status=status) for status in statuses]
     found = await find_jobs(context.db, organization_id, filters, limit=limit, before=before)
     rows = await context.db.fetch_all(
         f"{SELECT_JOBS} WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.id DESC",

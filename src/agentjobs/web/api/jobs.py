@@ -62,7 +62,9 @@ class JobQuery(msgspec.Struct, frozen=True):
     ] = 0
     wait_for: Annotated[
         Literal["change", "final"],
-        doc("What ends the wait: any change of the status, or only the job's end."),
+        doc(
+            "What ends the wait of `wait_seconds`: any change of the status, or only the job's end."
+        ),
     ] = "change"
 
 

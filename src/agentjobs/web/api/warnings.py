@@ -17,6 +17,7 @@ MAX_WARNINGS = 10
 _MAX_PARAMETERS = 100
 _MAX_NAME_CHARACTERS = 60
 _MIN_SIMILARITY = 0.7
+_MIN_PREFIX = 4
 _JSON_BODY = "agentjobs.json_body"
 
 _encode = msgspec.json.encode
@@ -102,11 +103,19 @@ def _misspelled(outer: str, unknown: Iterable[str], known: Iterable[str]) -> lis
 
 
 def _closest(name: str, known: Mapping[str, str]) -> str | None:
-    """The known name that `name` resembles, regardless of case and of `_` and `-`."""
+    """The known name that `name` resembles or shortens, regardless of case and of `_` and `-`."""
     candidates = {_comparable(each): meant for each, meant in known.items()}
     wanted = _comparable(name[:_MAX_NAME_CHARACTERS])
     matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=_MIN_SIMILARITY)
+    if not matches and len(wanted) >= _MIN_PREFIX:
+        # Such as `repository` for `repo`, or `timeout` for `timeout_seconds`.
+        matches = [each for each in candidates if _is_prefix(each, wanted)]
     return candidates[matches[0]] if matches else None
+
+
+def _is_prefix(first: str, second: str) -> bool:
+    shorter, longer = sorted((first, second), key=len)
+    return len(shorter) >= _MIN_PREFIX and longer.startswith(shorter)
 
 
 def _comparable(name: str) -> str:
