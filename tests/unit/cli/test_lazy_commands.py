@@ -17,7 +17,7 @@ from agentjobs.cli.plain_values import PlainValue
 # Prints the modules that a call of the command line imports, after whatever the call prints.
 _MODULES = """
 import sys
-from agentjobs.cli.main import main
+from agentjobs.cli.entry import main
 try:
     main()
 except SystemExit:

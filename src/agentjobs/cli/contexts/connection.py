@@ -48,14 +48,14 @@ class Connection(NamedTuple):
 
 def choose_connection(context: str | None, environ: Mapping[str, str] | None = None) -> Connection:
     """--context, then AGENTJOBS_URL, then AGENTJOBS_CONTEXT, then the current context."""
-    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
-    from agentjobs.problems import Problem
-
     environ = os.environ if environ is None else environ
     url, api_key = environ.get(URL_VARIABLE, ""), environ.get(KEY_VARIABLE, "")
     if context is None and (url or api_key):
         _check_complete(url, api_key)
         return Connection(url, api_key, URL_VARIABLE)
+    from agentjobs.cli.contexts.credentials import credentials_path, load_credentials
+    from agentjobs.problems import Problem
+
     credentials = load_credentials(credentials_path(environ))
     name = context or environ.get(CONTEXT_VARIABLE) or credentials.current
     if name is None:
@@ -100,6 +100,8 @@ def open_client(url: str, api_key: str) -> "Client":
 
 def _check_complete(url: str, api_key: str) -> None:
     """A key of one source is never sent to the address of another."""
+    if api_key and url:
+        return
     from agentjobs.problems import Problem
 
     if not api_key:
@@ -108,12 +110,11 @@ def _check_complete(url: str, api_key: str) -> None:
             f"{URL_VARIABLE} is set, but {KEY_VARIABLE} is not: set it to a key from "
             f"`agentjobs keys create`, or unset {URL_VARIABLE} to use a context.",
         )
-    if not url:
-        raise Problem(
-            "no_service",
-            f"{KEY_VARIABLE} is set, but {URL_VARIABLE} is not: set it to the address of the "
-            f"service, such as http://…/v1, or unset {KEY_VARIABLE} to use a context.",
-        )
+    raise Problem(
+        "no_service",
+        f"{KEY_VARIABLE} is set, but {URL_VARIABLE} is not: set it to the address of the "
+        f"service, such as http://…/v1, or unset {KEY_VARIABLE} to use a context.",
+    )
 
 
 def _missing_service_reason(has_contexts: bool) -> str:
