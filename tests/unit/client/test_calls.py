@@ -259,6 +259,19 @@ def test_following_the_log_of_an_unknown_job_is_refused(caller):
         caller.call(handle, "logs", "job_1", follow=True)
 
 
+def test_a_deprecated_call_warns_the_program_that_uses_it(caller):
+    headers = {
+        "Deprecation": "@1767225600",
+        "Sunset": "Fri, 01 Jan 2027 00:00:00 GMT",
+        "Link": '<http://test/v1/docs#listAgents>; rel="deprecation"; type="text/html"',
+    }
+    handle, _ = fake_service(httpx.Response(200, json={"agents": []}, headers=headers))
+    with pytest.warns(DeprecationWarning, match="removed on Fri, 01 Jan 2027") as caught:
+        caller.call(handle, "agents")
+    assert "see http://test/v1/docs#listAgents" in str(caught[0].message)
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("url", ["http://host:80", "http://host:80/", "http://host:80/v1/"])
 def test_the_version_segment_may_be_omitted_from_the_url(url):
     handle, requests = fake_service(httpx.Response(200, json={"agents": []}))

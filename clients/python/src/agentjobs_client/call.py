@@ -1,6 +1,7 @@
 """One request as data, and how its response is parsed. Does no I/O."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -18,6 +19,8 @@ M = TypeVar("M", bound=Model)
 # What reading hostile or damaged JSON raises.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_SHOWN = 200
+# The program that calls a method of a client: below are `_send` and `_send_once`.
+_CALLER_LEVEL = 5
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
@@ -90,8 +93,8 @@ def page_reader(kind: type[M], name: str) -> Callable[[httpx.Response], Page[M]]
         fields = msgspec.convert(document, dict[str, Any])
         items = msgspec.convert(fields.get(name), list[Any])
         cursor = msgspec.convert(fields.get("next_cursor"), str | None)
-        warnings = msgspec.convert(fields.get("warnings", []), list[str])
-        return Page([kind.from_document(item) for item in items], cursor, warnings)
+        ignored = msgspec.convert(fields.get("warnings", []), list[str])
+        return Page([kind.from_document(item) for item in items], cursor, ignored)
 
     return lambda response: _check_filters(response, _read(response, build))
 
@@ -129,6 +132,11 @@ def check_success(response: httpx.Response) -> httpx.Response:
     """The response, whose body must have been read. Raises for an error response."""
     if not response.is_success:
         raise error_from(response)
+    if "Deprecation" in response.headers:
+        removal = response.headers.get("Sunset", "a date to be announced")
+        link = response.links.get("deprecation", {}).get("url", "the service's documentation")
+        message = f"{_where(response)} is deprecated and will be removed on {removal}; see {link}"
+        warnings.warn(message, DeprecationWarning, stacklevel=_CALLER_LEVEL)
     return response
 
 
