@@ -39,7 +39,7 @@ def fuzzed(database_url: str, tmp_path: Path) -> Iterator[Service]:
 def test_responses_match_the_openapi_document_and_are_no_server_errors(
     fuzzed: Service, tmp_path: Path
 ) -> None:
-    api = fuzzed.client(fuzzed.key())
+    api = fuzzed.client(fuzzed.key("--pulls"))
     # The repository of the document's examples.
     fuzzed.connect(sample_repository(tmp_path / "shop"), "acme/shop")
     api.wait_ready("acme/shop")

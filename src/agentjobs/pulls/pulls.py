@@ -139,30 +139,32 @@ async def get_pull(db: Database, organization: str, full_name: str, number: int)
 
 
 async def get_pull_by_id(db: Database, organization: str, pull_id: str) -> Pull:
-    row = None
+    pull = None
     if _is_pull_id(pull_id):
         _, body, number = pull_id.split("_")
-        row = await db.fetch_one(
-            f"{_SELECT} AND p.repo_id = :repo_id AND p.number = :number",
-            organization=organization,
-            repo_id=_REPO + body,
-            number=int(number),
-        )
-    if row is None:
+        pull = await _find(db, organization, _REPO + body, int(number))
+    if pull is None:
         raise Problem(
             "pull_not_found",
             f"There is no pull request {pull_id!r} in this organization; GET /pulls lists them.",
         )
-    return _pull(row)
+    return pull
 
 
 async def pull_of_job(db: Database, organization: str, job_id: str) -> Pull | None:
     """The pull request that a job opened or continued."""
+    job = await db.fetch_one(
+        "SELECT repo_id, pr_number FROM jobs WHERE id = :id AND pr_number IS NOT NULL", id=job_id
+    )
+    return None if job is None else await _find(db, organization, job["repo_id"], job["pr_number"])
+
+
+async def _find(db: Database, organization: str, repo_id: str, number: int) -> Pull | None:
     row = await db.fetch_one(
-        f"{_SELECT} AND (p.repo_id, p.number) IN"
-        " (SELECT repo_id, pr_number FROM jobs WHERE id = :job_id)",
+        f"{_SELECT} AND p.repo_id = :repo_id AND p.number = :number",
         organization=organization,
-        job_id=job_id,
+        repo_id=repo_id,
+        number=number,
     )
     return None if row is None else _pull(row)
 

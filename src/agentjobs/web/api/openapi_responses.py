@@ -28,7 +28,10 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ),
     "repos": (("getRepo", "listDependencies"), {"repo_id": "$response.body#/repos/0/id"}),
     "agents": (("getAgent",), {"agent_id": "$response.body#/agents/0/id"}),
-    "pulls": (("getPull",), {"pull_id": "$response.body#/pulls/0/id"}),
+    "pulls": (
+        ("getPull", "mergePull", "closePull"),
+        {"pull_id": "$response.body#/pulls/0/id"},
+    ),
 }
 _TEXT = {"type": "string"}
 # Generated clients read it as bytes.
