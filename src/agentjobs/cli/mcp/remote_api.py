@@ -1,9 +1,9 @@
 """The REST API of another process, for the tools, with the retries of the client package."""
 
 import uuid
-from dataclasses import replace
 
 import httpx
+from msgspec.structs import replace
 
 from agentjobs.web.mcp.rest_api import RestError, RestRequest, RestResponse
 from agentjobs_client import ApiError, ClientError, ServiceUnreachable
