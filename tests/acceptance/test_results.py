@@ -44,6 +44,16 @@ eval "$(grep -o '"script":"[^"]*"' "$AGENTJOBS_JOB" | cut -d '"' -f 4)"
 """]
 
 [[agents]]
+id = "leaky"
+name = "Leaky"
+result = "report"
+result_schema = {type = "object"}
+command = ["sh", "-c", """
+echo 'The token is TOKEN' > "$AGENTJOBS_REPORT"
+echo '{"token": "TOKEN", "risk": "low"}' > "$AGENTJOBS_RESULT"
+"""]
+
+[[agents]]
 id = "crash"
 name = "Crash"
 command = ["sh", "-c", "echo why > $AGENTJOBS_ARTIFACTS/trace.txt; exit 3"]
@@ -60,7 +70,7 @@ command = ["sh", "-c", "echo so far > $AGENTJOBS_ARTIFACTS/partial.txt; exec sle
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("results") / "data"
     directory.mkdir()
-    (directory / "agentjobs.toml").write_text(AGENTS)
+    (directory / "agentjobs.toml").write_text(AGENTS.replace("TOKEN", TOKEN))
     running = Service(directory).start()
     yield running
     assert running.stop() == 0, running.log()
@@ -74,6 +84,7 @@ def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
     return client
 
 
+TOKEN = "ghp_" + "a1B2" * 9
 GOOD = "echo Fine > $AGENTJOBS_REPORT; echo {} > $AGENTJOBS_RESULT"
 
 
@@ -119,6 +130,12 @@ def test_an_agent_that_reports_completes_without_a_pull_request(service: Service
     assert repeated.status_code == 409
     assert "completed with a report" in repeated.json()["error"]["message"]
     assert service.admin("pulls", "list").strip().count("#") == 0
+
+
+def test_secrets_in_a_report_are_redacted(api: Api) -> None:
+    job = api.finish("acme/shop", "leaky")
+    assert job["report_markdown"] == "The token is [redacted]\n"
+    assert job["report_json"] == {"token": "[redacted]", "risk": "low"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Reads the report of an agent that completes without a pull request."""
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -29,10 +28,8 @@ async def read_job_report(run: RunContext, agent: Agent, run_dir: Path) -> Repor
             " to the file that AGENTJOBS_REPORT names.",
         )
     result = None if agent.result_schema is None else await _result(run, agent, run_dir)
-    # In a thread: a long text would block the event loop.
-    markdown = await asyncio.to_thread(run.log.redact, markdown)
     run.log.note("the agent wrote its report")
-    return Reported(JobReport(markdown, result))
+    return Reported(JobReport(await run.log.redact_long(markdown), result))
 
 
 async def warn_of_pull_options(run: RunContext, plan: RunPlan) -> None:
@@ -59,11 +56,8 @@ async def _result(run: RunContext, agent: Agent, run_dir: Path) -> str:
             "agent_failed",
             "The agent's result does not fit its `result_schema`:\n" + "\n".join(faults),
         )
-    return await asyncio.to_thread(_redacted, run, content)
-
-
-def _redacted(run: RunContext, content: bytes) -> str:
-    text = run.log.redact(msgspec.json.encode(msgspec.json.decode(content)).decode())
+    # Encoded again, so that no escape hides a secret.
+    text = await run.log.redact_long(msgspec.json.encode(msgspec.json.decode(content)).decode())
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -111,16 +111,17 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "summary": _summary(job, details),
         "has_diff": details.has_diff or commit_range_of(details) is not None,
-        "report": await _render_report(job),
+        "report": await asyncio.to_thread(_render_report, job),
         "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
         "image_types": IMAGES,
     }
 
 
-async def _render_report(job: JobView) -> Report | None:
+def _render_report(job: JobView) -> Report | None:
+    """Slow for a long report: call it in a thread."""
     if job.report_markdown is None:
         return None
-    html = await asyncio.to_thread(markdown.render, job.report_markdown)
+    html = markdown.render(job.report_markdown)
     if job.report_json is None:
         return Report(html)
     return Report(html, msgspec.json.format(msgspec.json.encode(job.report_json)).decode())
