@@ -30,7 +30,9 @@ def row(job: "Job") -> tuple[Any, ...]:
 
 
 def result(job: "Job") -> str | None:
-    return job.pr_url or (job.error.code if job.error else job.queue_reason)
+    if job.is_completed:
+        return job.pr_url or "report"
+    return job.error.code if job.error else job.queue_reason
 
 
 def labels(job: "Job") -> str | None:
