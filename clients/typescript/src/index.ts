@@ -17,7 +17,7 @@ export {
   isFinished,
 } from "./jobs.js";
 export { collect } from "./pages.js";
-export type { Agents, EventOptions, Events, Pulls, Repositories } from "./resources.js";
+export type { Agents, EventOptions, EventPageOptions, Events, Pulls, Repositories } from "./resources.js";
 export type { CallOptions, ClientOptions } from "./transport.js";
 export type * from "./types.js";
 export {

@@ -203,7 +203,8 @@ export class Jobs {
   async #queue(path: string, body: object, options: CreateOptions): Promise<Receipt> {
     // Without a key, repeating a call whose response was lost would create a second job.
     const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
-    return this.#transport.json<Receipt>({ method: "POST", path, headers, body, isRepeatable: true }, "job_id", options);
+    const request: ApiRequest = { method: "POST", path, headers, body, isRepeatable: true };
+    return this.#transport.json<Receipt>(request, "job_id", options);
   }
 
   /** The job now and after each request, until it is finished. */

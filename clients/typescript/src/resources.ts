@@ -3,7 +3,7 @@
 import { pause } from "./deadline.js";
 import { itemsOf } from "./pages.js";
 import { MAX_WAIT_SECONDS, delayWithoutChange } from "./retry.js";
-import { type CallOptions, type Transport, segment } from "./transport.js";
+import { type ApiRequest, type CallOptions, type Transport, segment } from "./transport.js";
 import type {
   Agent,
   AgentDetails,
@@ -30,7 +30,8 @@ export class Agents {
   }
 
   async *list(options: CallOptions = {}): AsyncGenerator<Agent, void, undefined> {
-    yield* (await this.#transport.json<{ agents: Agent[] }>({ method: "GET", path: "/agents" }, "agents", options)).agents;
+    const request: ApiRequest = { method: "GET", path: "/agents" };
+    yield* (await this.#transport.json<{ agents: Agent[] }>(request, "agents", options)).agents;
   }
 
   /** With its description, limits, and a JSON Schema of its `config_override`. */
@@ -117,6 +118,12 @@ export interface EventOptions extends CallOptions {
   cursor?: string | undefined;
 }
 
+export interface EventPageOptions extends EventOptions {
+  limit?: number | undefined;
+  /** How long to wait for an event if there is none. */
+  waitSeconds?: number | undefined;
+}
+
 /** The events of all jobs, oldest first; the same that webhooks deliver. */
 export class Events {
   readonly #transport: Transport;
@@ -125,7 +132,7 @@ export class Events {
     this.#transport = transport;
   }
 
-  async page(options: EventOptions & { limit?: number; waitSeconds?: number } = {}): Promise<EventPage> {
+  async page(options: EventPageOptions = {}): Promise<EventPage> {
     return this.#transport.json<EventPage>(eventRequest(options), "next_cursor", options);
   }
 
@@ -162,7 +169,7 @@ export class Events {
   }
 }
 
-function eventRequest(options: { cursor?: string | undefined; limit?: number; waitSeconds?: number }) {
+function eventRequest(options: EventPageOptions): ApiRequest {
   const { cursor, limit, waitSeconds = 0 } = options;
-  return { method: "GET" as const, path: "/events", query: { cursor, limit }, waitSeconds };
+  return { method: "GET", path: "/events", query: { cursor, limit }, waitSeconds };
 }

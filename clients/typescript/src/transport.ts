@@ -8,7 +8,7 @@ import { EventParser, type ServerSentEvent } from "./server-sent-events.js";
 const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_RETRIES = 4;
 // Longer than a service needs to drain, stop and start again.
-const DEFAULT_OUTAGE_TOLERANCE_MS = 120_000;
+const DEFAULT_TOLERANCE_MS = 120_000;
 // The service sends keep-alives more often than this.
 const MAX_SILENCE_MS = 60_000;
 // What Node.js, Deno and Bun say of a server without TLS.
@@ -60,9 +60,9 @@ export class Transport {
   constructor(options: ClientOptions) {
     this.#baseUrl = normalizeBaseUrl(options.baseUrl);
     this.#apiKey = checkKey(options.apiKey);
-    this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    this.#maxRetries = options.maxRetries ?? DEFAULT_RETRIES;
-    this.#outageToleranceMs = options.outageToleranceMs ?? DEFAULT_OUTAGE_TOLERANCE_MS;
+    this.#timeoutMs = checkNumber("timeoutMs", options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    this.#maxRetries = checkNumber("maxRetries", options.maxRetries ?? DEFAULT_RETRIES);
+    this.#outageToleranceMs = checkNumber("outageToleranceMs", options.outageToleranceMs ?? DEFAULT_TOLERANCE_MS);
     // Browsers refuse to call it as a method of another object.
     this.#fetch = options.fetch ?? ((...given) => globalThis.fetch(...given));
   }
@@ -196,6 +196,11 @@ function checkKey(apiKey: string): string {
     throw new TypeError("the API key is empty or contains invalid characters; check that it was copied whole");
   }
   return apiKey;
+}
+
+function checkNumber(name: string, value: number): number {
+  if (!(value >= 0)) throw new TypeError(`${name} must be a number of at least 0, not ${value}`);
+  return value;
 }
 
 function queryString({ query = {}, waitSeconds }: ApiRequest): string {

@@ -78,6 +78,10 @@ describe("the client", { concurrency: true }, () => {
     for (const apiKey of ["", "ajk_\n", "ajk_…", undefined]) {
       assert.throws(() => new AgentJobs({ baseUrl: "http://127.0.0.1:1", apiKey }), /API key/);
     }
+    for (const option of ["timeoutMs", "maxRetries", "outageToleranceMs"]) {
+      const options = { baseUrl: "http://127.0.0.1:1", apiKey: "ajk_test", [option]: NaN };
+      assert.throws(() => new AgentJobs(options), new RegExp(`${option} must be a number`));
+    }
   });
 
   test("the version may be missing in the address", async () => {
@@ -89,7 +93,8 @@ describe("the client", { concurrency: true }, () => {
   });
 
   test("an identifier never leads to another path", async () => {
-    const { client, requests } = await serve(json(404, { error: { code: "job_not_found", message: "There is none." } }));
+    const error = { code: "job_not_found", message: "There is none." };
+    const { client, requests } = await serve(json(404, { error }));
     for (const id of ["", ".", "..", undefined]) {
       await assert.rejects(client.jobs.get(id), /is not an identifier/);
     }
@@ -183,7 +188,8 @@ describe("the client", { concurrency: true }, () => {
 
   test("Retry-After may be a date, and nonsense in it is ignored", async () => {
     const inAnHour = new Date(Date.now() + 3_600_000).toUTCString();
-    for (const [value, minimum, maximum] of [[inAnHour, 3_000_000, 3_600_000], ["Thu, 01 Jan 1970 00:00:00 GMT", 0, 0], ["soon", null, null]]) {
+    const longAgo = "Thu, 01 Jan 1970 00:00:00 GMT";
+    for (const [value, minimum, maximum] of [[inAnHour, 3_000_000, 3_600_000], [longAgo, 0, 0], ["soon", null, null]]) {
       const { baseUrl } = await serve(json(503, UNAVAILABLE, { "Retry-After": value }));
       const client = new AgentJobs({ baseUrl, apiKey: "ajk_test", maxRetries: 0 });
       await assert.rejects(client.me(), ({ retryAfterMs }) => retryAfterMs >= minimum && retryAfterMs <= maximum);
@@ -282,8 +288,9 @@ describe("the client", { concurrency: true }, () => {
   test("a log resumes after its last event, wherever the stream was cut", async () => {
     // The two bytes of "é" and the two characters of a line end arrive apart.
     const accent = Buffer.from("id: 1\ndata: café\ndata: \n\n");
+    const pieces = ["retry: 1000\n\n: keep-alive\n\n", accent.subarray(0, 16), accent.subarray(16), "id: 2\r"];
     const { client, requests } = await serve(
-      stream("retry: 1000\n\n: keep-alive\n\n", accent.subarray(0, 16), accent.subarray(16), "id: 2\r", "\ndata: tw", null),
+      stream(...pieces, "\ndata: tw", null),
       html(502),
       stream("id: 2\ndata: two\ndata: \n\n", "event: end\ndata: completed\n\n"),
     );
@@ -308,10 +315,11 @@ describe("the client", { concurrency: true }, () => {
   test("filters become the query of the service", async () => {
     const page = (jobs, next_cursor) => json(200, { jobs, next_cursor });
     const { client, requests } = await serve(page([JOB], "next"), page([DONE], null));
-    const filters = { status: ["queued", "running"], labels: { team: "a&b" }, created_after: new Date(0), repo: undefined };
+    const status = ["queued", "running"];
+    const filters = { status, labels: { team: "a&b" }, created_after: new Date(0), repo: undefined };
     assert.equal((await collect(client.jobs.list(filters))).length, 2);
     const [first, second] = requests.map(({ url }) => new URL(url, "http://localhost").searchParams);
-    assert.deepEqual(first.getAll("status"), ["queued", "running"]);
+    assert.deepEqual(first.getAll("status"), status);
     assert.equal(first.get("label.team"), "a&b");
     assert.equal(first.get("created_after"), "1970-01-01T00:00:00.000Z");
     assert.equal(first.has("repo"), false);
