@@ -326,6 +326,13 @@ class JobView(msgspec.Struct, frozen=True):
             " after 1,000, and in listings."
         ),
     ] = None
+    estimated_start_ms: Annotated[
+        Count | None,
+        doc(
+            "Estimated time until a waiting job starts, in milliseconds; null if nobody can tell,"
+            " and in listings."
+        ),
+    ] = None
     report_markdown: Annotated[
         str | None,
         doc(

@@ -9,6 +9,7 @@ from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.queue_model import Queue
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.pauses import pause
 from agentjobs.store.database import Transaction
@@ -161,3 +162,25 @@ async def test_limits_of_repositories_are_read(harness: JobHarness) -> None:
     await harness.claim()
     harness.context.fleet.forget()
     assert await estimate(harness, caller) == SECOND
+
+
+async def test_a_waiting_job_shows_when_it_is_expected_to_start(harness: JobHarness) -> None:
+    caller = await harness.organization(plan="free")
+    await worker(harness, slots=9)
+    await finished(harness, caller, "fixer", *[20 * SECOND] * 5)
+    first, second, third = [await harness.job(caller) for _ in range(3)]
+    await started(harness, ms_ago=15 * SECOND)
+    harness.context.fleet.forget()
+    views = [await harness.view(caller, job_id) for job_id in (first, second, third)]
+    assert views[0].estimated_start_ms is None
+    assert 4 * SECOND <= (views[1].estimated_start_ms or 0) <= 5 * SECOND
+    assert 24 * SECOND <= (views[2].estimated_start_ms or 0) <= 25 * SECOND
+    listed = await list_jobs(harness.context, caller.organization_id)
+    assert {job.estimated_start_ms for job in listed.jobs} == {None}
+
+
+async def test_a_job_that_no_worker_can_run_shows_no_estimate(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    view = await harness.view(caller, await harness.job(caller))
+    assert (view.queue_reason, view.queue_position) == ("no_worker", 1)
+    assert view.estimated_start_ms is None

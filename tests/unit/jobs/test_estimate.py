@@ -8,7 +8,7 @@ from agentjobs.jobs.acceptance import Admission
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue import estimate as module
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
-from agentjobs.jobs.queue.estimate import estimate_start
+from agentjobs.jobs.queue.estimate import WaitingJob, estimate_start, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of
 from agentjobs.jobs.queue.queue_model import Backlog, Queue, RunningJob
 from agentjobs.organizations.authentication import Caller
@@ -130,3 +130,34 @@ def test_a_pause_is_expected_to_last_as_long_again(paused_ms: int, expected: int
     assert estimate(fleet(slots=1), paused_at=NOW - paused_ms) == expected
     busy = fleet(running("other"), slots=1, paused_at=NOW - paused_ms)
     assert estimate(busy) == expected + SECOND
+
+
+def waiting(ahead: int, **fields: Any) -> WaitingJob:
+    job: dict[str, Any] = {"limit": 50, "tags": (), "active": 0, "paused_at": None, **fields}
+    return WaitingJob(organization_id="own", agent="fixer", ahead=ahead, **job)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 3, 5, 11, 39, 40])
+def test_a_waiting_job_is_estimated_by_its_place(ahead: int) -> None:
+    state = fleet(running("other"), slots=1, backlogs={"own": Backlog({"fixer": 41}, {})})
+    assert estimate_waiting(state, waiting(ahead), NOW) == (ahead + 1) * SECOND
+
+
+def test_the_places_of_many_waiting_jobs_need_few_forecasts() -> None:
+    state = fleet(running("other"), backlogs={"own": Backlog({"fixer": 500}, {})})
+    estimates = [estimate_waiting(state, waiting(ahead), NOW) for ahead in range(500)]
+    assert estimates == sorted(estimates)
+    assert len(state.forecasts) < 25
+
+
+def test_a_waiting_job_waits_for_one_that_was_claimed_since_the_state_was_read() -> None:
+    state = fleet(slots=1, backlogs={"own": Backlog({"fixer": 2}, {})})
+    assert estimate_waiting(state, waiting(1), NOW) == SECOND
+    assert estimate_waiting(state, waiting(0, active=1), NOW) == SECOND
+    assert estimate_waiting(fleet(slots=1), waiting(0, active=1), NOW) == SECOND
+
+
+def test_a_waiting_job_starts_once_the_job_before_it_has_ended() -> None:
+    state = fleet(running(), slots=9, backlogs={"own": Backlog({"fixer": 1}, {})})
+    assert estimate_waiting(state, waiting(0, limit=1, active=1), NOW) == SECOND
+    assert estimate_waiting(state, waiting(0, limit=1, active=0), NOW) == 0

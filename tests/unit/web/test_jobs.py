@@ -35,6 +35,7 @@ JOB_FIELDS = {
     "labels",
     "elapsed_ms",
     "queue_position",
+    "estimated_start_ms",
 }
 
 

@@ -1,6 +1,9 @@
-"""Estimates how long until a new job starts, from the queue, the workers and the plan. Pure."""
+"""Estimates how long until a job starts, from the queue, the workers and the plan. Pure."""
 
 import statistics
+from collections.abc import Collection
+
+import msgspec
 
 from agentjobs.jobs.acceptance import Admission
 from agentjobs.jobs.model import CreateJobRequest
@@ -43,18 +46,55 @@ def estimate_start(
     request: CreateJobRequest,
     now: int,
 ) -> int:
-    """Nobody knows when a pause ends: the estimate is that it goes on for as long as it has lasted,
-    and at least for the duration of a job."""
+    """Of a new job. Without workers that can run it, one job after the other is assumed."""
     new, unseen = _new_jobs(plans.concurrent_jobs(caller.plan), caller, fleet, admission, request)
-    typical_ms = round(statistics.fmean(fleet.queue.durations.of(request.agent)))
     if not fleet.slots_for(new.agent, new.tags):
-        wait_ms = (admission.queued_jobs + 1) * typical_ms
+        wait_ms = (admission.queued_jobs + 1) * _typical_ms(fleet, new.agent)
     elif fleet.has_free_slot(new, unseen):
         wait_ms = 0
     else:
         wait_ms = _forecast(fleet, new)[unseen]
-    paused_ms = _paused_ms(fleet.paused_at, admission.paused_at, now)
-    return wait_ms if paused_ms is None else max(paused_ms, typical_ms) + wait_ms
+    return wait_ms + _pause_ms(fleet, new.agent, admission.paused_at, now)
+
+
+class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """`ahead` of it are other waiting jobs of the organization, of which `active` jobs run now."""
+
+    organization_id: str
+    limit: int
+    agent: str
+    tags: Collection[str]
+    ahead: int
+    active: int
+    paused_at: int | None
+
+
+def estimate_waiting(fleet: FleetState, job: WaitingJob, now: int) -> int:
+    # Those that were claimed since the state was read are still ahead in it.
+    ahead = job.ahead + job.active - fleet.active_of[job.organization_id]
+    # Starts between two places are interpolated, so that there are few distinct forecasts.
+    step = 1 << max(ahead.bit_length() - 2, 0)
+    lower = max(ahead // step * step, 0)
+    wait_ms = _start_behind(fleet, job, lower)
+    if ahead > lower:
+        upper_ms = _start_behind(fleet, job, lower + step)
+        wait_ms += (upper_ms - wait_ms) * (ahead - lower) // step
+    return wait_ms + _pause_ms(fleet, job.agent, job.paused_at, now)
+
+
+def _start_behind(fleet: FleetState, job: WaitingJob, ahead: int) -> int:
+    backlog = fleet.queue.backlogs.get(job.organization_id, _NOTHING)
+    unseen = max(ahead - sum(backlog.agents.values()), 0)
+    new = NewJobs(
+        organization_id=job.organization_id,
+        limit=job.limit,
+        agent=job.agent,
+        tags=frozenset(job.tags),
+        ahead=ahead - unseen,
+        ended=max(fleet.active_of[job.organization_id] - job.active - job.ahead, 0),
+        count=_rounded_count(unseen),
+    )
+    return _forecast(fleet, new)[unseen]
 
 
 def _new_jobs(
@@ -73,10 +113,14 @@ def _new_jobs(
         tags=frozenset(decode_tags(admission.required_tags)),
         ahead=backlog.before.get(priority, 0),
         ended=max(-unseen, 0),
-        # A power of four: few distinct forecasts, however many jobs are created in a second.
-        count=4 ** ((max(unseen, 0).bit_length() + 1) // 2),
+        count=_rounded_count(max(unseen, 0)),
     )
     return new, max(unseen, 0)
+
+
+def _rounded_count(unseen: int) -> int:
+    """A power of four: few distinct forecasts, however many jobs are created in a second."""
+    return 1 << (unseen.bit_length() + 1) // 2 * 2
 
 
 def _forecast(fleet: FleetState, new: NewJobs) -> list[int]:
@@ -87,8 +131,12 @@ def _forecast(fleet: FleetState, new: NewJobs) -> list[int]:
     return starts
 
 
-def _paused_ms(service_since: int | None, organization_since: int | None, now: int) -> int | None:
-    """For how long the service or the organization has been paused; None if it is not."""
-    if service_since is None and organization_since is None:
-        return None
-    return max(now - at if at is not None else 0 for at in (service_since, organization_since))
+def _typical_ms(fleet: FleetState, agent: str) -> int:
+    return round(statistics.fmean(fleet.queue.durations.of(agent)))
+
+
+def _pause_ms(fleet: FleetState, agent: str, organization_since: int | None, now: int) -> int:
+    """Nobody knows when a pause ends: the estimate is that it goes on for as long as it has lasted,
+    and at least for the duration of a job."""
+    since = [at for at in (fleet.paused_at, organization_since) if at is not None]
+    return max(now - min(since), _typical_ms(fleet, agent)) if since else 0

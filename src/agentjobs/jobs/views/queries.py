@@ -8,6 +8,7 @@ from agentjobs.clock import iso_utc, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import EventView, JobView
 from agentjobs.jobs.queue.environment_holds import is_environment_building
+from agentjobs.jobs.queue.estimate import WaitingJob, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.results.reports import load_report
@@ -25,6 +26,9 @@ _MANY = f"{SELECT_JOB} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 _ALL_JOBS = JobFilter()
 
+# Nobody can tell when another reason ends.
+_ESTIMATED = (None, "plan_limit", "agent_limit", "paused")
+
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
 
@@ -41,9 +45,26 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
     if row is None:
         raise job_not_found(job_id)
     job = job_view(row, await _queue_reason(context, row))
+    if job.queue_position is not None and job.queue_reason in _ESTIMATED:
+        return await _with_estimate(context, row, job)
     if row.status == COMPLETED and row.pr_number is None:
         job = await _with_report(context.db, job)
     return job
+
+
+async def _with_estimate(context: JobsContext, row: JobRow, job: JobView) -> JobView:
+    waiting = WaitingJob(
+        organization_id=row.organization_id,
+        limit=context.plans.concurrent_jobs(row.plan),
+        agent=row.agent,
+        tags=decode_tags(row.required_tags),
+        ahead=(job.queue_position or 1) - 1,
+        active=row.organization_active or 0,
+        paused_at=row.paused_at,
+    )
+    fleet = await context.fleet.state()
+    estimate = estimate_waiting(fleet, waiting, await context.db.clock_ms())
+    return msgspec.structs.replace(job, estimated_start_ms=estimate)
 
 
 async def _with_report(db: Database, job: JobView) -> JobView:

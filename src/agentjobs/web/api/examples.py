@@ -80,6 +80,7 @@ JOB: Mapping[str, Any] = {
     "labels": {"team": "payments"},
     "elapsed_ms": 4492,
     "queue_position": None,
+    "estimated_start_ms": None,
     "report_markdown": None,
     "report_json": None,
 }
