@@ -26,7 +26,7 @@ def given(name, *args, **kwargs):
     ("call", "sent"),
     [
         (given("agent", "lint-fixer"), "GET /v1/agents/lint-fixer"),
-        (given("repo", "acme/shop"), "GET /v1/repos/acme%2Fshop"),
+        (given("repo", "acme/shop"), "GET /v1/repos/acme/shop"),
         (given("me"), "GET /v1/me"),
         (given("usage"), "GET /v1/usage"),
         (
@@ -72,6 +72,7 @@ def given(name, *args, **kwargs):
         # Dots alone would change the path.
         (given("job", ".."), "GET /v1/jobs/%2E%2E"),
         (given("repo", "."), "GET /v1/repos/%2E"),
+        (given("repo", "a/../b"), "GET /v1/repos/a/%2E%2E/b"),
         (given("job", "\udc80"), "GET /v1/jobs/%3F"),
     ],
 )
@@ -129,6 +130,7 @@ def test_a_pull_request_whose_response_was_lost_is_looked_at_again(caller, name,
     [
         (given("job", ""), "is empty"),
         (given("artifact", "job_1", ""), "is empty"),
+        (given("repo", "acme/"), "is empty"),
         (given("jobs", created_after=datetime(2026, 1, 1)), "no time zone"),  # noqa: DTZ001
         (given("create_job", "a", "b", idempotency_key="é"), "ASCII"),
         (given("create_job", "\udc80", "b"), "not valid"),

@@ -153,3 +153,16 @@ def test_a_response_that_is_not_an_event_stream_is_refused(caller):
     with pytest.raises(UnexpectedAnswer):
         caller.call(handle, "logs", "job_1", follow=True)
     assert len(requests) == 1
+
+
+@pytest.mark.parametrize("call", [("diff", "job_1"), ("logs", "job_1"), ("artifact", "job_1", "a")])
+def test_a_page_of_a_proxy_is_neither_a_diff_nor_a_log_nor_an_artifact(caller, call):
+    handle, _ = fake_service(httpx.Response(200, html="<h1>Sign in</h1>"))
+    with pytest.raises(UnexpectedAnswer, match="web page"):
+        caller.call(handle, *call)
+
+
+def test_a_tls_connection_that_is_cut_is_tried_again(caller):
+    cut = httpx.ReadError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred")
+    handle, _ = fake_service(cut, job_response("queued"))
+    assert caller.call(handle, "job", "job_1").status == "queued"

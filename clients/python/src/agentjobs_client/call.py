@@ -19,7 +19,9 @@ M = TypeVar("M", bound=Model)
 # What reading hostile or damaged JSON raises.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_SHOWN = 200
-# The program that calls a method of a client: below are `_send` and `_send_once`.
+# The service sends none.
+_WEB_PAGE = "text/html"
+# From `check_success` to the program, through `_send_once`, `_send` and a method of a client.
 _CALLER_LEVEL = 5
 
 
@@ -73,10 +75,12 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
 
 
 def text_of(response: httpx.Response) -> str:
-    return response.content.decode("utf-8", "replace")
+    return bytes_of(response).decode("utf-8", "replace")
 
 
 def bytes_of(response: httpx.Response) -> bytes:
+    if _media_type(response) == _WEB_PAGE:
+        raise unexpected(response, "")
     return response.content
 
 
@@ -142,7 +146,7 @@ def check_success(response: httpx.Response) -> httpx.Response:
 
 def check_event_stream(response: httpx.Response) -> None:
     """Any other content would be read as a log without end."""
-    if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+    if _media_type(response) != "text/event-stream":
         raise unexpected(response, "it is not an event stream")
 
 
@@ -184,13 +188,12 @@ def error_from(response: httpx.Response) -> ClientError:
 
 def unexpected(response: httpx.Response, reason: str) -> UnexpectedAnswer:
     """The exception for a response that is not the service's."""
-    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()[:_MAX_SHOWN]
     where = _where(response)
     check = "check that the address is the service's and ends in /v1"
     if response.has_redirect_location:
         target = response.headers["Location"][:_MAX_SHOWN]
         message = f"{where} was redirected to {target}; use the address of the service itself"
-    elif media_type == "text/html":
+    elif _media_type(response) == _WEB_PAGE:
         message = (
             f"{where} returned a web page with status {response.status_code}, probably from a "
             f"proxy or a sign-in page; {check}"
@@ -204,6 +207,11 @@ def unexpected(response: httpx.Response, reason: str) -> UnexpectedAnswer:
         status=response.status_code,
         retry_after_seconds=_retry_after_seconds(response),
     )
+
+
+def _media_type(response: httpx.Response) -> str:
+    media_type: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    return media_type
 
 
 def _where(response: httpx.Response) -> str:

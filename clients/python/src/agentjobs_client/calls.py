@@ -120,11 +120,12 @@ def list_repos() -> Call[list[Repo]]:
 
 
 def get_repo(repo: str) -> Call[Repo]:
-    return Call("GET", _path("repos", repo), reader(Repo))
+    # Some proxies refuse an encoded slash.
+    return Call("GET", _path("repos", *repo.split("/")), reader(Repo))
 
 
 def list_dependencies(repo_id: str, filters: DependencyFilters) -> Listing[Dependency]:
-    params = _params(filters, DependencyFilters)
+    params = _texts(_given(filters, DependencyFilters))
     return _listing(_path("repos", repo_id, "dependencies"), "dependencies", Dependency, params)
 
 
@@ -163,11 +164,10 @@ def get_job(
 
 
 def list_jobs(filters: JobFilters) -> Listing[Job]:
-    params = dict(_params(filters, JobFilters))
-    labels = filters.get("labels") or {}
-    params.pop("labels", None)
-    params.update({f"label.{key}": value for key, value in labels.items()})
-    return _listing("/jobs", "jobs", Job, params, limit=100)
+    given = _given(filters, JobFilters)
+    labels = given.pop("labels", {})
+    params = given | {f"label.{key}": value for key, value in labels.items()}
+    return _listing("/jobs", "jobs", Job, _texts(params), limit=100)
 
 
 def cancel_job(job_id: str) -> Call[Job]:
@@ -220,7 +220,8 @@ def get_artifact(job_id: str, name: str) -> Call[bytes]:
 
 
 def list_pulls(filters: PullFilters) -> Listing[Pull]:
-    return _listing("/pulls", "pulls", Pull, _params(filters, PullFilters), limit=100)
+    params = _texts(_given(filters, PullFilters))
+    return _listing("/pulls", "pulls", Pull, params, limit=100)
 
 
 def get_pull(pull_id: str) -> Call[Pull]:
@@ -281,10 +282,6 @@ def _given(options: Mapping[str, Any], known: type) -> dict[str, Any]:
     if unknown := options.keys() - known.__annotations__.keys():
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _params(filters: Mapping[str, Any], known: type) -> dict[str, str]:
-    return _texts(_given(filters, known))
 
 
 def _texts(params: Mapping[str, Any]) -> dict[str, str]:

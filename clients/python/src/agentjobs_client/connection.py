@@ -136,4 +136,5 @@ def _tls_hint(reason: str, base_url: httpx.URL) -> str:
         )
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason or "record layer" in reason:
         return f"it does not use TLS on this port; try http://{base_url.netloc.decode()}"
-    return f"TLS failed: {reason}" if "SSL" in reason else ""
+    # Anything else may be temporary.
+    return ""
