@@ -88,6 +88,15 @@ async def test_the_labels_of_a_job_link_to_the_jobs_that_have_them(dashboard):
     assert link in (await dashboard.viewer.open(f"/jobs/{job}")).links
 
 
+async def test_a_row_shows_the_beginning_of_a_few_labels(dashboard):
+    labels = {"team": "x" * 100, **{f"k{number}": "" for number in range(4)}}
+    job = await dashboard.harness.job(dashboard.caller, labels=labels)
+    page = await dashboard.viewer.open("/jobs")
+    assert f"team={'x' * 24}…" in page.text
+    assert "2 more labels" in page.text
+    assert f"team={'x' * 100}" in (await dashboard.viewer.open(f"/jobs/{job}")).text
+
+
 async def test_a_label_without_a_value_is_rejected_and_kept_in_the_form(dashboard):
     page = await dashboard.viewer.open("/jobs?label=team")
     assert page.status == 400
