@@ -54,6 +54,16 @@ echo '{"token": "TOKEN", "risk": "low"}' > "$AGENTJOBS_RESULT"
 """]
 
 [[agents]]
+id = "control-characters"
+name = "Control characters"
+result = "report"
+result_schema = {additionalProperties = {type = "string"}}
+command = ["sh", "-c", """
+echo Fine > "$AGENTJOBS_REPORT"
+echo '{"\\\\u0000\\\\u001b[31m": 1}' > "$AGENTJOBS_RESULT"
+"""]
+
+[[agents]]
 id = "crash"
 name = "Crash"
 command = ["sh", "-c", "echo why > $AGENTJOBS_ARTIFACTS/trace.txt; exit 3"]
@@ -130,6 +140,12 @@ def test_an_agent_that_reports_completes_without_a_pull_request(service: Service
     assert repeated.status_code == 409
     assert "completed with a report" in repeated.json()["error"]["message"]
     assert service.admin("pulls", "list").strip().count("#") == 0
+
+
+def test_names_in_a_result_that_does_not_fit_are_escaped(api: Api) -> None:
+    job = api.finish("acme/shop", "control-characters")
+    assert job["error"]["code"] == "agent_failed"
+    assert r"\x00\x1b[31m" in job["error"]["message"]
 
 
 def test_secrets_in_a_report_are_redacted(api: Api) -> None:

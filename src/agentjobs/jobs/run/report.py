@@ -12,15 +12,19 @@ from agentjobs.jobs.results.reports import JobReport
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.warnings import warn
+from agentjobs.safe_text import escape_unprintable
+from agentjobs.workspace.threads import run_in_thread
 
 _LIMIT = f"{MAX_REPORT_BYTES // 1024} KiB"
+_FAULTY = "The agent's result does not fit its `result_schema`:"
 # What a request may say about a pull request.
 _WITHOUT_EFFECT = ("draft", "reviewers", "title")
 
 
 async def read_job_report(run: RunContext, agent: Agent, run_dir: Path) -> Reported:
     """Raises JobFailed if the agent did not write what it has to."""
-    markdown = read_markdown(run_dir)
+    # In a thread: cleaning a long text takes ten milliseconds.
+    markdown = await run_in_thread(read_markdown, run_dir)
     if markdown is None:
         raise JobFailed(
             "agent_failed",
@@ -54,7 +58,8 @@ async def _result(run: RunContext, agent: Agent, run_dir: Path) -> str:
     if faults:
         raise JobFailed(
             "agent_failed",
-            "The agent's result does not fit its `result_schema`:\n" + "\n".join(faults),
+            # Names in it come from the agent, and a database accepts no NUL.
+            "\n".join((_FAULTY, *map(escape_unprintable, faults))),
         )
     # Encoded again, so that no escape hides a secret.
     text = await run.log.redact_long(msgspec.json.encode(msgspec.json.decode(content)).decode())

@@ -42,6 +42,7 @@ from agentjobs.jobs.verification import Verification
 from agentjobs.repos.configuration import Configuration
 from agentjobs.tickets.resolve import FoundTicket
 from agentjobs.workspace.checkout import Checkout
+from agentjobs.workspace.threads import run_in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ async def _propose(
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
         async with collected_artifacts(run, task.run_dir):
             await run_agent(run, plan, checkout, active, task)
-        report = read_report(task.run_dir)
+        report = await run_in_thread(read_report, task.run_dir)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
