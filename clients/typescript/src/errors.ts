@@ -67,6 +67,11 @@ export class ApiError extends AgentJobsError {
   }
 }
 
+/** The service is older than this client: it does not have the operation, or ignored a filter. */
+export class NotSupported extends ApiError {
+  override name = "NotSupported";
+}
+
 /** The error of an unsuccessful response. */
 export async function errorFrom(response: Response, request: string): Promise<AgentJobsError> {
   const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"));
@@ -75,7 +80,9 @@ export async function errorFrom(response: Response, request: string): Promise<Ag
     return new UnexpectedResponse(`${request} ${complaint(response)}`, response.status, retryAfterMs);
   }
   const requestId = error.request_id ?? response.headers.get("x-request-id");
-  return new ApiError(error.message, response.status, error.code, requestId, error.details ?? null, retryAfterMs);
+  const fields = [response.status, error.code, requestId, error.details ?? null, retryAfterMs] as const;
+  if (error.code !== "not_found") return new ApiError(error.message, ...fields);
+  return new NotSupported(`${error.message} The service may be older than this client.`, ...fields);
 }
 
 /** For a successful response that this package cannot use. */

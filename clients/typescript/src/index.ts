@@ -4,6 +4,7 @@ export {
   ApiError,
   type ErrorCode,
   type ErrorDetails,
+  NotSupported,
   ServiceUnreachable,
   UnexpectedResponse,
 } from "./errors.js";
@@ -18,7 +19,7 @@ export {
 } from "./jobs.js";
 export { collect } from "./pages.js";
 export type { Agents, EventOptions, EventPageOptions, Events, Pulls, Repositories } from "./resources.js";
-export type { CallOptions, ClientOptions } from "./transport.js";
+export type { CallOptions, ClientOptions, DeprecationNotice } from "./transport.js";
 export type * from "./types.js";
 export {
   InvalidSignature,

@@ -2,7 +2,7 @@
 
 import { Deadline, pause } from "./deadline.js";
 import { AgentJobsError, ApiError, ServiceUnreachable } from "./errors.js";
-import { itemsOf } from "./pages.js";
+import { checkFilters, itemsOf } from "./pages.js";
 import { MAX_WAIT_SECONDS, delayWithoutChange, pollDelay } from "./retry.js";
 import { type ApiRequest, type CallOptions, type Query, type Transport, segment } from "./transport.js";
 import type {
@@ -95,7 +95,8 @@ export class Jobs {
 
   async page(filters: JobFilters = {}, page: PageOptions = {}, options: CallOptions = {}): Promise<JobList> {
     const query = { ...queryOf(filters), limit: page.limit, cursor: page.cursor };
-    return this.#transport.json<JobList>({ method: "GET", path: "/jobs", query }, "jobs", options);
+    const request: ApiRequest = { method: "GET", path: "/jobs", query };
+    return checkFilters(await this.#transport.json<JobList>(request, "jobs", options), query);
   }
 
   /** The job once it is finished. Survives restarts of the service. */

@@ -1,7 +1,10 @@
 /** Iterates over the items of listings. */
 
+import { NotSupported, UnexpectedResponse } from "./errors.js";
+
 interface Page {
   next_cursor: string | null;
+  warnings?: readonly string[];
 }
 
 /** Every item of every page; a page is fetched when it is needed. */
@@ -11,10 +14,24 @@ export async function* itemsOf<P extends Page, Item>(
 ): AsyncGenerator<Item, void, undefined> {
   let cursor: string | undefined;
   do {
-    const page = await fetchPage(cursor);
+    const page: P = await fetchPage(cursor);
     yield* items(page);
+    if (page.next_cursor === cursor) {
+      throw new UnexpectedResponse("the service returned the same page again; report this to its operator", 200);
+    }
     cursor = page.next_cursor ?? undefined;
   } while (cursor !== undefined);
+}
+
+/** A listing that ignores a filter contains items that the caller did not ask for. */
+export function checkFilters<P extends Page>(page: P, query: object): P {
+  for (const warning of page.warnings ?? []) {
+    if (Object.keys(query).some((name) => warning.includes(`\`${name}\` was ignored`))) {
+      const message = `${warning} The service is older than this client.`;
+      throw new NotSupported(message, 200, "filter_ignored", null, null, null);
+    }
+  }
+  return page;
 }
 
 /** An array of the items of a listing, of at most `limit` if it is given. */

@@ -1,7 +1,7 @@
 /** Agents, repositories, pull requests and events. */
 
 import { pause } from "./deadline.js";
-import { itemsOf } from "./pages.js";
+import { checkFilters, itemsOf } from "./pages.js";
 import { MAX_WAIT_SECONDS, delayWithoutChange } from "./retry.js";
 import { type ApiRequest, type CallOptions, type Transport, segment } from "./transport.js";
 import type {
@@ -71,9 +71,10 @@ export class Repositories {
   ): AsyncGenerator<Dependency, void, undefined> {
     const path = `/repos/${segment(repoId)}/dependencies`;
     return itemsOf(
-      (cursor) => {
+      async (cursor) => {
         const query = { ...filters, cursor, limit: PAGE_SIZE };
-        return this.#transport.json<DependencyList>({ method: "GET", path, query }, "dependencies", options);
+        const request: ApiRequest = { method: "GET", path, query };
+        return checkFilters(await this.#transport.json<DependencyList>(request, "dependencies", options), query);
       },
       (page) => page.dependencies,
     );
@@ -91,9 +92,10 @@ export class Pulls {
   /** Newest first. */
   list(filters: PullFilters = {}, options: CallOptions = {}): AsyncGenerator<Pull, void, undefined> {
     return itemsOf(
-      (cursor) => {
+      async (cursor) => {
         const query = { ...filters, cursor, limit: PULLS_PAGE_SIZE };
-        return this.#transport.json<PullList>({ method: "GET", path: "/pulls", query }, "pulls", options);
+        const request: ApiRequest = { method: "GET", path: "/pulls", query };
+        return checkFilters(await this.#transport.json<PullList>(request, "pulls", options), query);
       },
       (page) => page.pulls,
     );

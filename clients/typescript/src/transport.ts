@@ -26,6 +26,17 @@ export interface ClientOptions {
   outageToleranceMs?: number | undefined;
   /** Replaces the global `fetch`. */
   fetch?: typeof fetch | undefined;
+  /** Called for each response of something that a later version removes; by default it is logged, once. */
+  onDeprecation?: ((notice: DeprecationNotice) => void) | undefined;
+}
+
+export interface DeprecationNotice {
+  /** The method and the address. */
+  request: string;
+  /** The removal, as the header `Sunset` has it. */
+  sunset: string | null;
+  /** Where the deprecation is explained. */
+  link: string | null;
 }
 
 export interface CallOptions {
@@ -56,6 +67,7 @@ export class Transport {
   readonly #maxRetries: number;
   readonly #outageToleranceMs: number;
   readonly #fetch: typeof fetch;
+  readonly #onDeprecation: (notice: DeprecationNotice) => void;
 
   constructor(options: ClientOptions) {
     this.#baseUrl = normalizeBaseUrl(options.baseUrl);
@@ -65,6 +77,7 @@ export class Transport {
     this.#outageToleranceMs = checkNumber("outageToleranceMs", options.outageToleranceMs ?? DEFAULT_TOLERANCE_MS);
     // Browsers refuse to call it as a method of another object.
     this.#fetch = options.fetch ?? ((...given) => globalThis.fetch(...given));
+    this.#onDeprecation = options.onDeprecation ?? logOnce();
   }
 
   /** The JSON object of the response, which must have `field`. */
@@ -160,7 +173,12 @@ export class Transport {
 
   async #respond(url: string, init: RequestInit): Promise<Response> {
     const response = await this.#fetch(url, init);
-    if (!response.ok) throw await errorFrom(response, `${init.method} ${url}`);
+    const request = `${init.method} ${url}`;
+    if (response.headers.has("deprecation")) {
+      const link = response.headers.get("link")?.match(/<([^>]*)>;[^,]*rel="deprecation"/)?.[1] ?? null;
+      this.#onDeprecation({ request, sunset: response.headers.get("sunset"), link });
+    }
+    if (!response.ok) throw await errorFrom(response, request);
     return response;
   }
 
@@ -196,6 +214,17 @@ function checkKey(apiKey: string): string {
     throw new TypeError("the API key is empty or contains invalid characters; check that it was copied whole");
   }
   return apiKey;
+}
+
+function logOnce(): (notice: DeprecationNotice) => void {
+  const logged = new Set<string>();
+  return ({ request, sunset, link }) => {
+    const key = `${link} ${sunset}`;
+    if (logged.has(key)) return;
+    logged.add(key);
+    const removal = sunset === null ? "will be removed" : `will be removed on ${sunset}`;
+    console.warn(`${request} is deprecated and ${removal}; see ${link ?? "the service's documentation"}`);
+  };
 }
 
 function checkNumber(name: string, value: number): number {

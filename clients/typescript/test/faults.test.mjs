@@ -327,6 +327,41 @@ describe("the client", { concurrency: true }, () => {
     assert.equal((await collect(client.jobs.list(filters), 1)).length, 1);
   });
 
+  test("a filter that the service ignores is an error", async () => {
+    const warnings = ["`label.team` was ignored: there is no such parameter."];
+    const { client } = await serve(json(200, { jobs: [JOB], next_cursor: null, warnings }));
+    await assert.rejects(collect(client.jobs.list({ labels: { team: "a" } })), {
+      name: "NotSupported",
+      message: /`label.team` was ignored.* older than this client/,
+    });
+    assert.equal((await client.jobs.page()).jobs.length, 1);
+  });
+
+  test("an operation that the service does not have is named", async () => {
+    const error = { code: "not_found", message: "There is nothing at this path.", request_id: "req_1" };
+    const { client } = await serve(json(404, { error }));
+    await assert.rejects(client.usage(), { name: "NotSupported", message: /may be older than this client/ });
+  });
+
+  test("a listing that repeats a page ends", async () => {
+    const { client } = await serve(json(200, { jobs: [JOB], next_cursor: "same" }));
+    await assert.rejects(collect(client.jobs.list()), /same page again/);
+  });
+
+  test("a deprecation is announced", async () => {
+    const headers = {
+      Deprecation: "@1767225600",
+      Sunset: "Fri, 01 Jan 2027 00:00:00 GMT",
+      Link: '</v1/docs#getJob>; rel="deprecation"; type="text/html"',
+    };
+    const { baseUrl } = await serve(json(200, JOB, headers));
+    const notices = [];
+    const client = new AgentJobs({ baseUrl, apiKey: "ajk_test", onDeprecation: (notice) => notices.push(notice) });
+    await client.jobs.get("job_1");
+    const request = `GET ${baseUrl}/jobs/job_1`;
+    assert.deepEqual(notices, [{ request, sunset: headers.Sunset, link: "/v1/docs#getJob" }]);
+  });
+
   test("a header that HTTP cannot carry is a mistake of the caller", async () => {
     const { client, requests } = await serve(json(202, JOB));
     await assert.rejects(client.jobs.create(REQUEST, { idempotencyKey: "a\nb" }), TypeError);
