@@ -37,7 +37,7 @@ class AsyncClient(AsyncHttp):
     """A client for one service with one API key, without blocking the event loop.
 
     Calls that failed because the service was unreachable or overloaded are retried, without
-    creating a second job. All exceptions are subclasses of `ClientError`.
+    creating a second job. What fails in a call is raised as a subclass of `ClientError`.
     """
 
     async def agents(self) -> list[Agent]:
