@@ -128,6 +128,17 @@ async def list_processes(db: Database) -> list[ProcessInfo]:
     ]
 
 
+async def can_index(db: Database) -> bool:
+    """Whether a process is running that has an API and reaches the files of repositories."""
+    row = await db.fetch_one(
+        "SELECT id FROM processes WHERE repositories_problem IS NULL"
+        f" AND heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT) LIMIT 1",
+        silent_ms=SILENT_MS,
+        now=now_ms(),
+    )
+    return row is not None
+
+
 async def running_configurations(db: Database) -> list[Configuration]:
     """The configurations of all processes and workers that are running; the oldest first."""
     rows = await db.fetch_all(

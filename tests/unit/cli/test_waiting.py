@@ -125,6 +125,14 @@ def test_a_service_that_stays_away_ends_the_wait(wait):
         wait(Service(RUNNING, httpx.ConnectError("refused")))
 
 
+def test_a_wrong_address_is_asked_as_often_as_by_other_commands(wait, capsys):
+    service = Service(httpx.ConnectError("refused"))
+    with pytest.raises(ServiceUnreachable):
+        wait(service)
+    assert len(service.asked) == 5
+    assert capsys.readouterr().err == ""
+
+
 def test_a_timeout_during_an_outage_is_a_timeout(wait):
     assert wait(Service(RUNNING, httpx.ConnectError("refused")), timeout=20) == 3
 

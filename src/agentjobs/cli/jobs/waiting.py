@@ -50,7 +50,8 @@ def _wait(client: "Client", job_id: str, timeout: float | None, progress: Progre
     from agentjobs_client import ClientError
     from agentjobs_client.retry import DEFAULT_AWAY_SECONDS, RetryState
 
-    retry = RetryState(away_seconds=DEFAULT_AWAY_SECONDS, clock=time.monotonic)
+    # A wrong address fails after the client's own retries; later the service may be restarting.
+    retry = RetryState(retries=0, away_seconds=DEFAULT_AWAY_SECONDS, clock=time.monotonic)
     deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
     job: Job | None = None
     while True:

@@ -34,10 +34,10 @@ async def wait_for_index(db: "Database", repo: "RepoView") -> "RepoView":
 
 
 async def _check_service(db: "Database") -> None:
-    from agentjobs.fleet.processes import list_processes
+    from agentjobs.fleet.processes import can_index
     from agentjobs.problems import Problem
 
-    if not await list_processes(db):
+    if not await can_index(db):
         raise Problem(
             "no_service",
             "The repository is connected, but no service is running that could index it: start"
