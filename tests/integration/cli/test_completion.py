@@ -41,6 +41,7 @@ def run(environment: dict[str, str], *command: str) -> str:
         (("wor",), {"worker", "workers"}),
         (("jobs", "l"), {"list", "logs"}),
         (("jobs", "list", "--st"), {"--status"}),
+        (("jobs", "list", "--status", "c"), {"completed", "cancelled"}),
         (("jobs", "list", "--context", ""), {"prod"}),
         (("contexts", "use", "p"), {"prod"}),
         (("completion", ""), {"bash", "zsh", "fish"}),

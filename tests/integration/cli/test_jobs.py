@@ -96,6 +96,19 @@ def test_artifacts_are_listed_and_downloaded_without_overwriting(client, tmp_pat
     assert (no_report.exit_code, "has no report" in no_report.err) == (2, True)
 
 
+def test_what_the_service_offers_is_listed(client):
+    agents = client("jobs", "agents", "--json").document["agents"]
+    assert {"prompted", "sleepy"} <= {agent["id"] for agent in agents}
+    assert "prompted\tWrites its prompt\tyes\t" in client("jobs", "agents").out
+    (shop,) = (
+        repo
+        for repo in client("jobs", "repos", "--json").document["repos"]
+        if repo["full_name"] == REPO
+    )
+    assert shop["index_status"] == "ready"
+    assert f"{REPO}\tlocal\tready\t1\tmain\t-" in client("jobs", "repos").out
+
+
 def test_the_caller_and_usage_are_shown(client):
     assert client("me", "--json").document["key"]["name"] == "laptop"
     assert "organization: default\n" in client("me").out

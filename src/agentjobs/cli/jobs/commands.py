@@ -21,6 +21,11 @@ jobs = typer.Typer(
 
 JobId = Annotated[str, typer.Argument(metavar="JOB")]
 LABEL_HINT = "--label"
+_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
+
+
+def _complete_status(incomplete: str) -> list[str]:
+    return [status for status in _STATUSES if status.startswith(incomplete)]
 
 
 @jobs.command("show")
@@ -39,7 +44,12 @@ def list_jobs(
     *,
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", metavar="STATUS", help="Filter by status. Repeatable."),
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Filter by status. Repeatable.",
+            autocompletion=_complete_status,
+        ),
     ] = None,
     repo: Annotated[
         str | None, typer.Option("--repo", metavar="OWNER/NAME", help="Filter by repository.")
