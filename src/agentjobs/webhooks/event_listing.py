@@ -33,9 +33,11 @@ _UNLISTED_OF_JOBS = (
     " WHERE job_id IN (SELECT value FROM each(:jobs))"
     f" AND {_IS_UNLISTED} {_LOCKED}"
 )
-# Only one transaction at a time numbers the events of an organization.
+# Only one transaction at a time numbers the events of an organization. Without events it leaves no
+# row behind: the organization may be being deleted.
 _LOCK = (
-    "INSERT INTO event_positions (organization_id, last_position) VALUES (:organization_id, 0)"
+    "INSERT INTO event_positions (organization_id, last_position)"
+    f" SELECT CAST(:organization_id AS TEXT), 0 WHERE EXISTS ({_HAS_UNLISTED})"
     " ON CONFLICT (organization_id) DO UPDATE SET last_position = event_positions.last_position"
     " RETURNING last_position"
 )
@@ -117,7 +119,8 @@ async def _number_events(db: Database, organization_id: str, limit: int) -> None
 
 async def _number_batch(tx: Transaction, organization_id: str, limit: int) -> int:
     row = await tx.fetch_one(_LOCK, organization_id=organization_id)
-    assert row is not None
+    if row is None:
+        return 0
     keys = await _next_keys(tx, organization_id, limit)
     if not keys:
         return 0

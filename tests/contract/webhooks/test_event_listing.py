@@ -129,6 +129,12 @@ async def test_a_restored_store_repeats_events_rather_than_skip_any(database: Da
     assert {job for job, _ in keys(await read(database, seen))} == {"job_a", "job_b", "job_c"}
 
 
+async def test_a_listing_without_events_writes_nothing(database: Database) -> None:
+    assert await database.transact(event_listing._number_batch, "org_a", 10) == 0
+    assert await read(database) == []
+    assert await database.fetch_all("SELECT organization_id FROM event_positions") == []
+
+
 async def test_positions_grow_although_the_clock_was_set_back(database: Database) -> None:
     await store(database, an_event("job_a"))
     await read(database)
