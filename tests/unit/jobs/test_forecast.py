@@ -1,12 +1,16 @@
 """Forecasts of starts. All jobs take a second here, so that the results are exact."""
 
+from collections import Counter, deque
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.forecast import forecast_starts
 from agentjobs.jobs.queue.queue_model import Arrivals, Backlog, NewJobs, Pool, Queue, RunningJob
+from agentjobs.jobs.queue.waiting_organizations import Waiting, share_slots
 
 SECOND = 1_000
 FIXER = frozenset({"fixer"})
@@ -138,6 +142,23 @@ def test_jobs_of_others_that_will_be_created_come_in_between() -> None:
     assert 45 * SECOND < contended < 65 * SECOND
 
 
+def test_later_jobs_of_the_same_organization_do_not_come_in_between() -> None:
+    durations = [*[FinishedJob("fixer", "r", SECOND)] * 5, *[FinishedJob("coder", "r", 99_000)] * 5]
+    queue = {
+        "pools": [Pool(2, frozenset({"fixer", "coder"}))],
+        "arrivals": Arrivals([("own", "coder")] * 60, 60 * SECOND),
+        "durations": Durations(durations),
+    }
+    assert forecast(waiting=60, queue=queue) == [30 * SECOND]
+
+
+def test_among_equals_the_organization_comes_first_whose_last_claim_is_longer_ago() -> None:
+    jobs = [running("own", 100), running("other", 900), running("third", 950)]
+    backlogs = {"backlogs": {"other": Backlog({"fixer": 1}, idle_ms=900)}}
+    # The slot of the third goes to the other organization.
+    assert forecast(*jobs, slots=3, queue=backlogs) == [100]
+
+
 def test_a_long_queue_is_extrapolated() -> None:
     (start,) = forecast(waiting=100_000, slots=10)
     assert start == pytest.approx(10_000 * SECOND, rel=0.1)
@@ -154,3 +175,55 @@ def test_the_first_of_many_running_jobs_ends_long_before_a_typical_one() -> None
     jobs = [running() for _ in range(20)]
     (start,) = forecast(*jobs, slots=20, queue={"durations": spread})
     assert SECOND <= start < 10 * SECOND
+
+
+def starts_by_claims(
+    slots: int, waiting: dict[str, int], limits: dict[str, int], organization_id: str
+) -> list[int]:
+    """When the organization starts its jobs, if workers claim them and each takes a second."""
+    now, last_claimed, active = 0, Counter[str](), Counter[str]()
+    starts = []
+    ends: deque[tuple[int, str]] = deque()
+    while waiting[organization_id]:
+        shares = share_slots(
+            [
+                Waiting(each, limits[each], active[each], last_claimed[each])
+                for each, count in waiting.items()
+                if count
+            ],
+            1 if len(ends) < slots else 0,
+        )
+        for each in shares:
+            waiting[each] -= 1
+            active[each] += 1
+            last_claimed[each] = now
+            ends.append((now + SECOND, each))
+            starts += [now] * (each == organization_id)
+        if not shares:
+            now, ended = ends.popleft()
+            active[ended] -= 1
+    return starts
+
+
+@given(
+    slots=st.integers(1, 4),
+    waiting=st.lists(st.integers(0, 6), min_size=3, max_size=3),
+    limits=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+    ahead=st.integers(1, 5),
+)
+def test_slots_are_shared_as_workers_share_them(
+    slots: int, waiting: list[int], limits: list[int], ahead: int
+) -> None:
+    others = dict(zip("abc", waiting, strict=True))
+    own_limit, limit_of = limits[0], dict(zip("abc", limits, strict=True))
+    (start,) = forecast(
+        slots=slots,
+        waiting=ahead,
+        others={name: count for name, count in others.items() if count},
+        queue={"limits": limit_of},
+        limit=own_limit,
+    )
+    claims = starts_by_claims(
+        slots, {**others, "own": ahead + 1}, {**limit_of, "own": own_limit}, "own"
+    )
+    assert start == claims[-1]
