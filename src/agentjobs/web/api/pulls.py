@@ -116,12 +116,8 @@ async def list_all(call: Call) -> Response:
         full_name = (await get_repo(db, call.caller.organization_id, query.repo)).full_name
     if query.job_id is not None:
         pull = await pull_of_job(db, organization, query.job_id)
-        is_match = (
-            pull is not None
-            and full_name in (None, pull.repo)
-            and query.state in (None, pull.state)
-        )
-        return Reply(200, PullList([_view(call, pull)] if pull and is_match else [], None))
+        listed = [pull] if pull and _matches(pull, query.state, full_name) else []
+        return Reply(200, PullList([_view(call, each) for each in listed], None))
     pulls = await list_pulls(
         db,
         organization,
@@ -183,6 +179,10 @@ async def _close(context: WebContext, pull: Pull) -> Pull:
     return await close_and_remove_branch(
         context.db, context.settings, pull.organization, pull.repo, pull.number
     )
+
+
+def _matches(pull: Pull, state: str | None, full_name: str | None) -> bool:
+    return state in (None, pull.state) and full_name in (None, pull.repo)
 
 
 async def _pull(call: Call) -> Pull:
