@@ -35,7 +35,7 @@ PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ install: $(RUN_STAMP) ## Create .venv/bin/agentjobs from the lock file
 	@echo "Installed: $(BIN)/agentjobs"
 
 install-dev: $(DEV_STAMP) ## Install with the tools for checks and tests
+
+openapi: $(DEV_STAMP) ## Rewrite docs/openapi.json after a change of the interface
+	@$(BIN)/python scripts/openapi.py
 
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench

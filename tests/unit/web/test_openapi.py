@@ -18,6 +18,7 @@ from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS, routes
 from agentjobs.webhooks.events import EVENTS
 from agentjobs_client import verify_webhook
+from scripts import openapi
 from tests.unit.web.service import Service
 
 DOCUMENT = build_document(OPERATIONS, base=BASE)
@@ -46,6 +47,11 @@ def references(value: Any) -> set[str]:
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Validator:
     root = {**schema, "components": DOCUMENT["components"]}
     return jsonschema_rs.Draft202012Validator(root)
+
+
+def test_the_file_of_the_document_is_current() -> None:
+    """Run `make openapi` after a change of the interface."""
+    assert openapi.PATH.read_text(encoding="utf-8") == openapi.render()
 
 
 def test_the_document_is_valid_openapi() -> None:
