@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from agentjobs_client import __version__
 from tests.support.paths import PROJECT
 from tests.support.service import Api, Service
 
@@ -88,7 +89,7 @@ def test_the_wheel_contains_the_client_alone_with_types_and_license(wheel: Path)
 
 
 def test_the_client_runs_without_the_server(python: Path, tmp_path: Path) -> None:
-    assert run(str(python), "-I", "-c", IMPORTS, cwd=tmp_path) == "0.1.0 None\n"
+    assert run(str(python), "-I", "-c", IMPORTS, cwd=tmp_path) == f"{__version__} None\n"
 
 
 def test_the_examples_of_its_readme_run(

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
+import agentjobs_client
 from scripts import check_locks
 from scripts.build_platforms import Recipe, rewrite
 from scripts.check_locks import faults_in, required_by
@@ -92,7 +93,7 @@ def test_server_and_client_have_one_version_and_the_server_requires_it():
     server, client = (
         tomllib.loads((PROJECT / name).read_text())["project"] for name in check_locks.PROJECTS
     )
-    assert server["version"] == client["version"]
+    assert server["version"] == client["version"] == agentjobs_client.__version__
     assert f"agentjobs-client~={client['version']}" in server["dependencies"]
 
 

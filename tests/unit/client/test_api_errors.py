@@ -51,5 +51,5 @@ def test_an_older_service_without_the_endpoint_is_named(caller, status, code, ki
     with pytest.raises(NotSupported, match=r"does not have POST /v1/jobs/job_1/retry") as caught:
         caller.call(handle, "retry", "job_1")
     assert type(caught.value) is kind
-    assert "older than this client (0.1.0)" in str(caught.value)
+    assert f"older than this client ({agentjobs_client.__version__})" in str(caught.value)
     assert len(requests) == 1
