@@ -1,5 +1,6 @@
 """`agentjobs mcp` as a client of the API, also of one that does not answer as expected."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -115,3 +116,21 @@ def test_a_wrong_setting_ends_it_at_once(
         check=False,
     )
     assert (done.returncode, done.stdout, reason in done.stderr) == (2, "", True), done.stderr
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_messages(tmp_path) -> None:
+    environment = {"HOME": str(tmp_path), "AGENTJOBS_URL": "http://x", "AGENTJOBS_API_KEY": "k"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentjobs.cli.main", "mcp"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        assert '"id":1' in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT

@@ -10,10 +10,13 @@ def mcp(context: ContextName = None) -> None:
     the service of `agentjobs login`, or AGENTJOBS_URL and AGENTJOBS_API_KEY.
     """
     import asyncio
+    import signal
 
     # Before the slow imports, so that a wrong setting is reported at once.
     connection = choose_connection(context)
 
     from agentjobs.cli.mcp.stdio import serve
 
+    # Otherwise Ctrl-C would wait for the thread that reads stdin.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(serve(connection))

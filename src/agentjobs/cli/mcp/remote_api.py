@@ -1,9 +1,9 @@
 """The REST API of another process, for the tools, with the retries of the client package."""
 
+import asyncio
 import uuid
 
 import httpx
-from msgspec.structs import replace
 
 from agentjobs.web.mcp.rest_api import RestError, RestRequest, RestResponse
 from agentjobs_client import ApiError, ClientError, ServiceUnreachable
@@ -32,8 +32,9 @@ class RemoteApi(AsyncHttp):
         """False if the service does not say at once: it refuses what the key may not do."""
         if self._is_read_only is None:
             try:
-                caller = await self._send_once(replace(get_caller(), limit_seconds=_SCOPE_SECONDS))
-            except ClientError:
+                async with asyncio.timeout(_SCOPE_SECONDS):
+                    caller = await self._send_once(get_caller())
+            except (ClientError, TimeoutError):
                 return False
             self._is_read_only = "jobs" not in caller.key.scopes
         return self._is_read_only
