@@ -49,7 +49,14 @@ def usage(
         return
     rows = [(group.key, *_usage_row(group)) for group in report.groups]
     print_table(
-        (group_by or "", *_STATUSES, "agent time", "input tokens", "output tokens", "cost USD"),
+        (
+            group_by or "period",
+            *_STATUSES,
+            "agent time",
+            "input tokens",
+            "output tokens",
+            "cost USD",
+        ),
         [*rows, ("total", *_usage_row(report.total))],
     )
 
@@ -64,7 +71,7 @@ def describe_caller(caller: "Caller") -> list[tuple[str, Any]]:
         ("scopes", ", ".join(caller.key.scopes)),
         ("expires", caller.raw["key"].get("expires_at") or "never"),
         ("queued jobs", limits.queued_jobs),
-        ("requests per second", limits.rate_limit_per_second),
+        ("requests per second", _number(limits.rate_limit_per_second)),
         ("budget per job", _usd(limits.job_budget_usd)),
         ("budget per day", _usd(limits.daily_budget_usd)),
     ]
@@ -80,4 +87,8 @@ def _usage_row(used: "UsageTotal") -> tuple[Any, ...]:
 
 
 def _usd(amount: float | None) -> str | None:
-    return None if amount is None else f"{amount:g} USD"
+    return None if amount is None else f"{_number(amount)} USD"
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"

@@ -38,7 +38,7 @@ COMMANDS = {
     "backup": Command("backup.commands:backup", "Back up the database and the repositories."),
     "login": Command(
         "contexts.login:login",
-        "Store the address of a service and an API key, and use them from now on.",
+        "Store the address of a service and an API key, and use them by default.",
     ),
     "logout": Command(
         "contexts.login:logout", "Delete the current context and its key from this machine."

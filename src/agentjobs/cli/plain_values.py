@@ -1,6 +1,6 @@
 """Converts ordinary arguments without Pydantic, whose import takes longer than most commands.
 
-Typer itself converts choices and numbers, and says what is wrong with a value.
+Typer converts the others, such as choices, and says what is wrong with a value.
 """
 
 from pathlib import Path

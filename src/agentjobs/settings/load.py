@@ -16,7 +16,7 @@ ENVIRONMENT_PREFIX = "AGENTJOBS_"
 
 _LISTS = (list[str], tuple[str, ...], tuple[float, ...])
 # Variables with the prefix that are not settings of the service.
-_OTHER_VARIABLES = frozenset({"CONFIG", "URL", "API_KEY", "TRACEBACK"})
+_OTHER_VARIABLES = frozenset({"CONFIG", "CONTEXT", "URL", "API_KEY", "TRACEBACK"})
 _TABLES = frozenset({"plans", "agents", "prices"})
 _NOT_ALLOWED_IN_FILE = {
     "data_dir": "--data-dir or AGENTJOBS_DATA_DIR",

@@ -149,7 +149,7 @@ def test_address_and_key_are_asked_for_on_a_terminal_without_an_echo(user, url, 
         os.write(controller, f"{url}\n".encode())
         screen += read_until(controller, b"dashboard): ")
         os.write(controller, f"{key}\n".encode())
-        screen += read_until(controller, b"from now on.")
+        screen += read_until(controller, b"(organization default).")
         assert process.stdout is not None
         assert process.stdout.read() == f"{url.removeprefix('http://')}\n"
         assert process.wait(60) == 0

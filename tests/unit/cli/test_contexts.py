@@ -191,6 +191,13 @@ def test_an_address_that_is_none_is_refused(typed):
         check_address(typed)
 
 
+def test_a_password_in_an_address_is_not_shown():
+    for typed in ("https://user:hush@x", "https://user:hush@x:99999", "https://user:hu sh@x"):
+        with pytest.raises(Problem) as refused:
+            check_address(typed)
+        assert "hu" not in str(refused.value)
+
+
 def test_plain_http_is_unencrypted_unless_it_stays_on_this_machine():
     assert is_unencrypted(check_address("http://10.0.0.1"))
     assert not is_unencrypted(check_address("http://127.0.0.2"))

@@ -176,7 +176,8 @@ def test_a_plan_without_concurrent_jobs_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_misspelled_variable_is_reported() -> None:
-    environ = {"AGENTJOBS_PORTS": "1", "AGENTJOBS_PORT": "1", "AGENTJOBS_URL": "x", "PATH": "/"}
+    of_clients = {"AGENTJOBS_URL": "x", "AGENTJOBS_API_KEY": "x", "AGENTJOBS_CONTEXT": "x"}
+    environ = {"AGENTJOBS_PORTS": "1", "AGENTJOBS_PORT": "1", "PATH": "/", **of_clients}
     assert unknown_variables(environ) == ["AGENTJOBS_PORTS"]
 
 

@@ -16,7 +16,9 @@ def check_address(text: str) -> SplitResult:
     except ValueError:
         is_valid = False
     if not is_valid or not text.isascii() or not text.isprintable() or " " in text:
-        raise Problem("invalid_address", f"{text!r} is not an address; use the form https://HOST.")
+        # It may contain a password.
+        shown = "This" if "@" in text else repr(text)
+        raise Problem("invalid_address", f"{shown} is not an address; use the form https://HOST.")
     if address.username is not None or address.query or address.fragment:
         raise Problem(
             "invalid_address",

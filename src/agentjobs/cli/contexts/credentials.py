@@ -6,8 +6,9 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,13 +92,13 @@ def load_credentials(path: Path) -> Credentials:
 
 
 @contextmanager
-def edit_credentials(path: Path) -> Iterator[tuple[Credentials, Any]]:
+def edit_credentials(path: Path) -> Iterator[tuple[Credentials, Callable[[Credentials], None]]]:
     """The credentials and a function that stores others, while no other process changes them."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        yield load_credentials(path), lambda changed: _store(path, changed)
+        yield load_credentials(path), partial(_store, path)
     finally:
         os.close(directory)
 

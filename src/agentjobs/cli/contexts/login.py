@@ -41,7 +41,7 @@ def login(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Store the address of a service and an API key, and use them from now on.
+    """Store the address of a service and an API key, and use them by default.
 
     The key is read from stdin, or asked for on a terminal. AGENTJOBS_API_KEY is used if it is set.
     """
@@ -116,8 +116,8 @@ def _report(name: str, address: "SplitResult", caller: "Caller | None", json: bo
         print_json({"name": name, "url": address.geturl(), "organization": organization})
     else:
         print_result(name)
-        owner = "" if caller is None else f", organization {organization}"
-        print_note(f"Commands use {address.geturl()}{owner}, from now on.")
+        owner = "" if caller is None else f" (organization {organization})"
+        print_note(f"Commands now use {address.geturl()}{owner}.")
     if is_unencrypted(address):
         print_note("Warning: without https, anyone on the way can read the key.")
     if URL_VARIABLE in os.environ:

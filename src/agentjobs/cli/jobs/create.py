@@ -138,6 +138,7 @@ def follow_up_job(
             priority=priority,
             labels=pairs or None,
         )
+        warn_of_ignored_labels(receipt, pairs)
         _answer(client, receipt, wait=wait, timeout=timeout, json=json)
 
 

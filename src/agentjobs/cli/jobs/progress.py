@@ -80,7 +80,7 @@ class LiveProgress(Progress):
         if job.status == "running" and self._has_tail:
             self._read_last_line(job.job_id)
         line = text.progress(job) + (f": {self._last_line}" if self._last_line else "")
-        show_line(line)
+        show_line(escape_line(line))
 
     def _read_last_line(self, job_id: str) -> None:
         from agentjobs_client import ClientError
@@ -93,7 +93,7 @@ class LiveProgress(Progress):
         # An older service sends the whole log.
         self._has_tail = len(tail) <= _TAIL_BYTES
         lines = [line for line in _COLOUR.sub("", tail).splitlines() if line.strip()]
-        self._last_line = escape_line(lines[-1]) if lines else ""
+        self._last_line = lines[-1] if lines else ""
 
     def _note(self, note: str) -> None:
         clear_line()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentjobs_client import Job
 
-COLUMNS = ("job", "status", "repo", "agent", "created", "labels", "result")
+COLUMNS = ("job", "status", "repo", "agent", "created", "result", "labels")
 _SECOND_MS = 1_000
 _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
@@ -26,7 +26,7 @@ _QUEUE_REASONS = {
 
 def row(job: "Job") -> tuple[Any, ...]:
     created = job.raw.get("created_at")
-    return (job.job_id, job.status, job.repo, job.agent, created, labels(job), result(job))
+    return (job.job_id, job.status, job.repo, job.agent, created, result(job), labels(job))
 
 
 def result(job: "Job") -> str | None:

@@ -60,7 +60,8 @@ def connect_repo(
     else:
         print_result(repo.full_name)
     if repo.index_status == "ready":
-        print_note(f"{repo.full_name} is ready: {repo.line_count} lines.")
+        unit = "line" if repo.line_count == 1 else "lines"
+        print_note(f"{repo.full_name} is ready: {repo.line_count} {unit}.")
     elif wait:
         print_note(f"{repo.full_name} was not indexed: {repo.index_error} The service tries again.")
         raise typer.Exit(INDEX_FAILED)
