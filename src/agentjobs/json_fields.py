@@ -6,7 +6,7 @@ the API reference all read them from there.
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -35,8 +35,6 @@ _UNITS = {"str": ("be", " characters"), "array": ("have", " items")}
 _MAX_KEY_CHARACTERS = 100
 _TYPE_ERROR = re.compile(r"Expected `(\w+)")
 _BOUND_ERROR = re.compile(r"Expected `(\w+)` (?:of length )?([<>]=?) ([0-9.e+-]+)")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,1000}")
-_BOOLEANS = {"true": True, "false": False}
 _PATH = re.compile(r" - at `\$(.*)`")
 
 
@@ -96,12 +94,9 @@ def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
 
 
 @functools.cache
-def parameter_names(type_: type | None) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The names that `type_` declares, and the prefixes of names for its objects with any keys."""
-    fields = () if type_ is None else _fields(type_)
-    objects = {field.name for field in fields if isinstance(field.kind, inspect.DictType)}
-    names = frozenset(field.name for field in fields) - objects
-    return names, tuple(f"{name}." for name in sorted(objects))
+def kinds_of(type_: type) -> Mapping[str, inspect.Type]:
+    """The types of the fields, without null and metadata."""
+    return {field.name: field.kind for field in _fields(type_)}
 
 
 @functools.cache
@@ -112,32 +107,6 @@ def nested_names(type_: type) -> Mapping[str, tuple[str, ...]]:
         for field in _fields(type_)
         if field.object_type is not None
     }
-
-
-def takes_one_value(parameter: str, type_: type) -> bool:
-    """Whether a query parameter is known and must not be repeated."""
-    lists = {field.name for field in _fields(type_) if isinstance(field.kind, inspect.ListType)}
-    names, prefixes = parameter_names(type_)
-    return parameter in names - lists or parameter.startswith(prefixes)
-
-
-def parse_texts(texts: Mapping[str, Sequence[str]], type_: type) -> dict[str, Any]:
-    """Query parameters, none of them empty, as the values that `type_` declares.
-
-    A list is repeated or separated by commas, an object has a parameter `field.key` for each key.
-    Unreadable values remain strings.
-    """
-    values: dict[str, Any] = {}
-    for field in _fields(type_):
-        if isinstance(field.kind, inspect.DictType):
-            prefix = f"{field.name}."
-            entries = {name: value for name, value in texts.items() if name.startswith(prefix)}
-            values[field.name] = {
-                name.removeprefix(prefix): value[0] for name, value in entries.items()
-            }
-        elif field.name in texts:
-            values[field.name] = _parse(texts[field.name], field.kind)
-    return values
 
 
 def faults_of(body: Mapping[str, Any], type_: type) -> list[Fault]:
@@ -269,17 +238,6 @@ def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
         extra["matching"] = _unwrap(info.key_type)[1].get("matching")
         extra["without"] = _unwrap(info.value_type)[1].get("without")
     return info, extra
-
-
-def _parse(texts: Sequence[str], kind: inspect.Type) -> Any:
-    if isinstance(kind, inspect.ListType):
-        return list(dict.fromkeys(part for text in texts for part in text.split(",")))
-    value = texts[0]
-    if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(value):
-        return int(value)
-    if isinstance(kind, inspect.BoolType):
-        return _BOOLEANS.get(value, value)
-    return value
 
 
 def _comparable(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """The job endpoints. Each one parses the request, calls one function of `jobs/` and replies."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,23 +21,17 @@ from agentjobs.jobs.model import (
     EventView,
     JobId,
     JobView,
-    LabelKey,
-    LabelValue,
     create_job_request,
 )
 from agentjobs.jobs.rerun import RetryRequest, run_again
-from agentjobs.jobs.states import STATUSES, JobStatus
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
-from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.json_fields import doc, faults_of, fields_of
-from agentjobs.problems import Fault
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.idempotency import has_key, key_faults, read_claim
 from agentjobs.web.api.long_poll import long_poll
-from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import (
     null_character_faults,
@@ -47,12 +40,9 @@ from agentjobs.web.api.requests import (
     read_object,
     read_optional_object,
 )
-from agentjobs.web.api.times import TimeText, parse_time, time_faults
 from agentjobs.web.api.warnings import keep_body
 
 _is_job_id = id_matcher("job")
-_CURSORS = Cursors("jobs", _is_job_id)
-MAX_LABEL_FILTERS = 8
 _REPLAYED = ((b"idempotent-replay", b"true"),)
 
 
@@ -66,61 +56,6 @@ class JobQuery(msgspec.Struct, frozen=True):
             "What ends the wait of `wait_seconds`: any change of the status, or only the job's end."
         ),
     ] = "change"
-
-
-class JobListQuery(msgspec.Struct, frozen=True):
-    status: Annotated[
-        list[JobStatus],
-        Meta(
-            description="Only jobs in one of these statuses; repeated, or separated by commas.",
-            max_length=len(STATUSES),
-        ),
-    ] = []
-    repo: Annotated[FilterText | None, doc("Only jobs of the repository with this full name.")] = (
-        None
-    )
-    agent: Annotated[FilterText | None, doc("Only jobs of the agent with this id.")] = None
-    ticket_id: Annotated[FilterText | None, doc("Only jobs for this ticket.")] = None
-    follows: Annotated[FilterText | None, doc("Only follow-ups of the job with this id.")] = None
-    label: Annotated[
-        dict[LabelKey, LabelValue],
-        Meta(
-            description="`label.KEY=VALUE`: only jobs that have this label; with several, all.",
-            max_length=MAX_LABEL_FILTERS,
-        ),
-    ] = {}
-    created_after: Annotated[
-        TimeText | None,
-        doc("Only jobs created at this time or later: RFC 3339, or a date (midnight UTC)."),
-    ] = None
-    created_before: Annotated[
-        TimeText | None, doc("Only jobs created before this time: RFC 3339, or a date.")
-    ] = None
-    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=100)] = 20
-    cursor: Cursor = None
-
-    @property
-    def filter(self) -> JobFilter:
-        return JobFilter(
-            repo=self.repo,
-            agent=self.agent,
-            ticket=self.ticket_id,
-            follows=self.follows,
-            labels=self.label,
-            since=_milliseconds(self.created_after),
-            until=_milliseconds(self.created_before),
-        )
-
-
-class JobList(msgspec.Struct, frozen=True):
-    jobs: Annotated[
-        list[JobView],
-        doc(
-            "A page of jobs, newest first. A search through many jobs may return fewer than"
-            " `limit`, even none, before the last page."
-        ),
-    ]
-    next_cursor: NextCursor
 
 
 class PromptView(msgspec.Struct, frozen=True):
@@ -204,28 +139,6 @@ async def show(call: Call) -> Response:
         return Reply(200, await _wait(call, job_id, query))
     job = await queries.get_job(call.context.jobs, call.caller.organization_id, job_id)
     return Reply(200, job)
-
-
-async def list_all(call: Call) -> Response:
-    query = read_query(call.scope, JobListQuery, _list_faults)
-    page = await queries.list_jobs(
-        call.context.jobs,
-        call.caller.organization_id,
-        query.filter,
-        statuses=query.status,
-        limit=query.limit,
-        before=_CURSORS.decode(query.cursor),
-    )
-    cursor = None if page.next_before is None else _CURSORS.encode(page.next_before)
-    return Reply(200, JobList(page.jobs, cursor))
-
-
-def _list_faults(query: Mapping[str, Any]) -> list[Fault]:
-    return [*_CURSORS.faults(query), *time_faults(query, "created_after", "created_before")]
-
-
-def _milliseconds(time: str | None) -> int | None:
-    return None if time is None else parse_time(time)
 
 
 async def cancel(call: Call) -> Response:

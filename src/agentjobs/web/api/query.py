@@ -1,19 +1,26 @@
-"""Parses query parameters into the type that an operation declares; `warnings` names others."""
+"""Parses query parameters into the type that an operation declares; `warnings` names others.
 
+A list is repeated or separated by commas; an object has a parameter `field.key` for each key.
+"""
+
+import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import inspect
 from starlette.types import Scope
 
-from agentjobs.json_fields import faults_of, parse_texts, takes_one_value
+from agentjobs.json_fields import faults_of, kinds_of
 from agentjobs.problems import Fault
 from agentjobs.web.api.errors import validation_failed
 
 _MAX_PARAMETERS = 100
 _INDEX = re.compile(r"\[[0-9]+\]$")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,1000}")
+_BOOLEANS = {"true": True, "false": False}
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -27,11 +34,11 @@ def read_query(
     if not scope["query_string"]:
         return type_()
     parameters = _parse(scope["query_string"])
-    given = parse_texts(parameters, type_)
+    given = _values(parameters, type_)
     faults: list[Fault] = [
         {"field": name, "message": "must be given once"}
         for name, values in parameters.items()
-        if len(values) > 1 and takes_one_value(name, type_)
+        if len(values) > 1 and _takes_one_value(name, type_)
     ]
     faults += [
         # A list is a single parameter.
@@ -43,6 +50,47 @@ def read_query(
     if faults:
         raise validation_failed(faults)
     return msgspec.convert(given, type_)
+
+
+@functools.cache
+def parameter_names(type_: type | None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that `type_` declares, and the prefixes of those of its objects."""
+    kinds = {} if type_ is None else kinds_of(type_)
+    objects = [name for name, kind in kinds.items() if isinstance(kind, inspect.DictType)]
+    return frozenset(kinds) - set(objects), tuple(f"{name}." for name in objects)
+
+
+def _takes_one_value(parameter: str, type_: type) -> bool:
+    names, prefixes = parameter_names(type_)
+    is_list = isinstance(kinds_of(type_).get(parameter), inspect.ListType)
+    return parameter.startswith(prefixes) or (parameter in names and not is_list)
+
+
+def _values(parameters: Mapping[str, Sequence[str]], type_: type) -> dict[str, Any]:
+    """By field; unreadable values remain strings."""
+    values: dict[str, Any] = {}
+    for name, kind in kinds_of(type_).items():
+        if isinstance(kind, inspect.DictType):
+            prefix = f"{name}."
+            values[name] = {
+                parameter.removeprefix(prefix): texts[0]
+                for parameter, texts in parameters.items()
+                if parameter.startswith(prefix)
+            }
+        elif name in parameters:
+            values[name] = _value(parameters[name], kind)
+    return values
+
+
+def _value(texts: Sequence[str], kind: inspect.Type) -> Any:
+    text = texts[0]
+    if isinstance(kind, inspect.ListType):
+        return list(dict.fromkeys(part for each in texts for part in each.split(",")))
+    if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    if isinstance(kind, inspect.BoolType):
+        return _BOOLEANS.get(text, text)
+    return text
 
 
 def _parse(query_string: bytes) -> dict[str, list[str]]:

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Scope
 
-from agentjobs.json_fields import nested_names, parameter_names
+from agentjobs.json_fields import nested_names
 from agentjobs.safe_text import ellipsize, escape_unprintable
+from agentjobs.web.api.query import parameter_names
 
 MAX_WARNINGS = 10
 # More parameters than any operation has; reading them all would take long.

@@ -18,10 +18,11 @@ from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.problems import Problem
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.idempotency import key_faults, read_claim
-from agentjobs.web.api.jobs import _CURSORS, JobListQuery
+from agentjobs.web.api.job_list import _CURSORS, JobListQuery, _faults
 from agentjobs.web.api.logs import _last_event_id, _wants_events
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
+from agentjobs.web.api.warnings import add_warnings, ignored_parts, keep_body
 from agentjobs.web.basic_auth import token_of
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.forms import Form, read_form
@@ -42,6 +43,7 @@ _JOB = {
     "agent": "lint-fixer",
     "ticket_id": "ABC-1",
     "callback_url": "https://x.test/hook",
+    "labels": {"team": "payments", "ci/run": ""},
     "config_override": {"prompt": "x", "draft": True, "timeout_seconds": 60, "labels": ["a"]},
 }
 _ADDRESSES = ClientAddresses(["10.0.0.0/8"])
@@ -53,7 +55,10 @@ def _read_job(content: bytes) -> object:
     faults = [*faults_of(body, CreateJobRequest), *null_character_faults(body)]
     if isinstance(override := body.get("config_override"), dict):
         faults += size_faults(override, "config_override")
-    return faults, read_claim(_KEYED, body)
+    scope: Any = {"query_string": b""}
+    keep_body(scope, body)
+    warnings = ignored_parts(scope, None, CreateJobRequest)
+    return faults, read_claim(_KEYED, body), add_warnings(b'{"warnings":[]}', warnings)
 
 
 def _read_head(value: bytes) -> None:
@@ -82,7 +87,9 @@ def _read_head(value: bytes) -> None:
 
 def _read_query(content: bytes) -> object:
     scope: Any = {"query_string": content}
-    return read_query(scope, JobListQuery, _CURSORS.faults)
+    warnings = ignored_parts(scope, JobListQuery, None)
+    query = read_query(scope, JobListQuery, _faults)
+    return query.filter.parameters(None), add_warnings(b"{}", warnings)
 
 
 def _read_form(content: bytes) -> object:
@@ -95,7 +102,9 @@ def _read_form(content: bytes) -> object:
     return form.raw("a"), form.all("a"), form.whole_number("b", "B")
 
 
-_FORM_FIELDS = ("more", "title", "prompt", "reviewers", "timeout_seconds", "max_cost_usd")
+_FORM_FIELDS = (
+    *("more", "title", "prompt", "reviewers", "timeout_seconds", "max_cost_usd", "labels"),
+)
 
 
 def _read_page_values(any_text: str) -> object:
@@ -194,11 +203,12 @@ TARGETS = (
         documents(
             b"limit=5&cursor=" + _CURSORS.encode("job_1").encode(),
             b"status=queued&repo=a%2Fb&limit=9",
-            tokens=(b"&", b"%ff", b"+", b"limit=", b"cursor=", b";"),
+            b"status=failed,queued&label.team=pay&created_after=2026-01-31T09:30:00%2B02:00",
+            tokens=(b"&", b"%ff", b"+", b"limit=", b"cursor=", b";", b"label.", b","),
         ),
         _read_query,
         (Problem,),
-        frames=("{}", "cursor={}", "limit={}"),
+        frames=("{}", "cursor={}", "limit={}", "status={}", "label.a={}", "label.{}=a"),
         units=("a&", "&", "%41", "a=b&"),
         max_bytes=64 * 1024,
     ),
