@@ -4,9 +4,11 @@ says what to do."""
 import json
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.connected_service import ConnectedService, open_connected_service
@@ -15,6 +17,7 @@ from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.service import wait_until
 
+_GITEA_MERGES = "POST /repos/{owner}/{repo}/pulls/{index}/merge"
 TOKENS = "POST /app/installations/{installation_id}/access_tokens"
 
 
@@ -239,6 +242,28 @@ def test_a_service_killed_while_opening_opens_one_pull_request(
         assert "adopted" in polling.api.log(job_id)
         pulls = polling.platforms[kind].pulls_of(branches[kind])
         assert [pull.number for pull in pulls] == [job["pr_number"]]
+
+
+def test_a_merge_is_known_and_audited_although_the_service_was_killed(
+    polling: ConnectedService,
+) -> None:
+    platform = polling.platforms["gitea"]
+    job = polling.wait_completed(polling.start(platform))
+    key = polling.service.key("--pulls", "--name", "merger")
+    merger = polling.service.client(key)
+    (pull,) = merger.http.get("/pulls", params={"job_id": job["job_id"]}).json()["pulls"]
+    stuck = platform.order(faults.slow(on=_GITEA_MERGES, after=True))
+    with ThreadPoolExecutor(1) as pool:
+        merging = pool.submit(merger.http.post, f"/pulls/{pull['id']}/merge")
+        wait_until(lambda: stuck.times == 0, "the merge to be stuck")
+        wait_until(lambda: platform.pull(pull["number"]).is_merged, "the merge")
+        polling.service.kill()
+        assert isinstance(merging.exception(), httpx.TransportError)
+    polling.restart()
+    polling.wait_pull_state(job["job_id"], "merged")
+    with closing(sqlite3.connect(polling.service.data_dir / "agentjobs.db")) as db:
+        rows = db.execute("SELECT action, actor FROM audit_log WHERE action LIKE 'pull.%'")
+        assert rows.fetchall() == [("pull.merge_requested", "merger")]
 
 
 def connection(connected: ConnectedService, name: str) -> dict[str, Any]:

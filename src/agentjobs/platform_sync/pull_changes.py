@@ -1,6 +1,7 @@
 """Merges and closes pull requests on the platform that hosts them: first there, then in the row.
 
-If the service stops in between, the next sync of the repository updates the row.
+If the service stops in between, the next sync of the repository updates the row; the audit log has
+the request already.
 """
 
 import asyncio
@@ -49,6 +50,7 @@ async def merge_platform_pull(
     head_commit: str | None,
 ) -> Pull:
     """With `head_commit`, only if that is still its head. Raises Problem."""
+    requested = audit.entry("pull.merge_requested", pull.short_name, method=method)
     entry = audit.entry("pull.merged", pull.short_name, method=method)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -57,6 +59,7 @@ async def merge_platform_pull(
             remote = await _read_open(db, hosted, pull)
             if head_commit not in (None, remote.head_commit):
                 raise pull_changed(pull, remote.head_commit)
+            await db.transact(audit.write, pull.organization_id, requested)
             merged = await _merge(hosted, pull, method, remote.head_commit)
     except TimeoutError:
         raise _unavailable("The platform did not answer in time.") from None
@@ -67,11 +70,13 @@ async def merge_platform_pull(
 
 async def close_platform_pull(db: Database, platforms: PlatformSource | None, pull: Pull) -> Pull:
     """Raises Problem."""
+    requested = audit.entry("pull.close_requested", pull.short_name)
     entry = audit.entry("pull.closed", pull.short_name)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             hosted = await _hosted(db, platforms, pull)
             await _read_open(db, hosted, pull)
+            await db.transact(audit.write, pull.organization_id, requested)
             await hosted.platform.close_pull(hosted.repo, pull.number)
             closed = await hosted.read()
     except TimeoutError:

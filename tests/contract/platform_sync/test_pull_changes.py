@@ -55,8 +55,10 @@ async def test_a_merge_is_stored_and_audited_and_its_branch_is_finished(
     assert (pull.state, pull.head_commit, pull.ended_by) == ("merged", HEAD, "merger")
     assert pull.merged_at is not None
     assert pull.closed_at is None
-    (entry,) = await entries(env)
-    assert (entry.action, entry.target, entry.actor_id) == ("pull.merged", "acme/shop#1", "key_1")
+    merged, requested = await entries(env)
+    assert (merged.action, requested.action) == ("pull.merged", "pull.merge_requested")
+    for entry in (merged, requested):
+        assert (entry.target, entry.actor_id) == ("acme/shop#1", "key_1")
     assert await env.db.fetch_all("SELECT branch FROM finished_branches")
     assert await env.seconds_until_due() <= 0
 
@@ -65,7 +67,8 @@ async def test_a_closed_pull_request_is_stored_and_audited(env: SyncEnvironment)
     pull = await close(env)
     assert (pull.state, pull.merged_at, pull.ended_by) == ("closed", None, "merger")
     assert pull.closed_at is not None
-    assert [entry.action for entry in await entries(env)] == ["pull.closed"]
+    actions = [entry.action for entry in await entries(env)]
+    assert actions == ["pull.closed", "pull.close_requested"]
 
 
 async def test_only_the_expected_head_is_merged(env: SyncEnvironment) -> None:
@@ -97,7 +100,7 @@ async def test_a_head_that_moves_during_the_merge_is_not_merged(
 async def test_a_merge_whose_response_was_lost_counts(env: SyncEnvironment) -> None:
     env.platform.faults["lost_merge"] = ForgeError("The connection was lost.", "away")
     assert (await merge(env)).state == "merged"
-    assert len(await entries(env)) == 1
+    assert len(await entries(env)) == 2
 
 
 @pytest.mark.parametrize("fault", ["refused", "denied", "unauthorized", "gone"])
@@ -110,7 +113,8 @@ async def test_a_refusal_of_the_platform_is_passed_on(
             await change(env)
         assert raised.value.code == "pull_not_mergeable"
     assert (await stored(env)).state == "open"
-    assert await entries(env) == []
+    actions = [entry.action for entry in await entries(env)]
+    assert actions == ["pull.close_requested", "pull.merge_requested"]
 
 
 @pytest.mark.parametrize("method", ["merge_pull", "pull"])
