@@ -76,7 +76,7 @@ export class Transport {
     this.#maxRetries = checkNumber("maxRetries", options.maxRetries ?? DEFAULT_RETRIES);
     this.#outageToleranceMs = checkNumber("outageToleranceMs", options.outageToleranceMs ?? DEFAULT_TOLERANCE_MS);
     // Browsers refuse to call it as a method of another object.
-    this.#fetch = options.fetch ?? ((...given) => globalThis.fetch(...given));
+    this.#fetch = options.fetch ?? ((...parameters) => globalThis.fetch(...parameters));
     this.#onDeprecation = options.onDeprecation ?? logOnce();
   }
 

@@ -94,11 +94,11 @@ function isIterable(headers: WebhookHeaders): headers is Headers {
 }
 
 async function checkBodySignature(body: Uint8Array, values: Values, secrets: string[]): Promise<void> {
-  const given = BODY_SIGNATURES.flatMap((name) => values.get(name) ?? []);
-  if (given.length === 0) throw new InvalidSignature("The header X-Service-Signature-256 is missing.");
+  const signatures = BODY_SIGNATURES.flatMap((name) => values.get(name) ?? []);
+  if (signatures.length === 0) throw new InvalidSignature("The header X-Service-Signature-256 is missing.");
   const keys = secrets.map((secret) => new TextEncoder().encode(secret));
   const expected = await Promise.all(keys.map(async (key) => `sha256=${toHex(await sign(key, body))}`));
-  if (!anyEqual(expected, given)) {
+  if (!anyEqual(expected, signatures)) {
     throw new InvalidSignature(
       "X-Service-Signature-256 does not match: the secret differs or the body was modified. " +
         "Verify the raw bytes before any parsing.",
@@ -196,19 +196,19 @@ function concatenate(first: Uint8Array, second: Uint8Array): Uint8Array {
 }
 
 /** Compares every pair in constant time. */
-function anyEqual(expected: readonly string[], given: readonly string[]): boolean {
+function anyEqual(expected: readonly string[], signatures: readonly string[]): boolean {
   let isAnyEqual = false;
-  for (const one of expected) {
-    for (const other of given) isAnyEqual = isEqual(one, other) || isAnyEqual;
+  for (const value of expected) {
+    for (const signature of signatures) isAnyEqual = isEqual(value, signature) || isAnyEqual;
   }
   return isAnyEqual;
 }
 
-function isEqual(expected: string, given: string): boolean {
-  let difference = expected.length ^ given.length;
+function isEqual(expected: string, signature: string): boolean {
+  let difference = expected.length ^ signature.length;
   for (let index = 0; index < expected.length; index += 1) {
-    // Beyond the end of `given` this is NaN, which counts as 0.
-    difference |= expected.charCodeAt(index) ^ given.charCodeAt(index);
+    // Beyond the end of `signature` this is NaN, which counts as 0.
+    difference |= expected.charCodeAt(index) ^ signature.charCodeAt(index);
   }
   return difference === 0;
 }

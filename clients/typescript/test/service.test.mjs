@@ -125,7 +125,7 @@ describe("the client", { concurrency: true }, () => {
       return true;
     });
     await assert.rejects(client.jobs.get("job_none"), { code: "job_not_found", status: 404 });
-    const stranger = new AgentJobs({ baseUrl: process.env.AGENTJOBS_URL, apiKey: "ajk_wrong" });
-    await assert.rejects(stranger.me(), { code: "unauthorized", status: 401, retryable: false });
+    const unauthorized = new AgentJobs({ baseUrl: process.env.AGENTJOBS_URL, apiKey: "ajk_wrong" });
+    await assert.rejects(unauthorized.me(), { code: "unauthorized", status: 401, retryable: false });
   });
 });

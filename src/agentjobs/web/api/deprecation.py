@@ -39,7 +39,7 @@ class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
         return f"Deprecated since {self.since}; removed on {self.sunset}. {self.replacement}"
 
 
-def announcing(
+def add_deprecation(
     handler: Handler,
     link: str,
     operation: Deprecation | None,

@@ -65,7 +65,7 @@ _UNLIMITED_STATUSES = frozenset({401, 431})
 def responses_of(operation: Operation) -> dict[str, Any]:
     success = {str(operation.response.status): _success(operation.response)}
     if operation.deprecation is None and not operation.deprecated_parameters:
-        return {**success, **_errors(operation, _shared_or_own)}
+        return {**success, **_errors(operation, _share)}
     announced = {name: _header(text, _TEXT) for name, text in DOCUMENTED_HEADERS.items()}
     responses = {**success, **_errors(operation, _error)}
     for response in responses.values():
@@ -121,7 +121,7 @@ def _errors(
     return {str(status): describe(status, by_status[status]) for status in sorted(by_status)}
 
 
-def _shared_or_own(status: int, codes: list[str]) -> dict[str, Any]:
+def _share(status: int, codes: list[str]) -> dict[str, Any]:
     if len(codes) > 1 or codes[0] not in COMMON_ERRORS:
         return _error(status, codes)
     return {"$ref": f"#/components/responses/{codes[0]}"}

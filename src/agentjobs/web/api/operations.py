@@ -25,7 +25,7 @@ from agentjobs.web.api import (
     repos,
     usage,
 )
-from agentjobs.web.api.deprecation import announcing
+from agentjobs.web.api.deprecation import add_deprecation
 from agentjobs.web.api.endpoint import Endpoint, Method
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.context import WebContext
@@ -589,7 +589,7 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
     paths: dict[str, dict[str, Method]] = {}
     for each in operations:
         link = f"{BASE}/docs#{each.id}"
-        handler = announcing(each.handler, link, each.deprecation, each.deprecated_parameters)
+        handler = add_deprecation(each.handler, link, each.deprecation, each.deprecated_parameters)
         method = Method(handler, each.scope, each.query, each.request)
         paths.setdefault(each.route_path, {})[each.method] = method
     return [
