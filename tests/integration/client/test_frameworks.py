@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import django.conf
@@ -32,27 +32,28 @@ class Reply(NamedTuple):
     text: str
 
 
+class Application:
+    """What the applications below have in common."""
+
+    received: list[WebhookEvent]
+    # Some other code may have read the body before the helper does.
+    reads_body_first: bool
+
+
 Post = Callable[[bytes, dict[str, str]], Reply]
-received: list[WebhookEvent] = []
-# Some other code may have read the body before the helper does.
-reads_first = False
+application = Application()
 
 
 @pytest.fixture(autouse=True)
-def _nothing_received() -> Iterator[None]:
-    received.clear()
-    yield
-    set_reads_first(False)
-
-
-def set_reads_first(value: bool) -> None:
-    globals()["reads_first"] = value
+def _new_application() -> None:
+    application.received = []
+    application.reads_body_first = False
 
 
 async def starlette_view(request: Request) -> Response:
-    if reads_first:
+    if application.reads_body_first:
         await request.body()
-    received.append(await starlette_webhooks.read_webhook(request, [OLD, NEW]))
+    application.received.append(await starlette_webhooks.read_webhook(request, [OLD, NEW]))
     return Response(status_code=204)
 
 
@@ -81,9 +82,9 @@ def in_flask() -> Post:
 
     @app.post("/hook")
     def receive() -> tuple[str, int]:
-        if reads_first:
+        if application.reads_body_first:
             flask.request.get_data()
-        received.append(flask_webhooks.read_webhook(flask.request, [OLD, NEW]))
+        application.received.append(flask_webhooks.read_webhook(flask.request, [OLD, NEW]))
         return "", 204
 
     def post(body: bytes, headers: dict[str, str]) -> Reply:
@@ -95,19 +96,19 @@ def in_flask() -> Post:
 
 @webhook_view([OLD, NEW])
 def django_view(request: HttpRequest, event: WebhookEvent) -> HttpResponse:
-    received.append(event)
+    application.received.append(event)
     return HttpResponse(status=204)
 
 
 @webhook_view([OLD, NEW])
 async def async_django_view(request: HttpRequest, event: WebhookEvent) -> HttpResponse:
-    received.append(event)
+    application.received.append(event)
     return HttpResponse(status=204)
 
 
 def read_body_first(get_response: Any) -> Any:
     def middleware(request: HttpRequest) -> Any:
-        if reads_first:
+        if application.reads_body_first:
             assert request.body is not None
         return get_response(request)
 
@@ -161,10 +162,10 @@ def headers_now(secret: str = OLD, body: bytes = BODY, **changes: str) -> dict[s
 
 @pytest.mark.parametrize("first", [False, True], ids=["unread", "read before"])
 def test_a_signed_delivery_reaches_the_view_as_an_event(post, first):
-    set_reads_first(first)
+    application.reads_body_first = first
     assert post(BODY, headers_now()).status == 204
     assert post(BODY, headers_now(NEW)).status == 204
-    assert [(event.event, event.job_id, event.sequence) for event in received] == [
+    assert [(event.event, event.job_id, event.sequence) for event in application.received] == [
         ("job.completed", "job_1", 3)
     ] * 2
 
@@ -175,7 +176,7 @@ def test_a_forged_delivery_is_refused_and_told_why(post):
     assert "X-Service-Signature-256 does not match" in reply.text
     assert post(BODY, {}).status == 401
     assert post(b"", {}).status == 401
-    assert received == []
+    assert application.received == []
 
 
 def test_a_clock_that_is_off_is_named(post):
@@ -186,7 +187,7 @@ def test_a_clock_that_is_off_is_named(post):
 
 def test_a_signed_body_that_is_no_event_is_a_bad_request(post):
     assert post(b"{}", headers_now(body=b"{}")).status == 400
-    assert received == []
+    assert application.received == []
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_verified(post):
@@ -194,7 +195,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_verified(post):
     reply = post(body, headers_now(body=body))
     assert reply.status == 413
     assert "65536 bytes" in reply.text
-    assert received == []
+    assert application.received == []
 
 
 def test_django_accepts_only_post():
