@@ -23,14 +23,9 @@ from agentjobs.identifiers import new_id
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
+from agentjobs.jobs.cause import Cause, CausingAdvisory, CausingFix
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.model import (
-    Cause,
-    CausingAdvisory,
-    CausingFix,
-    ConfigOverride,
-    CreateJobRequest,
-)
+from agentjobs.jobs.model import ConfigOverride, CreateJobRequest
 from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
 from agentjobs.jobs.queue.insert import NewJob, insert_job

@@ -14,9 +14,10 @@ from agentjobs.jobs.acceptance import (
     require_admission,
 )
 from agentjobs.jobs.audit import entry_for_person, write_entry
+from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
-from agentjobs.jobs.model import Cause, CreateJobRequest, Receipt
+from agentjobs.jobs.model import CreateJobRequest, Receipt
 from agentjobs.jobs.queue.estimate import estimate_start, prepare_estimate
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.insert import NewJob, insert_jobs

@@ -4,17 +4,12 @@ from typing import Annotated
 
 import msgspec
 
+from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
-from agentjobs.jobs.model import (
-    ConfigOverride,
-    CreateJobRequest,
-    Labels,
-    stored_cause,
-    stored_labels,
-)
+from agentjobs.jobs.model import ConfigOverride, CreateJobRequest, Labels, stored_labels
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.json_fields import doc

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.jobs.model import Cause, CausingFix
+from agentjobs.jobs.cause import Cause, CausingFix
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.cve_fix.exposure import Exposure

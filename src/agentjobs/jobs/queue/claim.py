@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.model import Cause, stored_cause
+from agentjobs.jobs.cause import Cause, stored_cause
 from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import token_hash

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.model import Cause, CreateJobRequest
+from agentjobs.jobs.cause import Cause
+from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.identifiers import time_of
-from agentjobs.jobs.model import Cause, stored_cause, stored_labels
+from agentjobs.jobs.cause import Cause, stored_cause
+from agentjobs.jobs.model import stored_labels
 from agentjobs.jobs.states import JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query

@@ -3,11 +3,11 @@
 import msgspec
 
 from agentjobs.clock import iso_utc, iso_utc_or_none
+from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.model import (
     JobError,
     JobView,
     Usage,
-    stored_cause,
     stored_environment,
     stored_labels,
     stored_override,
