@@ -93,6 +93,10 @@ def test_a_repositorys_check_is_added_to_the_operators() -> None:
     assert [check.command for check in result.checks] == [("lint",), ("sh", "-c", "make test")]
 
 
+def test_a_report_has_no_change_to_check() -> None:
+    assert plan('verify = "make test"', agent={"result": "report"}).checks == ()
+
+
 def test_a_repositorys_check_gets_no_extra_files() -> None:
     (check,) = plan('verify = ["/etc/hostname", "/etc/passwd"]').checks
     assert check.read_only == ()

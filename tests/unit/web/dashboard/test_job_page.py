@@ -79,6 +79,7 @@ async def test_a_report_is_rendered_as_markdown_and_escaped(sample_dashboard):
     assert '"risk": "<script>alert(2)</script>"' in page.text
     assert safety_faults(page) == []
     assert not page.has_form("/follow-up")
+    assert "agentjobs/failed" not in page.text
     listing = await sample_dashboard.member.open("/jobs")
     assert f"/jobs/{job}#report" in listing.links
 
