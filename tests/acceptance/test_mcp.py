@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.service import PROGRAM, Api, Service, connected
+from tests.support.service import PROGRAM, Api, Service, StartService, connected
 
 # The current revision of the protocol, and the handshake of those before it.
 MODERN, LEGACY = "2026-07-28", "legacy"
@@ -123,3 +124,20 @@ async def test_stdio_outlives_a_kill_of_the_service(stoppable: Service) -> None:
         asked = asyncio.create_task(call(client, "list_agents"))
         await asyncio.to_thread(stoppable.start)
         assert (await asked)["agents"]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_each_message_may_reach_another_process(start: StartService) -> None:
+    first, second = start("serve", data_dir="first"), start("serve", data_dir="second")
+    headers = {
+        "Authorization": f"Bearer {first.key()}",
+        "Accept": "application/json, text/event-stream",
+    }
+    client = {"name": "test", "version": "1"}
+    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+    messages = (("initialize", opening), ("tools/list", {}), ("resources/list", {}))
+    for service, (method, params) in zip((first, second, first), messages, strict=True):
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        response = httpx.post(f"{service.root_url}/mcp", json=message, headers=headers, timeout=60)
+        assert response.json().get("result"), response.text
+        headers["MCP-Protocol-Version"] = "2025-06-18"
