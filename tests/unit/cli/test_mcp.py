@@ -45,7 +45,7 @@ async def _no_pause(_: float) -> None:
         (
             lambda _: httpx.Response(200, html="<h1>Sign in</h1>"),
             "unexpected_response",
-            "unexpected body",
+            "unexpected document",
         ),
         (lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>"), "unexpected_response", "502"),
         (lambda _: httpx.Response(302, headers={"Location": "/x"}), "unexpected_response", "/x"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentjobs.web.mcp.arguments import CreateJob, FollowUpJob, OneJob, WatchJob
 from agentjobs.web.mcp.listings import describe_briefly, warning_lines
-from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_json, job_path
+from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_job, fetch_json, job_path
 from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
 _FINAL = frozenset({"completed", "failed", "cancelled"})
@@ -30,7 +30,7 @@ async def create_job(call: ToolCall) -> ToolResult:
         "config_override": config or None,
     }
     given = {name: value for name, value in body.items() if value is not None}
-    return _queued(await fetch_json(call.api, RestRequest("POST", "/jobs", body=given)))
+    return await _queue(call, "/jobs", given)
 
 
 async def follow_up_job(call: ToolCall) -> ToolResult:
@@ -38,32 +38,29 @@ async def follow_up_job(call: ToolCall) -> ToolResult:
     body = {"prompt": arguments.prompt}
     if arguments.agent is not None:
         body["agent"] = arguments.agent
-    path = job_path(arguments.job_id, "follow-ups")
-    return _queued(await fetch_json(call.api, RestRequest("POST", path, body=body)))
+    return await _queue(call, job_path(arguments.job_id, "follow-ups"), body)
 
 
 async def retry_job(call: ToolCall) -> ToolResult:
     arguments: OneJob = call.arguments
-    request = RestRequest("POST", job_path(arguments.job_id, "retry"))
-    return _queued(await fetch_json(call.api, request))
+    return await _queue(call, job_path(arguments.job_id, "retry"))
 
 
 async def cancel_job(call: ToolCall) -> ToolResult:
     arguments: OneJob = call.arguments
-    request = RestRequest("POST", job_path(arguments.job_id, "cancel"))
-    return _job_result(await fetch_json(call.api, request))
+    return _job_result(await fetch_job(call.api, arguments.job_id, "cancel", method="POST"))
 
 
 async def get_job(call: ToolCall) -> ToolResult:
     arguments: OneJob = call.arguments
-    return _job_result(await fetch_json(call.api, RestRequest("GET", job_path(arguments.job_id))))
+    return _job_result(await fetch_job(call.api, arguments.job_id))
 
 
 async def watch_job(call: ToolCall) -> ToolResult:
     """Waits in short calls of the API, between which it reports progress."""
     arguments: WatchJob = call.arguments
     started_at = time.monotonic()
-    job = await fetch_json(call.api, RestRequest("GET", job_path(arguments.job_id)))
+    job = await fetch_job(call.api, arguments.job_id)
     first_status = job["status"]
     while not _is_reached(job, first_status, arguments.until):
         elapsed = time.monotonic() - started_at
@@ -71,10 +68,8 @@ async def watch_job(call: ToolCall) -> ToolResult:
             break
         seconds = min(math.ceil(arguments.wait_seconds - elapsed), _PROGRESS_SECONDS)
         await call.report_progress(elapsed, arguments.wait_seconds, f"The job is {job['status']}.")
-        query = {"wait_seconds": str(seconds)}
-        request = RestRequest("GET", job_path(arguments.job_id), query, wait_seconds=seconds)
         try:
-            job = await fetch_json(call.api, request)
+            job = await fetch_job(call.api, arguments.job_id, wait_seconds=seconds)
         except RestError as error:
             if error.code != "unavailable":
                 raise
@@ -87,7 +82,9 @@ def _is_reached(job: Mapping[str, Any], first_status: str, until: str) -> bool:
     return job["status"] in _FINAL or (until == "change" and job["status"] != first_status)
 
 
-def _queued(receipt: Mapping[str, Any]) -> ToolResult:
+async def _queue(call: ToolCall, path: str, body: Mapping[str, Any] | None = None) -> ToolResult:
+    request = RestRequest("POST", path, body=body)
+    receipt = await fetch_json(call.api, request, "job_id", "status", "estimated_start_ms")
     text = (
         f"Job {receipt['job_id']} is {receipt['status']} and starts in about"
         f" {receipt['estimated_start_ms'] / 1_000:.0f} s. Wait for it with watch_job."

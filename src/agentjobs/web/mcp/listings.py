@@ -19,7 +19,7 @@ _JOB_FIELDS = (
 
 
 async def list_agents(call: ToolCall) -> ToolResult:
-    agents = (await fetch_json(call.api, RestRequest("GET", "/agents")))["agents"]
+    agents = (await fetch_json(call.api, RestRequest("GET", "/agents"), "agents"))["agents"]
     lines = [f"- {_describe_agent(agent)}" for agent in agents]
     return ToolResult({"agents": agents}, "\n".join(lines) or "No agents are enabled.")
 
@@ -27,7 +27,7 @@ async def list_agents(call: ToolCall) -> ToolResult:
 async def list_repos(call: ToolCall) -> ToolResult:
     arguments: ListRepos = call.arguments
     query = _page(arguments.limit, arguments.cursor)
-    page = await fetch_json(call.api, RestRequest("GET", "/repos", query))
+    page = await fetch_json(call.api, RestRequest("GET", "/repos", query), "repos")
     repos = [_select(repo, _REPO_FIELDS) for repo in page["repos"]]
     lines = [
         f"- {repo['full_name']} ({repo['platform']}, {repo['index_status']})" for repo in repos
@@ -38,21 +38,21 @@ async def list_repos(call: ToolCall) -> ToolResult:
 async def list_jobs(call: ToolCall) -> ToolResult:
     arguments: ListJobs = call.arguments
     filters = {
-        "status": ",".join(arguments.status or ()),
+        "status": ",".join(arguments.status) if arguments.status else None,
         "repo": arguments.repo,
         "agent": arguments.agent,
         "ticket_id": arguments.ticket_id,
         **{f"label.{key}": value for key, value in (arguments.labels or {}).items()},
     }
-    query = {name: value for name, value in filters.items() if value}
+    query = {name: value for name, value in filters.items() if value is not None}
     query |= _page(arguments.limit, arguments.cursor)
-    page = await fetch_json(call.api, RestRequest("GET", "/jobs", query))
+    page = await fetch_json(call.api, RestRequest("GET", "/jobs", query), "jobs")
     jobs = [summarize(job) for job in page["jobs"]]
     return _page_result("jobs", jobs, page, [f"- {describe_briefly(job)}" for job in jobs])
 
 
 async def recent_jobs(api: RestApi, limit: int) -> list[dict[str, Any]]:
-    page = await fetch_json(api, RestRequest("GET", "/jobs", {"limit": str(limit)}))
+    page = await fetch_json(api, RestRequest("GET", "/jobs", {"limit": str(limit)}), "jobs")
     return [summarize(job) for job in page["jobs"]]
 
 

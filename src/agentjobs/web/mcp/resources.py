@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.web.mcp.arguments import MAX_DIFF_BYTES, MAX_LOG_BYTES
 from agentjobs.web.mcp.job_tools import job_content
 from agentjobs.web.mcp.listings import recent_jobs
-from agentjobs.web.mcp.rest_api import RestApi, RestError, RestRequest, fetch_json, job_path
+from agentjobs.web.mcp.rest_api import RestApi, RestError, fetch_job
 from agentjobs.web.mcp.results import diff_text, load_report, log_tail
 
 RECENT_JOBS = 20
@@ -49,7 +49,7 @@ async def read_resource(api: RestApi, uri: str) -> Content:
 
 
 async def _job(api: RestApi, job_id: str) -> str:
-    return _json(job_content(await fetch_json(api, RestRequest("GET", job_path(job_id)))))
+    return _json(job_content(await fetch_job(api, job_id)))
 
 
 async def _log(api: RestApi, job_id: str) -> str:

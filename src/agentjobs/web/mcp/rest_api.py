@@ -55,14 +55,33 @@ class RestApi(Protocol):
         ...
 
 
-async def fetch_json(api: RestApi, request: RestRequest) -> dict[str, Any]:
+async def fetch_json(api: RestApi, request: RestRequest, *required: str) -> dict[str, Any]:
+    """The document of a response, which must have the `required` fields."""
     response = await api.send(request)
     try:
-        return msgspec.json.decode(response.body, type=dict[str, Any])
+        document = msgspec.json.decode(response.body, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise RestError(
-            "unexpected_response", f"{request.path} returned an unexpected body: {error}"
-        ) from None
+        raise unexpected_response(request, str(error)) from None
+    missing = [name for name in required if name not in document]
+    if missing:
+        raise unexpected_response(request, f"it has no {missing[0]}")
+    return document
+
+
+async def fetch_job(
+    api: RestApi, job_id: str, *action: str, method: str = "GET", wait_seconds: int = 0
+) -> dict[str, Any]:
+    query = {"wait_seconds": str(wait_seconds)} if wait_seconds else {}
+    request = RestRequest(method, job_path(job_id, *action), query, wait_seconds=wait_seconds)
+    return await fetch_json(api, request, "job_id", "status", "agent", "repo")
+
+
+def unexpected_response(request: RestRequest, reason: str) -> RestError:
+    return RestError(
+        "unexpected_response",
+        f"{request.path} returned an unexpected document: {reason}. Check that the address is the"
+        " service's.",
+    )
 
 
 class _ErrorFields(msgspec.Struct):

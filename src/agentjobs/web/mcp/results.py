@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentjobs.web.mcp.arguments import OneJob, ReadDiff, ReadLog
-from agentjobs.web.mcp.rest_api import RestApi, RestError, RestRequest, fetch_json, job_path
+from agentjobs.web.mcp.rest_api import (
+    RestApi,
+    RestError,
+    RestRequest,
+    fetch_job,
+    job_path,
+    unexpected_response,
+)
 from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
 MAX_REPORT_BYTES = 100_000
@@ -57,9 +64,13 @@ async def read_log(call: ToolCall) -> ToolResult:
 
 async def read_diff(call: ToolCall) -> ToolResult:
     arguments: ReadDiff = call.arguments
-    response = await call.api.send(RestRequest("GET", job_path(arguments.job_id, "diff")))
-    # In a thread: a large diff would block the event loop.
-    diff = await asyncio.to_thread(_parse_diff, response.body, arguments)
+    request = RestRequest("GET", job_path(arguments.job_id, "diff"))
+    response = await call.api.send(request)
+    try:
+        # In a thread: a large diff would block the event loop.
+        diff = await asyncio.to_thread(_parse_diff, response.body, arguments)
+    except msgspec.DecodeError as error:
+        raise unexpected_response(request, str(error)) from None
     content = {"job_id": arguments.job_id, **msgspec.to_builtins(diff)}
     return ToolResult(content, _as_data(f"the diff of {arguments.job_id}", _diff_text(diff)))
 
@@ -90,7 +101,7 @@ async def diff_text(api: RestApi, job_id: str, max_bytes: int) -> str:
 
 
 async def load_report(api: RestApi, job_id: str) -> Report:
-    job = await fetch_json(api, RestRequest("GET", job_path(job_id)))
+    job = await fetch_job(api, job_id)
     markdown = job.get("report_markdown")
     if markdown is None:
         raise RestError(
@@ -105,10 +116,7 @@ async def load_report(api: RestApi, job_id: str) -> Report:
 
 
 def _parse_diff(body: bytes, arguments: ReadDiff) -> Diff:
-    try:
-        diff = msgspec.json.decode(body, type=Diff)
-    except msgspec.DecodeError as error:
-        raise RestError("unexpected_response", f"The diff has an unknown form: {error}") from None
+    diff = msgspec.json.decode(body, type=Diff)
     if arguments.path is not None:
         diff.files = [file for file in diff.files if file.path == arguments.path]
         if not diff.files:

@@ -15,6 +15,7 @@ from tests.unit.web.mcp.clients import Connect, OneResponse, direct_call, done, 
 from tests.unit.web.service import Service
 
 JOB_ID = "job_1"
+JOB = {"job_id": JOB_ID, "status": "completed", "agent": "a", "repo": "acme/shop"}
 DIFF = """\
 diff --git a/first.py b/first.py
 index 1..2 100644
@@ -113,12 +114,12 @@ async def test_a_diff_is_a_resource(service: Service, connect: Connect) -> None:
 @pytest.mark.parametrize("document", [{"files": 1}, {"files": [{}]}, [], "x"])
 async def test_an_unknown_form_of_a_diff_is_an_error(document: Any) -> None:
     call = direct_call(document, ReadDiff(JOB_ID))
-    with pytest.raises(RestError, match="unknown form"):
+    with pytest.raises(RestError, match="unexpected document"):
         await read_diff(call)
 
 
 async def test_a_report_is_markdown_and_json() -> None:
-    result = await report_of({"report_markdown": "# Fine\n", "report_json": {"risk": "low"}})
+    result = await report_of({**JOB, "report_markdown": "# Fine\n", "report_json": {"risk": "low"}})
     assert result.content == {
         "job_id": JOB_ID,
         "report_markdown": "# Fine\n",
@@ -132,11 +133,11 @@ async def test_a_report_is_markdown_and_json() -> None:
 
 async def test_long_reports_are_cut() -> None:
     long = "é" * MAX_REPORT_BYTES
-    result = await report_of({"report_markdown": long, "report_json": [long]})
+    result = await report_of({**JOB, "report_markdown": long, "report_json": [long]})
     assert len(result.content["report_markdown"].encode()) == MAX_REPORT_BYTES
     assert (result.content["report_json"], result.content["truncated"]) == (None, True)
     resource = await read_resource(
-        OneResponse({"report_markdown": long}), f"agentjobs://jobs/{JOB_ID}/report"
+        OneResponse({**JOB, "report_markdown": long}), f"agentjobs://jobs/{JOB_ID}/report"
     )
     assert len(resource.text.encode()) == MAX_REPORT_BYTES
 

@@ -4,8 +4,11 @@ import jsonschema
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
+from agentjobs.json_fields import fields_of
 from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs, Nothing
 from agentjobs.web.mcp.listings import list_agents, list_jobs
+from agentjobs.web.mcp.rest_api import RestError
+from agentjobs.web.mcp.tool import Tool
 from agentjobs.web.mcp.tools import TOOLS
 from tests.unit.web.mcp.clients import Connect, direct_call, done, error_code, text_of
 from tests.unit.web.service import JOB, Service
@@ -75,6 +78,27 @@ async def test_what_the_api_ignored_is_named() -> None:
     result = await list_jobs(direct_call(page, ListJobs(labels={"x": "y"})))
     assert result.content["warnings"] == page["warnings"]
     assert result.text == "No jobs found.\nWarning: `label.x` was ignored."
+
+
+async def test_a_label_may_be_empty(service: Service, connect: Connect) -> None:
+    await service.create_job()
+    async with connect() as client:
+        created = await done(client, "create_job", **JOB, labels={"team": ""})
+        found = await done(client, "list_jobs", labels={"team": ""})
+    assert [job["job_id"] for job in found["jobs"]] == [created["job_id"]]
+
+
+@pytest.mark.parametrize(
+    "tool", [tool for tool in TOOLS if tool.name != "read_log"], ids=lambda tool: tool.name
+)
+@pytest.mark.parametrize("document", [{}, [], None])
+async def test_a_document_that_is_not_the_services_is_an_error(
+    tool: Tool, document: object
+) -> None:
+    given = {"job_id": "job_1", "repo": "acme/shop", "agent": "fixer", "prompt": "x"}
+    arguments = tool.arguments(**fields_of(given, tool.arguments))
+    with pytest.raises(RestError, match="unexpected document"):
+        await tool.run(direct_call(document, arguments))
 
 
 @pytest.mark.parametrize(
