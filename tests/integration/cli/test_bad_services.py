@@ -101,10 +101,10 @@ CASES = {
         ("jobs", "logs", "job_1"), "cut off", http("some text\n", media_type="text/plain")[:-3]
     ),
     "older: no endpoint": Case(
-        ME, "The service does not have GET /v1/me; it is older", error("404 Not Found", "not_found")
+        ME, "does not have GET /v1/me; the service is older", error("404 Not Found", "not_found")
     ),
     "older: no diff": Case(
-        DIFF, "it is older than this client", error("404 Not Found", "not_found")
+        DIFF, "the service is older than this client", error("404 Not Found", "not_found")
     ),
     "older: no labels": Case(
         (*LIST, "--label", "team=web"),
