@@ -227,13 +227,13 @@ async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJ
             f"Job {earlier.id!r} is {earlier.status} and has no pull request to continue; "
             "create a new job, or follow up on one that completed.",
         )
-    # Locked until the end of the transaction, so that concurrent requests see each other.
     if await has_report(tx, earlier.id):
         raise Problem(
             "pull_not_open",
             f"Job {earlier.id!r} completed with a report and has no pull request to continue; "
             "create a new job.",
         )
+    # Locked until the end of the transaction, so that concurrent requests see each other.
     pull = await lock_pull(tx, earlier.repo_id, earlier.branch)
     if pull is None or pull.state != "open":
         name = "The pull request" if pull is None else f"Pull request {pull.number}"
