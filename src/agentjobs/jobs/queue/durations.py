@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-# Fewer say little about the next one.
-MIN_SAMPLES = 5
+# Fewer jobs of an agent in one repository say less than its jobs in all of them.
+_MIN_SAMPLES_OF_REPO = 5
 _MAX_SAMPLES = 100
 _UNKNOWN_MS = 60_000
 
@@ -32,21 +32,21 @@ class Durations:
         }
 
     def of(self, agent: str, repo_id: str = "") -> Sequence[int]:
-        """Of the agent in the repository, of the agent, or of all jobs: the first of which there
-        are enough. In ascending order, and never empty."""
-        for key in ((agent, repo_id), (agent,), ()):
-            if len(samples := self._samples.get(key, ())) >= MIN_SAMPLES:
-                return samples
-        return self._samples.get((agent,)) or self._samples.get(()) or (_UNKNOWN_MS,)
+        """Of the agent in the repository if there are enough, of the agent, or of all agents. In
+        ascending order, and never empty."""
+        samples = self._samples
+        if len(of_repo := samples.get((agent, repo_id), ())) >= _MIN_SAMPLES_OF_REPO:
+            return of_repo
+        return samples.get((agent,)) or samples.get(()) or (_UNKNOWN_MS,)
 
 
 def draw_remaining_ms(samples: Sequence[int], elapsed_ms: int, chance: random.Random) -> float:
     """For how long a job goes on that has run for `elapsed_ms`: as one of those that took longer.
 
-    If none did, half of such jobs are expected to end within half of that time again.
+    If none did, half of such jobs are expected to go on for as long again.
     """
     shorter = bisect_right(samples, elapsed_ms) if elapsed_ms else 0
     longer = len(samples) - shorter
     if longer:
         return samples[shorter + int(chance.random() * longer)] - elapsed_ms
-    return elapsed_ms * chance.random()
+    return elapsed_ms * (1 / (1 - chance.random()) - 1)
