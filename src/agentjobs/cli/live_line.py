@@ -1,11 +1,11 @@
 """A line at the end of a terminal that changes while a command waits."""
 
 import os
-import shutil
 import sys
 from unicodedata import combining, east_asian_width
 
 _CLEAR = "\r\x1b[K"
+_DEFAULT_COLUMNS = 80
 
 
 def can_show_line() -> bool:
@@ -15,7 +15,7 @@ def can_show_line() -> bool:
 def show_line(line: str) -> None:
     """Replaces the line. The text must not contain control characters."""
     # The last column stays empty, because some terminals wrap after it.
-    _write(_CLEAR + fit(line, shutil.get_terminal_size().columns - 1))
+    _write(_CLEAR + fit(line, _columns() - 1))
 
 
 def clear_line() -> None:
@@ -42,6 +42,15 @@ def _width(character: str) -> int:
     if combining(character):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _columns() -> int:
+    """Of the terminal at stderr: stdout may be a pipe."""
+    try:
+        given = int(os.environ.get("COLUMNS", "0"))
+        return given or os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_COLUMNS
+    except (OSError, ValueError):
+        return _DEFAULT_COLUMNS
 
 
 def _write(text: str) -> None:

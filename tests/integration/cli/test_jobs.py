@@ -1,10 +1,14 @@
 """`agentjobs jobs`, `me` and `usage` as a user runs them against a service."""
 
+import fcntl
 import os
 import pty
+import re
 import shutil
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,21 +151,24 @@ def test_waiting_ends_with_the_timeout_and_the_job_goes_on(client):
 
 def test_a_terminal_follows_the_job_until_ctrl_c(client):
     controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
     command = ("jobs", "create", "--repo", REPO, "--agent", "sleepy", "--wait")
     with subprocess.Popen(
         [*PROGRAM, *command],
-        env={**client.environment, "TERM": "xterm", "COLUMNS": "80"},
+        env={**client.environment, "TERM": "xterm"},
         stdout=subprocess.PIPE,
         stderr=terminal,
         text=True,
     ) as process:
         os.close(terminal)
-        screen = read_until(controller, "s: going to sleep")
+        screen = read_until(controller, "s: going to")
         process.send_signal(signal.SIGINT)
         screen += read_until(controller, "cancels it.")
         assert process.wait(60) == 130
     os.close(controller)
     assert " is running\r\n" in screen
+    lines = re.findall(r"\x1b\[K([^\r]+: going to[^\r]*)", screen)
+    assert max(map(len, lines)) < 30
     assert "The job goes on" in screen
     (job,) = client("jobs", "list", "--status", "running", "--json").document["jobs"]
     assert client("jobs", "cancel", job["job_id"]).exit_code == 0
