@@ -352,6 +352,9 @@ ERROR_DETAILS: Mapping[str, Any] = {
     "validation_failed": [{"field": "repo", "message": "is required"}],
     "plan_required": {"plan_required": "enterprise"},
     "follow_up_active": {"job_id": JOB_ID},
+    "insufficient_scope": {"scope": "jobs"},
+    "pull_changed": {"head_commit": COMMIT},
+    "pull_not_mergeable": {"files": ["src/shop.py"]},
 }
 
 
