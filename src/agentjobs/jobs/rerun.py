@@ -19,7 +19,7 @@ from agentjobs.store.database import Row
 
 _EARLIER = (
     # The platform may have renamed the repository since.
-    "SELECT j.id, j.status, COALESCE(r.full_name, j.repo) AS repo, j.agent, j.ticket_id,"
+    "SELECT j.status, COALESCE(r.full_name, j.repo) AS repo, j.agent, j.ticket_id,"
     " j.config_override, j.follows, j.cause, j.labels FROM jobs j"
     " LEFT JOIN repos r ON r.id = j.repo_id AND r.disconnected_at IS NULL"
     " WHERE j.id = :job_id AND j.organization_id = :organization_id"
