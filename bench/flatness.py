@@ -97,9 +97,6 @@ class Store:
             "list by ticket": lambda: self._list(ticket="SHOP-500"),
             "list by label": lambda: self._list(labels={"team": "team-0"}),
             "list by two labels": lambda: self._list(labels={"team": "team-0", "run": "run-5"}),
-            "list by label and status without a job": lambda: self._list(
-                labels={"team": "team-0"}, status="failed"
-            ),
             "claim": self._claim,
             "start": self._start,
             "end": self._finish,

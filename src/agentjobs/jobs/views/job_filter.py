@@ -13,7 +13,7 @@ from agentjobs.store.database import Database
 _MAX_CLOCK_DIFFERENCE_MS = 60_000
 # How many jobs each scan for a page reads at most. The first is enough for filters that many jobs
 # match; after the last an incomplete page is returned.
-SCAN_SIZES = (250, 2_500, 2_500, 2_500)
+SCAN_SIZES = (200, 2_500, 2_500, 2_500)
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
