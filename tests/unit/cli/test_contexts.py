@@ -107,6 +107,16 @@ def test_processes_that_log_in_at_the_same_time_lose_no_context(path):
     assert set(load_credentials(path).contexts) == set(names)
 
 
+def test_what_a_killed_process_left_is_deleted_with_the_next_change(path):
+    store(path, PROD)
+    leftover = path.with_name(f".{path.name}.0f0882bfb94f042a")
+    leftover.write_text(PROD.api_key)
+    with edit_credentials(path) as (credentials, save):
+        save(credentials.without_context(PROD.name))
+    assert not leftover.exists()
+    assert load_credentials(path) == Credentials(None, {})
+
+
 def test_the_directory_of_the_user_is_respected(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     below_home = tmp_path / ".config" / "agentjobs" / "credentials.toml"

@@ -105,7 +105,11 @@ def edit_credentials(path: Path) -> Iterator[tuple[Credentials, Callable[[Creden
 
 def _store(path: Path, credentials: Credentials) -> None:
     # A link, such as of a collection of dotfiles, stays one.
-    replace_private_file(Path(os.path.realpath(path)), _format(credentials).encode())
+    target = Path(os.path.realpath(path))
+    replace_private_file(target, _format(credentials).encode())
+    # Of processes that were killed: their keys must not outlive a logout.
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        leftover.unlink(missing_ok=True)
 
 
 def _check_privacy(path: Path, status: os.stat_result) -> None:
