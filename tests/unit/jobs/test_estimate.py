@@ -10,7 +10,7 @@ from agentjobs.jobs.queue import estimate as module
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.estimate import WaitingJob, estimate_start, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of
-from agentjobs.jobs.queue.queue_model import Backlog, Queue, RunningJob
+from agentjobs.jobs.queue.queue_model import Backlog, NewJobs, Queue, RunningJob
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings.tables import DEFAULT_PLANS
@@ -98,7 +98,7 @@ def test_many_forecasts_of_one_state_become_shorter(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "forecast_starts", forecast)
     state = fleet(*(running("other") for _ in range(2)))
-    for number in range(40):
+    for number in range(200):
         estimate_start(
             PLANS,
             Caller(f"org_{number}", "x", "free", "key_1", "jobs", git_write=False),
@@ -108,6 +108,7 @@ def test_many_forecasts_of_one_state_become_shorter(monkeypatch: pytest.MonkeyPa
             NOW,
         )
     assert (budgets[0], budgets[15], budgets[16], budgets[32]) == (400, 400, 200, 100)
+    assert budgets[-1] == 50
 
 
 @pytest.mark.parametrize(
@@ -161,3 +162,11 @@ def test_a_waiting_job_starts_once_the_job_before_it_has_ended() -> None:
     state = fleet(running(), slots=9, backlogs={"own": Backlog({"fixer": 1}, {})})
     assert estimate_waiting(state, waiting(0, limit=1, active=1), NOW) == SECOND
     assert estimate_waiting(state, waiting(0, limit=1, active=0), NOW) == 0
+
+
+def test_the_shortest_forecast_of_a_long_queue_is_close_as_well() -> None:
+    state = fleet(running("other"), slots=1, backlogs={"own": Backlog({"fixer": 300}, {})})
+    state.forecasts.update(
+        {NewJobs(organization_id=str(n), limit=1, agent="x"): [0] for n in range(999)}
+    )
+    assert estimate_waiting(state, waiting(256), NOW) == pytest.approx(257 * SECOND, rel=0.1)

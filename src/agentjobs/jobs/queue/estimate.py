@@ -13,9 +13,10 @@ from agentjobs.jobs.queue.queue_model import Backlog, NewJobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
 
-# So many forecasts from one state are exact. Each further group of them may simulate half as many
-# events as the one before, so that they never take long together.
+# Each further group of forecasts from one state may simulate half as many events as the one before,
+# so that they do not take long together.
 _FORECASTS_PER_GROUP = 16
+_MIN_EVENTS = 50
 _NOTHING = Backlog({})
 
 
@@ -46,7 +47,10 @@ def estimate_start(
     request: CreateJobRequest,
     now: int,
 ) -> int:
-    """Of a new job. Without workers that can run it, one job after the other is assumed."""
+    """In how many milliseconds a new job starts.
+
+    Without workers that can run it, jobs are assumed to start one after the other.
+    """
     new, unseen = _new_jobs(plans.concurrent_jobs(caller.plan), caller, fleet, admission, request)
     if not fleet.slots_for(new.agent, new.tags):
         wait_ms = (admission.queued_jobs + 1) * _typical_ms(fleet, new.agent)
@@ -70,6 +74,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate_waiting(fleet: FleetState, job: WaitingJob, now: int) -> int:
+    """In how many milliseconds a job starts that waits already."""
     # Those that were claimed since the state was read are still ahead in it.
     ahead = job.ahead + job.active - fleet.active_of[job.organization_id]
     # Starts between two places are interpolated, so that there are few distinct forecasts.
@@ -126,7 +131,8 @@ def _rounded_count(unseen: int) -> int:
 def _forecast(fleet: FleetState, new: NewJobs) -> list[int]:
     starts = fleet.forecasts.get(new)
     if starts is None:
-        max_events = MAX_EVENTS >> (len(fleet.forecasts) // _FORECASTS_PER_GROUP)
+        halvings = len(fleet.forecasts) // _FORECASTS_PER_GROUP
+        max_events = max(MAX_EVENTS >> halvings, _MIN_EVENTS)
         starts = fleet.forecasts[new] = forecast_starts(fleet.queue, new, max_events)
     return starts
 
