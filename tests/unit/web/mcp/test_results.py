@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from agentjobs.jobs.outcomes import Reported
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.results.reports import JobReport
 from agentjobs.store.database import Transaction
 from agentjobs.web.mcp.arguments import OneJob, ReadDiff
 from agentjobs.web.mcp.resources import read_resource
@@ -116,6 +120,22 @@ async def test_an_unknown_form_of_a_diff_is_an_error(document: Any) -> None:
     call = direct_call(document, ReadDiff(JOB_ID))
     with pytest.raises(RestError, match="unexpected document"):
         await read_diff(call)
+
+
+async def test_the_report_of_a_job_is_read_on_request(service: Service, connect: Connect) -> None:
+    job_id = await service.create_job()
+    claimed = await service.harness.claim()
+    await start_job(service.harness.db, claimed, "0" * 40, "prompt")
+    report = Reported(JobReport("# Two bugs\n", '{"bugs": 2}'))
+    assert await finish_job(service.harness.db, claimed, report)
+    async with connect() as client:
+        job = await done(client, "get_job", job_id=job_id)
+        assert job["has_report"]
+        assert not {"report_markdown", "report_json"} & set(job)
+        read = await done(client, "read_report", job_id=job_id)
+        (content,) = (await client.read_resource(f"agentjobs://jobs/{job_id}/report")).contents
+    assert (read["report_markdown"], read["report_json"]) == ("# Two bugs\n", {"bugs": 2})
+    assert (content.mime_type, content.text) == ("text/markdown", "# Two bugs\n")  # type: ignore[union-attr]
 
 
 async def test_a_report_is_markdown_and_json() -> None:
