@@ -67,7 +67,7 @@ async def watch_job(call: ToolCall) -> ToolResult:
         if elapsed >= arguments.wait_seconds:
             break
         seconds = min(math.ceil(arguments.wait_seconds - elapsed), _PROGRESS_SECONDS)
-        await call.report_progress(elapsed, arguments.wait_seconds, f"The job is {job['status']}.")
+        await call.report_progress(elapsed, arguments.wait_seconds, _describe_state(job))
         try:
             job = await fetch_job(call.api, arguments.job_id, wait_seconds=seconds)
         except RestError as error:
@@ -76,6 +76,15 @@ async def watch_job(call: ToolCall) -> ToolResult:
             # The service is shutting down: what is known of the job is a better answer.
             break
     return _job_result(job, is_watched=True)
+
+
+def _describe_state(job: Mapping[str, Any]) -> str:
+    position, elapsed_ms = job.get("queue_position"), job.get("elapsed_ms")
+    if position is not None:
+        return f"The job is {job['status']}, number {position} in the queue."
+    if elapsed_ms is not None:
+        return f"The job has been {job['status']} for {elapsed_ms / 1_000:.0f} s."
+    return f"The job is {job['status']}."
 
 
 def _is_reached(job: Mapping[str, Any], first_status: str, until: str) -> bool:
@@ -110,5 +119,5 @@ def _job_result(job: Mapping[str, Any], *, is_watched: bool = False) -> ToolResu
     if content["has_report"]:
         lines.append("It has a report: read_report.")
     if is_watched and not content["is_final"]:
-        lines.append("It has not ended yet: call watch_job again.")
+        lines.append(f"{_describe_state(job)} It has not ended yet: call watch_job again.")
     return ToolResult(content, "\n".join(lines))

@@ -7,7 +7,16 @@ import pytest
 
 from agentjobs.organizations.api_keys import revoke_key
 from agentjobs.web.mcp import job_tools
-from tests.unit.web.mcp.clients import ACCEPT, VERSION, Connect, done, error_code, message
+from agentjobs.web.mcp.arguments import WatchJob
+from tests.unit.web.mcp.clients import (
+    ACCEPT,
+    VERSION,
+    Connect,
+    direct_call,
+    done,
+    error_code,
+    message,
+)
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service
 
 
@@ -80,7 +89,7 @@ async def test_progress_is_reported_to_a_client_that_asks_for_it(
         await client.call_tool("watch_job", arguments)
     assert result.structured_content["status"] == "queued"
     (first, *_) = heard
-    assert first[1:] == (1, "The job is queued.")
+    assert first[1:] == (1, "The job is queued, number 1 in the queue.")
 
 
 async def test_progress_arrives_while_the_call_waits(
@@ -102,6 +111,21 @@ async def test_progress_arrives_while_the_call_waits(
     assert (answer["id"], answer["result"]["structuredContent"]["status"]) == (1, "cancelled")
     assert await call.body() is None
     await call.wait()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": "queued", "queue_position": 3}, "The job is queued, number 3 in the queue."),
+        ({"status": "running", "elapsed_ms": 61_400}, "The job has been running for 61 s."),
+        ({"status": "running"}, "The job is running."),
+    ],
+)
+async def test_a_model_is_told_how_far_the_job_is(fields: dict[str, Any], text: str) -> None:
+    job = {"job_id": "job_1", "agent": "fixer", "repo": "acme/shop", **fields}
+    arguments = WatchJob("job_1", wait_seconds=0)
+    result = await job_tools.watch_job(direct_call(job, arguments))
+    assert result.text.endswith(f"{text} It has not ended yet: call watch_job again.")
 
 
 async def test_a_stream_ends_with_the_error_of_a_call(service: Service) -> None:
