@@ -6,7 +6,8 @@ from agentjobs.git.identity import Identity
 from agentjobs.git.process import git
 from agentjobs.local_git.commit_tree import commit_tree, merged_tree, tree_of
 
-MAX_COMMITS = 250
+# Each takes a few processes, and pushes to the repository wait meanwhile.
+MAX_COMMITS = 100
 MAX_COMMIT_BYTES = 1024 * 1024
 _FORMAT = "%an%x00%ae%x00%ad%x00%B"
 

@@ -21,6 +21,9 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 
 _MAX_ATTEMPTS = 5
+# In the message, and in the details.
+_MAX_NAMED_FILES = 10
+_MAX_FILES = 1_000
 
 
 async def merge_pull(
@@ -107,9 +110,15 @@ def pull_changed(pull: Pull, head_commit: str) -> Problem:
 def _conflict(pull: Pull, files: tuple[str, ...]) -> Problem:
     return Problem(
         "pull_not_mergeable",
-        f"Pull request {pull.number} conflicts with {pull.base_branch!r} in: {', '.join(files)}.",
-        details={"files": list(files)},
+        f"Pull request {pull.number} conflicts with {pull.base_branch!r} in: {_enumerate(files)}.",
+        details={"files": list(files[:_MAX_FILES])},
     )
+
+
+def _enumerate(files: tuple[str, ...]) -> str:
+    named = ", ".join(files[:_MAX_NAMED_FILES])
+    more = len(files) - _MAX_NAMED_FILES
+    return f"{named} and {more} more" if more > 0 else named
 
 
 async def _record_merge(

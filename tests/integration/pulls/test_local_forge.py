@@ -147,6 +147,16 @@ async def test_conflicts_are_named_and_change_nothing(platform: Platform) -> Non
     assert (await get_pull(platform.db, *HERE, number)).state == "open"
 
 
+async def test_many_conflicts_are_not_all_named(platform: Platform) -> None:
+    names = [f"{number:04}" for number in range(1_005)]
+    number = await platform.open_pull("agentjobs/one", dict.fromkeys(names, "one"))
+    platform.propose("main", dict.fromkeys(names, "another"))
+    with pytest.raises(Problem) as refused:
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert refused.value.message.endswith("in: " + ", ".join(names[:10]) + " and 995 more.")
+    assert refused.value.details == {"files": names[:1_000]}
+
+
 async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform: Platform) -> None:
     number = await platform.open_pull("agentjobs/one", {"a": "1"})
     merged = (await merge_pull(platform.db, platform.settings, *HERE, number)).merge_commit
