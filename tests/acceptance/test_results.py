@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.service import Api, Service, sample_repository
+from tests.support.service import Api, Service, sample_repository, wait_until
 
 AGENTS = '''
 [[agents]]
@@ -16,6 +16,11 @@ echo 12 tests > "$AGENTJOBS_ARTIFACTS/tests.txt"
 printf '\\\\211PNG\\\\r\\\\n\\\\032\\\\n' > "$AGENTJOBS_ARTIFACTS/shot.png"
 ln -s /etc/passwd "$AGENTJOBS_ARTIFACTS/link"
 """]
+
+[[agents]]
+id = "unhurried"
+name = "Unhurried"
+command = ["sh", "-c", "echo 1 > $AGENTJOBS_ARTIFACTS/partial.txt; echo written; exec sleep 600"]
 
 [[agents]]
 id = "reviewer"
@@ -119,6 +124,14 @@ def test_a_job_that_fails_keeps_its_artifacts(api: Api, agent: str, code: str, n
     job = api.finish("acme/shop", agent)
     assert job["error"]["code"] == code
     assert artifacts(api, job["job_id"]) == {name: "text/plain"}
+
+
+def test_a_cancelled_job_keeps_its_artifacts(api: Api) -> None:
+    job_id = api.create("acme/shop", "unhurried")
+    wait_until(lambda: "written" in api.log(job_id), "the artifact to be written")
+    assert api.http.post(f"/jobs/{job_id}/cancel").status_code == 202
+    api.wait_status(job_id, "cancelled")
+    assert artifacts(api, job_id) == {"partial.txt": "text/plain"}
 
 
 def test_an_agent_that_reports_completes_without_a_pull_request(service: Service, api: Api) -> None:

@@ -23,6 +23,7 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.run.context import JobTools, RunContext
 from agentjobs.jobs.run.kept_work import keep_finished_work, warn_of_lost_work
+from agentjobs.jobs.run.results import store_results_at_end
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.loops.loop import first_of
@@ -93,7 +94,9 @@ class _ActiveJob:
         return self._run.report or await keep_finished_work(self._run)
 
     async def _outcome_of_stop(self, outcome: Outcome) -> Outcome:
-        """A worker that drains keeps the work that is done."""
+        """A worker that drains keeps the work that is done, and a cancelled job its artifacts."""
+        if self._run is not None and isinstance(outcome, Cancelled):
+            await store_results_at_end(self._run)
         if not isinstance(outcome, Released) or self._run is None:
             return outcome
         kept = await self.keep_work()

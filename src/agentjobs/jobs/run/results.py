@@ -25,13 +25,11 @@ _MAX_NAMED = 5
 
 @contextlib.asynccontextmanager
 async def collected_artifacts(run: RunContext, run_dir: Path) -> AsyncIterator[None]:
-    """Around the agent's run, whether or not it succeeds. One that is cancelled leaves none."""
+    """Around the agent's run, however it ends."""
     try:
         yield
-    except Exception:
+    finally:
         run.artifacts = await run_in_thread(read_artifacts, run_dir)
-        raise
-    run.artifacts = await run_in_thread(read_artifacts, run_dir)
 
 
 async def store_results(run: RunContext) -> None:
