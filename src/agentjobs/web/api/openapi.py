@@ -167,4 +167,6 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
         schema.pop("default", None)
     options = schema.pop("anyOf", [])
     schema = {**next((each for each in options if each != _NULL), {}), **schema}
+    if "items" in schema:
+        schema["items"] = _without_null(schema["items"])
     return {"type": "string", **schema} if "enum" in schema else schema
