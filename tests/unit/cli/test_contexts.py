@@ -3,12 +3,14 @@
 import multiprocessing
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
+from agentjobs.cli.contexts import connection
 from agentjobs.cli.contexts.address import check_address, is_unencrypted
-from agentjobs.cli.contexts.connection import choose_connection
+from agentjobs.cli.contexts.connection import RetryPause, choose_connection
 from agentjobs.cli.contexts.credentials import (
     Context,
     Credentials,
@@ -145,6 +147,21 @@ def test_a_key_is_never_sent_to_the_address_of_another_source(path, variables):
     store(path, PROD)
     with pytest.raises(Problem, match="is set, but"):
         choose_connection(None, environment(path, **variables))
+
+
+def test_a_terminal_says_once_that_a_service_does_not_respond(monkeypatch, capsys):
+    pauses: list[float] = []
+    monkeypatch.setattr(connection.time, "sleep", pauses.append)
+    pause = RetryPause("https://jobs.example")
+    pause(1)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    pause = RetryPause("https://jobs.example")
+    for seconds in (2, 3):
+        pause(seconds)
+    assert capsys.readouterr().err.endswith("https://jobs.example does not respond; trying again\n")
+    assert pauses == [1, 2, 3]
 
 
 def test_without_a_service_the_next_step_is_named(path):

@@ -2,12 +2,16 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from agentjobs.cli.live_line import can_show_line, clear_line
+from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.problems import Problem
@@ -68,7 +72,7 @@ def choose_connection(context: str | None, environ: Mapping[str, str] | None = N
 def connect(context: str | None) -> Iterator["Client"]:
     """A client of the chosen service; errors say which one that is."""
     connection = choose_connection(context)
-    with open_client(connection.url, connection.api_key) as client, explained(connection):
+    with explained(connection), open_client(connection.url, connection.api_key) as client:
         yield client
 
 
@@ -95,7 +99,22 @@ def open_client(url: str, api_key: str) -> "Client":
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from agentjobs_client import Client
 
-    return Client(url, api_key)
+    return Client(url, api_key, pause=RetryPause(url))
+
+
+class RetryPause:
+    """Says on a terminal, once, that a service does not respond, which may take minutes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._is_known = False
+
+    def __call__(self, seconds: float) -> None:
+        if not self._is_known and can_show_line():
+            clear_line()
+            print_note(f"{self._url} does not respond; trying again")
+        self._is_known = True
+        time.sleep(seconds)
 
 
 def _check_complete(url: str, api_key: str) -> None:

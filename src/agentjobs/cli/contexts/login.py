@@ -57,7 +57,7 @@ def login(
     context_name = check_name(name or address.netloc)
     api_key = _read_key(key_file)
     connection = Connection(address.geturl(), api_key, "the key that was given")
-    with open_client(connection.url, api_key) as client, explained(connection):
+    with explained(connection), open_client(connection.url, api_key) as client:
         caller = _identify(client)
     with edit_credentials(credentials_path()) as (credentials, store):
         store(credentials.with_context(Context(context_name, address.geturl(), api_key)))
