@@ -1,6 +1,7 @@
 """How long jobs run, learned from those that ended last. Pure."""
 
 import random
+import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ class Durations:
         self._samples: Mapping[tuple[str, ...], Sequence[int]] = {
             key: sorted(durations) for key, durations in samples.items()
         }
+        self._typical_ms: dict[str, int] = {}
 
     def of(self, agent: str, repo_id: str = "") -> Sequence[int]:
         """Of the agent in the repository if there are enough, of the agent, or of all agents. In
@@ -38,6 +40,11 @@ class Durations:
         if len(of_repo := samples.get((agent, repo_id), ())) >= _MIN_SAMPLES_OF_REPO:
             return of_repo
         return samples.get((agent,)) or samples.get(()) or (_UNKNOWN_MS,)
+
+    def typical_ms(self, agent: str) -> int:
+        if agent not in self._typical_ms:
+            self._typical_ms[agent] = round(statistics.fmean(self.of(agent)))
+        return self._typical_ms[agent]
 
 
 def draw_remaining_ms(samples: Sequence[int], elapsed_ms: int, chance: random.Random) -> float:

@@ -1,6 +1,5 @@
 """Estimates how long until a job starts, from the queue, the workers and the plan. Pure."""
 
-import statistics
 from collections.abc import Collection
 
 import msgspec
@@ -24,6 +23,8 @@ def prepare_estimate(
     plans: Plans, caller: Caller, fleet: FleetState, request: CreateJobRequest
 ) -> None:
     """Makes the forecast that the transaction will probably need, so that it does not take long."""
+    if not fleet.is_busy:
+        return
     organization_id = caller.organization_id
     waiting = sum(fleet.queue.backlogs.get(organization_id, _NOTHING).agents.values())
     expected = Admission(
@@ -51,14 +52,31 @@ def estimate_start(
 
     Without workers that can run it, jobs are assumed to start one after the other.
     """
-    new, unseen = _new_jobs(plans.concurrent_jobs(caller.plan), caller, fleet, admission, request)
-    if not fleet.slots_for(new.agent, new.tags):
-        wait_ms = (admission.queued_jobs + 1) * _typical_ms(fleet, new.agent)
-    elif fleet.has_free_slot(new, unseen):
+    agent, tags = request.agent, decode_tags(admission.required_tags)
+    limit = plans.concurrent_jobs(caller.plan)
+    if not fleet.slots_for(agent, tags):
+        wait_ms = (admission.queued_jobs + 1) * fleet.queue.durations.typical_ms(agent)
+    elif not tags and _has_free_slot(fleet, caller.organization_id, limit, admission, agent):
         wait_ms = 0
     else:
+        new, unseen = _new_jobs(limit, caller, fleet, admission, request)
         wait_ms = _forecast(fleet, new)[unseen]
-    return wait_ms + _pause_ms(fleet, new.agent, admission.paused_at, now)
+    return wait_ms + _pause_ms(fleet, agent, admission.paused_at, now)
+
+
+def _has_free_slot(
+    fleet: FleetState, organization_id: str, limit: int, admission: Admission, agent: str
+) -> bool:
+    """Quickly answered for the usual case; otherwise a forecast says when."""
+    queue = fleet.queue
+    jobs = admission.queued_jobs + admission.active_jobs
+    return (
+        not queue.backlogs
+        and jobs < limit
+        and jobs - fleet.active_of[organization_id] < fleet.free_slots_of[agent]
+        and agent not in queue.agent_limits
+        and admission.repo_id not in queue.repo_limits
+    )
 
 
 class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,12 +155,10 @@ def _forecast(fleet: FleetState, new: NewJobs) -> list[int]:
     return starts
 
 
-def _typical_ms(fleet: FleetState, agent: str) -> int:
-    return round(statistics.fmean(fleet.queue.durations.of(agent)))
-
-
 def _pause_ms(fleet: FleetState, agent: str, organization_since: int | None, now: int) -> int:
     """Nobody knows when a pause ends: the estimate is that it goes on for as long as it has lasted,
     and at least for the duration of a job."""
-    since = [at for at in (fleet.paused_at, organization_since) if at is not None]
-    return max(now - min(since), _typical_ms(fleet, agent)) if since else 0
+    if fleet.paused_at is None and organization_since is None:
+        return 0
+    since = min(at for at in (fleet.paused_at, organization_since) if at is not None)
+    return max(now - since, fleet.queue.durations.typical_ms(agent))

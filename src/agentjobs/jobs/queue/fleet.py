@@ -46,14 +46,18 @@ class LiveWorker(msgspec.Struct, frozen=True):
 
 
 class FleetState(msgspec.Struct, frozen=True):
-    """`active_of` counts by organization, `active_in` by the place of the pool in the queue."""
+    """`active_of` counts by organization; `free_slots_of` is by agent.
+
+    `is_busy`: there are workers, and jobs wait or all slots of some workers are taken.
+    """
 
     workers: Sequence[LiveWorker]
     queue: Queue
     slots_of: Counter[str]
     active_by_agent: Counter[str]
     active_of: Counter[str]
-    active_in: Counter[int | None]
+    free_slots_of: Counter[str]
+    is_busy: bool
     # Since when the whole service is paused.
     paused_at: int | None
     has_outages: bool
@@ -71,13 +75,16 @@ class FleetState(msgspec.Struct, frozen=True):
         paused_at: int | None = None,
         has_outages: bool = False,
     ) -> Self:
+        active_in = Counter(job.pool for job in queue.running)
+        free = [(pool, pool.slots - active_in[place]) for place, pool in enumerate(queue.pools)]
         return cls(
             workers=workers,
             queue=queue,
-            slots_of=_slots_of(workers),
+            slots_of=_slots_by_agent((worker.agents, worker.slots) for worker in workers),
             active_by_agent=Counter(job.agent for job in queue.running),
             active_of=Counter(job.organization_id for job in queue.running),
-            active_in=Counter(job.pool for job in queue.running),
+            free_slots_of=_slots_by_agent((pool.agents, count) for pool, count in free),
+            is_busy=any(queue.backlogs or count <= 0 for _, count in free),
             paused_at=paused_at,
             has_outages=has_outages,
             forecasts={},
@@ -92,22 +99,6 @@ class FleetState(msgspec.Struct, frozen=True):
             worker.slots
             for worker in self.workers
             if agent in worker.agents and worker.tags.issuperset(tags)
-        )
-
-    def has_free_slot(self, new: NewJobs, unseen: int) -> bool:
-        """Whether nothing is in the way of the last of the new jobs; a forecast would say when."""
-        queue = self.queue
-        return (
-            not queue.backlogs
-            and self.active_of[new.organization_id] + unseen < new.limit
-            and new.agent not in queue.agent_limits
-            and new.repo_id is None
-            and unseen
-            < sum(
-                pool.slots - self.active_in[place]
-                for place, pool in enumerate(queue.pools)
-                if new.agent in pool.agents and pool.tags.issuperset(new.tags)
-            )
         )
 
     def queue_reason(self, agent: str, tags: Collection[str] = ()) -> str | None:
@@ -168,12 +159,12 @@ def decode_tags(text: str | None) -> Sequence[str]:
     return () if text is None or text == "[]" else _decode_tags(text)
 
 
-def _slots_of(workers: Iterable[LiveWorker]) -> Counter[str]:
-    slots = Counter[str]()
-    for worker in workers:
-        for agent in worker.agents:
-            slots[agent] += worker.slots
-    return slots
+def _slots_by_agent(slots: Iterable[tuple[frozenset[str], int]]) -> Counter[str]:
+    by_agent = Counter[str]()
+    for agents, count in slots:
+        for agent in agents:
+            by_agent[agent] += count
+    return by_agent
 
 
 def pools_of(workers: Sequence[LiveWorker]) -> tuple[list[Pool], dict[str, int]]:
