@@ -18,7 +18,7 @@ ARTIFACT_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 TEXT = "text/plain"
 IMAGES = ("image/png", "image/jpeg", "image/webp")
 
-# The names beyond these are not even read.
+# Further names are not read.
 _MAX_ENTRIES = 10_000
 _MAX_NAME_CHARACTERS = 60
 _NOT_READABLE = "not a regular file, or not readable"

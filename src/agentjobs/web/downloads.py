@@ -17,7 +17,7 @@ _HEADERS: Mapping[str, str] = {
 
 
 def artifact_download(db: Database, job_id: str, artifact: StoredArtifact) -> Response:
-    """An image is a download too: `<img>` shows it all the same."""
+    """Images are downloads too, which does not keep `<img>` from showing them."""
     is_text = artifact.media_type == TEXT
     headers = {
         **_HEADERS,

@@ -1,7 +1,7 @@
 """What a run leaves besides its pull request: the agent's artifacts, and its change as a diff.
 
-Collected at once and stored later: while the database is away, the agent's work must not wait for
-it unprotected. No job fails because of them.
+They are collected when the agent ends, and stored only once its work is protected, so that a
+database that is away costs no work. No job fails because of them.
 """
 
 import contextlib
