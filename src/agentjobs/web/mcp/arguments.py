@@ -57,7 +57,7 @@ class JobConfig(TypedDict, total=False):
     ]
 
 
-class Nothing(msgspec.Struct, frozen=True):
+class NoArguments(msgspec.Struct, frozen=True):
     pass
 
 

@@ -11,7 +11,7 @@ from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_job, fetch_
 from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
 _FINAL = frozenset({"completed", "failed", "cancelled"})
-# How often a client hears of a job that does not change; many give up after a minute of silence.
+# How often progress is reported; many clients give up after a minute without a message.
 _PROGRESS_SECONDS = 10
 # Read with read_report: they may be long.
 _REPORT_FIELDS = frozenset({"report_markdown", "report_json"})

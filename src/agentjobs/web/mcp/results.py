@@ -22,7 +22,7 @@ from agentjobs.web.mcp.tool import ToolCall, ToolResult
 MAX_REPORT_BYTES = 100_000
 MAX_DIFF_FILES = 200
 
-_LOG_WAS_CUT = "x-log-truncated"
+_LOG_TRUNCATED_HEADER = "x-log-truncated"
 
 
 class DiffFile(msgspec.Struct):
@@ -90,7 +90,7 @@ async def log_tail(api: RestApi, job_id: str, max_bytes: int) -> tuple[str, bool
     request = RestRequest("GET", job_path(job_id, "logs"), query, accept="text/plain")
     response = await api.send(request)
     # An earlier version of the service sends everything.
-    is_cut = len(response.body) > max_bytes or response.headers.get(_LOG_WAS_CUT) == "true"
+    is_cut = len(response.body) > max_bytes or response.headers.get(_LOG_TRUNCATED_HEADER) == "true"
     return response.body[-max_bytes:].decode("utf-8", "replace"), is_cut
 
 

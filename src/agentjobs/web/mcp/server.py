@@ -25,10 +25,10 @@ from agentjobs.web.mcp.tools import INSTRUCTIONS, TOOLS
 
 Context = ServerRequestContext[Any, Any]
 
-# A key keeps its scope.
-_LISTING_IS_FRESH = CacheHint(ttl_ms=600_000, scope="private")
+# A key's scopes rarely change, and the API refuses tools that it may not use anyway.
+_LISTING_CACHE = CacheHint(ttl_ms=600_000, scope="private")
 _TOOLS_BY_NAME = {tool.name: tool for tool in TOOLS}
-# What clients send wrongly is theirs to know; it would fill the log.
+# Otherwise invalid messages of clients would fill the log.
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
 
@@ -39,8 +39,8 @@ def build_server(api: RestApi) -> Server[Any]:
         version=_version(),
         instructions=INSTRUCTIONS,
         cache_hints={
-            "tools/list": _LISTING_IS_FRESH,
-            "resources/templates/list": _LISTING_IS_FRESH,
+            "tools/list": _LISTING_CACHE,
+            "resources/templates/list": _LISTING_CACHE,
         },
         get_tool_input_schema=_schema_of,
         on_list_tools=partial(_list_tools, api),
@@ -53,7 +53,7 @@ def build_server(api: RestApi) -> Server[Any]:
 
 async def _list_tools(api: RestApi, _context: Context, _params: Any) -> types.ListToolsResult:
     is_read_only = await api.is_read_only()
-    listed = [_described(tool) for tool in TOOLS if tool.is_read_only or not is_read_only]
+    listed = [_describe_tool(tool) for tool in TOOLS if tool.is_read_only or not is_read_only]
     return types.ListToolsResult(tools=listed)
 
 
@@ -138,11 +138,11 @@ def _version() -> str:
 
 def _schema_of(name: str) -> Mapping[str, Any] | None:
     tool = _TOOLS_BY_NAME.get(name)
-    return None if tool is None else _described(tool).input_schema
+    return None if tool is None else _describe_tool(tool).input_schema
 
 
 @cache
-def _described(tool: Tool) -> types.Tool:
+def _describe_tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,

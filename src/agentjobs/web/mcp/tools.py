@@ -21,7 +21,7 @@ TOOLS = (
         "List agents",
         "List the agent types that jobs can use: what each does, whether its jobs end with a pull"
         " request or a report, and whether the organization's plan allows it.",
-        arguments.Nothing,
+        arguments.NoArguments,
         listings.list_agents,
     ),
     Tool(

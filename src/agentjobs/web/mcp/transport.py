@@ -1,5 +1,5 @@
-"""One POST of streamable HTTP, answered by the package `mcp`: with JSON, or with events if the
-client asked to hear of the progress of a call that waits."""
+"""Answers one POST of streamable HTTP with the package `mcp`: with JSON, or with events if the
+client asked for notifications about the progress of a call."""
 
 import asyncio
 from typing import Any

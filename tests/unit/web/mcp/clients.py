@@ -35,7 +35,7 @@ def error_code(result: CallToolResult) -> str:
     return code
 
 
-async def done(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call_tool(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """The structured result of a call that succeeds."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, text_of(result)

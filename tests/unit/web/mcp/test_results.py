@@ -15,7 +15,14 @@ from agentjobs.web.mcp.resources import read_resource
 from agentjobs.web.mcp.rest_api import RestError
 from agentjobs.web.mcp.results import MAX_DIFF_FILES, MAX_REPORT_BYTES, read_diff, read_report
 from agentjobs.web.mcp.tool import ToolResult
-from tests.unit.web.mcp.clients import Connect, OneResponse, direct_call, done, error_code, text_of
+from tests.unit.web.mcp.clients import (
+    Connect,
+    OneResponse,
+    call_tool,
+    direct_call,
+    error_code,
+    text_of,
+)
 from tests.unit.web.service import Service
 
 JOB_ID = "job_1"
@@ -62,7 +69,7 @@ async def report_of(document: dict[str, Any]) -> ToolResult:
 async def test_a_diff_has_all_files_and_their_patches(service: Service, connect: Connect) -> None:
     job_id = await job_with_diff(service)
     async with connect() as client:
-        diff = await done(client, "read_diff", job_id=job_id)
+        diff = await call_tool(client, "read_diff", job_id=job_id)
         text = text_of(await client.call_tool("read_diff", {"job_id": job_id}))
     changes = [
         (file["status"], file["path"], file["additions"], file["deletions"])
@@ -78,9 +85,11 @@ async def test_a_diff_has_all_files_and_their_patches(service: Service, connect:
 async def test_patches_are_cut_to_the_size_asked_for(service: Service, connect: Connect) -> None:
     job_id = await job_with_diff(service, last_line="y" * 300_000)
     async with connect() as client:
-        diff = await done(client, "read_diff", job_id=job_id)
-        one = await done(client, "read_diff", job_id=job_id, path="second.py", max_bytes=200_000)
-        tiny = await done(client, "read_diff", job_id=job_id, max_bytes=1)
+        diff = await call_tool(client, "read_diff", job_id=job_id)
+        one = await call_tool(
+            client, "read_diff", job_id=job_id, path="second.py", max_bytes=200_000
+        )
+        tiny = await call_tool(client, "read_diff", job_id=job_id, max_bytes=1)
         missing = await client.call_tool("read_diff", {"job_id": job_id, "path": "third.py"})
     first, second = diff["files"]
     assert (first["patch_truncated"], second["patch_truncated"]) == (False, True)
@@ -129,10 +138,10 @@ async def test_the_report_of_a_job_is_read_on_request(service: Service, connect:
     report = Reported(JobReport("# Two bugs\n", '{"bugs": 2}'))
     assert await finish_job(service.harness.db, claimed, report)
     async with connect() as client:
-        job = await done(client, "get_job", job_id=job_id)
+        job = await call_tool(client, "get_job", job_id=job_id)
         assert job["has_report"]
         assert not {"report_markdown", "report_json"} & set(job)
-        read = await done(client, "read_report", job_id=job_id)
+        read = await call_tool(client, "read_report", job_id=job_id)
         (content,) = (await client.read_resource(f"agentjobs://jobs/{job_id}/report")).contents
     assert (read["report_markdown"], read["report_json"]) == ("# Two bugs\n", {"bugs": 2})
     assert (content.mime_type, content.text) == ("text/markdown", "# Two bugs\n")  # type: ignore[union-attr]

@@ -5,12 +5,12 @@ import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.json_fields import fields_of
-from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs, Nothing
+from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs, NoArguments
 from agentjobs.web.mcp.listings import list_agents, list_jobs
 from agentjobs.web.mcp.rest_api import RestError
 from agentjobs.web.mcp.tool import Tool
 from agentjobs.web.mcp.tools import TOOLS
-from tests.unit.web.mcp.clients import Connect, direct_call, done, error_code, text_of
+from tests.unit.web.mcp.clients import Connect, call_tool, direct_call, error_code, text_of
 from tests.unit.web.service import JOB, Service
 
 CHANGING = {"create_job", "cancel_job", "follow_up_job", "retry_job"}
@@ -21,17 +21,17 @@ async def test_a_job_is_created_found_read_and_cancelled(
     service: Service, connect: Connect
 ) -> None:
     async with connect() as client:
-        agents = (await done(client, "list_agents"))["agents"]
-        repos = (await done(client, "list_repos"))["repos"]
+        agents = (await call_tool(client, "list_agents"))["agents"]
+        repos = (await call_tool(client, "list_repos"))["repos"]
         assert (agents[0]["id"], repos[0]["full_name"]) == (JOB["agent"], JOB["repo"])
-        receipt = await done(client, "create_job", **JOB, prompt="Fix it.", ticket_id="T-1")
+        receipt = await call_tool(client, "create_job", **JOB, prompt="Fix it.", ticket_id="T-1")
         assert receipt["status"] == "queued"
         job_id = receipt["job_id"]
-        job = await done(client, "get_job", job_id=job_id)
+        job = await call_tool(client, "get_job", job_id=job_id)
         assert (job["ticket_id"], job["pr_url"], job["is_final"]) == ("T-1", None, False)
-        (listed,) = (await done(client, "list_jobs", repo=JOB["repo"]))["jobs"]
+        (listed,) = (await call_tool(client, "list_jobs", repo=JOB["repo"]))["jobs"]
         assert listed["job_id"] == job_id
-        assert (await done(client, "cancel_job", job_id=job_id))["status"] == "cancelled"
+        assert (await call_tool(client, "cancel_job", job_id=job_id))["status"] == "cancelled"
         assert (
             error_code(await client.call_tool("cancel_job", {"job_id": job_id})) == "job_finished"
         )
@@ -40,7 +40,7 @@ async def test_a_job_is_created_found_read_and_cancelled(
 async def test_prompt_and_config_become_overrides(service: Service, connect: Connect) -> None:
     config = {"draft": True, "timeout_seconds": 60, "own key": [1]}
     async with connect() as client:
-        receipt = await done(client, "create_job", **JOB, prompt="Fix it.", config=config)
+        receipt = await call_tool(client, "create_job", **JOB, prompt="Fix it.", config=config)
     row = await service.harness.db.fetch_one(
         "SELECT config_override FROM jobs WHERE id = :id", id=receipt["job_id"]
     )
@@ -53,8 +53,8 @@ async def test_prompt_and_config_become_overrides(service: Service, connect: Con
 async def test_pages_continue_after_their_cursor(service: Service, connect: Connect) -> None:
     created = [await service.create_job() for _ in range(3)]
     async with connect() as client:
-        first = await done(client, "list_jobs", limit=2)
-        rest = await done(client, "list_jobs", limit=2, cursor=first["next_cursor"])
+        first = await call_tool(client, "list_jobs", limit=2)
+        rest = await call_tool(client, "list_jobs", limit=2, cursor=first["next_cursor"])
     listed = [job["job_id"] for page in (first, rest) for job in page["jobs"]]
     assert (listed, rest["next_cursor"]) == (created[::-1], None)
 
@@ -65,7 +65,7 @@ async def test_agents_are_described() -> None:
         {**agent, "id": "a", "description": "Finds bugs.", "result": "report"},
         {**agent, "id": "b", "available": False, "plan_required": "pro"},
     ]
-    result = await list_agents(direct_call({"agents": agents}, Nothing()))
+    result = await list_agents(direct_call({"agents": agents}, NoArguments()))
     assert result.content == {"agents": agents}
     assert result.text == (
         "- a: Finds bugs. (writes a report instead of a pull request)\n"
@@ -83,8 +83,8 @@ async def test_what_the_api_ignored_is_named() -> None:
 async def test_a_label_may_be_empty(service: Service, connect: Connect) -> None:
     await service.create_job()
     async with connect() as client:
-        created = await done(client, "create_job", **JOB, labels={"team": ""})
-        found = await done(client, "list_jobs", labels={"team": ""})
+        created = await call_tool(client, "create_job", **JOB, labels={"team": ""})
+        found = await call_tool(client, "list_jobs", labels={"team": ""})
     assert [job["job_id"] for job in found["jobs"]] == [created["job_id"]]
 
 
@@ -139,7 +139,7 @@ async def test_a_key_that_may_only_read_sees_only_reading_tools(
     async with connect(await service.key(scope="read")) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {tool.name for tool in TOOLS} - CHANGING
-        assert (await done(client, "get_job", job_id=job_id))["status"] == "queued"
+        assert (await call_tool(client, "get_job", job_id=job_id))["status"] == "queued"
         for tool, arguments in (("create_job", JOB), ("cancel_job", {"job_id": job_id})):
             assert error_code(await client.call_tool(tool, arguments)) == "insufficient_scope"
 
@@ -150,7 +150,7 @@ async def test_jobs_of_another_organization_do_not_exist(
     job_id = await service.create_job()
     await service.harness.organization("other")
     async with connect(await service.key("other")) as client:
-        assert (await done(client, "list_jobs"))["jobs"] == []
+        assert (await call_tool(client, "list_jobs"))["jobs"] == []
         for tool in ("get_job", "watch_job", "cancel_job", "read_log", "read_report"):
             result = await client.call_tool(tool, {"job_id": job_id})
             unknown = await client.call_tool(tool, {"job_id": UNKNOWN})
@@ -166,8 +166,8 @@ async def test_only_the_end_of_a_log_is_read(service: Service, connect: Connect)
     for number in range(200):
         await append_chunk(service.harness.db, job, f"line {number} é\n")
     async with connect() as client:
-        end = await done(client, "read_log", job_id=job.id, max_bytes=30)
-        whole = await done(client, "read_log", job_id=job.id)
+        end = await call_tool(client, "read_log", job_id=job.id, max_bytes=30)
+        whole = await call_tool(client, "read_log", job_id=job.id)
     assert (end["log"], end["truncated"]) == ("line 198 é\nline 199 é\n", True)
     assert (len(whole["log"].splitlines()), whole["truncated"]) == (200, False)
 

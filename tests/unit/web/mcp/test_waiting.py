@@ -12,8 +12,8 @@ from tests.unit.web.mcp.clients import (
     ACCEPT,
     VERSION,
     Connect,
+    call_tool,
     direct_call,
-    done,
     error_code,
     message,
 )
@@ -70,7 +70,7 @@ async def test_an_unchanged_job_is_returned_when_the_time_is_over(
     job_id = await service.create_job()
     async with connect() as client:
         for seconds in (0, 1):
-            job = await done(client, "watch_job", job_id=job_id, wait_seconds=seconds)
+            job = await call_tool(client, "watch_job", job_id=job_id, wait_seconds=seconds)
             assert (job["status"], job["is_final"]) == ("queued", False)
 
 
