@@ -183,6 +183,16 @@ def test_a_terminal_shows_position_elapsed_time_and_the_last_line(wait, capsys, 
     ]
 
 
+def test_a_job_that_waits_again_shows_no_line_of_its_earlier_attempt(wait, capsys, monkeypatch):
+    use_terminal(monkeypatch)
+    service = Service(RUNNING, BLOCKED, COMPLETED)
+    service.log = "earlier\n"
+    assert wait(service) == 0
+    shown = screens(capsys.readouterr().err)
+    assert "running, 1 min 5 s: earlier" in shown
+    assert "queued, position 2, the plan's concurrent job limit is rea…" in shown
+
+
 def test_an_older_service_that_sends_the_whole_log_is_asked_once(wait, capsys, monkeypatch):
     use_terminal(monkeypatch)
     service = Service(RUNNING, RUNNING, RUNNING, COMPLETED)

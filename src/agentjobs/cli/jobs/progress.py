@@ -77,9 +77,11 @@ class LiveProgress(Progress):
         super().show(job)
         if job.is_finished:
             return
-        if job.status == "running" and self._has_tail:
-            self._read_last_line(job.job_id)
-        line = text.progress(job) + (f": {self._last_line}" if self._last_line else "")
+        line = text.progress(job)
+        if job.status == "running":
+            if self._has_tail:
+                self._read_last_line(job.job_id)
+            line += f": {self._last_line}" if self._last_line else ""
         show_line(escape_line(line))
 
     def _read_last_line(self, job_id: str) -> None:
