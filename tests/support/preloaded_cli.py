@@ -29,7 +29,7 @@ import typer.main
 _COMMAND_SECONDS = 60
 _HEADER_BYTES = 8
 _PR_SET_PDEATHSIG = 1
-# Everything that an administrative command or a service imports.
+# Everything that an administrative command, a client or a service imports.
 _PRELOADED = (
     "agentjobs.app.services",
     "agentjobs.cli.admin",
@@ -38,6 +38,7 @@ _PRELOADED = (
     "agentjobs.repos.connect",
     "agentjobs.sandbox.description",
     "agentjobs.store.opening",
+    "agentjobs_client",
     # Imported when the first option is parsed.
     "typer._adapters",
     "uvicorn.lifespan.off",
