@@ -116,6 +116,11 @@ CASES = {
         "The service ignored --created-after: it is older",
         http(json.dumps({"jobs": [{**JOB, "status": "queued"}]})),
     ),
+    "older: no end of times": Case(
+        (*LIST, "--created-before", "2019-01-01"),
+        "The service ignored --created-before: it is older",
+        http(json.dumps({"jobs": [{**JOB, "status": "queued"}]})),
+    ),
     "newer: unknown status and field": Case(
         SHOW, "", http(json.dumps({**JOB, "status": "paused", "more": {"a": 1}})), exit_code=0
     ),

@@ -97,7 +97,9 @@ def list_jobs(
             created_before=before,
         )
         listed = list(islice(found, limit))
-    check_filters(listed, labels=pairs, ticket_id=ticket, follows=follows, after=after)
+    check_filters(
+        listed, labels=pairs, ticket_id=ticket, follows=follows, after=after, before=before
+    )
     if json:
         print_json({"jobs": [job.raw for job in listed]})
         return

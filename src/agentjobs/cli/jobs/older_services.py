@@ -17,6 +17,7 @@ def check_filters(
     ticket_id: str | None,
     follows: str | None,
     after: datetime | None,
+    before: datetime | None,
 ) -> None:
     """Raises Problem if a job is listed that a filter excludes."""
     from agentjobs.problems import Problem
@@ -26,7 +27,8 @@ def check_filters(
             "--label": not labels.items() <= job.labels.items(),
             "--ticket": ticket_id is not None and job.ticket_id != ticket_id,
             "--follows": follows is not None and job.follows != follows,
-            "--created-after": after is not None and job.created_at and job.created_at < after,
+            "--created-after": after and job.created_at and job.created_at < after,
+            "--created-before": before and job.created_at and job.created_at >= before,
         }
         for option, is_ignored in ignored.items():
             if is_ignored:

@@ -103,11 +103,17 @@ def _save(content: bytes, output: str, json: bool) -> None:
         return
     path = Path(output)
     try:
-        with path.open("xb") as file:
-            file.write(content)
+        file = path.open("xb")
     except FileExistsError:
         reason = f"{output} already exists; choose another name"
         raise typer.BadParameter(reason, param_hint="--output") from None
+    try:
+        with file:
+            file.write(content)
+    except OSError:
+        # Part of an artifact looks like a whole one.
+        path.unlink()
+        raise
     if json:
         print_json({"file": output, "size_bytes": len(content)})
     else:
