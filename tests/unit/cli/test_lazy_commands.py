@@ -1,5 +1,6 @@
 """A call imports only what it needs, and help and values are the same as if it imported all."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,11 @@ except SystemExit:
 _SLOW = {"asyncio", "httpx", "pydantic", "rich", "sqlite3", "uvicorn", "agentjobs.settings"}
 
 
-def imported_by(*arguments: str) -> set[str]:
+def imported_by(*arguments: str, **variables: str) -> set[str]:
     program = (sys.executable, "-c", _MODULES, *arguments)
-    return set(subprocess.run(program, capture_output=True, text=True, check=True).stdout.split())
+    environment = {**os.environ, **variables}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -55,6 +58,13 @@ def test_a_noun_needs_no_other_noun():
 
 def test_ordinary_options_are_parsed_without_pydantic():
     assert "pydantic" not in imported_by("jobs", "list", "--repo", "acme/shop", "--limit", "3")
+
+
+def test_a_client_imports_neither_asyncio_nor_the_command_line_of_httpx():
+    variables = {"AGENTJOBS_URL": "not an address", "AGENTJOBS_API_KEY": "ajk_x"}
+    imported = imported_by("jobs", "list", **variables)
+    assert "httpx" in imported
+    assert not imported & {"asyncio", "rich", "pygments", "pydantic"}
 
 
 def command(

@@ -79,6 +79,7 @@ def connect(context: str | None) -> Iterator["Client"]:
 @contextmanager
 def explained(connection: Connection) -> Iterator[None]:
     """Errors that the address or the key may have caused name them."""
+    _skip_command_line_of_httpx()
     from agentjobs_client import ApiError, ClientError
 
     try:
@@ -95,11 +96,15 @@ def explained(connection: Connection) -> Iterator[None]:
 
 
 def open_client(url: str, api_key: str) -> "Client":
-    # Otherwise httpx imports its own command line, with Rich and Pygments.
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    _skip_command_line_of_httpx()
     from agentjobs_client import Client
 
     return Client(url, api_key, pause=RetryPause(url))
+
+
+def _skip_command_line_of_httpx() -> None:
+    """Before the first import of httpx, which otherwise imports Rich and Pygments for it."""
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 
 class RetryPause:
