@@ -20,8 +20,11 @@ from tests.browser.sample_data import SampleData
 from tests.browser.service import REPO, BrowserTestService
 from tests.support.service import wait_until
 
-# Streams, plain text and redirects.
-_NOT_PAGES = ("/stream", "/log", "/settings", "/sign-in/oidc", "/sign-in/oidc/callback")
+# Streams, plain text, downloads and redirects.
+_NOT_PAGES = (
+    *("/stream", "/log", "/artifacts/{name}"),
+    *("/settings", "/sign-in/oidc", "/sign-in/oidc/callback"),
+)
 # The browser logs the status of an error page.
 _REFUSALS = ("status of 400", "status of 404", "status of 422")
 # Without transitions, whose intermediate colours would fail the contrast check.
@@ -43,6 +46,7 @@ def pages_of(samples: SampleData) -> list[str]:
         f"/jobs/{samples.failed}",
         f"/jobs/{samples.running}",
         "/jobs?q=nothing+is+called+this",
+        "/jobs?label=team",
         f"/repos/{REPO}/graph",
         f"/repos/{REPO}/graph?q=shop",
         f"/repos/{REPO}/graph?external=requests",
