@@ -159,6 +159,8 @@ def test_a_terminal_follows_the_job_until_ctrl_c(client):
         stdout=subprocess.PIPE,
         stderr=terminal,
         text=True,
+        # A shell that runs the tests in the background lets them ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as process:
         os.close(terminal)
         screen = read_until(controller, "s: going to")
