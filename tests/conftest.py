@@ -25,6 +25,7 @@ from tests.support.parallel_run import (  # noqa: F401 - some are hooks
     pytest_runtestloop,
     scope_of,
 )
+from tests.support.paths import NODE_BIN
 from tests.support.postgres import FreshDatabases, PostgresCluster
 
 # How long an example takes says more about the machine than about the code.
@@ -36,6 +37,8 @@ httpx_transports.create_ssl_context = functools.cache(httpx_transports.create_ss
 
 # Otherwise each connection to PostgreSQL asks for TLS first, which the test servers refuse.
 os.environ["PGSSLMODE"] = "disable"
+# The same Node.js on every machine: that of a distribution may be too old for programs of tests.
+os.environ["PATH"] = f"{NODE_BIN}{os.pathsep}{os.environ['PATH']}"
 
 # The database with the current schema.
 _MIGRATED = "migrated"
