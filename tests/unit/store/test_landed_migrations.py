@@ -1,0 +1,21 @@
+"""A migration that stores already have never changes: they would lack what it adds later."""
+
+import hashlib
+
+from agentjobs.store.revisions import MIGRATIONS
+from tests.support.paths import DATA
+
+HASHES = DATA / "migrations.sha256"
+ADVICE = (
+    f"A landed migration must not change; write a new one. Add a new one to {HASHES.name}: "
+    "sha256sum NAME.py"
+)
+
+
+def test_landed_migrations_never_change() -> None:
+    pinned = dict(reversed(line.split()) for line in HASHES.read_text().splitlines())
+    migrations = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (MIGRATIONS / "versions").glob("0*.py")
+    }
+    assert migrations == pinned, ADVICE
