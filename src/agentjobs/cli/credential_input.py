@@ -3,6 +3,8 @@
 Never from an argument, which other users can see and shells keep in their history.
 """
 
+import os
+import stat
 import sys
 from pathlib import Path
 
@@ -17,6 +19,14 @@ def read_token(prompt: str) -> str:
     if sys.stdin.isatty():
         return _prompt(prompt)
     return sys.stdin.buffer.read(_MAX_BYTES).decode().strip()
+
+
+def read_piped_token() -> str:
+    """From standard input if it is a pipe or a file; otherwise empty."""
+    if sys.stdin is None:
+        return ""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    return read_token("") if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
 
 
 def read_private_key(path: str) -> str:

@@ -96,6 +96,8 @@ def test_artifacts_are_listed_and_downloaded_without_overwriting(client, tmp_pat
     assert client("jobs", "artifacts", job_id, "x.txt", "-o", "-").out == "x\n"
     missing = client("jobs", "artifacts", job_id, "y.txt")
     assert (missing.exit_code, "artifact_not_found" in missing.err) == (2, True)
+    # The job was found, so that the address and the key are not in doubt.
+    assert "AGENTJOBS_URL" not in missing.err
     no_report = client("jobs", "report", job_id)
     assert (no_report.exit_code, "has no report" in no_report.err) == (2, True)
 

@@ -118,6 +118,13 @@ def test_the_key_of_the_environment_is_used_and_the_user_is_told(user, url, key)
     assert user("jobs", "list", "--context", url.removeprefix("http://")).exit_code == 0
 
 
+def test_a_piped_key_is_used_instead_of_that_of_the_environment(user, url, key):
+    with_other_key = user.with_settings(AGENTJOBS_API_KEY="ajk_other")
+    logged_in = with_other_key("login", url, typed=key)
+    assert logged_in.exit_code == 0, logged_in.err
+    assert "AGENTJOBS_API_KEY" not in logged_in.err
+
+
 def test_errors_name_the_context_that_was_used(service, user, url, key):
     assert user("login", url, "--name", "here", typed=key).exit_code == 0
     missing = user("jobs", "show", "job_0")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 URL_VARIABLE = "AGENTJOBS_URL"
 KEY_VARIABLE = "AGENTJOBS_API_KEY"
 CONTEXT_VARIABLE = "AGENTJOBS_CONTEXT"
+_MAY_BE_ANOTHER_SERVICE = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
+# The job exists, so that neither the address nor the key is wrong.
+_FOUND_THE_JOB = frozenset({"diff_not_available", "artifact_not_found"})
 
 
 def complete_context(incomplete: str) -> list[str]:
@@ -87,7 +90,7 @@ def explained(connection: Connection) -> Iterator[None]:
     except ApiError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise _refused_key(connection) from error
-        if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+        if error.status in _MAY_BE_ANOTHER_SERVICE and error.code not in _FOUND_THE_JOB:
             error.add_note(f"{connection.source}: {connection.url}")
         raise
     except ClientError as error:

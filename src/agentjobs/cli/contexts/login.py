@@ -43,7 +43,7 @@ def login(
 ) -> None:
     """Store the address of a service and an API key, and use them by default.
 
-    The key is read from stdin, or asked for on a terminal. AGENTJOBS_API_KEY is used if it is set.
+    The key is read from stdin if it is a pipe or a file, then from AGENTJOBS_API_KEY, or asked for.
     """
     from agentjobs.cli.contexts.address import check_address
     from agentjobs.cli.contexts.credentials import (
@@ -80,14 +80,13 @@ def _ask_for_url() -> str:
 
 
 def _read_key(key_file: str | None) -> str:
-    from agentjobs.cli.credential_input import read_private_key, read_token
+    from agentjobs.cli.credential_input import read_piped_token, read_private_key, read_token
     from agentjobs.problems import Problem
 
     if key_file is not None:
         api_key = read_private_key(key_file).strip()
     elif KEY_VARIABLE in os.environ:
-        api_key = os.environ[KEY_VARIABLE].strip()
-        print_note(f"Using the key of {KEY_VARIABLE}.")
+        api_key = read_piped_token() or _key_of_environment()
     else:
         api_key = read_token("API key (from `agentjobs keys create` or the dashboard)")
     if not api_key:
@@ -95,6 +94,11 @@ def _read_key(key_file: str | None) -> str:
             "no_api_key", "The API key is empty: create one with `agentjobs keys create`."
         )
     return api_key
+
+
+def _key_of_environment() -> str:
+    print_note(f"Using the key of {KEY_VARIABLE}.")
+    return os.environ[KEY_VARIABLE].strip()
 
 
 def _identify(client: "Client") -> "Caller | None":
