@@ -88,7 +88,7 @@ async def test_an_invalid_parameter_is_refused(service: Service, query: str, fie
         ("1970-01-01T01:00:00 01:00", 0),
         ("1970-01-01T00:00:00-00:30", 1_800_000),
         ("1960-01-01", 0),
-        ("9999-12-31T23:59:59-23:59", 253_402_387_139_000),
+        ("9999-12-31T23:59:59-23:59", 253_402_300_799_999),
         ("0001-01-01T00:00:00+23:59", 0),
         ("1970-01-01T00:00:60Z", None),
         ("1970-01-01T00:00:00+24:00", None),
@@ -100,5 +100,5 @@ async def test_an_invalid_parameter_is_refused(service: Service, query: str, fie
 )
 async def test_times_are_rfc_3339_or_dates(service: Service, text: str, at: int | None) -> None:
     assert parse_time(text) == at
-    if at is None:
-        assert refusal(await service.get(f"/v1/usage?to={quote(text)}"))[0] == 422
+    response = await service.get(f"/v1/usage?to={quote(text)}")
+    assert response.status_code == (422 if at is None else 200)

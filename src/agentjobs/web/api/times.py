@@ -9,6 +9,8 @@ from agentjobs.json_fields import Rule, text
 from agentjobs.problems import Fault
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# An offset can lead into the year 10000, which no response can show.
+_LAST = datetime.max.replace(tzinfo=UTC)
 _MESSAGE = "must be a time such as 2026-01-31T09:30:00Z, or a date such as 2026-01-31"
 _PATTERN = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -21,7 +23,8 @@ TimeText = Annotated[str, text(max_length=40, matching=Rule(_PATTERN, _MESSAGE))
 
 
 def parse_time(value: str) -> int | None:
-    """Milliseconds since the epoch, 0 for earlier times; None if it is no time."""
+    """Milliseconds since the epoch, 0 for earlier times, the end of the year 9999 for later ones;
+    None if it is no time."""
     if not _is_time(value):
         return None
     try:
@@ -30,7 +33,7 @@ def parse_time(value: str) -> int | None:
         return None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    return max((at - _EPOCH) // timedelta(milliseconds=1), 0)
+    return max((min(at, _LAST) - _EPOCH) // timedelta(milliseconds=1), 0)
 
 
 def time_faults(query: Mapping[str, Any], *names: str) -> list[Fault]:
