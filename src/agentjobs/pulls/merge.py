@@ -127,7 +127,7 @@ async def _record_merge(
     # The branch has the merge, whatever the row says by now.
     changed = await tx.execute(
         "UPDATE pulls SET state = 'merged', merge_commit = :commit, merged_at = :now,"
-        " base_commit = :base, head_commit = :head, ended_by = :ended_by"
+        " closed_at = NULL, base_commit = :base, head_commit = :head, ended_by = :ended_by"
         " WHERE repo_id = :repo_id AND number = :number AND state <> 'merged'",
         commit=commit,
         now=await tx.clock_ms(),

@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs.forges.protocol import ForgeError, MergeMethod
 from agentjobs.local_git.history import commits_between
+from agentjobs.local_git.merge import Merge, merge_into
 from agentjobs.local_git.repositories import import_repository
 from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import load_patch, load_proposal
@@ -166,6 +167,23 @@ async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform:
     repeated = await merge_pull(platform.db, platform.settings, *HERE, number)
     assert (repeated.state, repeated.merge_commit) == ("merged", merged)
     assert platform.head("main") == later
+
+
+async def test_a_pull_request_that_was_closed_during_its_merge_is_only_merged(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+
+    async def close_after(git_dir: Path, change: Merge) -> str:
+        commit = await merge_into(git_dir, change)
+        await close_pull(platform.db, *HERE, number)
+        return commit
+
+    monkeypatch.setattr("agentjobs.pulls.merge.merge_into", close_after)
+    pull = await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert pull.state == "merged"
+    assert pull.merged_at is not None
+    assert pull.closed_at is None
 
 
 async def test_branches_without_common_history_are_refused(platform: Platform) -> None:
