@@ -1,0 +1,312 @@
+"""The operations on jobs, their results and their events."""
+
+from agentjobs.identifiers import id_pattern
+from agentjobs.jobs.follow_up import FollowUpRequest
+from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
+from agentjobs.jobs.rerun import RetryRequest
+from agentjobs.web.api import artifacts, diff, events, examples, idempotency, job_list, jobs, logs
+from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
+
+_JOB_ID = Parameter(
+    name="job_id",
+    where="path",
+    description="The job's identifier.",
+    schema={"type": "string", "pattern": id_pattern("job")},
+    example=examples.JOB_ID,
+)
+_ARTIFACT_NAME = Parameter(
+    name="name",
+    where="path",
+    description="The artifact's name.",
+    schema={"type": "string", "pattern": artifacts.NAME_PATTERN},
+    example="coverage.txt",
+)
+_IDEMPOTENCY_KEY = Parameter(
+    name=idempotency.HEADER,
+    where="header",
+    description="A key of your choice for this request. Repeating the request with the same key "
+    "returns the first response with `Idempotent-Replay: true` and creates no second job. Keys are "
+    "kept for 24 hours.",
+    schema={"type": "string", "pattern": idempotency.PATTERN},
+    example="SHOP-1234-lint-1",
+)
+_REPLAY = {"Idempotent-Replay": "`true` when this repeats the response to an earlier request."}
+_LAST_EVENT_ID = Parameter(
+    name="Last-Event-ID",
+    where="header",
+    description="The id of the last event received; the stream continues after it.",
+    schema={"type": "integer", "minimum": 0, "maximum": logs.MAX_SEQUENCE},
+    example=41,
+)
+_CREATION_ERRORS = (
+    "insufficient_scope",
+    "payload_too_large",
+    "request_timeout",
+    "invalid_json",
+    "validation_failed",
+    "repo_not_connected",
+    "unknown_agent",
+    "plan_required",
+    "repo_indexing",
+    "queue_full",
+    "idempotency_key_reused",
+    "idempotency_in_progress",
+)
+
+JOB_OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}",
+        handler=jobs.show,
+        id="getJob",
+        tag="Jobs",
+        summary="Show a job",
+        description="Status, pull request and timing of a job. With `wait_seconds` the response "
+        "is sent when the status changes, or after that time; with `wait_for=final`, only when the "
+        "job has finished, or after that time.",
+        parameters=(_JOB_ID,),
+        query=jobs.JobQuery,
+        response=SuccessResponse(
+            status=200, description="The job.", type=JobView, example=examples.JOB
+        ),
+        errors=("job_not_found", "validation_failed"),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs",
+        handler=jobs.create,
+        id="createJob",
+        tag="Jobs",
+        summary="Create a job",
+        description="Queues a job: the agent runs on a fresh checkout of the repository, and "
+        "its changes are opened as a pull request. Unknown fields are ignored; `warnings` names "
+        "them.",
+        parameters=(_IDEMPOTENCY_KEY,),
+        request=CreateJobRequest,
+        request_example=examples.CREATE_JOB,
+        response=SuccessResponse(
+            status=202,
+            description="The job is queued.",
+            type=Receipt,
+            example=examples.RECEIPT,
+            headers=_REPLAY,
+        ),
+        errors=_CREATION_ERRORS,
+    ),
+    Operation(
+        method="GET",
+        path="/jobs",
+        handler=job_list.list_all,
+        id="listJobs",
+        tag="Jobs",
+        summary="List jobs",
+        description="The organization's jobs, newest first. A job is listed if all filters match.",
+        query=job_list.JobListQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of jobs.",
+            type=job_list.JobList,
+            example=examples.JOBS,
+        ),
+        errors=("validation_failed",),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}/cancel",
+        handler=jobs.cancel,
+        id="cancelJob",
+        tag="Jobs",
+        summary="Cancel a job",
+        description="A queued job is cancelled immediately. The agent of a running job is stopped "
+        "within a second; the job is `cancelled` once it has stopped.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=202,
+            description="The job as it is now.",
+            type=JobView,
+            example=examples.CANCELLED_JOB,
+        ),
+        errors=("insufficient_scope", "job_not_found", "job_finished"),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}/retry",
+        handler=jobs.retry,
+        id="retryJob",
+        tag="Jobs",
+        summary="Run a finished job again",
+        description="Queues a new job with the request of a completed, failed or cancelled one: "
+        "repository, agent, ticket, overrides and labels. A follow-up is repeated as a follow-up "
+        "on the same pull request. The body may be empty.",
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        request=RetryRequest,
+        request_example=examples.RETRY,
+        response=SuccessResponse(
+            status=202,
+            description="The new job is queued.",
+            type=Receipt,
+            example=examples.RECEIPT,
+            headers=_REPLAY,
+        ),
+        errors=(
+            *("job_not_found", "job_not_finished", "pull_not_open", "follow_up_active"),
+            *_CREATION_ERRORS,
+        ),
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}/follow-ups",
+        handler=jobs.follow_up,
+        id="followUpJob",
+        tag="Jobs",
+        summary="Follow up on a job's pull request",
+        description="Queues a job that starts from the branch of a completed job and adds a "
+        "commit to its pull request, which must still be open. It keeps the repository and the "
+        "ticket of that job, and its agent, priority and labels unless others are named. Only one "
+        "job at a time works on a pull request.",
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        request=FollowUpRequest,
+        request_example=examples.FOLLOW_UP,
+        response=SuccessResponse(
+            status=202,
+            description="The job is queued.",
+            type=Receipt,
+            example=examples.RECEIPT,
+            headers=_REPLAY,
+        ),
+        errors=("job_not_found", "pull_not_open", "follow_up_active", *_CREATION_ERRORS),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/logs",
+        handler=logs.show,
+        id="getJobLogs",
+        tag="Jobs",
+        summary="Read a job's log",
+        description="The agent's output as text. With `Accept: text/event-stream` the log is "
+        "streamed as server-sent events. To resume the stream, send the `id` of the last event as "
+        "`Last-Event-ID`. `event: end` with the job's status follows when the job is finished and "
+        "the whole log was sent.",
+        parameters=(_JOB_ID, _LAST_EVENT_ID),
+        query=logs.LogQuery,
+        response=SuccessResponse(
+            status=200,
+            description="The log.",
+            texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
+            headers={"X-Log-Truncated": "With `tail_bytes`, whether the log has more than that."},
+        ),
+        errors=("job_not_found", "validation_failed"),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/prompt",
+        handler=jobs.show_prompt,
+        id="getJobPrompt",
+        tag="Jobs",
+        summary="Read a job's prompt",
+        description="The prompt of the job's latest attempt; null before the agent was started.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The prompt.",
+            type=jobs.PromptView,
+            example=examples.PROMPT,
+        ),
+        errors=("job_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/events",
+        handler=jobs.list_events,
+        id="listJobEvents",
+        tag="Jobs",
+        summary="List a job's events",
+        description="Every change of the job's state, oldest first, with the payload that is "
+        "sent to webhook endpoints.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The events.",
+            type=jobs.EventList,
+            example=examples.EVENTS,
+        ),
+        errors=("job_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/diff",
+        handler=diff.show,
+        id="getJobDiff",
+        tag="Jobs",
+        summary="Read a job's diff",
+        description="What the job changed, as soon as its commit exists: a unified diff, or its "
+        "files with `Accept: application/json`. A diff of more than 1 MiB is cut, between two "
+        "files if possible; `X-Diff-Truncated: true` and `truncated` say so.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The diff.",
+            type=diff.DiffView,
+            example=examples.DIFF,
+            texts={diff.DIFF_TEXT: examples.DIFF_TEXT, "text/plain": examples.DIFF_TEXT},
+            headers={"X-Diff-Truncated": "`true` when the text is cut."},
+        ),
+        errors=("job_not_found", "diff_not_available"),
+    ),
+    Operation(
+        method="GET",
+        path="/events",
+        handler=events.list_all,
+        id="listEvents",
+        tag="Events",
+        summary="List the organization's events",
+        description="The events of all jobs, oldest first, with the payloads that are sent to "
+        "webhook endpoints. Continue with `next_cursor`, also after the last page: no event is "
+        "skipped or repeated, and the events of a job come in their order. With `wait_seconds` "
+        "the response is sent when there is an event, or after that time. Events of deleted jobs "
+        "are not listed.",
+        query=events.EventQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of events.",
+            type=events.EventPage,
+            example=examples.EVENT_PAGE,
+        ),
+        errors=("validation_failed",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/artifacts",
+        handler=artifacts.list_all,
+        id="listJobArtifacts",
+        tag="Jobs",
+        summary="List a job's artifacts",
+        description="The files that the job's agent left in the directory `AGENTJOBS_ARTIFACTS`, "
+        "whether or not it succeeded: at most 50, of 10 MiB each and 32 MiB in total. The job's "
+        "`warnings` name what was left out.",
+        parameters=(_JOB_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The artifacts.",
+            type=artifacts.ArtifactList,
+            example=examples.ARTIFACTS,
+        ),
+        errors=("job_not_found",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/artifacts/{name}",
+        handler=artifacts.show,
+        id="getJobArtifact",
+        tag="Jobs",
+        summary="Download an artifact",
+        description="The content of an artifact. An agent wrote it: do not trust it.",
+        parameters=(_JOB_ID, _ARTIFACT_NAME),
+        response=SuccessResponse(
+            status=200,
+            description="The content, with the media type that the list names.",
+            texts={"*/*": "92 % of 1,204 lines\n"},
+        ),
+        errors=("job_not_found", "artifact_not_found"),
+    ),
+)
