@@ -16,6 +16,8 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from agentjobs.safe_text import ellipsize
+
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAX_FAULTS = 5
 _MAX_FAULT_CHARACTERS = 300
@@ -81,6 +83,4 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _shorten(text: str) -> str:
-    if len(text) <= _MAX_FAULT_CHARACTERS:
-        return text
-    return text[: _MAX_FAULT_CHARACTERS - 1] + "…"
+    return ellipsize(text, _MAX_FAULT_CHARACTERS)

@@ -20,11 +20,12 @@ from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.json_fields import doc
 from agentjobs.problems import Problem
+from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.auth import wait_until_revoked
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call
 from agentjobs.web.api.errors import stopping, validation_failed
-from agentjobs.web.api.headers import all_headers, media_type
+from agentjobs.web.api.headers import all_headers
 from agentjobs.web.api.jobs import job_id_of
 from agentjobs.web.api.query import read_query
 from agentjobs.web.context import WebContext
@@ -87,7 +88,7 @@ async def show(call: Call) -> Response:
     query = read_query(call.scope, LogQuery)
     timestamps = LineTimestamps() if query.timestamps else None
     await ensure_job(call.context.db, call.caller.organization_id, job_id)
-    if _wants_events(call.scope):
+    if names_type(call.scope, EVENT_STREAM):
         if call.context.stopping.is_set():
             raise stopping()
         return EventStream(call, job_id, after, timestamps)
@@ -238,11 +239,6 @@ def log_event(chunk: LogChunk, timestamps: LineTimestamps | None = None) -> byte
 def _with_line_feeds(chunk: LogChunk) -> LogChunk:
     """Server-sent events treat a carriage return as the end of a line."""
     return msgspec.structs.replace(chunk, text=_LINE_END.sub("\n", chunk.text))
-
-
-def _wants_events(scope: Scope) -> bool:
-    accepted = b",".join(all_headers(scope, b"accept")).decode("latin-1")
-    return any(media_type(value) == EVENT_STREAM for value in accepted.split(","))
 
 
 def _last_event_id(scope: Scope) -> int:

@@ -12,7 +12,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from agentjobs.web.api.headers import all_headers, header, media_type
+from agentjobs.web.api.accept import names_type
+from agentjobs.web.api.headers import header
 from agentjobs.web.mcp.progress_stream import stream_call
 from agentjobs.web.mcp.rest_api import RestApi
 from agentjobs.web.mcp.server import build_server
@@ -29,7 +30,7 @@ async def serve_post(api: RestApi, scope: Scope, content: bytes, send: Send) -> 
         return
     server = build_server(api)
     version = header(scope, MCP_PROTOCOL_VERSION_HEADER.encode()) or DEFAULT_NEGOTIATED_VERSION
-    reports_progress = _accepts_events(scope) and _asks_for_progress(message)
+    reports_progress = names_type(scope, _EVENT_STREAM) and _asks_for_progress(message)
     if reports_progress and version in HANDSHAKE_PROTOCOL_VERSIONS:
         await stream_call(server, message, version, send)
         return
@@ -57,11 +58,6 @@ def _parse_error(error: Exception) -> Response:
     fields = {"code": PARSE_ERROR, "message": f"Parse error: {error}"}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": fields})
     return Response(body, status_code=400, media_type="application/json")
-
-
-def _accepts_events(scope: Scope) -> bool:
-    accepted = b",".join(all_headers(scope, b"accept")).decode("latin-1")
-    return any(media_type(value) == _EVENT_STREAM for value in accepted.split(","))
 
 
 def _replay(content: bytes) -> Receive:

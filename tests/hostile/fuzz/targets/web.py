@@ -17,9 +17,10 @@ from agentjobs.organizations.form_tokens import is_token_of
 from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.problems import Problem
 from agentjobs.web.access_log import ClientAddresses
+from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.idempotency import key_faults, read_claim
 from agentjobs.web.api.job_list import _CURSORS, JobListQuery, _faults
-from agentjobs.web.api.logs import _last_event_id, _wants_events
+from agentjobs.web.api.logs import EVENT_STREAM, _last_event_id
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
 from agentjobs.web.api.warnings import add_warnings, ignored_parts, keep_body
@@ -77,7 +78,7 @@ def _read_head(value: bytes) -> None:
     is_well_formed(token, "ajk_")
     is_token_of("key", token)
     key_faults(scope)
-    _wants_events(scope)
+    names_type(scope, EVENT_STREAM)
     _ADDRESSES.of({**scope, "client": ("10.0.0.1", 1)})
     with suppress(Problem):
         _last_event_id(scope)
