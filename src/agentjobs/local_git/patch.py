@@ -131,7 +131,7 @@ def parse_diff(
         file_patch = _FilePatch(entry, own, whole, recount)
         files.append(file_patch.parse(bounds, lines_left))
         lines_left -= len(files[-1].lines)
-    return _bounded(files, complete, bounds)
+    return _bound(files, complete, bounds)
 
 
 def diff_of_files(
@@ -151,10 +151,10 @@ def diff_of_files(
         patch = _FilePatch(entry, sections, complete or file is not files[-1], NOTHING_TO_RECOUNT)
         shown.append(patch.parse(bounds, lines_left))
         lines_left -= len(shown[-1].lines)
-    return _bounded(shown, complete, bounds)
+    return _bound(shown, complete, bounds)
 
 
-def _bounded(files: Sequence[FileDiff], complete: bool, bounds: DiffBounds) -> Diff:
+def _bound(files: Sequence[FileDiff], complete: bool, bounds: DiffBounds) -> Diff:
     included = tuple(files[: bounds.files])
     return Diff(
         files=included,

@@ -71,7 +71,7 @@ async def create_key(
     if expires_days is not None:
         _check_days(expires_days)
         expires_at = now + expires_days * DAY_MS
-    scope = _joined_scope(scope, pulls=pulls, git_write=git_write)
+    scope = _join_scopes(scope, pulls=pulls, git_write=git_write)
     _check_name(name)
     _check_expiry(expires_at, now)
     networks = parse_networks(allowed_networks)
@@ -148,7 +148,7 @@ async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
     return revoked
 
 
-def _joined_scope(scope: str, *, pulls: bool, git_write: bool) -> str:
+def _join_scopes(scope: str, *, pulls: bool, git_write: bool) -> str:
     if scope not in {"read", "jobs"}:
         raise Problem("invalid_scope", f"A key's scope is read or jobs, not {scope!r}.")
     if git_write and scope == "read":

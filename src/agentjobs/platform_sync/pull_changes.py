@@ -32,7 +32,7 @@ _RETRY_AFTER_SECONDS = 10
 _MERGE_WAITS = (0.0, 1.0, 2.0)
 
 
-class _Hosted(NamedTuple):
+class _HostedPull(NamedTuple):
     platform: Platform
     repo: RepoAddress
     number: int
@@ -54,7 +54,7 @@ async def merge_platform_pull(
     entry = audit.entry("pull.merged", pull.short_name, method=method)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            hosted = await _hosted(db, platforms, pull)
+            hosted = await _find_hosted(db, platforms, pull)
             _check_method(hosted.platform, method)
             remote = await _read_open(db, hosted, pull)
             if head_commit not in (None, remote.head_commit):
@@ -74,7 +74,7 @@ async def close_platform_pull(db: Database, platforms: PlatformSource | None, pu
     entry = audit.entry("pull.closed", pull.short_name)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            hosted = await _hosted(db, platforms, pull)
+            hosted = await _find_hosted(db, platforms, pull)
             await _read_open(db, hosted, pull)
             await db.transact(audit.write, pull.organization_id, requested)
             await hosted.platform.close_pull(hosted.repo, pull.number)
@@ -88,7 +88,7 @@ async def close_platform_pull(db: Database, platforms: PlatformSource | None, pu
     return await _record(db, pull, closed, entry)
 
 
-async def _hosted(db: Database, platforms: PlatformSource | None, pull: Pull) -> _Hosted:
+async def _find_hosted(db: Database, platforms: PlatformSource | None, pull: Pull) -> _HostedPull:
     row = await db.fetch_one(
         "SELECT connection_id, external_id FROM repos WHERE id = :id", id=pull.repo_id
     )
@@ -97,7 +97,7 @@ async def _hosted(db: Database, platforms: PlatformSource | None, pull: Pull) ->
     platform = await platforms.adapter_for(row["connection_id"], RetryBudget(RETRY_SECONDS))
     external_id = row["external_id"] or ""
     repo = RepoAddress(pull.organization, pull.repo, pull.repo_id, external_id)
-    return _Hosted(platform, repo, pull.number)
+    return _HostedPull(platform, repo, pull.number)
 
 
 def _check_method(platform: Platform, method: MergeMethod) -> None:
@@ -112,7 +112,7 @@ def _check_method(platform: Platform, method: MergeMethod) -> None:
     )
 
 
-async def _read_open(db: Database, hosted: _Hosted, pull: Pull) -> RemotePull:
+async def _read_open(db: Database, hosted: _HostedPull, pull: Pull) -> RemotePull:
     remote = await hosted.read()
     if remote.state != "open":
         # The row will follow.
@@ -121,7 +121,9 @@ async def _read_open(db: Database, hosted: _Hosted, pull: Pull) -> RemotePull:
     return remote
 
 
-async def _merge(hosted: _Hosted, pull: Pull, method: MergeMethod, head_commit: str) -> RemotePull:
+async def _merge(
+    hosted: _HostedPull, pull: Pull, method: MergeMethod, head_commit: str
+) -> RemotePull:
     try:
         await hosted.platform.merge_pull(
             hosted.repo, pull.number, method=method, head_commit=head_commit

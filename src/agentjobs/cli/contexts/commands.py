@@ -51,10 +51,10 @@ def use_context(name: Name, json: Json = False) -> None:
 @contexts.command("remove")
 def remove_context(name: Name, json: Json = False) -> None:
     """Delete a context and its key from this machine."""
-    forget(name, json)
+    delete_context(name, json)
 
 
-def forget(name: str | None, json: bool) -> None:
+def delete_context(name: str | None, json: bool) -> None:
     """The current context if there is no name."""
     from agentjobs.cli.contexts.credentials import credentials_path, edit_credentials
     from agentjobs.problems import Problem

@@ -75,12 +75,12 @@ def choose_connection(context: str | None, environ: Mapping[str, str] | None = N
 def connect(context: str | None) -> Iterator["Client"]:
     """A client of the chosen service; errors say which one that is."""
     connection = choose_connection(context)
-    with explained(connection), open_client(connection.url, connection.api_key) as client:
+    with explain_errors(connection), open_client(connection.url, connection.api_key) as client:
         yield client
 
 
 @contextmanager
-def explained(connection: Connection) -> Iterator[None]:
+def explain_errors(connection: Connection) -> Iterator[None]:
     """Errors that the address or the key may have caused name them."""
     _skip_command_line_of_httpx()
     from agentjobs_client import ApiError, ClientError

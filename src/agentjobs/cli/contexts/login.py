@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.contexts.commands import forget
+from agentjobs.cli.contexts.commands import delete_context
 from agentjobs.cli.contexts.connection import (
     KEY_VARIABLE,
     URL_VARIABLE,
     Connection,
     ContextName,
-    explained,
+    explain_errors,
     open_client,
 )
 from agentjobs.cli.options import Json
@@ -57,7 +57,7 @@ def login(
     context_name = check_name(name or address.netloc)
     api_key = _read_key(key_file)
     connection = Connection(address.geturl(), api_key, "the key that was given")
-    with explained(connection), open_client(connection.url, api_key) as client:
+    with explain_errors(connection), open_client(connection.url, api_key) as client:
         caller = _identify(client)
     with edit_credentials(credentials_path()) as (credentials, store):
         store(credentials.with_context(Context(context_name, address.geturl(), api_key)))
@@ -66,7 +66,7 @@ def login(
 
 def logout(context: ContextName = None, json: Json = False) -> None:
     """Delete the current context and its key from this machine."""
-    forget(context, json)
+    delete_context(context, json)
 
 
 def _ask_for_url() -> str:
@@ -123,6 +123,6 @@ def _report(name: str, address: "SplitResult", caller: "Caller | None", json: bo
         owner = "" if caller is None else f" (organization {organization})"
         print_note(f"Commands now use {address.geturl()}{owner}.")
     if is_unencrypted(address):
-        print_note("Warning: without https, anyone on the way can read the key.")
+        print_note("Warning: without https, others on the network can read the key.")
     if URL_VARIABLE in os.environ:
         print_note(f"As long as {URL_VARIABLE} is set, commands use it instead.")

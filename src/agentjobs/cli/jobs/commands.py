@@ -86,7 +86,7 @@ def list_jobs(
     pairs = parse_pairs(labels or [], LABEL_HINT)
     after, before = parse_optional_time(created_after), parse_optional_time(created_before)
     with connect(context) as client:
-        found = client.jobs(
+        matches = client.jobs(
             status=status,
             repo=repo,
             agent=agent,
@@ -96,7 +96,7 @@ def list_jobs(
             created_after=after,
             created_before=before,
         )
-        listed = list(islice(found, limit))
+        listed = list(islice(matches, limit))
     check_filters(
         listed, labels=pairs, ticket_id=ticket, follows=follows, after=after, before=before
     )

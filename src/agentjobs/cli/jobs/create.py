@@ -90,7 +90,7 @@ def create_job(
             labels=pairs or None,
         )
         warn_of_ignored_labels(receipt, pairs)
-        _answer(client, receipt, wait=wait, timeout=timeout, json=json)
+        _print_receipt(client, receipt, wait=wait, timeout=timeout, json=json)
 
 
 @jobs.command("follow-up")
@@ -139,7 +139,7 @@ def follow_up_job(
             labels=pairs or None,
         )
         warn_of_ignored_labels(receipt, pairs)
-        _answer(client, receipt, wait=wait, timeout=timeout, json=json)
+        _print_receipt(client, receipt, wait=wait, timeout=timeout, json=json)
 
 
 @jobs.command("retry")
@@ -154,7 +154,7 @@ def retry_job(
     _check_timeout(wait, timeout)
     with connect(context) as client:
         receipt = client.retry(job_id)
-        _answer(client, receipt, wait=wait, timeout=timeout, json=json)
+        _print_receipt(client, receipt, wait=wait, timeout=timeout, json=json)
 
 
 @jobs.command("wait")
@@ -215,7 +215,7 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
-def _answer(
+def _print_receipt(
     client: "Client", receipt: "JobReceipt", *, wait: bool, timeout: float | None, json: bool
 ) -> None:
     for warning in receipt.warnings:

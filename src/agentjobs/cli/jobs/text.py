@@ -1,4 +1,4 @@
-"""A job in words."""
+"""A job as text for people."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def labels(job: "Job") -> str | None:
 
 def details(job: "Job") -> list[tuple[str, Any]]:
     """Names as in the API, values for people; without what is empty."""
-    words: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **job.raw,
         "error": f"{job.error.code}: {job.error.message}" if job.error else None,
         "labels": labels(job),
@@ -54,7 +54,7 @@ def details(job: "Job") -> list[tuple[str, Any]]:
     }
     return [
         (name.removesuffix("_ms"), _inline(value) if isinstance(value, Mapping) else value)
-        for name, value in words.items()
+        for name, value in fields.items()
         if value not in (None, "", [], {})
     ]
 

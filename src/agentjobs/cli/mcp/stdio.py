@@ -10,5 +10,5 @@ from agentjobs.web.mcp.server import build_server
 async def serve(connection: Connection) -> None:
     async with RemoteApi(connection.url, connection.api_key) as api:
         server = build_server(api)
-        async with stdio_server() as (messages, answers):
-            await server.run(messages, answers, server.create_initialization_options())
+        async with stdio_server() as (requests, responses):
+            await server.run(requests, responses, server.create_initialization_options())

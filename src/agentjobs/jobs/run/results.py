@@ -24,7 +24,7 @@ _MAX_NAMED = 5
 
 
 @contextlib.asynccontextmanager
-async def collected_artifacts(run: RunContext, run_dir: Path) -> AsyncIterator[None]:
+async def collect_artifacts(run: RunContext, run_dir: Path) -> AsyncIterator[None]:
     """Around the agent's run, however it ends."""
     try:
         yield

@@ -32,7 +32,7 @@ from agentjobs.jobs.run.pull_text import PullText, pull_text, read_pull_text
 from agentjobs.jobs.run.push import push_commit
 from agentjobs.jobs.run.report import read_job_report, warn_of_pull_options
 from agentjobs.jobs.run.results import (
-    collected_artifacts,
+    collect_artifacts,
     store_results,
     store_results_at_end,
 )
@@ -99,7 +99,7 @@ async def _propose(
     await repo.end_outage()
     async with _open_checkout(run, plan, base, environment) as (checkout, active):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
-        async with collected_artifacts(run, task.run_dir):
+        async with collect_artifacts(run, task.run_dir):
             await run_agent(run, plan, checkout, active, task)
         report = await run_in_thread(read_report, task.run_dir)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
@@ -137,7 +137,7 @@ async def _report(
     await repo.end_outage()
     async with _open_checkout(run, plan, base, environment) as (checkout, active):
         task = prepare_task(run, plan, checkout, summary, ticket, None, {})
-        async with collected_artifacts(run, task.run_dir):
+        async with collect_artifacts(run, task.run_dir):
             await run_agent(run, plan, checkout, active, task)
             run.report = await read_job_report(run, plan.agent, task.run_dir)
     await store_results_at_end(run)

@@ -50,7 +50,7 @@ def add_deprecation(
         return handler
 
     async def announce(call: Call) -> Response:
-        used = _used(call.scope, operation, parameters)
+        used = _find_used(call.scope, operation, parameters)
         exchange: Exchange | None = call.scope.get(EXCHANGE)
         if used and exchange is not None:
             exchange.headers = _headers(min(used, key=lambda each: each.sunset), link)
@@ -59,7 +59,7 @@ def add_deprecation(
     return announce
 
 
-def _used(
+def _find_used(
     scope: Scope, operation: Deprecation | None, parameters: Mapping[str, Deprecation]
 ) -> list[Deprecation]:
     pairs = scope["query_string"].decode("latin-1").split("&")

@@ -147,7 +147,7 @@ def _query_parameter(
     if schema.get("type") == "object":
         # With this style the name is not sent, only the properties are.
         described |= {"style": "form", "explode": True}
-        described["schema"] = _prefixed_properties(schema, name)
+        described["schema"] = _prefix_properties(schema, name)
     if name in QUERY_EXAMPLES:
         described["example"] = QUERY_EXAMPLES[name]
     if deprecation is not None:
@@ -155,7 +155,7 @@ def _query_parameter(
     return described
 
 
-def _prefixed_properties(schema: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _prefix_properties(schema: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     pattern = schema["propertyNames"]["pattern"].removeprefix("^")
     return {**schema, "propertyNames": {"pattern": f"^{prefix}\\.{pattern}"}}
 

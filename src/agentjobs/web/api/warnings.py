@@ -76,7 +76,9 @@ def _ignored_fields(body: Mapping[str, Any], type_: type[msgspec.Struct]) -> lis
     for outer, inners in nested.items():
         own = body.get(outer)
         if isinstance(own, dict):
-            warnings += _misspelled(outer, (name for name in own if name not in inners), inners)
+            warnings += _misspelling_warnings(
+                outer, (name for name in own if name not in inners), inners
+            )
     return warnings
 
 
@@ -93,7 +95,7 @@ def _warnings(unknown: Iterable[str], known: Mapping[str, str], kind: str) -> li
     return warnings
 
 
-def _misspelled(outer: str, unknown: Iterable[str], known: Iterable[str]) -> list[str]:
+def _misspelling_warnings(outer: str, unknown: Iterable[str], known: Iterable[str]) -> list[str]:
     """Unknown names here are not ignored, so only those that look like a known one are named."""
     candidates = {name: f"{outer}.{name}" for name in known}
     return [
