@@ -36,3 +36,9 @@ async def test_every_plot_is_shown_with_its_numbers(sample_dashboard):
     assert len(re.findall("<svg", page.html)) >= 3
     for name in ("completed", "failed", "cancelled", "duration", "delivered"):
         assert name in page.text
+
+
+async def test_a_job_without_a_title_names_its_agent_and_repository_once(sample_dashboard):
+    page = await sample_dashboard.viewer.open("/")
+    assert re.search(r"\S+ on acme/\S+", page.text)
+    assert not re.search(r"(\S+ on acme/\S+)\s+\1", page.text)
