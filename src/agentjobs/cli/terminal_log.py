@@ -10,6 +10,8 @@ from agentjobs.cli.output import escape_line, print_note
 from agentjobs.logging_setup import LineHandler
 
 MAX_LOG_BYTES = 16 * 1024**2
+# A busy laptop causes these warnings, and nobody at the terminal can act on them.
+_ONLY_IN_FILE = frozenset({"agentjobs.loop_monitor"})
 
 
 class TerminalLog(LineHandler):
@@ -22,7 +24,7 @@ class TerminalLog(LineHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and record.name not in _ONLY_IN_FILE:
             text = escape_line(record.getMessage())
             with contextlib.suppress(OSError):
                 print_note(f"{record.levelname.lower()}: {text}")
