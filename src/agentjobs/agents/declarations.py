@@ -176,7 +176,7 @@ def _result_faults(table: AgentTable) -> Iterator[Fault]:
             yield "result", f"`{CVE_FIXER}` must open pull requests: vulnerabilities start it"
         if table.verify:
             yield "verify", "has no meaning for a report: there is no change to verify"
-    elif table.result_schema:
+    elif table.result_schema != "":
         yield "result_schema", 'only applies to `result = "report"`'
     try:
         load_schema(table.result_schema)

@@ -10,8 +10,9 @@ MAX_SCHEMA_BYTES = 64 * 1024
 
 
 def load_schema(declared: str | Mapping[str, Any]) -> dict[str, Any] | None:
-    """None for an empty declaration. Raises ValueError; the reason continues the field's name."""
-    if not declared:
+    """None for an empty string. Raises ValueError; the reason continues the field's name."""
+    # An empty table is a schema that any JSON fits.
+    if declared == "":
         return None
     text = _read_file(declared) if isinstance(declared, str) else msgspec.json.encode(declared)
     if len(text) > MAX_SCHEMA_BYTES:

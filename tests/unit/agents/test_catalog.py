@@ -48,10 +48,10 @@ def test_an_agent_that_reports_has_a_schema_inline_or_in_a_file(tmp_path: Path) 
     schema = {"type": "object", "required": ["risk"]}
     file = tmp_path / "schema.json"
     file.write_text('{"type": "object", "required": ["risk"]}')
-    for declared in (schema, str(file)):
+    for declared, loaded in ((schema, schema), (str(file), schema), ({}, {}), ("", None)):
         agent = catalog_of(table(result="report", result_schema=declared)).get("fixer")
         assert agent is not None
-        assert (agent.result, agent.result_schema) == ("report", schema)
+        assert (agent.result, agent.result_schema) == ("report", loaded)
     agent = catalog_of(table()).get("fixer")
     assert agent is not None
     assert (agent.result, agent.result_schema) == ("pull_request", None)
@@ -62,6 +62,7 @@ def test_an_agent_that_reports_has_a_schema_inline_or_in_a_file(tmp_path: Path) 
     [
         ({"result": "comment"}, "agents[0].result: must be one of: pull_request, report"),
         ({"result_schema": {"type": "object"}}, "only applies to `result = "),
+        ({"result_schema": {}}, "only applies to `result = "),
         ({"result": "report", "verify": ["make"]}, "verify: has no meaning for a report"),
         ({"result": "report", "id": "cve-fixer"}, "must open pull requests"),
         ({"result": "report", "result_schema": "schema.json"}, "the absolute path of a file"),
