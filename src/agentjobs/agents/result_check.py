@@ -16,9 +16,11 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from agentjobs.json_nesting import MAX_NESTING, nests_too_deep
 from agentjobs.safe_text import ellipsize
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TOO_DEEP = f"it nests deeper than {MAX_NESTING} levels"
 _MAX_FAULTS = 5
 _MAX_FAULT_CHARACTERS = 300
 
@@ -38,6 +40,8 @@ def find_faults(request: CheckRequest) -> list[str]:
     """The first faults; none if the document fits."""
     try:
         document = msgspec.json.decode(request.content)
+        if nests_too_deep(document, request.content):
+            return [_TOO_DEEP]
         # An empty registry: references never lead to the network.
         validator = Draft202012Validator(request.schema, registry=Registry())
         errors = itertools.islice(validator.iter_errors(document), _MAX_FAULTS)
@@ -45,7 +49,7 @@ def find_faults(request: CheckRequest) -> list[str]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return [_shorten(f"it is not JSON: {error}")]
     except RecursionError:
-        return ["it is nested too deeply"]
+        return [_TOO_DEEP]
 
 
 def check_schema(schema: dict[str, Any]) -> None:

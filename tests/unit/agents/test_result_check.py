@@ -46,9 +46,12 @@ def test_what_is_not_json_is_a_fault(content: bytes) -> None:
 
 
 def test_deep_nesting_is_a_fault() -> None:
-    deep = b"[" * 5_000 + b"]" * 5_000
-    assert len(faults(deep, {})) == 1
-    assert faults(b"[" * 500 + b"]" * 500, {"items": {"$ref": "#"}}) == ["it is nested too deeply"]
+    for levels in (65, 500, 5_000):
+        for opening, closing in ((b"[", b"]"), (b'{"a":[', b"]}")):
+            deep = opening * levels + closing * levels
+            assert faults(deep, {"items": {"$ref": "#"}}) == ["it nests deeper than 64 levels"]
+    for content in (b"[" * 64 + b"]" * 64, b"[" + b"[], " * 500 + b"[]]", b'"' + b"[" * 65 + b'"'):
+        assert faults(content, {"items": {"$ref": "#"}}) == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
+from agentjobs.json_nesting import MAX_NESTING, nests_too_deep
 from agentjobs.problems import Fault, Problem
 from agentjobs.safe_text import ellipsize
 from agentjobs.web.api.errors import HttpProblem
@@ -22,7 +23,6 @@ from agentjobs.web.exchange import WHOLE_BODY
 MAX_BODY_BYTES = 64 * 1024
 # The rest of a body that is too large is read and discarded, so that the client gets the response.
 MAX_DRAINED_BYTES = 1024 * 1024
-MAX_NESTING = 64
 MAX_NULL_FAULTS = 100
 # Of each name in the path of a fault.
 _MAX_NAME_CHARACTERS = 100
@@ -129,8 +129,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise _too_deep() from None
     if not isinstance(value, dict):
         raise _invalid_json("The body must be a JSON object, like {…}.")
-    # Counting brackets is cheap and excludes most bodies.
-    if body.count(b"{") + body.count(b"[") > MAX_NESTING and _nests_too_deep(value):
+    if nests_too_deep(value, body):
         raise _too_deep()
     return value
 
@@ -155,20 +154,6 @@ def _null_character_faults(path: str, value: Any) -> Iterator[Fault]:
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _null_character_faults(f"{path}[{index}]", inner)
-
-
-def _nests_too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_NESTING):
-        level = [inner for container in level for inner in _containers_in(container)]
-        if not level:
-            return False
-    return True
-
-
-def _containers_in(value: Any) -> list[Any]:
-    inside = value.values() if isinstance(value, dict) else value
-    return [inner for inner in inside if isinstance(inner, dict | list)]
 
 
 def _charset(content_type: str) -> str:
