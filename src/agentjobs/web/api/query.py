@@ -17,7 +17,8 @@ from agentjobs.json_fields import faults_of, kinds_of
 from agentjobs.problems import Fault
 from agentjobs.web.api.errors import validation_failed
 
-_MAX_PARAMETERS = 100
+# More parameters than any operation has; reading them all would take long.
+MAX_PARAMETERS = 100
 _INDEX = re.compile(r"\[[0-9]+\]$")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,1000}")
 _BOOLEANS = {"true": True, "false": False}
@@ -99,12 +100,12 @@ def _parse(query_string: bytes) -> dict[str, list[str]]:
             query_string.decode("latin-1"),
             keep_blank_values=True,
             errors="strict",
-            max_num_fields=_MAX_PARAMETERS,
+            max_num_fields=MAX_PARAMETERS,
         )
     except UnicodeDecodeError:
         raise _invalid_query("must be UTF-8, percent-encoded") from None
     except ValueError:
-        raise _invalid_query(f"must have at most {_MAX_PARAMETERS} parameters") from None
+        raise _invalid_query(f"must have at most {MAX_PARAMETERS} parameters") from None
     parameters: dict[str, list[str]] = {}
     for name, value in pairs:
         parameters.setdefault(name, []).append(value)

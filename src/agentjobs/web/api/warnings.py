@@ -11,11 +11,9 @@ from starlette.types import Scope
 
 from agentjobs.json_fields import nested_names
 from agentjobs.safe_text import ellipsize, escape_unprintable
-from agentjobs.web.api.query import parameter_names
+from agentjobs.web.api.query import MAX_PARAMETERS, parameter_names
 
 MAX_WARNINGS = 10
-# More parameters than any operation has; reading them all would take long.
-_MAX_PARAMETERS = 100
 _MAX_NAME_CHARACTERS = 60
 _MIN_SIMILARITY = 0.7
 _MIN_PREFIX = 4
@@ -55,9 +53,9 @@ def add_warnings(body: bytes, warnings: Sequence[str]) -> bytes:
 def _ignored_parameters(query_string: bytes, type_: type | None) -> list[str]:
     text = query_string.decode("latin-1")
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        return [f"The query was ignored: it has more than {_MAX_PARAMETERS} parameters."]
+        return [f"The query was ignored: it has more than {MAX_PARAMETERS} parameters."]
     names, prefixes = parameter_names(type_)
     unknown = {
         name: None for name, _ in pairs if name not in names and not name.startswith(prefixes)
@@ -85,7 +83,7 @@ def _ignored_fields(body: Mapping[str, Any], type_: type[msgspec.Struct]) -> lis
 def _warnings(unknown: Iterable[str], known: Mapping[str, str], kind: str) -> list[str]:
     names = list(unknown)
     warnings = [
-        f"`{_shown(name)}` was ignored: "
+        f"`{_printable(name)}` was ignored: "
         + (f"did you mean `{meant}`?" if meant else f"there is no such {kind}.")
         for name in names[:MAX_WARNINGS]
         for meant in [_closest(name, known)]
@@ -99,7 +97,7 @@ def _misspelling_warnings(outer: str, unknown: Iterable[str], known: Iterable[st
     """Unknown names here are not ignored, so only those that look like a known one are named."""
     candidates = {name: f"{outer}.{name}" for name in known}
     return [
-        f"`{outer}.{_shown(name)}` was only passed to the agent: did you mean `{meant}`?"
+        f"`{outer}.{_printable(name)}` was only passed to the agent: did you mean `{meant}`?"
         for name in islice(unknown, MAX_WARNINGS)
         if (meant := _closest(name, candidates)) is not None
     ]
@@ -125,5 +123,5 @@ def _comparable(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return escape_unprintable(ellipsize(name, _MAX_NAME_CHARACTERS))
