@@ -82,7 +82,7 @@ def _read_all(directory: int) -> Artifacts:
         else:
             content, reason = _read_file(directory, name, bytes_left)
         if content is None:
-            left_out.append(f"{_shown(name)} ({reason})")
+            left_out.append(f"{_printable(name)} ({reason})")
         else:
             files.append(Artifact(name, content))
             bytes_left -= len(content)
@@ -114,6 +114,6 @@ def _mib(count: int) -> str:
     return f"{count // 1024**2} MiB"
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     text = os.fsencode(name).decode("utf-8", "replace")
     return ellipsize(escape_unprintable(text), _MAX_NAME_CHARACTERS)

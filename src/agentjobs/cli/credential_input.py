@@ -29,7 +29,7 @@ def read_piped_token() -> str:
     return read_token("") if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
 
 
-def read_private_key(path: str) -> str:
+def read_key_file(path: str) -> str:
     if path != STANDARD_INPUT:
         with Path(path).open("rb") as file:
             return file.read(_MAX_BYTES).decode("utf-8", "replace")

@@ -13,7 +13,7 @@ _REFERENCE = "#/$defs/"
 
 def override_schema(*, timeout_seconds: float, max_cost_usd: float | None) -> dict[str, Any]:
     """The arguments are the caps that a job may lower."""
-    declared = _declared()
+    declared = _base_schema()
     properties = dict(declared["properties"])
     _lower_maximum(properties, "timeout_seconds", int(timeout_seconds))
     if max_cost_usd is not None:
@@ -29,7 +29,7 @@ def override_schema(*, timeout_seconds: float, max_cost_usd: float | None) -> di
 
 
 @functools.cache
-def _declared() -> dict[str, Any]:
+def _base_schema() -> dict[str, Any]:
     schema = msgspec.json.schema(ConfigOverride)
     definition: dict[str, Any] = schema["$defs"][schema["$ref"].removeprefix(_REFERENCE)]
     return definition

@@ -116,7 +116,7 @@ SEARCHES = [
 
 
 def search_statement(filter: JobFilter) -> str:
-    page = page_query(filter.names(), limit=32, scanned=250, labels=len(filter.labels))
+    page = page_query(filter.names(), limit=32, scan_size=250, labels=len(filter.labels))
     return f"{page} SELECT page.id FROM page"
 
 

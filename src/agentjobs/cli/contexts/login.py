@@ -80,11 +80,11 @@ def _ask_for_url() -> str:
 
 
 def _read_key(key_file: str | None) -> str:
-    from agentjobs.cli.credential_input import read_piped_token, read_private_key, read_token
+    from agentjobs.cli.credential_input import read_key_file, read_piped_token, read_token
     from agentjobs.problems import Problem
 
     if key_file is not None:
-        api_key = read_private_key(key_file).strip()
+        api_key = read_key_file(key_file).strip()
     elif KEY_VARIABLE in os.environ:
         api_key = read_piped_token() or _key_of_environment()
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.credential_input import read_private_key, read_token
+from agentjobs.cli.credential_input import read_key_file, read_token
 from agentjobs.cli.forges.access import interactive_retries, open_platforms
 from agentjobs.cli.forges.text import (
     TABLE,
@@ -236,7 +236,7 @@ def _is_app(app_id: str | None, installation_id: str | None, key_file: str | Non
 
 def read_credential(owner: str, private_key_file: str | None) -> str:
     if private_key_file is not None:
-        return read_private_key(private_key_file)
+        return read_key_file(private_key_file)
     return read_token(f"Token of {owner}")
 
 

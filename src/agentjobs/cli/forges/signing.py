@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.credential_input import read_private_key
+from agentjobs.cli.credential_input import read_key_file
 from agentjobs.cli.forges.access import interactive_retries, open_platforms
 from agentjobs.cli.forges.commands import ConnectionName, forges
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
@@ -48,7 +48,7 @@ def signing(
     """
     if mode != "ssh" and (key_file is not None or new_key):
         raise typer.BadParameter("--key-file and --new-key are options of the mode ssh")
-    private_key = "" if key_file is None else read_private_key(key_file)
+    private_key = "" if key_file is None else read_key_file(key_file)
 
     async def work(admin: Admin) -> "tuple[SigningChange, str]":
         from agentjobs.connections.commits import describe_commits

@@ -96,9 +96,9 @@ async def find_jobs(
     many jobs is continued by the next request.
     """
     ids: list[str] = []
-    for scanned in SCAN_SIZES:
+    for scan_size in SCAN_SIZES:
         scans = [
-            await _scan(db, organization_id, each, limit=limit, scanned=scanned, before=before)
+            await _scan(db, organization_id, each, limit=limit, scan_size=scan_size, before=before)
             for each in filters
         ]
         # Below it, jobs of a scan that got less far are unknown.
@@ -119,12 +119,12 @@ async def _scan(
     filter: JobFilter,
     *,
     limit: int,
-    scanned: int,
+    scan_size: int,
     before: str | None,
 ) -> FoundJobs:
     # A power of two above the limit: few distinct statements, and one job more than needed.
     size = 1 << limit.bit_length()
-    page = page_query(filter.names(), limit=size, scanned=scanned, labels=len(filter.labels))
+    page = page_query(filter.names(), limit=size, scan_size=scan_size, labels=len(filter.labels))
     rows = await db.fetch_all(
         f"{page} SELECT reached.id AS reached, page.id FROM reached LEFT JOIN page ON 1 = 1"
         " ORDER BY page.id DESC",

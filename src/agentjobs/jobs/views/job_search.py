@@ -38,14 +38,14 @@ class _Column(msgspec.Struct, frozen=True):
         )
 
     def filtered(
-        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scanned: int
+        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scan_size: int
     ) -> str:
         """On PostgreSQL a subquery is scanned, so that the planner cannot choose another index."""
         return (
             f"(SELECT id FROM /*sqlite jobs INDEXED BY {self.index} WHERE {self._exact()}"
             f" AND id < :before AND id >= (SELECT id FROM {_floor_name(self)}) */"
             f" /*postgresql (SELECT jobs.*, {self.column} AS indexed FROM jobs"
-            f" WHERE {self._pairs()} ORDER BY {self.column} DESC, id DESC LIMIT {scanned})"
+            f" WHERE {self._pairs()} ORDER BY {self.column} DESC, id DESC LIMIT {scan_size})"
             f" AS newest WHERE id >= :since */{_and([*chosen, *conditions])}"
             f" ORDER BY /*postgresql indexed DESC, */ id DESC LIMIT {limit}) AS scan"
         )
@@ -92,13 +92,13 @@ class _Label(msgspec.Struct, frozen=True):
         )
 
     def filtered(
-        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scanned: int
+        self, conditions: Sequence[str], chosen: Sequence[str], limit: int, scan_size: int
     ) -> str:
         """The jobs are read one by one: as a join, a planner might begin with them."""
         matches = f"CASE WHEN {' AND '.join(conditions)} THEN 1 END"
         is_match = f"(SELECT {matches} FROM jobs WHERE jobs.id = scan.id) = 1"
         return (
-            f"(SELECT id FROM {self.newest(scanned)}"
+            f"(SELECT id FROM {self.newest(scan_size)}"
             f" WHERE {' AND '.join([*chosen, is_match])} ORDER BY id DESC LIMIT {limit}) AS scan"
         )
 
@@ -141,7 +141,7 @@ def page_query(
     filters: Collection[str],
     *,
     limit: int,
-    scanned: int,
+    scan_size: int,
     labels: int = 0,
     conditions: Sequence[str] = (),
 ) -> str:
@@ -149,7 +149,7 @@ def page_query(
 
     `filters` have their values as parameters, as have :organization_id, :before and :since;
     `labels` is how many labels are required. A scan that applies other filters to the jobs of an
-    index reads at most `scanned`. `reached.id` is :since, unless the scan stopped earlier.
+    index reads at most `scan_size`. `reached.id` is :since, unless the scan stopped earlier.
     """
     # From what is usually rare to what is usually common.
     given: list[_Source] = [_TICKET, *map(_Label, range(labels)), *_COLUMNS]
@@ -163,7 +163,7 @@ def page_query(
     if "follows" in filters:
         return _follow_ups(others, limit)
     if len(sources) > 1 or others:
-        return _scan_rarest(sources or [_ORGANIZATION], others, limit, scanned)
+        return _scan_rarest(sources or [_ORGANIZATION], others, limit, scan_size)
     (source,) = sources or [_ORGANIZATION]
     return f"WITH page AS MATERIALIZED (SELECT id FROM {source.newest(limit)}), {_COMPLETE}"
 
@@ -179,11 +179,11 @@ def _follow_ups(conditions: Sequence[str], limit: int) -> str:
 
 
 def _scan_rarest(
-    sources: Sequence[_Source], others: Sequence[str], limit: int, scanned: int
+    sources: Sequence[_Source], others: Sequence[str], limit: int, scan_size: int
 ) -> str:
     """The rarer a value, the older is the last of the newest jobs that have it."""
     floors = ", ".join(
-        f"{_floor_name(each)} AS MATERIALIZED ({_floor(each, scanned)})" for each in sources
+        f"{_floor_name(each)} AS MATERIALIZED ({_floor(each, scan_size)})" for each in sources
     )
     scans = []
     for position, source in enumerate(sources):
@@ -195,7 +195,7 @@ def _scan_rarest(
             for rival in range(len(sources))
             if rival != position
         ]
-        scans.append(source.filtered([*conditions, *others], chosen, limit, scanned))
+        scans.append(source.filtered([*conditions, *others], chosen, limit, scan_size))
     merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
     ends = " UNION ALL ".join(f"SELECT id FROM {_floor_name(each)}" for each in sources)
     return (
@@ -205,9 +205,9 @@ def _scan_rarest(
     )
 
 
-def _floor(source: _Source, scanned: int) -> str:
+def _floor(source: _Source, scan_size: int) -> str:
     """The last of the jobs that a scan may read; :since when there are fewer."""
-    last = source.newest(1, skipped=scanned - 1)
+    last = source.newest(1, skipped=scan_size - 1)
     return f"SELECT COALESCE((SELECT id FROM {last}), :since) AS id"
 
 

@@ -148,7 +148,7 @@ def _statement(filter: JobFilter, limit: int, *, searched: bool) -> str:
     page = page_query(
         filter.names(),
         limit=limit,
-        scanned=MAX_SCANNED,
+        scan_size=MAX_SCANNED,
         labels=len(filter.labels),
         conditions=conditions,
     )

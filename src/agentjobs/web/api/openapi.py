@@ -93,7 +93,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "description": operation.description,
     }
     if operation.deprecation is not None:
-        described |= _deprecated(operation.description, operation.deprecation)
+        described |= _deprecation_fields(operation.description, operation.deprecation)
     parameters = [*map(_parameter, operation.parameters), *_query_parameters(operation)]
     if parameters:
         described["parameters"] = parameters
@@ -106,7 +106,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _deprecated(description: str, deprecation: Deprecation) -> dict[str, Any]:
+def _deprecation_fields(description: str, deprecation: Deprecation) -> dict[str, Any]:
     return {"deprecated": True, "description": f"{description}\n\n{deprecation.note}"}
 
 
@@ -151,7 +151,7 @@ def _query_parameter(
     if name in QUERY_EXAMPLES:
         described["example"] = QUERY_EXAMPLES[name]
     if deprecation is not None:
-        described |= _deprecated(described["description"], deprecation)
+        described |= _deprecation_fields(described["description"], deprecation)
     return described
 
 
