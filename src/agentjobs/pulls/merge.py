@@ -50,6 +50,8 @@ async def merge_pull(
     git_dir = present_path(settings.repositories_path, pull.repo_id)
     identity = Identity(settings.effective_author_name, settings.effective_author_email)
     async with changing_repository(db, pull.repo_id):
+        # The wait may have taken a minute.
+        check_open(await get_pull(db, organization, full_name, number))
         tips, commit = await _merge(git_dir, pull, method, head_commit, identity)
     heads = await read_heads(git_dir, [pull.base_branch])
     entry = audit.entry("pull.merged", pull.short_name)

@@ -1,11 +1,13 @@
 """Pull requests of the platform `local`: importing, opening, reading, merging, closing."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.forges.protocol import ForgeError, MergeMethod
 from agentjobs.local_git.history import commits_between
 from agentjobs.local_git.merge import Merge, merge_into
@@ -167,6 +169,25 @@ async def test_a_merge_whose_end_was_lost_is_finished_and_not_repeated(platform:
     repeated = await merge_pull(platform.db, platform.settings, *HERE, number)
     assert (repeated.state, repeated.merge_commit) == ("merged", merged)
     assert platform.head("main") == later
+
+
+async def test_a_pull_request_that_was_closed_before_its_merge_began_stays_closed(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await platform.open_pull("agentjobs/one", {"a": "1"})
+    before = platform.head("main")
+
+    @asynccontextmanager
+    async def close_while_waiting(db: Database, repo_id: str) -> AsyncIterator[None]:
+        await close_pull(db, *HERE, number)
+        async with changing_repository(db, repo_id):
+            yield
+
+    monkeypatch.setattr("agentjobs.pulls.merge.changing_repository", close_while_waiting)
+    with pytest.raises(Problem, match="already closed"):
+        await merge_pull(platform.db, platform.settings, *HERE, number)
+    assert platform.head("main") == before
+    assert (await get_pull(platform.db, *HERE, number)).state == "closed"
 
 
 async def test_a_pull_request_that_was_closed_during_its_merge_is_only_merged(
