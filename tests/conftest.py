@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import logging
 import os
 import platform
 import shutil
@@ -15,6 +16,7 @@ import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
 
+from agentjobs.logging_setup import LineHandler
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database, open_unchecked
 from tests.support.event_loop import TidyLoops
@@ -47,6 +49,16 @@ _SHARED_MEMORY = Path("/dev/shm")
 _MIN_FREE_BYTES = 8 * 1024**3
 # The first Linux that supports layers of sandboxes in memory.
 _MIN_KERNEL = (6, 6)
+
+
+@pytest.fixture(autouse=True)
+def remove_log_handlers() -> Iterator[None]:
+    """A service that ran in the process of the tests leaves one, whose stream may be closed."""
+    yield
+    root = logging.getLogger()
+    if any(isinstance(handler, LineHandler) for handler in root.handlers):
+        root.handlers[:] = [each for each in root.handlers if not isinstance(each, LineHandler)]
+        root.setLevel(logging.WARNING)
 
 
 def _has_room_in_memory() -> bool:
