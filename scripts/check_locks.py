@@ -35,13 +35,21 @@ def faults_in(path: Path, required: list[Requirement]) -> Iterator[str]:
 
 
 def required_by(documents: list[dict[str, Any]], lock: str) -> list[Requirement]:
-    """`requirements-agents.lock` contains only the group `agents`, the others the packages."""
+    """`requirements-agents.lock` contains only the group `agents`, the others the packages, and
+    `requirements-dev.lock` their extras too."""
     if Path(lock).name == "requirements-agents.lock":
         return [Requirement(text) for text in documents[0]["dependency-groups"]["agents"]]
     projects = [document["project"] for document in documents]
     # Packages of this repository come from it, not from the lock file.
     own = {project["name"] for project in projects}
-    required = [Requirement(text) for project in projects for text in project["dependencies"]]
+    texts = [text for project in projects for text in project["dependencies"]]
+    if Path(lock).name == "requirements-dev.lock":
+        texts += [
+            text
+            for extra in documents[0]["project"]["optional-dependencies"].values()
+            for text in extra
+        ]
+    required = [Requirement(text) for text in texts]
     return [requirement for requirement in required if requirement.name not in own]
 
 

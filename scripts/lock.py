@@ -26,8 +26,11 @@ def main() -> None:
     project = ("pyproject.toml",)
     for arguments in (
         (*project, "--group", "build", *OUTPUT),
-        # Tests run with the same versions as production.
-        (*project, "--group", "dev", "--constraints", "requirements.lock", *OUTPUT_DEV),
+        # Tests run with the same versions as production, and with the optional packages.
+        (
+            *(*project, "--group", "dev", "--all-extras"),
+            *("--constraints", "requirements.lock", *OUTPUT_DEV),
+        ),
         # Without the project: agents do not share the service's environment.
         ("--group", "agents", *OUTPUT_AGENTS),
     ):
