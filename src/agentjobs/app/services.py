@@ -14,6 +14,7 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.app.serve import OnReady, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
+from agentjobs.build_info import describe_build
 from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.jobs.context import JobsContext
@@ -88,6 +89,7 @@ async def _open_context(
     is_worker: bool = False,
 ) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
     configure_logging(settings.log_level, log_handler)
+    _log.info("agentjobs %s is starting", describe_build())
     for name in unknown_variables(os.environ):
         _log.warning("%s is not a setting of this version and has no effect", name)
     set_git_limits(

@@ -24,9 +24,9 @@ app = typer.Typer(
 
 def show_version(is_requested: bool) -> None:
     if is_requested:
-        from importlib.metadata import version
+        from agentjobs.build_info import describe_build
 
-        print(f"agentjobs {version('agentjobs')}")
+        print(f"agentjobs {describe_build()}")
         raise typer.Exit
 
 
@@ -35,7 +35,10 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and exit.", callback=show_version, is_eager=True
+            "--version",
+            help="Show version, commit and date, and exit.",
+            callback=show_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:

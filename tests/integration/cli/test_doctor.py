@@ -32,7 +32,7 @@ def test_a_machine_that_is_well_gets_a_clean_bill(agentjobs: CommandLine) -> Non
     answer = agentjobs("doctor", "--json")
     assert (answer.exit_code, problems(answer)) == (0, "")
     subjects = {each["subject"] for each in findings(answer)}
-    assert subjects == {"disk", "git", "sandbox", "images", "store", "agents"}
+    assert subjects == {"version", "disk", "git", "sandbox", "images", "store", "agents"}
 
 
 def test_it_says_how_limits_are_kept_and_makes_no_store(agentjobs: CommandLine) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agentjobs.build_info import describe_build
 from tests.support.cli_process import (
     CommandLine,
     InProcessCommandLine,
@@ -110,6 +111,7 @@ def test_up_prints_its_address_and_how_to_create_a_key_and_stops_on_sigterm(agen
         link = link_file.read_text().strip()
         assert link.startswith(f"{root}/sign-in?token=")
         assert link not in agentjobs.log_of(service.process)
+        assert f"agentjobs {describe_build()} is starting" in agentjobs.log_of(service.process)
         service.process.send_signal(signal.SIGTERM)
         assert service.process.stdout.read() == ""
         assert service.process.wait(30) == 0

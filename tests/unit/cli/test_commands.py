@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 
 import pytest
@@ -117,7 +118,7 @@ def test_every_noun_explains_itself(agentjobs, noun):
 def test_the_version_is_told(agentjobs):
     exit_code, out, _ = agentjobs("--version")
     assert exit_code == 0
-    assert out.startswith("agentjobs 0.")
+    assert re.fullmatch(r"agentjobs \d+\.\d+\.\d+ \((commit|development)\b.*\)\n", out)
 
 
 def test_a_bad_settings_file_is_one_line_that_names_the_place(agentjobs, tmp_path):

@@ -1,6 +1,7 @@
 """`agentjobs doctor`: checks whether this machine can run the service and its agents."""
 
 import asyncio
+import platform
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ def doctor(data_dir: DataDir = None, json: Json = False) -> None:
 
 async def _check_all(settings: "Settings") -> list[Finding]:
     return [
+        _describe_program(),
         *_check_disk(settings),
         *await _check_git(),
         *await _check_sandbox(settings),
@@ -56,6 +58,12 @@ async def _check_all(settings: "Settings") -> list[Finding]:
         *[finding async for finding in _check_store(settings)],
         *await _check_agents(settings),
     ]
+
+
+def _describe_program() -> Finding:
+    from agentjobs.build_info import describe_build
+
+    return ("version", "ok", f"agentjobs {describe_build()}, Python {platform.python_version()}")
 
 
 def _check_disk(settings: "Settings") -> list[Finding]:
