@@ -44,11 +44,8 @@ def required_by(documents: list[dict[str, Any]], lock: str) -> list[Requirement]
     own = {project["name"] for project in projects}
     texts = [text for project in projects for text in project["dependencies"]]
     if Path(lock).name == "requirements-dev.lock":
-        texts += [
-            text
-            for extra in documents[0]["project"]["optional-dependencies"].values()
-            for text in extra
-        ]
+        extras = documents[0]["project"]["optional-dependencies"]
+        texts += [text for extra in extras.values() for text in extra]
     required = [Requirement(text) for text in texts]
     return [requirement for requirement in required if requirement.name not in own]
 

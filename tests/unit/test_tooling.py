@@ -78,15 +78,24 @@ def test_a_lock_file_must_satisfy_the_project_and_have_hashes(tmp_path):
     assert "satisfy c" in faults[2]
 
 
-def test_the_agents_lock_contains_only_their_group_and_no_lock_contains_our_packages():
+def test_each_lock_contains_its_packages_and_none_contains_ours():
     server = {
-        "project": {"name": "server", "dependencies": ["a", "client~=1.0"]},
+        "project": {
+            "name": "server",
+            "dependencies": ["a", "client~=1.0"],
+            "optional-dependencies": {"extra": ["d>=4"]},
+        },
         "dependency-groups": {"agents": ["b>=2"]},
     }
     client = {"project": {"name": "client", "dependencies": ["c>=3"]}}
     documents = [server, client]
-    assert [str(each) for each in required_by(documents, "requirements-dev.lock")] == ["a", "c>=3"]
-    assert [str(each) for each in required_by(documents, "requirements-agents.lock")] == ["b>=2"]
+    locks = {
+        "requirements.lock": ["a", "c>=3"],
+        "requirements-dev.lock": ["a", "c>=3", "d>=4"],
+        "requirements-agents.lock": ["b>=2"],
+    }
+    required = {lock: [str(each) for each in required_by(documents, lock)] for lock in locks}
+    assert required == locks
 
 
 def test_server_and_client_have_one_version_and_the_server_requires_it():
