@@ -9,8 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from tests.support.paths import PROJECT
+from tests.support.scripted_server import http, scripted_servers, server_tls
 from tests.support.service import Service, StartService, connected
 
 CLIENT = PROJECT / "clients/typescript"
@@ -104,6 +106,22 @@ def test_the_clients_own_tests_pass_against_the_service(
     package: Path, environment: dict[str, str]
 ) -> None:
     run(package, "npm", "test", **environment)
+
+
+def test_node_trusts_an_authority_that_its_variable_names(project: Path, tmp_path: Path) -> None:
+    """As the client's README says."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    program = (
+        'import { AgentJobs, collect } from "@agentjobs/client";'
+        "console.log((await collect(AgentJobs.fromEnvironment().agents.list())).length);"
+    )
+    with scripted_servers() as listen:
+        port = listen(http('{"agents": []}'), tls=server_tls(authority))
+        access = {"AGENTJOBS_URL": f"https://127.0.0.1:{port}", "AGENTJOBS_API_KEY": "ajk_x"}
+        trusted = {"NODE_EXTRA_CA_CERTS": str(tmp_path / "ca.pem")}
+        node = ("node", "--input-type=module", "--eval", program)
+        assert run(project, *node, **access, **trusted) == "0\n"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -119,7 +119,7 @@ class Service:
         if listening:
             assert self.process.stdout is not None
             self.base_url = self.process.stdout.readline().strip()
-            assert self.base_url.startswith("http://"), self.log()
+            assert self.base_url.startswith("http"), self.log()
         return self
 
     def _spawn(

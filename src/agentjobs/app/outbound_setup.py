@@ -8,8 +8,8 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.sandbox.certificates import create_bundle
+from agentjobs.outbound.guard.sessions import load_tls_context, new_session
+from agentjobs.sandbox.certificates import BUNDLE_FILE, create_bundle
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.database import Database
 
@@ -36,9 +36,14 @@ def platforms_of(
 
 
 def certificates_of(settings: Settings) -> Path | None:
+    """A file with the system's certificates and the operator's, for git and agents."""
     if not settings.ca_file:
         return None
     try:
+        load_tls_context(settings.ca_file)
         return create_bundle(Path(settings.ca_file), settings.data_path)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
     except OSError as error:
-        raise SettingsError(f"ca_file {settings.ca_file}: {error.strerror}") from None
+        bundle = settings.data_path / BUNDLE_FILE
+        raise SettingsError(f"ca_file: {bundle} cannot be written: {error.strerror}") from None

@@ -31,7 +31,8 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
     public_url = settings.effective_public_url
-    forge = LocalForge(context.db, git_url, public_url, may_write_branch)
+    certificates = certificates_of(settings)
+    forge = LocalForge(context.db, git_url, public_url, may_write_branch, certificates)
     checkout_limits = CheckoutLimits(
         size_bytes=settings.limit_checkout_mib * MIB, files=settings.limit_checkout_files
     )
@@ -43,7 +44,6 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     )
     spare_sandboxes = SpareSandboxes(sandbox, workspaces)
     session = session_of(settings)
-    certificates = certificates_of(settings)
     keys = SealingKeys.load(settings)
     platforms = platforms_of(context.db, settings, session, certificates)
     registry = Registry(settings, session)

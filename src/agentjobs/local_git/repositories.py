@@ -3,6 +3,7 @@
 Knows git and directories, but no rows, organizations or pull requests.
 """
 
+import dataclasses
 import re
 import shutil
 import time
@@ -69,12 +70,16 @@ def remove_repository(root: Path, repo_id: str) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def import_repository(source: str, target: Path) -> ImportedRepository:
+async def import_repository(
+    source: str, target: Path, certificates: Path | None = None
+) -> ImportedRepository:
     """Import branches and tags from a path or URL, without hooks and configuration.
 
-    The repository appears completely or not at all.
+    The repository appears completely or not at all. `certificates` is a file with the CAs that git
+    trusts; None means the system's.
     """
     remote, protocols = _remote(source)
+    remote = dataclasses.replace(remote, certificates=certificates)
     return await import_from(remote, target, protocols=protocols)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 from agentjobs.forges.adoption import ExistingPull, is_adoptable
 from agentjobs.forges.protocol import (
@@ -28,14 +29,23 @@ MayWriteBranch = Callable[[Transaction, str, str, str], Awaitable[bool]]
 
 
 class LocalForge:
-    """`git_url` is the base of git URLs for workers, `public_url` that of pages for people."""
+    """`git_url` is the base of git URLs for workers, `public_url` that of pages for people.
+
+    `certificates` is a file with the CAs that git trusts; None means the system's.
+    """
 
     platform = "local"
 
     def __init__(
-        self, db: Database, git_url: str, public_url: str, may_write_branch: MayWriteBranch
+        self,
+        db: Database,
+        git_url: str,
+        public_url: str,
+        may_write_branch: MayWriteBranch,
+        certificates: Path | None = None,
     ) -> None:
         self._db = db
+        self._certificates = certificates
         self._may_write_branch = may_write_branch
         self._git_url = git_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
@@ -43,7 +53,7 @@ class LocalForge:
     @contextlib.asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         url = f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git"
-        yield Remote(url, basic_authorization("job", credential))
+        yield Remote(url, basic_authorization("job", credential), certificates=self._certificates)
 
     async def open_pull_request(
         self, repo: RepoAddress, credential: str, request: PullRequestRequest

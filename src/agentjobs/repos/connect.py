@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 
@@ -34,9 +35,18 @@ class NewRepo(msgspec.Struct, frozen=True):
 
 
 async def connect_repository(
-    db: Database, settings: Settings, organization: str, source: str, name: str | None = None
+    db: Database,
+    settings: Settings,
+    organization: str,
+    source: str,
+    name: str | None = None,
+    *,
+    certificates: Path | None = None,
 ) -> RepoView:
-    """`source` is a path (operators only) or an http(s) URL."""
+    """`source` is a path (operators only) or an http(s) URL.
+
+    `certificates` is a file with the CAs that git trusts; None means the system's.
+    """
     if not source.strip():
         raise Problem("invalid_source", "Enter a path or an http(s) URL to connect.")
     owner = await find_organization(db, organization)
@@ -45,7 +55,7 @@ async def connect_repository(
     await RepositoriesDirectory(db, settings).check_for_operator()
     repo_id = new_id("repo")
     directory = repositories.path(settings.repositories_path, repo_id)
-    imported = await repositories.import_repository(source, directory)
+    imported = await repositories.import_repository(source, directory, certificates)
     repo = NewRepo(
         id=repo_id,
         organization_id=owner.id,

@@ -67,7 +67,7 @@ CASES = {
     "plain to a TLS port": Case(
         LIST, "must start with https", http("{}"), tls="trusted", url="http"
     ),
-    "unknown authority": Case(LIST, "SSL_CERT_FILE", http("{}"), tls="untrusted"),
+    "unknown authority": Case(LIST, "AGENTJOBS_CA_FILE", http("{}"), tls="untrusted"),
     "expired certificate": Case(LIST, "check the clock of this machine", http("{}"), tls="expired"),
     "future certificate": Case(LIST, "check the clock of this machine", http("{}"), tls="future"),
     "other name": Case(

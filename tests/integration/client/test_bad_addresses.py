@@ -114,11 +114,13 @@ def test_an_unknown_authority_is_trusted_once_it_is_named(
     listen, authority, ca_file, monkeypatch, asynchronous
 ):
     url = f"https://127.0.0.1:{listen(AGENTS, tls=server_tls(authority))}"
-    with pytest.raises(TlsFailed, match="`ca_file` or in SSL_CERT_FILE"):
+    with pytest.raises(TlsFailed, match="`ca_file` or in AGENTJOBS_CA_FILE"):
         ask(url, asynchronous)
     assert ask(url, asynchronous, ca_file=ca_file) == []
-    monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
-    assert ask(url, asynchronous) == []
+    for variable in ("SSL_CERT_FILE", "AGENTJOBS_CA_FILE"):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, str(ca_file))
+            assert ask(url, asynchronous) == []
 
 
 def test_a_certificate_for_another_name_is_refused(listen, authority, ca_file):

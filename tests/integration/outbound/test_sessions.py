@@ -161,10 +161,20 @@ async def test_a_proxy_of_the_environment_is_not_used(
         assert answer.status == 200
 
 
-@pytest.mark.parametrize("content", [None, "no certificate"])
-def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, r"cannot be read \(No such file or directory\)"),
+        ("", "contains no certificate in PEM format"),
+        ("no certificate", "contains no certificate in PEM format"),
+        ("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n", "a damaged certificate"),
+    ],
+)
+def test_certificates_that_cannot_be_read_are_named(
+    tmp_path: Path, content: str | None, reason: str
+) -> None:
     path = tmp_path / "authority.pem"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ValueError, match=r"AGENTJOBS_CA_FILE: .*authority\.pem"):
+    with pytest.raises(ValueError, match=rf"AGENTJOBS_CA_FILE: .*authority\.pem .*{reason}"):
         load_tls_context(str(path))

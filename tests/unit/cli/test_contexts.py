@@ -21,7 +21,7 @@ from agentjobs.cli.contexts.credentials import (
 )
 from agentjobs.problems import Problem
 
-PROD = Context("prod", "https://jobs.example", "ajk_prod")
+PROD = Context("prod", "https://jobs.example", "ajk_prod", "/ca/ü \U0001f511\x7f.pem")
 TEST = Context("[::1]:8080", 'http://[::1]:8080/a"b\\', "ajk_test")
 
 
@@ -74,6 +74,7 @@ def test_a_file_that_others_can_access_is_refused(path, mode):
         b"[contexts.prod]\nurl = 'x'",
         b"[contexts.prod]\nurl = 1\napi_key = 'x'",
         b"contexts.prod = []",
+        b"[contexts.prod]\nurl = 'x'\napi_key = 'x'\nca_file = 1",
         b"[contexts.'a b']\nurl = 'x'\napi_key = 'x'",
         b"not toml",
         b"\xff",
@@ -132,10 +133,10 @@ def test_a_flag_wins_over_variables_and_variables_over_the_current_context(path)
     both = {"AGENTJOBS_URL": "http://a", "AGENTJOBS_API_KEY": "ajk_a"}
     named = {"AGENTJOBS_CONTEXT": TEST.name}
     for context, variables, expected in (
-        (None, {}, ("https://jobs.example", "ajk_prod", "context prod")),
-        (None, named, (TEST.url, TEST.api_key, f"context {TEST.name}")),
-        (None, both | named, ("http://a", "ajk_a", "AGENTJOBS_URL")),
-        ("prod", both | named, ("https://jobs.example", "ajk_prod", "context prod")),
+        (None, {}, (PROD.url, "ajk_prod", "context prod", PROD.ca_file)),
+        (None, named, (TEST.url, TEST.api_key, f"context {TEST.name}", None)),
+        (None, both | named, ("http://a", "ajk_a", "AGENTJOBS_URL", None)),
+        ("prod", both | named, (PROD.url, "ajk_prod", "context prod", PROD.ca_file)),
     ):
         assert choose_connection(context, environment(path, **variables)) == expected
 

@@ -46,7 +46,7 @@ def test_the_command_prints_the_new_jobs_identifier(
     monkeypatch.setenv("AGENTJOBS_API_KEY", "ajk_x")
     monkeypatch.setattr(
         "agentjobs.cli.contexts.connection.open_client",
-        lambda url, key: Client(url, key, transport=transport),
+        lambda service: Client(service.url, service.api_key, transport=transport),
     )
     follow_up_job("job_0", "Now test it.")
     assert capsys.readouterr().out == "job_1\n"

@@ -67,11 +67,12 @@ def _headers(api_key: str) -> dict[str, str]:
 def _verification(base_url: str, ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext | bool:
     if not needs_certificates(base_url):
         return False
-    source = ca_file or os.environ.get("SSL_CERT_FILE") or "the certificates of this machine"
+    source = os.environ.get("SSL_CERT_FILE") or "the certificates of this machine"
     try:
         context = httpx.create_ssl_context()
-        if ca_file is not None:
-            context.load_verify_locations(ca_file)
+        if further := ca_file or os.environ.get("AGENTJOBS_CA_FILE"):
+            source = str(further)
+            context.load_verify_locations(source)
     except (OSError, ValueError) as error:
         raise ClientError(f"{source}: no certificates could be read: {error}") from error
     return context
@@ -132,7 +133,7 @@ def _tls_hint(reason: str, base_url: httpx.URL) -> str:
             return f"{problem}; use the name that the certificate was issued for"
         return (
             f"its certificate is not trusted ({problem}); pass the authority that issued it as "
-            "`ca_file` or in SSL_CERT_FILE"
+            "`ca_file` or in AGENTJOBS_CA_FILE"
         )
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason or "record layer" in reason:
         return f"it does not use TLS on this port; try http://{base_url.netloc.decode()}"

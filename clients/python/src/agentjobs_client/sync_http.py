@@ -46,7 +46,8 @@ class SyncHttp:
         pause: Callable[[float], None] = time.sleep,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`ca_file` names further certificates to trust, beside those of SSL_CERT_FILE."""
+        """`ca_file` names further certificates to trust, beside those of the machine or of
+        SSL_CERT_FILE; by default those of AGENTJOBS_CA_FILE."""
         self._timeout_seconds = timeout_seconds
         self._retries = retries
         self._away_seconds = away_seconds

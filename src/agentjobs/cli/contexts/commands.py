@@ -22,7 +22,12 @@ def list_contexts(json: Json = False) -> None:
 
     credentials = load_credentials(credentials_path())
     rows = [
-        {"name": context.name, "url": context.url, "current": context.name == credentials.current}
+        {
+            "name": context.name,
+            "url": context.url,
+            "ca_file": context.ca_file,
+            "current": context.name == credentials.current,
+        }
         for context in credentials.contexts.values()
     ]
     if json:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 URL_VARIABLE = "AGENTJOBS_URL"
 KEY_VARIABLE = "AGENTJOBS_API_KEY"
 CONTEXT_VARIABLE = "AGENTJOBS_CONTEXT"
+CA_FILE_VARIABLE = "AGENTJOBS_CA_FILE"
 _MAY_BE_ANOTHER_SERVICE = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 # The job exists, so that neither the address nor the key is wrong.
 _FOUND_THE_JOB = frozenset({"diff_not_available", "artifact_not_found"})
@@ -51,6 +52,8 @@ class Connection(NamedTuple):
     api_key: str
     # What chose it, for error messages.
     source: str
+    # None: that of AGENTJOBS_CA_FILE, if there is one.
+    ca_file: str | None = None
 
 
 def choose_connection(context: str | None, environ: Mapping[str, str] | None = None) -> Connection:
@@ -68,14 +71,14 @@ def choose_connection(context: str | None, environ: Mapping[str, str] | None = N
     if name is None:
         raise Problem("no_service", _missing_service_reason(bool(credentials.contexts)))
     chosen = credentials.find(name)
-    return Connection(chosen.url, chosen.api_key, f"context {chosen.name}")
+    return Connection(chosen.url, chosen.api_key, f"context {chosen.name}", chosen.ca_file)
 
 
 @contextmanager
 def connect(context: str | None) -> Iterator["Client"]:
     """A client of the chosen service; errors say which one that is."""
     connection = choose_connection(context)
-    with explain_errors(connection), open_client(connection.url, connection.api_key) as client:
+    with explain_errors(connection), open_client(connection) as client:
         yield client
 
 
@@ -98,11 +101,12 @@ def explain_errors(connection: Connection) -> Iterator[None]:
         raise
 
 
-def open_client(url: str, api_key: str) -> "Client":
+def open_client(connection: Connection) -> "Client":
     _skip_command_line_of_httpx()
     from agentjobs_client import Client
 
-    return Client(url, api_key, pause=RetryPause(url))
+    pause = RetryPause(connection.url)
+    return Client(connection.url, connection.api_key, ca_file=connection.ca_file, pause=pause)
 
 
 def _skip_command_line_of_httpx() -> None:

@@ -18,14 +18,17 @@ from agentjobs.problems import Problem
 FILE_NAME = "credentials.toml"
 # Nothing that a shell or TOML would interpret; hosts, ports and IPv6 addresses are names.
 _NAME = re.compile(r"[A-Za-z0-9_.:@/\[\]-]{1,128}")
-_KEYS = ("url", "api_key")
+_KEYS = ("url", "api_key", "ca_file")
 _MAX_BYTES = 256 * 1024
 
 
 class Context(NamedTuple):
+    """`ca_file` has further certificates that its service may have."""
+
     name: str
     url: str
     api_key: str
+    ca_file: str | None = None
 
 
 class Credentials(NamedTuple):
@@ -129,10 +132,13 @@ def _parse(document: dict[str, Any]) -> Credentials:
         raise TypeError("contexts must be a table")
     contexts = {}
     for name, fields in tables.items():
-        url, api_key = (fields.get(key) if isinstance(fields, dict) else None for key in _KEYS)
+        values = [fields.get(key) if isinstance(fields, dict) else None for key in _KEYS]
+        url, api_key, ca_file = values
         if not isinstance(url, str) or not isinstance(api_key, str):
             raise TypeError(f"context {name} must have the strings url and api_key")
-        contexts[check_name(name)] = Context(name, url, api_key)
+        if not isinstance(ca_file, str | None):
+            raise TypeError(f"ca_file of context {name} must be a string")
+        contexts[check_name(name)] = Context(name, url, api_key, ca_file)
     current = document.get("current")
     return Credentials(current if current in contexts else None, contexts)
 
@@ -148,9 +154,11 @@ def _format(credentials: Credentials) -> str:
             f"url = {_quote(context.url)}",
             f"api_key = {_quote(context.api_key)}",
         ]
+        if context.ca_file is not None:
+            lines.append(f"ca_file = {_quote(context.ca_file)}")
     return "\n".join(lines) + "\n"
 
 
 def _quote(text: str) -> str:
-    """Printable ASCII: a string of JSON is one of TOML, too."""
-    return json.dumps(text)
+    """A string of JSON is one of TOML, too, except that DEL is escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,12 +2,14 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentjobs.cli.contexts.commands import delete_context
 from agentjobs.cli.contexts.connection import (
+    CA_FILE_VARIABLE,
     KEY_VARIABLE,
     URL_VARIABLE,
     Connection,
@@ -39,6 +41,14 @@ def login(
         str | None,
         typer.Option("--key-file", metavar="FILE", help="File with the API key; - for stdin."),
     ] = None,
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            "--ca-file",
+            metavar="FILE",
+            help="Certificates (PEM) of your own authority; by default AGENTJOBS_CA_FILE.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Store the address of a service and an API key, and use them by default.
@@ -56,11 +66,13 @@ def login(
     address = check_address(url or _ask_for_url())
     context_name = check_name(name or address.netloc)
     api_key = _read_key(key_file)
-    connection = Connection(address.geturl(), api_key, "the key that was given")
-    with explain_errors(connection), open_client(connection.url, api_key) as client:
+    certificates = _certificates(ca_file, address)
+    connection = Connection(address.geturl(), api_key, "the key that was given", certificates)
+    with explain_errors(connection), open_client(connection) as client:
         caller = _identify(client)
+    context = Context(context_name, connection.url, api_key, certificates)
     with edit_credentials(credentials_path()) as (credentials, store):
-        store(credentials.with_context(Context(context_name, address.geturl(), api_key)))
+        store(credentials.with_context(context))
     _report(context_name, address, caller, json)
 
 
@@ -94,6 +106,12 @@ def _read_key(key_file: str | None) -> str:
             "no_api_key", "The API key is empty: create one with `agentjobs keys create`."
         )
     return api_key
+
+
+def _certificates(ca_file: str | None, address: "SplitResult") -> str | None:
+    """The absolute path, because later commands run elsewhere."""
+    file = ca_file or os.environ.get(CA_FILE_VARIABLE)
+    return str(Path(file).absolute()) if file and address.scheme == "https" else None
 
 
 def _key_of_environment() -> str:

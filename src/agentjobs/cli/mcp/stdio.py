@@ -8,7 +8,8 @@ from agentjobs.web.mcp.server import build_server
 
 
 async def serve(connection: Connection) -> None:
-    async with RemoteApi(connection.url, connection.api_key) as api:
+    ca_file = connection.ca_file
+    async with RemoteApi(connection.url, connection.api_key, ca_file=ca_file) as api:
         server = build_server(api)
         async with stdio_server() as (requests, responses):
             await server.run(requests, responses, server.create_initialization_options())

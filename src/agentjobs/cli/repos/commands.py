@@ -51,7 +51,14 @@ def connect_repo(
     async def work(admin: Admin) -> "RepoView":
         from agentjobs.repos.connect import connect_repository
 
-        repo = await connect_repository(admin.db, admin.settings, org, source, name)
+        certificates = None
+        if admin.settings.ca_file:
+            from agentjobs.app.outbound_setup import certificates_of
+
+            certificates = certificates_of(admin.settings)
+        repo = await connect_repository(
+            admin.db, admin.settings, org, source, name, certificates=certificates
+        )
         return await wait_for_index(admin.db, repo) if wait else repo
 
     repo = with_store(data_dir, work)

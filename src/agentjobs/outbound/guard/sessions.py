@@ -85,9 +85,19 @@ def _load_tls_context(ca_file: str, *_environment: str | None) -> ssl.SSLContext
         try:
             context.load_verify_locations(ca_file)
         except OSError as error:
-            reason = f"AGENTJOBS_CA_FILE: {ca_file} cannot be read as PEM certificates: {error}"
-            raise ValueError(reason) from None
+            raise ValueError(
+                f"AGENTJOBS_CA_FILE: {ca_file} {_describe_fault(error)}; name a file with"
+                " certificates in PEM format that this user can read"
+            ) from None
     return context
+
+
+def _describe_fault(error: OSError) -> str:
+    if not isinstance(error, ssl.SSLError):
+        return f"cannot be read ({error.strerror})"
+    if error.reason == "NO_CERTIFICATE_OR_CRL_FOUND":
+        return "contains no certificate in PEM format"
+    return "contains a damaged certificate"
 
 
 class GuardedResolver(AbstractResolver):
