@@ -1,11 +1,13 @@
 """Every line of the interface specification, over real HTTP against a running service."""
 
+import json
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from tests.support.service import Api, Service, git
+from tests.support.service import Api, Service, git, wait_until
 
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 EVENTS = ["job.queued", "job.started", "job.completed", "pr.review_requested"]
@@ -122,6 +124,21 @@ def test_a_crashed_agent_fails_the_job_with_its_last_lines(api: Api) -> None:
     assert (job["status"], job["error"]["code"]) == ("failed", "agent_failed")
     assert "these are my last words" in job["error"]["message"]
     assert "exit code 3" in job["error"]["message"]
+
+
+def test_the_log_of_the_worker_says_why_a_job_failed_without_secrets(
+    service: Service, api: Api
+) -> None:
+    job = api.finish("acme/shop", "crash")
+
+    def end() -> dict[str, Any] | None:
+        ends = (line for line in service.log().splitlines() if '"job ended"' in line)
+        return next((json.loads(line) for line in ends if job["job_id"] in line), None)
+
+    line = wait_until(end, "the end of the job in the log")
+    assert line["outcome"] == "failed"
+    assert line["reason"] == f"agent_failed: {job['error']['message']}"
+    assert "these are my last words [redacted]" in line["reason"]
 
 
 def test_a_timeout_fails_the_job(api: Api) -> None:

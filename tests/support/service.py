@@ -37,7 +37,10 @@ command = ["true"]
 [[agents]]
 id = "crash"
 name = "Crash"
-command = ["sh", "-c", "echo these are my last words; exit 3"]
+command = ["sh", "-c", """
+echo these are my last words gh''p_0123456789abcdefghijABCDEFGHIJ456789
+exit 3
+"""]
 
 [[agents]]
 id = "sleepy"

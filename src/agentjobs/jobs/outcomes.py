@@ -75,6 +75,16 @@ Interrupted = Released | Unreachable | NotReady | DiskFull | Kept
 Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
 
 
+def reason_of(outcome: Outcome) -> str | None:
+    """Why a run did not complete its job, in the words that the job's user sees."""
+    match outcome:
+        case Failed(code, message) | DiskFull(Failed(code, message)):
+            return f"{code}: {message}"
+        case Unreachable(outage) | Kept(outage=Outage() as outage):
+            return outage.message
+    return None
+
+
 class JobFailed(Exception):
     """Raised by a step of a run to fail the job with a code."""
 

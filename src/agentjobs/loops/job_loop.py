@@ -16,6 +16,7 @@ from agentjobs.jobs.outcomes import (
     Outcome,
     Released,
     Reported,
+    reason_of,
 )
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
@@ -217,8 +218,7 @@ class JobLoop:
             active.is_ending = True
             if not await self._store(active.job, outcome):
                 outcome = await self._hand_over(active)
-            name = type(outcome).__name__.lower()
-            _log.info("job ended", extra={"fields": {"outcome": name}})
+            _log_end(outcome)
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:
@@ -228,3 +228,10 @@ class JobLoop:
             del self._active[active.job.claim]
             if not self._active:
                 self.has_jobs.clear()
+
+
+def _log_end(outcome: Outcome) -> None:
+    fields = {"outcome": type(outcome).__name__.lower()}
+    if (reason := reason_of(outcome)) is not None:
+        fields["reason"] = reason
+    _log.info("job ended", extra={"fields": fields})
