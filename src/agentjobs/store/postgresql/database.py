@@ -52,20 +52,29 @@ _CLOCK = f"SELECT {POSTGRESQL_NOW} AS at_ms"
 
 
 class ServerClock:
-    """The server's time, from a reading that is a few seconds old at most: a round trip less."""
+    """The server's time, from a reading that is a few seconds old at most: a round trip less.
+
+    It does not go back because a reply was slow: an earlier reading that can still be right stays.
+    """
 
     def __init__(self) -> None:
-        self._offset_ms = 0
-        self._read_at_ms = -_CLOCK_MAX_AGE_MS
+        self._offset_ms: int | None = None
+        self._read_at_ms = 0
 
     async def now_ms(self, fetch_one: Callable[[str], Coroutine[Any, Any, Row | None]]) -> int:
         """`fetch_one` asks the server, if the last reading is too old."""
-        if _uptime_ms() - self._read_at_ms >= _CLOCK_MAX_AGE_MS:
+        asked_at = _uptime_ms()
+        offset = self._offset_ms
+        if offset is None or asked_at - self._read_at_ms >= _CLOCK_MAX_AGE_MS:
             row = await fetch_one(_CLOCK)
             assert row is not None
             self._read_at_ms = _uptime_ms()
-            self._offset_ms = row["at_ms"] - self._read_at_ms
-        return _uptime_ms() + self._offset_ms
+            lowest, highest = row["at_ms"] - self._read_at_ms, row["at_ms"] - asked_at
+            offset = self._offset_ms
+            # Both clocks are cut to milliseconds.
+            if offset is None or not lowest - 1 <= offset <= highest + 1:
+                offset = self._offset_ms = lowest
+        return _uptime_ms() + offset
 
 
 class PostgresqlTransaction(OpenTransaction):
