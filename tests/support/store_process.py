@@ -4,6 +4,9 @@ Run as `python -m tests.support.store_process ROLE URL`; it prints a line per ev
 """
 
 import asyncio
+import logging
+import os
+import signal
 import sys
 
 from agentjobs.store.changes import Signal
@@ -54,6 +57,20 @@ async def migrate(url: str) -> None:
     await db.close()
 
 
+async def die_in_migration(url: str) -> None:
+    """Dies like from `kill -9` when the first migration was applied, before its commit."""
+
+    def die(record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("applied migration"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    migrations = logging.getLogger("agentjobs.store.migrate")
+    migrations.setLevel(logging.INFO)
+    migrations.addFilter(die)
+    await open_database(url, migrate=True)
+
+
 async def imports(url: str) -> None:
     db = await open_database(url, migrate=True)
     await db.close()
@@ -65,5 +82,6 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    role = {role.__name__: role for role in (listen, change, write, migrate, imports)}[sys.argv[1]]
+    roles = (listen, change, write, migrate, die_in_migration, imports)
+    role = {role.__name__: role for role in roles}[sys.argv[1]]
     asyncio.run(role(sys.argv[2]))

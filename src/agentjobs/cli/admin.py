@@ -38,7 +38,7 @@ def load_settings(data_dir: Path | None) -> "Settings":
 def with_store(
     data_dir: Path | None, work: Callable[[Admin], Awaitable[T]], *, migrate: bool = False
 ) -> T:
-    """With `migrate`, an old schema is migrated even if the services do not do so themselves."""
+    """An old schema is refused, unless `migrate` is set: only `agentjobs migrate` sets it."""
     return asyncio.run(_with_store(load_settings(data_dir), work, migrate))
 
 
@@ -57,7 +57,8 @@ async def _with_store(
         settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     db = await open_database(
         settings.effective_database_url,
-        migrate=migrate or settings.auto_migrate,
+        migrate=migrate,
+        create=settings.auto_migrate,
         direct_url=settings.database_direct_url,
     )
     if is_new:

@@ -9,13 +9,14 @@ The only module that imports Alembic and SQLAlchemy; it is imported only if a mi
 import asyncio
 import logging
 import sqlite3
+import time
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
+from alembic.runtime.migration import MigrationContext, MigrationInfo
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -35,6 +36,7 @@ _LOCK_PAUSE_SECONDS = 1.0
 _LOCK_NOT_AVAILABLE = "55P03"
 _PRIVILEGE_ERRORS = ("42501", "3F000")
 """Insufficient privilege; invalid schema name."""
+_RETRY = "no migration is half applied; when the cause is removed, run `agentjobs migrate` again"
 _ROLE = (
     "SELECT quote_ident(current_user) AS name, quote_ident(here) AS schema,"
     " coalesce(has_schema_privilege(to_regnamespace(quote_ident(here)), 'CREATE'), false)"
@@ -62,7 +64,7 @@ async def migrate_postgresql(url: str) -> None:
             await connection.commit()
             await _upgrade_postgresql(connection)
     except DBAPIError as error:
-        raise _translate_postgresql(error, role) from error
+        raise _with_advice(_translate_postgresql(error, role)) from error
     finally:
         await engine.dispose()
 
@@ -122,6 +124,11 @@ def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
     return explain(original, error.connection_invalidated)
 
 
+def _with_advice(error: StoreError) -> StoreError:
+    error.add_note(_RETRY)
+    return error
+
+
 def _original(error: DBAPIError) -> BaseException:
     """SQLAlchemy wraps the driver's exception twice."""
     original: BaseException = getattr(error.orig, "__cause__", None) or error.orig or error
@@ -141,9 +148,9 @@ def _migrate_sqlite(path: Path) -> None:
             connection.commit()
     except DBAPIError as error:
         original = error.orig if isinstance(error.orig, Exception) else error
-        raise translate(original, path) from error
+        raise _with_advice(translate(original, path)) from error
     except sqlite3.Error as error:
-        raise translate(error, path) from error
+        raise _with_advice(translate(error, path)) from error
     finally:
         engine.dispose()
 
@@ -159,4 +166,25 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
+    steps = _LoggedSteps(revision)
+    config.attributes["on_version_apply"] = steps.applied
     command.upgrade(config, "head")
+    steps.finished()
+
+
+class _LoggedSteps:
+    """Logs each migration when it is applied, with its duration."""
+
+    def __init__(self, revision: str | None) -> None:
+        self._started_at = self._step_started_at = time.monotonic()
+        start = f"from schema {revision}" if revision else "an empty database"
+        _log.info("migrating %s to schema %s", start, known_revisions()[-1])
+
+    def applied(self, *, step: MigrationInfo, **_: Any) -> None:
+        now = time.monotonic()
+        seconds, self._step_started_at = now - self._step_started_at, now
+        _log.info("applied migration %s in %.2f s", step.up_revision_id, seconds)
+
+    def finished(self) -> None:
+        seconds = time.monotonic() - self._started_at
+        _log.info("migrated to schema %s in %.2f s", known_revisions()[-1], seconds)

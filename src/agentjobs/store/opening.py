@@ -5,6 +5,7 @@ from pathlib import Path
 
 from agentjobs.store.database import Database, SchemaTooOld, StoreError
 from agentjobs.store.revisions import (
+    current_revision,
     is_behind,
     known_revisions,
     newer_revision,
@@ -24,11 +25,13 @@ async def open_database(
     url: str,
     *,
     migrate: bool,
+    create: bool = False,
     direct_url: str = "",
     pool_size: int = DEFAULT_POOL_SIZE,
     generic_plans: bool = False,
 ) -> Database:
-    """Open the database. With `migrate`, an old schema is migrated, otherwise refused.
+    """Open the database. With `migrate`, an old schema is migrated, otherwise refused. With
+    `create`, only an empty database gets the schema.
 
     `direct_url` bypasses the connection pooler that `url` leads to. `generic_plans` is for
     processes that only run short statements, in which the parameters do not change the plan.
@@ -38,10 +41,9 @@ async def open_database(
     )
     try:
         if await is_behind(db):
-            if not migrate:
-                raise SchemaTooOld(
-                    "the database has an older schema than this program; run `agentjobs migrate`"
-                )
+            revision = await current_revision(db)
+            if not (migrate or (create and revision is None)):
+                raise SchemaTooOld(_too_old(revision))
             await _migrate(direct_url or url)
         elif newer := await newer_revision(db):
             _log.info(
@@ -81,6 +83,14 @@ async def open_unchecked(
             generic_plans=generic_plans,
         )
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
+
+
+def _too_old(revision: str | None) -> str:
+    state = "is empty" if revision is None else f"has schema {revision}"
+    return (
+        f"the database {state}, but this program needs schema {known_revisions()[-1]};"
+        " run `agentjobs migrate`"
+    )
 
 
 async def _migrate(url: str) -> None:

@@ -5,22 +5,20 @@ from typing import Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.admin import load_settings
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import print_json, print_note, print_result
 
 
 def migrate(data_dir: DataDir = None, json: Json = False) -> None:
     """Migrate the database to the current schema."""
+    from agentjobs.cli.backup.migration import migrate_store
 
-    async def work(admin: Admin) -> str:
-        return admin.db.engine
-
-    engine = with_store(data_dir, work, migrate=True)
+    migrated = migrate_store(data_dir)
     if json:
-        print_json({"engine": engine, "current": True})
+        print_json(migrated)
     else:
-        print_note(f"The {engine} database has the current schema.")
+        print_note(f"The {migrated.engine} database has the current schema, {migrated.revision}.")
 
 
 def backup(

@@ -1,0 +1,63 @@
+"""Migrates the store on request, and shows the steps that the store logs."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.output import print_note
+from agentjobs.settings import Settings
+from agentjobs.store.database import Engine
+from agentjobs.store.opening import open_unchecked
+from agentjobs.store.revisions import current_revision
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """`previous_revision` is None if the database was empty."""
+
+    engine: Engine
+    previous_revision: str | None
+    revision: str | None
+    current: bool = True
+
+
+def migrate_store(data_dir: Path | None) -> Migrated:
+    previous = asyncio.run(_stored_revision(load_settings(data_dir)))
+
+    async def work(admin: Admin) -> Migrated:
+        return Migrated(admin.db.engine, previous, await current_revision(admin.db))
+
+    with _showing_steps():
+        return with_store(data_dir, work, migrate=True)
+
+
+async def _stored_revision(settings: Settings) -> str | None:
+    if not settings.database_url and not (settings.data_path / "agentjobs.db").exists():
+        return None
+    db = await open_unchecked(settings.effective_database_url, listen=False)
+    try:
+        return await current_revision(db)
+    finally:
+        await db.close()
+
+
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
+
+
+@contextmanager
+def _showing_steps() -> Iterator[None]:
+    logger, handler = logging.getLogger("agentjobs.store"), _Notes(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

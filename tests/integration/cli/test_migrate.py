@@ -1,0 +1,80 @@
+"""`agentjobs migrate` alone migrates a store; other commands say that it is due."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from agentjobs.store.revisions import known_revisions
+from tests.support.cli_process import InProcessCommandLine
+from tests.support.earlier_schema import migrate_to
+
+LATEST = known_revisions()[-1]
+
+
+@pytest.fixture
+def agentjobs(tmp_path, capsys):
+    return InProcessCommandLine(capsys, tmp_path / "data")
+
+
+@pytest.fixture
+def earlier(agentjobs):
+    agentjobs.data_dir.mkdir()
+    asyncio.run(migrate_to(f"sqlite:///{agentjobs.data_dir / 'agentjobs.db'}", "0024"))
+    return agentjobs
+
+
+def revision(agentjobs):
+    with closing(sqlite3.connect(agentjobs.data_dir / "agentjobs.db")) as database:
+        return database.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+
+
+@pytest.mark.parametrize("command", [("keys", "create"), ("pause",), ("users", "list")])
+def test_an_administrative_command_does_not_migrate(earlier, command):
+    refused = earlier(*command)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert refused.err == (
+        f"agentjobs: the database has schema 0024, but this program needs schema {LATEST};"
+        " run `agentjobs migrate`\n"
+    )
+    assert revision(earlier) == "0024"
+
+
+def test_migrate_shows_its_steps(earlier):
+    migrated = earlier("migrate")
+    assert migrated.exit_code == 0
+    lines = migrated.err.splitlines()
+    assert lines[0] == f"migrating from schema 0024 to schema {LATEST}"
+    assert lines[-1] == f"The sqlite database has the current schema, {LATEST}."
+    assert revision(earlier) == LATEST
+    again = earlier("migrate")
+    assert again.err == lines[-1] + "\n"
+
+
+def test_migrate_answers_with_json(earlier):
+    assert earlier("migrate", "--json").document == {
+        "engine": "sqlite",
+        "previous_revision": "0024",
+        "revision": LATEST,
+        "current": True,
+    }
+
+
+def test_the_first_command_creates_a_store(agentjobs):
+    created = agentjobs("keys", "list")
+    assert created.exit_code == 0
+    assert "Created a new store" in created.err
+    assert revision(agentjobs) == LATEST
+
+
+def test_a_failed_migration_is_one_line(earlier):
+    with closing(sqlite3.connect(earlier.data_dir / "agentjobs.db")) as database:
+        database.execute("CREATE TABLE job_reports (id TEXT)")
+    failed = earlier("migrate")
+    assert failed.exit_code == 2
+    assert failed.err.splitlines()[-1] == (
+        "agentjobs: the database refused a statement: table job_reports already exists (no"
+        " migration is half applied; when the cause is removed, run `agentjobs migrate` again)"
+    )
+    assert "Traceback" not in failed.err
