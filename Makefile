@@ -39,7 +39,7 @@ PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,12 @@ test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) 
 test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a Forgejo and run jobs, hooks, reviews and renames on them
 	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
 	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python -m pytest tests/platforms $(PYTEST_ARGS)
+
+dist: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build wheels, sdists and the npm package into dist/
+	@$(WITH_NODE) $(BIN)/python scripts/dist.py dist
+
+test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages twice, install them as users do, and run a job
+	@$(BIN)/python -m pytest tests/distribution $(PYTEST_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py

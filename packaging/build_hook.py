@@ -14,23 +14,39 @@ EDITABLE = "editable"
 class BuildRecordHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        # A checkout asks git instead, and an sdist contains the record of its own build.
-        if version == EDITABLE or (root / "src" / MODULE).exists() or not (root / ".git").exists():
+        record = root / "src" / MODULE
+        if version == EDITABLE:
+            # A checkout asks git instead.
             return
-        commit, date = _git(root, "log", "-1", "--no-show-signature", "--format=%H %cs").split()
-        is_changed = bool(_git(root, "status", "--porcelain"))
-        self._directory = tempfile.TemporaryDirectory()
-        record = Path(self._directory.name) / "build_record.py"
-        record.write_text(
-            '"""Written by the build."""\n\n'
-            f'COMMIT = "{commit}"\nDATE = "{date}"\nIS_CHANGED = {is_changed}\n'
-        )
+        # An sdist contains the record of its own build.
+        if not record.exists():
+            description = _describe(root)
+            if description is None:
+                return
+            self._directory = tempfile.TemporaryDirectory()
+            record = Path(self._directory.name) / "build_record.py"
+            record.write_text(description)
         target = MODULE if self.target_name == "wheel" else f"src/{MODULE}"
         build_data["force_include"][str(record)] = target
 
     def finalize(self, *_arguments: Any) -> None:
         if hasattr(self, "_directory"):
             self._directory.cleanup()
+
+
+def _describe(root: Path) -> str | None:
+    """None without a repository, or where git is missing or refuses to read another user's."""
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit, date = _git(root, "log", "-1", "--no-show-signature", "--format=%H %cs").split()
+        is_changed = bool(_git(root, "status", "--porcelain"))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return (
+        '"""Written by the build."""\n\n'
+        f'COMMIT = "{commit}"\nDATE = "{date}"\nIS_CHANGED = {is_changed}\n'
+    )
 
 
 def _git(root: Path, *arguments: str) -> str:
