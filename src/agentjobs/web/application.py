@@ -35,7 +35,7 @@ class ServiceRouter(Router):
 
 def build_application(context: WebContext) -> ASGIApp:
     others: list[BaseRoute] = [
-        *documents.routes(),
+        *documents.routes(context.settings.effective_public_url),
         *health.routes,
         *page.routes(context),
         *git_http.routes,

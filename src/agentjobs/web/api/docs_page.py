@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
+from agentjobs.web.api.curl_examples import curl_example
 from agentjobs.web.pages import template_environment
 
 _PACKAGE = "agentjobs.web.api"
@@ -15,14 +16,19 @@ _REFERENCE = "#/components/schemas/"
 Document = Mapping[str, Any]
 
 
-def render_docs(document: Document) -> str:
+def render_docs(document: Document, public_url: str) -> str:
     environment = template_environment(_PACKAGE)
     environment.filters["prose"] = prose
     environment.filters["pretty"] = pretty
     environment.filters["kind"] = kind
+    introduction, _, conventions = document["info"]["description"].partition("\n\n")
     return environment.get_template("docs.html").render(
         document=document,
+        introduction=introduction,
+        conventions=conventions,
         base=document["servers"][0]["url"],
+        public_url=public_url,
+        first_call=curl_example("GET", "/me", {}),
         groups=_groups(document),
         webhooks=[
             {"event": event, **methods["post"]} for event, methods in document["webhooks"].items()
@@ -89,7 +95,13 @@ def _groups(document: Document) -> dict[str, list[dict[str, Any]]]:
                 status: _resolve(document, response)
                 for status, response in operation["responses"].items()
             }
-            entry = {**operation, "path": path, "method": method.upper(), "responses": responses}
+            entry = {
+                **operation,
+                "path": path,
+                "method": method.upper(),
+                "responses": responses,
+                "curl": curl_example(method.upper(), path, operation),
+            }
             groups.setdefault(operation["tags"][0], []).append(entry)
     return groups
 

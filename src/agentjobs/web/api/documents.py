@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -34,10 +35,10 @@ class Page:
         return Response(body, headers=headers, media_type=self._media_type)
 
 
-def routes() -> list[BaseRoute]:
+def routes(public_url: str) -> list[BaseRoute]:
     pages = {
         "/openapi.json": Page("application/json", _document),
-        "/docs": Page("text/html", _docs),
+        "/docs": Page("text/html", partial(_docs, public_url)),
         "/docs.css": Page("text/css", stylesheet),
     }
     return [Route(BASE + path, page.show) for path, page in pages.items()]
@@ -47,5 +48,5 @@ def _document() -> bytes:
     return msgspec.json.encode(build_document(OPERATIONS, base=BASE))
 
 
-def _docs() -> bytes:
-    return render_docs(build_document(OPERATIONS, base=BASE)).encode()
+def _docs(public_url: str) -> bytes:
+    return render_docs(build_document(OPERATIONS, base=BASE), public_url).encode()

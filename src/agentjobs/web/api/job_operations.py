@@ -55,23 +55,6 @@ _CREATION_ERRORS = (
 
 JOB_OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        method="GET",
-        path="/jobs/{job_id}",
-        handler=jobs.show,
-        id="getJob",
-        tag="Jobs",
-        summary="Show a job",
-        description="Status, pull request and timing of a job. With `wait_seconds` the response "
-        "is sent when the status changes, or after that time; with `wait_for=final`, only when the "
-        "job has finished, or after that time.",
-        parameters=(_JOB_ID,),
-        query=jobs.JobQuery,
-        response=SuccessResponse(
-            status=200, description="The job.", type=JobView, example=examples.JOB
-        ),
-        errors=("job_not_found", "validation_failed"),
-    ),
-    Operation(
         method="POST",
         path="/jobs",
         handler=jobs.create,
@@ -109,6 +92,23 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
             example=examples.JOBS,
         ),
         errors=("validation_failed",),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}",
+        handler=jobs.show,
+        id="getJob",
+        tag="Jobs",
+        summary="Show a job",
+        description="Status, pull request and timing of a job. With `wait_seconds` the response "
+        "is sent when the status changes, or after that time; with `wait_for=final`, only when the "
+        "job has finished, or after that time.",
+        parameters=(_JOB_ID,),
+        query=jobs.JobQuery,
+        response=SuccessResponse(
+            status=200, description="The job.", type=JobView, example=examples.JOB
+        ),
+        errors=("job_not_found", "validation_failed"),
     ),
     Operation(
         method="POST",
