@@ -64,7 +64,7 @@ async def migrate_postgresql(url: str) -> None:
             await connection.commit()
             await _upgrade_postgresql(connection)
     except DBAPIError as error:
-        raise _with_advice(_translate_postgresql(error, role)) from error
+        raise _translate_postgresql(error, role) from error
     finally:
         await engine.dispose()
 
@@ -121,7 +121,7 @@ def _translate_postgresql(error: DBAPIError, role: _Role | None) -> StoreError:
             f"the role {role.name} must not create tables in this database;"
             f" an administrator can run: GRANT CREATE ON SCHEMA {role.schema} TO {role.name}"
         )
-    return explain(original, error.connection_invalidated)
+    return _with_advice(explain(original, error.connection_invalidated))
 
 
 def _with_advice(error: StoreError) -> StoreError:

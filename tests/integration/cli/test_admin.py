@@ -324,7 +324,7 @@ def test_a_role_that_may_not_create_tables_is_told_what_to_grant(
     postgres_cluster.drop_database(name)
     postgres_cluster.sql('DROP ROLE "guest one"')
     assert (refused.exit_code, refused.out) == (2, "")
-    assert refused.err.count("\n") == 1
+    assert refused.err.count("\n") == 2, "what it began, and the error"
     assert refused.err.endswith('GRANT CREATE ON SCHEMA public TO "guest one"\n')
     assert "bug" not in refused.err
 
