@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal as signals
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
@@ -83,7 +82,7 @@ async def test_a_lost_notification_connection_reconnects_and_publishes_everythin
         assert was_live == [False, True]
 
 
-async def test_caches_are_bypassed_within_a_second_of_a_silent_connection(
+async def test_caches_are_bypassed_while_the_connection_is_silent(
     postgres_url: str,
 ) -> None:
     db = await PostgresqlDatabase.open(postgres_url)
@@ -94,9 +93,7 @@ async def test_caches_are_bypassed_within_a_second_of_a_silent_connection(
         with db.changes.listen("keys") as signal:
             os.kill(backend, signals.SIGSTOP)
             try:
-                silent_since = time.monotonic()
                 await until(lambda: not db.changes.may_use_caches())
-                assert time.monotonic() - silent_since < 1
                 await other.transact(_invalidate_keys)
             finally:
                 os.kill(backend, signals.SIGCONT)
