@@ -36,10 +36,13 @@ PLATFORMS_DIR := .platforms
 # A checkout of another Forgejo, which is built and tested instead.
 FORGEJO_SOURCE ?=
 PACKAGES := pyproject.toml clients/python/pyproject.toml
-LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock
+LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
+# The generator of the documentation site has its own environment too.
+DOCS_VENV  := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +102,13 @@ install-dev: $(DEV_STAMP) ## Install with the tools for checks and tests
 openapi: $(DEV_STAMP) ## Rewrite docs/openapi.json after a change of the interface
 	@$(BIN)/python scripts/openapi.py
 
+docs: $(RUN_STAMP) $(DOCS_STAMP) ## Build the documentation site into site/, with the references of the API, commands and settings
+	@rm -rf build/reference site
+	@$(BIN)/python -m scripts.reference build/reference
+	@# With --quiet, warnings would not count.
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+	@$(BIN)/python scripts/check_site.py site
+
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench
 
@@ -106,7 +116,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -126,6 +136,10 @@ $(DEV_STAMP): requirements-dev.lock $(PACKAGES) scripts/install.py
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py
 	@$(BIN)/python scripts/install.py $(AGENTS_VENV) requirements-agents.lock --without-project
 	@LITELLM_LOCAL_MODEL_COST_MAP=True MSWEA_SILENT_STARTUP=1 $(AGENTS_VENV)/bin/python -c "import $(AGENTS_IMPORTS)" 2>/dev/null || true  # the tests report errors
+	@touch $@
+
+$(DOCS_STAMP): requirements-docs.lock scripts/install.py | $(RUN_STAMP)
+	@$(BIN)/python scripts/install.py $(DOCS_VENV) requirements-docs.lock --without-project
 	@touch $@
 
 $(AGENTS_DIR)/.installed: $(DEV_STAMP) tests/agents/package.json tests/agents/small-model.lock

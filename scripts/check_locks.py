@@ -10,6 +10,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+GROUPS = {"requirements-agents.lock": "agents", "requirements-docs.lock": "docs"}
 PROJECTS = ("pyproject.toml", "clients/python/pyproject.toml")
 NAMES_AN_INDEX = re.compile(
     r"(?:^|\s)(?:-i|-f|--(?:extra-)?index-url|--find-links)\b|\b(?:https?|file)://"
@@ -35,10 +36,11 @@ def faults_in(path: Path, required: list[Requirement]) -> Iterator[str]:
 
 
 def required_by(documents: list[dict[str, Any]], lock: str) -> list[Requirement]:
-    """`requirements-agents.lock` contains only the group `agents`, the others the packages, and
+    """A lock file of `GROUPS` contains only this group, the others the packages, and
     `requirements-dev.lock` their extras too."""
-    if Path(lock).name == "requirements-agents.lock":
-        return [Requirement(text) for text in documents[0]["dependency-groups"]["agents"]]
+    group = GROUPS.get(Path(lock).name)
+    if group:
+        return [Requirement(text) for text in documents[0]["dependency-groups"][group]]
     projects = [document["project"] for document in documents]
     # Packages of this repository come from it, not from the lock file.
     own = {project["name"] for project in projects}

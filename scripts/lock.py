@@ -17,6 +17,7 @@ COMPILE = (
 OUTPUT = ("--output-file", "requirements.lock")
 OUTPUT_DEV = ("--output-file", "requirements-dev.lock")
 OUTPUT_AGENTS = ("--output-file", "requirements-agents.lock")
+OUTPUT_DOCS = ("--output-file", "requirements-docs.lock")
 
 
 def main() -> None:
@@ -33,6 +34,7 @@ def main() -> None:
         ),
         # Without the project: agents do not share the service's environment.
         ("--group", "agents", *OUTPUT_AGENTS),
+        ("--group", "docs", *OUTPUT_DOCS),
     ):
         subprocess.run(
             [sys.executable, "-m", *COMPILE, *arguments],

@@ -1,19 +1,89 @@
-"""The documentation names what there is."""
+"""The documentation names what there is, and its code blocks are valid."""
 
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-import msgspec
+import httpx
+import pytest
+import yaml
 
+import agentjobs_client
+from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
 from agentjobs.jobs.run.retry import BACKOFF_SECONDS
-from agentjobs.settings import Settings
+from agentjobs.jobs.states import STATUSES, TRANSITIONS
+from agentjobs.repos.configuration import parse_configuration
+from agentjobs.settings import load
+from agentjobs_client import Client
+from scripts.reference.examples import Operation
+from tests.support.documented_api import BASE_URL, EnoughRequests, example_transport
+from tests.support.documented_blocks import Block, blocks_in
 from tests.support.paths import PROJECT
 
 
-def test_every_setting_is_documented() -> None:
-    text = (PROJECT / "docs" / "operating.md").read_text()
-    names = [field.name for field in msgspec.structs.fields(Settings)]
-    assert [name for name in names if f"`{name}`" not in text] == []
+def pages_in_navigation(entries: list[Any]) -> Iterator[str]:
+    for entry in entries:
+        content = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        if isinstance(content, str):
+            yield content
+        else:
+            yield from pages_in_navigation(content)
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    docs = PROJECT / "docs"
+    listed = set(pages_in_navigation(yaml.safe_load((PROJECT / "mkdocs.yml").read_text())["nav"]))
+    pages = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
+    # The site lists decisions on a page of their own.
+    assert {page for page in pages - listed if not page.startswith("decisions/")} == set()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_picture_of_the_states_has_exactly_the_transitions(scheme: str) -> None:
+    picture = (PROJECT / "docs" / "images" / f"job-states-{scheme}.svg").read_text()
+    drawn = re.findall(r"<title>(\w+) to (\w+)</title>", picture)
+    expected = {(source, target) for source, targets in TRANSITIONS.items() for target in targets}
+    assert set(drawn) == expected | {("request", "queued")}
+    assert set(re.findall(r'class="name">(\w+)<', picture)) == set(STATUSES)
+
+
+@pytest.mark.parametrize("block", blocks_in("toml"), ids=lambda block: block.page)
+def test_the_program_accepts_every_configuration(block: Block, tmp_path: Path) -> None:
+    if not re.search(r"^\[\[(agents|plans|prices)\]\]", block.text, re.MULTILINE):
+        assert parse_configuration(block.text.encode()).warnings == ()
+        return
+    # A schema is checked in a process of its own, which other tests do.
+    text = re.sub(r"^result_schema = .*\n", "", block.text, flags=re.MULTILINE)
+    (tmp_path / "agentjobs.toml").write_text(text)
+    build_catalog(load({}, data_dir=str(tmp_path)))
+
+
+@pytest.mark.parametrize("block", blocks_in("sh"), ids=lambda block: block.page)
+def test_the_shell_can_parse_every_script(block: Block) -> None:
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in blocks_in("python") if "from_environment" in block.text],
+    ids=lambda block: block.page,
+)
+def test_every_program_with_the_client_runs_on_the_examples_of_the_api(
+    block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[tuple[Operation, httpx.Request]] = []
+    transport = example_transport(requests)
+    monkeypatch.setattr(
+        agentjobs_client, "Client", lambda: Client(BASE_URL, "key", transport=transport)
+    )
+    program = block.text.replace("Client.from_environment()", "Client()")
+    with suppress(EnoughRequests):
+        exec(compile(program, block.page, "exec"), {"print": lambda *_, **__: None})
+    assert requests
 
 
 def test_every_package_is_in_the_architecture() -> None:

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import agentjobs_client
-from scripts import check_locks
+from scripts import check_locks, check_site
 from scripts.build_platforms import Recipe, rewrite
 from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
@@ -85,7 +85,7 @@ def test_each_lock_contains_its_packages_and_none_contains_ours():
             "dependencies": ["a", "client~=1.0"],
             "optional-dependencies": {"extra": ["d>=4"]},
         },
-        "dependency-groups": {"agents": ["b>=2"]},
+        "dependency-groups": {"agents": ["b>=2"], "docs": ["e>=5"]},
     }
     client = {"project": {"name": "client", "dependencies": ["c>=3"]}}
     documents = [server, client]
@@ -93,6 +93,7 @@ def test_each_lock_contains_its_packages_and_none_contains_ours():
         "requirements.lock": ["a", "c>=3"],
         "requirements-dev.lock": ["a", "c>=3", "d>=4"],
         "requirements-agents.lock": ["b>=2"],
+        "requirements-docs.lock": ["e>=5"],
     }
     required = {lock: [str(each) for each in required_by(documents, lock)] for lock in locks}
     assert required == locks
@@ -168,3 +169,35 @@ def test_imports_of_a_server_are_rewritten_and_a_removed_part_is_not_registered(
     file.write_text('import "a.example/session/mysql"\nrun(CmdPart())\nrun("a.example")\n')
     rewrite(file, recipe)
     assert file.read_text() == 'import "b.example/session/mysql"\nrun("a.example")\n'
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        '<script src="//cdn.example/x.js"></script>',
+        '<link rel="stylesheet" href="http://fonts.example/x.css">',
+        '<img srcset="page.html 1x, https://cdn.example/x.png 2x">',
+        '<div style="background: url(https://cdn.example/x.png)"></div>',
+        "<style>@import 'https://cdn.example/x.css';</style>",
+        '<img src="missing.png">',
+        '<script src="/missing.js"></script>',
+    ],
+)
+def test_a_page_that_loads_from_elsewhere_or_a_missing_file_is_refused(tmp_path, loaded):
+    (tmp_path / "page.html").write_text(f"<html><body>{loaded}</body></html>")
+    (fault,) = check_site.faults_in(tmp_path)
+    assert fault.startswith("page.html: loads ")
+
+
+def test_a_page_may_link_to_other_hosts_and_load_its_own_files(tmp_path):
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "site.css").write_text("a { background: url(data:image/png;base64,AA==) }")
+    (tmp_path / "deeper" / "page.html").write_text(
+        '<link rel="canonical" href="https://docs.example/">'
+        '<link rel="stylesheet" href="../site.css">'
+        '<a href="https://elsewhere.example/">there</a><img src="../site.css?v=1">'
+    )
+    assert list(check_site.faults_in(tmp_path)) == []
+    (tmp_path / "site.css").write_text("@font-face { src: url('https://fonts.example/f.woff2') }")
+    assert len(list(check_site.faults_in(tmp_path))) == 1

@@ -5,18 +5,18 @@ import shlex
 from collections.abc import Iterator
 
 from agentjobs.cli.commands import COMMANDS, load_command
-from tests.support.paths import PROJECT
+from tests.support.documented_blocks import blocks_of, pages
 
-_BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`(agentjobs [^`\n]+)`")
 # At the start of a line, of a part of a pipe, or of a substitution.
 _CALL = re.compile(r"(?:^|[|(]\s*)agentjobs ([a-z][^|#;)]*)")
 
 
 def documented_calls() -> Iterator[list[str]]:
-    for page in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md")):
+    for page in pages():
         text = page.read_text().replace("\\\n", " ")
-        lines = [line for block in _BLOCK.findall(text) for line in block.splitlines()]
+        blocks = (block.text.replace("\\\n", " ") for block in blocks_of(page))
+        lines = [line for block in blocks for line in block.splitlines()]
         for line in [*lines, *_INLINE.findall(text)]:
             for call in _CALL.findall(line):
                 yield shlex.split(call)
