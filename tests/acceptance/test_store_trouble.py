@@ -1,5 +1,6 @@
 """A store that fails under a running service: clear responses meanwhile, full recovery after."""
 
+import json
 import resource
 import sqlite3
 from collections.abc import Iterator
@@ -85,6 +86,12 @@ def test_the_service_recovers_from_a_restart_of_the_database_server(
     assert post(api) == 503
     assert api.http.get(f"{service.root_url}/readyz").status_code == 503
     assert api.http.get(f"{service.root_url}/healthz").status_code == 200
+    assert [post(api) for _ in range(20)] == [503] * 20
+    lines = [json.loads(line) for line in service.log().splitlines()]
+    loggers = [line["logger"] for line in lines if line["level"] != "info"]
+    # A busy machine delays the event loop.
+    assert set(loggers) - {"agentjobs.loop_monitor"} == {"agentjobs.store.outage_log"}
+    assert loggers.count("agentjobs.store.outage_log") == 1
 
     stoppable_postgres.start()
     wait_until(lambda: post(api) == 202, "the store to be back")

@@ -19,6 +19,7 @@ from agentjobs.loops.own_thread import run_in_own_thread
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
+from agentjobs.store.outage_log import outages
 
 T = TypeVar("T")
 
@@ -58,6 +59,10 @@ class LeaseLoop:
         self._jobs = jobs
         self._renewed_at = time.monotonic()
         self._lost_claims_at: float | None = None
+        self.failed_renewals = 0
+        # Written in the main loop only.
+        self.lost_leases = 0
+        self._given_up = frozenset[Claim]()
 
     async def register(self) -> None:
         """The first heartbeat, so that the queue counts the worker's slots."""
@@ -91,13 +96,11 @@ class LeaseLoop:
             self._renewed_at = began
             await asyncio.sleep(self._settings.lease_renew_seconds)
         except (StoreError, TimeoutError) as error:
-            _log.warning("could not renew leases: %s", str(error) or "timed out")
+            self.failed_renewals += 1
+            outages.report("leases", error)
             if time.monotonic() >= self._give_up_at:
                 self._lost_claims_at = time.monotonic()
-                _log.warning(
-                    "%d jobs are stopped before their leases expire", len(self._jobs.active_jobs)
-                )
-                self._on_main_loop(self._jobs.stop_all, Abandoned())
+                self._on_main_loop(self._stop_all)
                 self._renewed_at = time.monotonic()
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -117,9 +120,19 @@ class LeaseLoop:
             self._lost_claims_at = time.monotonic()
         self._on_main_loop(self._stop, lost, renewal.cancel_requested)
 
+    def _stop_all(self) -> None:
+        active = frozenset(job.claim for job in self._jobs.active_jobs)
+        # A job whose work is done stays active until its end can be stored.
+        if jobs := len(active - self._given_up):
+            self.lost_leases += jobs
+            _log.warning("%d jobs are stopped before their leases expire", jobs)
+        self._given_up = active
+        self._jobs.stop_all(Abandoned())
+
     def _stop(self, lost: frozenset[Claim], cancelled: frozenset[Claim]) -> None:
         # A job may have ended while its lease was being renewed.
         if lost := lost & self._jobs.running_claims():
+            self.lost_leases += len(lost)
             _log.warning("lost the claims on %s", ", ".join(job_id for job_id, _ in sorted(lost)))
         self._jobs.stop_claims(lost, Abandoned())
         self._jobs.stop_claims(cancelled, Cancelled())

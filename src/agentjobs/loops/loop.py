@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.outage_log import outages
 
 _log = logging.getLogger(__name__)
 _PAUSE_AFTER_FAULT_SECONDS = 1.0
@@ -58,7 +59,7 @@ async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) ->
         try:
             return await run()
         except StoreUnavailable as error:
-            _log.warning("%s is waiting for the store: %s", name, error)
+            outages.report(name, error)
         except Exception:  # noqa: BLE001 - a loop must survive any error
             _log.exception("%s failed and is restarted", name)
         own = asyncio.current_task()

@@ -19,6 +19,7 @@ from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.outage_log import outages
 
 MAX_CONCURRENT = 8
 # A slow platform must not keep those of other organizations waiting.
@@ -120,7 +121,7 @@ class PlatformLoop:
             # A first fetch may take longer than the lease.
             await run_renewing(self._sync.sync(claim), lambda: _renew(claim), _RENEW_SECONDS)
         except StoreUnavailable as error:
-            _log.warning("a repository was not synced: %s", error, extra={"fields": fields})
+            outages.report(self.name, error)
         except ClaimLost:
             _log.warning("another process syncs the repository", extra={"fields": fields})
         except Exception:  # noqa: BLE001 - one repository must not block the others
@@ -131,7 +132,7 @@ class PlatformLoop:
         try:
             await claim.fail(_INTERNAL_ERROR)
         except StoreUnavailable as error:
-            _log.warning("the failure of a sync was not recorded: %s", error)
+            outages.report(self.name, error)
 
     async def _stop(self) -> None:
         tasks = list(self._running)
@@ -145,5 +146,5 @@ async def _renew(claim: SyncClaim) -> bool:
     try:
         return await claim.renew()
     except StoreUnavailable as error:
-        _log.warning("a claim was not renewed: %s", error)
+        outages.report(PlatformLoop.name, error)
         return True

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agentjobs import logging_setup
 from agentjobs.problems import Problem
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.outage_log import outages
 from agentjobs.web.access_log import AccessLog
 from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
 from agentjobs.web.api.headers import all_headers
@@ -73,7 +74,7 @@ class Envelope:
             _log.error("unexpected failure", exc_info=error)
             problem = internal_error()
         elif isinstance(error, StoreUnavailable):
-            _log.warning("the store is unavailable: %s", error)
+            outages.report("requests", error)
         elif isinstance(error, HTTPException) and error.status_code >= 500:
             _log.error("unexpected failure: %s", error.detail)
         if not exchange.status:

@@ -14,6 +14,7 @@ from typing import Any
 
 from agentjobs.store.changes import EVERYTHING, Changes
 from agentjobs.store.database import StoreError
+from agentjobs.store.outage_log import outages
 from agentjobs.store.postgresql.connection import Connection, close, translate
 from agentjobs.store.postgresql.watched_topics import ASK_SECONDS, WatchedTopics, is_watchable
 
@@ -222,7 +223,7 @@ class Notifications:
                 await self._listen()
                 break
             except StoreError as error:
-                _log.warning("cannot listen for changes of other processes: %s", error)
+                outages.report("notifications", error)
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _MAX_RETRY_SECONDS)
         _log.info("listening for changes of other processes again")

@@ -1,0 +1,87 @@
+"""An outage of the store is logged once, with the failures it caused at its end."""
+
+import asyncio
+import logging
+
+import pytest
+
+from agentjobs.loops import loop
+from agentjobs.loops.loop import keep_alive
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.outage_log import OutageLog
+from tests.support.service import wait_until
+
+ERROR = StoreUnavailable("connection refused")
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+def wait_for_end(caplog: pytest.LogCaptureFixture, outages: int = 1) -> None:
+    def ended() -> bool:
+        return sum("available again" in message for _, message in messages(caplog)) == outages
+
+    wait_until(ended, "the end of the outage to be logged")
+
+
+def test_failures_during_an_outage_are_counted_and_logged_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = OutageLog(quiet_seconds=0.2)
+    for _ in range(90):
+        log.report("deliveries", ERROR)
+    log.report("leases", TimeoutError())
+    wait_for_end(caplog)
+    assert messages(caplog) == [
+        (
+            logging.WARNING,
+            "the store is unavailable, first for deliveries: connection refused",
+        ),
+        (logging.INFO, "the store is available again: 91 attempts failed in 0 s"),
+    ]
+    assert caplog.records[1].__dict__["fields"] == {"failures": {"deliveries": 90, "leases": 1}}
+
+
+def test_the_next_outage_is_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = OutageLog(quiet_seconds=0.01)
+    for outages, error in enumerate((ERROR, TimeoutError()), 1):
+        log.report("jobs", error)
+        wait_for_end(caplog, outages)
+    warnings = [message for level, message in messages(caplog) if level == logging.WARNING]
+    assert warnings == [
+        "the store is unavailable, first for jobs: connection refused",
+        "the store is unavailable, first for jobs: no response in time",
+    ]
+
+
+def test_a_long_outage_is_logged_again_with_its_count(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = OutageLog(quiet_seconds=0.05, reminder_seconds=0)
+    log.report("jobs", ERROR)
+    wait_for_end(caplog)
+    assert messages(caplog)[1] == (
+        logging.WARNING,
+        "the store is still unavailable: 1 attempts failed in 0 s",
+    )
+
+
+async def test_loops_that_wait_for_the_store_share_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "outages", OutageLog())
+    monkeypatch.setattr(loop, "_PAUSE_AFTER_FAULT_SECONDS", 0.0)
+    starts = 0
+
+    async def run() -> None:
+        nonlocal starts
+        starts += 1
+        if starts < 10:
+            raise ERROR
+
+    await asyncio.gather(keep_alive("one", run), keep_alive("two", run))
+    assert messages(caplog) == [
+        (logging.WARNING, "the store is unavailable, first for one: connection refused")
+    ]
