@@ -22,7 +22,6 @@ from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.open_pulls import OpenPullReader
-from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.disk_loop import reserve_loop
 from agentjobs.loops.index_loop import IndexLoop
@@ -69,7 +68,7 @@ async def serving(
     jobs: JobsContext,
     listener: socket.socket,
     stop: Stop,
-    monitor: LoopMonitor,
+    metrics: Metrics,
     on_ready: OnReady,
     role: Role,
     sign_in_link: str | None = None,
@@ -81,7 +80,7 @@ async def serving(
         ApiKeyAuthenticator(jobs.db),
         certificates,
         stop.requested,
-        metrics=Metrics(monitor),
+        metrics=metrics,
     )
     await context.repositories.check()
     await store_public_url(jobs.db, jobs.settings)
@@ -92,7 +91,7 @@ async def serving(
     async with (
         _registry(jobs.settings) as (session, registry),
         asyncio.TaskGroup() as group,
-        _metrics_server(context, group),
+        metrics_server(context),
     ):
         context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
         loops = [
@@ -130,14 +129,15 @@ async def serving(
 
 
 @contextlib.asynccontextmanager
-async def _metrics_server(context: WebContext, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+async def metrics_server(context: WebContext) -> AsyncIterator[None]:
+    """Serves health and metrics on their own address, if there is one."""
     address = context.settings.metrics_address
     if address is None:
         yield
         return
-    with contextlib.closing(bind(*address)) as listener:
+    with contextlib.closing(bind(*address, chosen_by="AGENTJOBS_METRICS_BIND")) as listener:
         server = server_for(build_metrics_application(context))
-        serving = group.create_task(server.serve(sockets=[listener]))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield
         finally:

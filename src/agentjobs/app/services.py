@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.agents.catalog import build_catalog
-from agentjobs.app.serve import OnReady, serving
+from agentjobs.app.serve import OnReady, metrics_server, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
 from agentjobs.build_info import describe_build
@@ -24,11 +24,15 @@ from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import DEFAULT_POOL_SIZE, open_database
+from agentjobs.web.context import WebContext
+from agentjobs.web.metrics.process import AttemptMetrics, DiskMetrics, WorkerMetrics
+from agentjobs.web.metrics.registry import Metrics, ServiceMetrics
 from agentjobs.web.server import bind
 from agentjobs.webhooks.allowed_addresses import (
     configured_allow_list,
@@ -52,31 +56,35 @@ async def run_up(
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         bound = _with_bound_port(settings, listener)
         async with (
-            _open_context(bound, log_handler, migrate=True) as (context, stop, monitor),
-            _deliver_webhooks(context, stop, is_laptop=_is_laptop(settings)),
+            _open_context(bound, log_handler, migrate=True) as (context, stop, metrics),
+            _deliver_webhooks(context, stop, metrics, is_laptop=_is_laptop(settings)),
             running_worker(context, git_url=context.settings.own_url) as worker,
-            serving(context, listener, stop, monitor, on_ready, "up", await _sign_in_link(context)),
+            serving(context, listener, stop, metrics, on_ready, "up", await _sign_in_link(context)),
         ):
+            metrics.registry.register(WorkerMetrics(worker))
             await worker.run(stop.requested, stop.hurry)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
-        async with _open_context(_with_bound_port(settings, listener)) as (context, stop, monitor):
+        async with _open_context(_with_bound_port(settings, listener)) as (context, stop, metrics):
             rescue = rescue_loop(context.db, context.settings)
             async with (
-                _deliver_webhooks(context, stop),
-                serving(context, listener, stop, monitor, on_ready, "serve"),
+                _deliver_webhooks(context, stop, metrics),
+                serving(context, listener, stop, metrics, on_ready, "serve"),
             ):
                 await run_loops([rescue, fleet_size_loop(context.db)], stop.requested)
 
 
 async def run_worker(settings: Settings) -> None:
     async with (
-        _open_context(settings, is_worker=True) as (context, stop, _),
-        run_sender(context.db, settings, configured_allow_list(settings), stop.hurry),
+        _open_context(settings, is_worker=True) as (context, stop, metrics),
+        _worker_metrics_server(context, stop, metrics),
+        run_sender(context.db, settings, configured_allow_list(settings), stop.hurry) as results,
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
+        metrics.registry.register(AttemptMetrics(results))
+        metrics.registry.register(WorkerMetrics(worker))
         await worker.run(stop.requested, stop.hurry)
 
 
@@ -87,7 +95,7 @@ async def _open_context(
     *,
     migrate: bool = False,
     is_worker: bool = False,
-) -> AsyncIterator[tuple[JobsContext, Stop, LoopMonitor]]:
+) -> AsyncIterator[tuple[JobsContext, Stop, Metrics]]:
     configure_logging(settings.log_level, log_handler)
     _log.info("agentjobs %s is starting", describe_build())
     for name in unknown_variables(os.environ):
@@ -117,22 +125,43 @@ async def _open_context(
         gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         gc.enable()
         monitor = LoopMonitor()
+        metrics = Metrics(monitor) if is_worker else ServiceMetrics(monitor)
+        directories = {"data": settings.data_path, "repositories": settings.repositories_path}
+        metrics.registry.register(DiskMetrics(directories, settings.disk_floor_mib))
         with monitor.running():
-            yield context, stop, monitor
+            yield context, stop, metrics
     finally:
         await db.close()
 
 
 @contextlib.asynccontextmanager
+async def _worker_metrics_server(
+    context: JobsContext, stop: Stop, metrics: Metrics
+) -> AsyncIterator[None]:
+    if context.settings.metrics_address is None:
+        yield
+        return
+    web = WebContext(
+        context, ApiKeyAuthenticator(context.db), stopping=stop.requested, metrics=metrics
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(web.close)
+        await stack.enter_async_context(metrics_server(web))
+        yield
+
+
+@contextlib.asynccontextmanager
 async def _deliver_webhooks(
-    context: JobsContext, stop: Stop, *, is_laptop: bool = False
+    context: JobsContext, stop: Stop, metrics: Metrics, *, is_laptop: bool = False
 ) -> AsyncIterator[None]:
     """For services with an API, which also store the allow-list for the command line."""
     settings = context.settings
     allowed = configured_allow_list(settings)
     loopback = may_allow_loopback(settings, is_laptop=is_laptop)
     await store_allow_list(context.db, allowed, loopback=loopback)
-    async with run_sender(context.db, settings, allowed, stop.hurry, loopback=loopback):
+    sender = run_sender(context.db, settings, allowed, stop.hurry, loopback=loopback)
+    async with sender as results:
+        metrics.registry.register(AttemptMetrics(results))
         yield
 
 

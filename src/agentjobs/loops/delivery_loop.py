@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 from agentjobs.loops.loop import end_tasks, keep_alive
@@ -33,10 +33,13 @@ async def run_sender(
     hurry: asyncio.Event,
     *,
     loopback: bool = False,
-) -> AsyncIterator[None]:
-    """`loopback`: receivers on this machine are allowed while the operator is the only user."""
+) -> AsyncIterator[Mapping[str, int]]:
+    """`loopback`: receivers on this machine are allowed while the operator is the only user.
+
+    Yields the number of attempts by result.
+    """
     if not settings.send_webhooks:
-        yield
+        yield {}
         return
     # Every attempt needs a file descriptor.
     raise_open_files_limit()
@@ -56,7 +59,7 @@ async def run_sender(
         follow = partial(_follow_users, db, client, allowed)
         tasks.add(asyncio.create_task(keep_alive("webhook addresses", follow)))
     try:
-        yield
+        yield sender.results
     finally:
         await end_tasks(tasks)
         await _drain(sender, settings, hurry)

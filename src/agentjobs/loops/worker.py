@@ -47,6 +47,22 @@ class Worker:
         self._jobs = JobLoop(tools, self._info, self._free_space)
         self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)
 
+    @property
+    def slots(self) -> int:
+        return self._info.slots
+
+    @property
+    def busy_slots(self) -> int:
+        return len(self._jobs.active_jobs)
+
+    @property
+    def failed_renewals(self) -> int:
+        return self._leases.failed_renewals
+
+    @property
+    def lost_leases(self) -> int:
+        return self._leases.lost_leases
+
     async def start(self) -> None:
         """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()

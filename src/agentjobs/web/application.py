@@ -48,5 +48,6 @@ def build_application(context: WebContext) -> ASGIApp:
 
 
 def build_metrics_application(context: WebContext) -> ASGIApp:
-    """`/metrics` without a token, for the separate address that only operators can reach."""
-    return Envelope(Router(page.open_routes(context), redirect_slashes=False), context)
+    """Health and `/metrics` without a token, for the separate address of operators."""
+    routes = [*health.routes, *page.open_routes(context)]
+    return Envelope(Router(routes, redirect_slashes=False), context)

@@ -22,7 +22,7 @@ from agentjobs.web.api.open_requests import OpenRequests
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
-from agentjobs.web.metrics.registry import Metrics
+from agentjobs.web.metrics.registry import Metrics, ServiceMetrics
 
 if TYPE_CHECKING:
     from agentjobs.web.openid import OpenId
@@ -37,7 +37,7 @@ class WebContext:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     # None only in tests that connect no platform.
     platforms: Platforms | None = None
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics = field(default_factory=ServiceMetrics)
     # Number of open live streams per session.
     streams: Counter[bytes] = field(default_factory=Counter)
     settings: Settings = field(init=False)

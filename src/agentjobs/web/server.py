@@ -18,7 +18,7 @@ _KEEP_ALIVE_SECONDS = 75
 _SHUTDOWN_SECONDS = 10
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, chosen_by: str = "--host and --port") -> socket.socket:
     """Raises Problem if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -33,7 +33,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise Problem(
             "cannot_listen",
             f"Cannot listen on {host} port {port}: {error.strerror}. "
-            "Choose another with --host and --port, or stop the process that listens there.",
+            f"Choose another with {chosen_by}, or stop the process that listens there.",
         ) from None
     listener.set_inheritable(False)
     return listener

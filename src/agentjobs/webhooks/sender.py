@@ -6,6 +6,8 @@ so batches grow with the load.
 
 import asyncio
 import logging
+from collections import Counter
+from typing import get_args
 
 from agentjobs.clock import SECOND_MS, elapsed_ms
 from agentjobs.identifiers import new_id
@@ -17,7 +19,7 @@ from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, SlotPool, Sl
 from agentjobs.webhooks.events import PING, TOPIC
 from agentjobs.webhooks.failures import ResourcesExhausted
 from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
-from agentjobs.webhooks.model import Attempt, ClaimedDelivery
+from agentjobs.webhooks.model import Attempt, ClaimedDelivery, ErrorClass
 from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all, waiting_kinds
 from agentjobs.webhooks.record import FinishedAttempt, Recorder
 from agentjobs.webhooks.retries import MAX_RETRY_AFTER_FACTOR, RetrySchedule, decide_outcome
@@ -40,6 +42,7 @@ _GATHER_SECONDS_PER_PROCESS = 0.001
 _MAX_GATHER_SECONDS = 0.05
 # Consecutive claims without a pause that found nothing although there was more to scan.
 _MAX_EMPTY_CLAIMS = 32
+_SUCCESS = "success"
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class Sender:
         self._wake = asyncio.Event()
         # Recording an attempt makes the next event of its job claimable.
         self.recorder = Recorder(db, self.id, settings.webhook_disable_days, self._wake.set)
+        # Attempts of this process.
+        self.results = Counter[str](dict.fromkeys((_SUCCESS, *get_args(ErrorClass)), 0))
         self._locked_until: dict[str, int] = {}
         self._paused_until = 0
         self._cursors: dict[AttemptKind, ScanCursor] = {
@@ -204,6 +209,7 @@ class Sender:
             self._finish(delivery, attempt)
 
     def _finish(self, delivery: ClaimedDelivery, attempt: Attempt) -> None:
+        self.results[attempt.error_class or _SUCCESS] += 1
         self._slots.record_duration(delivery.endpoint_id, attempt.duration_ms)
         retry_seconds = () if delivery.event == PING else self._settings.webhook_retry_seconds
         outcome = decide_outcome(attempt, delivery.failures, retry_seconds)

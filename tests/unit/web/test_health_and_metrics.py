@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
-from agentjobs.jobs.outcomes import Kept
+from agentjobs.jobs.model import Usage
+from agentjobs.jobs.outcomes import Failed, Kept
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
@@ -94,6 +96,16 @@ async def test_metrics_on_a_separate_address_need_no_token(service: Service) -> 
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/v1/agents")).status_code == 404
+
+
+async def test_health_is_on_the_separate_address_too(service: Service) -> None:
+    transport = httpx.ASGITransport(build_metrics_application(service.context))
+    async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        service.context.db = UnreachableDatabase()  # type: ignore[assignment]
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        assert refusal(await client.get("/readyz")) == (503, "unavailable")
 
 
 class TestWithToken:
@@ -193,9 +205,54 @@ class TestWithToken:
     async def test_metrics_are_available_while_the_store_is_unreachable(
         self, service: Service
     ) -> None:
+        before = samples((await service.get("/metrics", headers=TOKEN)).text)
+        store = service.context.db
         service.context.db = UnreachableDatabase()  # type: ignore[assignment]
         exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         assert exported[("agentjobs_store_up",)] == 0
+        # Those that come from the store are absent, not 0 or outdated.
+        assert ("agentjobs_queue_depth",) in before
+        assert {name for name, *_ in exported if not name.startswith("process_")} == {
+            "agentjobs_store_up",
+            "agentjobs_http_requests_total",
+            "agentjobs_http_request_seconds_bucket",
+            "agentjobs_http_request_seconds_count",
+            "agentjobs_http_request_seconds_sum",
+        }
+        service.context.db = store
+        after = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert before.keys() <= after.keys()
+
+    async def test_metrics_do_not_wait_for_a_store_that_hangs(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("agentjobs.web.metrics.registry._STORE_SECONDS", 0.01)
+        monkeypatch.setattr(UnreachableDatabase, "clock_ms", lambda _: asyncio.Event().wait())
+        service.context.db = UnreachableDatabase()  # type: ignore[assignment]
+        exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+        assert exported[("agentjobs_store_up",)] == 0
+
+    async def test_tokens_and_cost_are_counted_by_agent(self, service: Service) -> None:
+        await service.create_job()
+        job = await service.harness.claim()
+        db = service.context.db
+        await start_job(db, job, "1" * 40)
+        usage = Usage(input_tokens=700, output_tokens=20, cost_usd=0.25, requests=3)
+
+        async def spend(tx: Transaction) -> None:
+            encoded = msgspec.json.encode(usage).decode()
+            await tx.execute("UPDATE jobs SET usage = :usage", usage=encoded)
+
+        await db.transact(spend)
+        await finish_job(db, job, Failed("agent_failed", "no"))
+        for _ in range(2):
+            exported = samples((await service.get("/metrics", headers=TOKEN)).text)
+            agent = JOB["agent"]
+            assert exported["agentjobs_agent_jobs_finished_total", agent, "failed"] == 1
+            assert exported["agentjobs_agent_run_seconds_total", agent] >= 0
+            assert exported["agentjobs_agent_tokens_total", agent, "input"] == 700
+            assert exported["agentjobs_agent_tokens_total", agent, "output"] == 20
+            assert exported["agentjobs_agent_cost_usd_total", agent] == 0.25
 
     async def test_both_addresses_export_the_same_metrics(self, service: Service) -> None:
         await service.create_job()

@@ -1,6 +1,6 @@
 """Metrics of the queue and of finished jobs, read from the store at each scrape.
 
-Any API process reports them for all workers, so workers need no address to be scraped at.
+Any API process reports them for all workers, so a worker does not need to be scraped for them.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentjobs.clock import SECOND_MS, elapsed_ms
 from agentjobs.store.database import Database, Row
+from agentjobs.web.metrics.agents import AgentMetrics
 
 # Finished jobs are read again for this long, because commits may be late.
 _OVERLAP_MS = 60 * SECOND_MS
@@ -44,6 +45,7 @@ class JobMetrics:
             buckets=_DURATION_SECONDS,
             registry=registry,
         )
+        self._agents = AgentMetrics(registry)
         self._lock = asyncio.Lock()
         self._created_at = elapsed_ms()
         # By the clock of the database, which the first scrape reads.
@@ -74,7 +76,8 @@ class JobMetrics:
         if self._since is None:
             self._since = now - (elapsed_ms() - self._created_at)
         rows = await db.fetch_all(
-            "SELECT id, status, error_code, queued_at, started_at, completed_at FROM jobs"
+            "SELECT id, agent, status, error_code, queued_at, started_at, completed_at, usage"
+            " FROM jobs"
             " WHERE completed_at > :since",
             since=self._since,
         )
@@ -87,6 +90,7 @@ class JobMetrics:
 
     def _count(self, row: Row) -> None:
         self._finished.labels(row["status"], row["error_code"] or "").inc()
+        self._agents.count(row)
         started_at = row["started_at"]
         if started_at is not None:
             self._wait.observe(max(started_at - row["queued_at"], 0) / SECOND_MS)

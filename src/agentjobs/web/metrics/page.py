@@ -2,7 +2,7 @@
 
 import hmac
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -26,9 +26,7 @@ class MetricsPage:
         return await self.without_token(request)
 
     async def without_token(self, _request: Request) -> Response:
-        metrics = self._context.metrics
-        await metrics.refresh(self._context.db, self._context.settings)
-        body = generate_latest(metrics.registry)
+        body = await self._context.metrics.export(self._context.db, self._context.settings)
         return Response(
             body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"}
         )

@@ -1,24 +1,29 @@
-"""The registry of all metrics that a web process exports."""
+"""All metrics that a process exports."""
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from agentjobs.loop_monitor import BUCKETS as LOOP_BUCKETS
 from agentjobs.loop_monitor import LoopMonitor
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.outage_log import outages
 from agentjobs.web.metrics.environments import EnvironmentMetrics
 from agentjobs.web.metrics.fleet import FleetMetrics
 from agentjobs.web.metrics.jobs import JobMetrics
+from agentjobs.web.metrics.process import LoopMetrics
 from agentjobs.web.metrics.webhooks import WebhookMetrics
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+# Prometheus gives up a scrape after 10 s by default; a store that hangs must not cause that.
+_STORE_SECONDS = 5.0
 _BOUNDS = (*(str(bound) for bound in _SECONDS), "+Inf")
 
 
@@ -61,45 +66,50 @@ class RequestMetrics(Collector):
         yield durations
 
 
-class LoopMetrics(Collector):
-    def __init__(self, monitor: LoopMonitor) -> None:
-        self._monitor = monitor
-
-    def collect(self) -> Iterator[Metric]:
-        bounds = (*map(str, LOOP_BUCKETS), "+Inf")
-        cumulative = list(zip(bounds, accumulate(self._monitor.counts), strict=True))
-        delays = HistogramMetricFamily(
-            "agentjobs_event_loop_delay_seconds", "How late the event loop runs its callbacks."
-        )
-        delays.add_metric((), cumulative, self._monitor.total_seconds)
-        yield delays
-
-
 class Metrics:
+    """Of one process. `registry` takes further collectors."""
+
     def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
         self.registry = CollectorRegistry()
+        # What `_read_store` reads; it is not exported while the store is unavailable.
+        self.stored = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._store_up = Gauge(
             "agentjobs_store_up", "1 while the store responds.", registry=self.registry
         )
-        self.jobs = JobMetrics(self.registry)
-        self.webhooks = WebhookMetrics(self.registry)
-        self.fleet = FleetMetrics(self.registry)
-        self.environments = EnvironmentMetrics(self.registry)
         self.requests = RequestMetrics()
         self.registry.register(self.requests)
         if loop_monitor is not None:
             self.registry.register(LoopMetrics(loop_monitor))
 
-    async def refresh(self, db: Database, settings: Settings) -> None:
-        """Reads the metrics that come from the store; the others are counted as they happen."""
+    async def export(self, db: Database, settings: Settings) -> bytes:
+        """Values of the store are absent while it is unavailable, so that none is outdated."""
         try:
-            await self.jobs.refresh(db)
-            await self.webhooks.refresh(db)
-            await self.fleet.refresh(db, settings)
-            await self.environments.refresh(db)
-        except StoreUnavailable:
-            # The values that were not read are outdated.
+            async with asyncio.timeout(_STORE_SECONDS):
+                await self._read_store(db, settings)
+        except (StoreUnavailable, TimeoutError) as error:
+            outages.report("metrics", error)
             self._store_up.set(0)
-        else:
-            self._store_up.set(1)
+            return generate_latest(self.registry)
+        self._store_up.set(1)
+        return generate_latest(self.registry) + generate_latest(self.stored)
+
+    async def _read_store(self, db: Database, _settings: Settings) -> None:
+        await db.ping()
+
+
+class ServiceMetrics(Metrics):
+    """With those of the whole service, which any API process reads from the store."""
+
+    def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
+        super().__init__(loop_monitor)
+        self.jobs = JobMetrics(self.stored)
+        self.webhooks = WebhookMetrics(self.stored)
+        self.fleet = FleetMetrics(self.stored)
+        self.environments = EnvironmentMetrics(self.stored)
+
+    async def _read_store(self, db: Database, settings: Settings) -> None:
+        await self.jobs.refresh(db)
+        await self.webhooks.refresh(db)
+        await self.fleet.refresh(db, settings)
+        await self.environments.refresh(db)
