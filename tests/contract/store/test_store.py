@@ -421,7 +421,7 @@ def test_everything_is_the_same_on_uvloop(database_url: str) -> None:
         async with opened(database_url) as db, opened(database_url) as other:
             with other.changes.listen("jobs") as signal:
                 await asyncio.gather(*(db.transact(_add_and_announce, f"o{n}") for n in range(9)))
-                assert await signal.wait(1)
+                assert await signal.wait(20)
             with pytest.raises(ForeignAwait):
                 await db.transact(wait_inside)
             return await names(other)
