@@ -30,6 +30,7 @@ from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import ensure_administrator
 from agentjobs.settings import Settings, is_loopback, unknown_variables
 from agentjobs.store.opening import DEFAULT_POOL_SIZE, open_database
+from agentjobs.tracing.exporting import exporting_traces
 from agentjobs.web.context import WebContext
 from agentjobs.web.metrics.process import AttemptMetrics, DiskMetrics, WorkerMetrics
 from agentjobs.web.metrics.registry import Metrics, ServiceMetrics
@@ -128,8 +129,9 @@ async def _open_context(
         metrics = Metrics(monitor) if is_worker else ServiceMetrics(monitor)
         directories = {"data": settings.data_path, "repositories": settings.repositories_path}
         metrics.registry.register(DiskMetrics(directories, settings.disk_floor_mib))
-        with monitor.running():
-            yield context, stop, metrics
+        async with exporting_traces(os.environ):
+            with monitor.running():
+                yield context, stop, metrics
     finally:
         await db.close()
 

@@ -31,7 +31,8 @@ class Charge:
         self.nanousd = reservation.nanousd
         self.input_tokens = call.input_tokens
         self.output_tokens = call.output_tokens
-        self.is_measured = False
+        # What the provider reported at the end of its response.
+        self.usage: Usage | None = None
         self._price = price
 
     def waive(self) -> None:
@@ -39,8 +40,10 @@ class Charge:
 
     def apply_usage(self, usage: Usage) -> bool:
         """The final usage. Returns False and changes nothing if its cost is implausibly high."""
-        self.is_measured = self._charge(usage)
-        return self.is_measured
+        if not self._charge(usage):
+            return False
+        self.usage = usage
+        return True
 
     def _charge(self, usage: Usage) -> bool:
         nanousd = self._cost(usage)

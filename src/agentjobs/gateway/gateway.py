@@ -12,7 +12,7 @@ from collections.abc import Callable
 import aiohttp
 from aiohttp import web
 
-from agentjobs.gateway.budget import Budget
+from agentjobs.gateway.budget import Budget, Charge
 from agentjobs.gateway.calls import Call, parse, prepare, read_model
 from agentjobs.gateway.endpoints import Endpoint
 from agentjobs.gateway.errors import RequestRefused, error_body
@@ -23,7 +23,9 @@ from agentjobs.gateway.port_server import CLOSE_SECONDS, PortServer
 from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
 from agentjobs.gateway.requests import BodyReader, check_token, endpoint_of
+from agentjobs.gateway.trace import call_span, record_response, record_usage
 from agentjobs.gateway.upstream import Upstream
+from agentjobs.tracing.spans import Span, current_traceparent
 
 _SLOW_SECONDS = 0.05
 
@@ -34,6 +36,7 @@ class Gateway:
     """`token` is the agent's API key, which is valid only for this gateway.
 
     `on_note` receives lines for the job's log, `on_budget_exceeded` the reason to end the job.
+    Calls belong to the trace that is current when the gateway is created.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Gateway:
         self._note = limit_notes(on_note)
         self._relay = Relay(session, upstream, self._note)
         self._measured = MeasuredPrompts()
+        self._traceparent = current_traceparent()
         self._body_reader = BodyReader()
         self._parse_lock = asyncio.Lock()
         self._server = PortServer(self._handle)
@@ -90,13 +94,20 @@ class Gateway:
         self, request: web.BaseRequest, endpoint: Endpoint, raw: bytes
     ) -> web.StreamResponse:
         call, price = await self._prepare_alone(endpoint, raw)
-        charge = await self._budget.reserve(call, price)
-        try:
-            return await self._relay.forward(request, call, charge)
-        finally:
-            if charge.is_measured:
-                self._measured.record(call.prompt_digests, charge.input_tokens)
-            self._budget.settle(charge)
+        with call_span(self._upstream, call, self._traceparent) as span:
+            charge = await self._budget.reserve(call, price)
+            try:
+                response = await self._relay.forward(request, call, charge)
+                record_response(span, response.status)
+                return response
+            finally:
+                self._settle(call, charge, span)
+
+    def _settle(self, call: Call, charge: Charge, span: Span) -> None:
+        record_usage(span, charge)
+        if charge.usage is not None:
+            self._measured.record(call.prompt_digests, charge.input_tokens)
+        self._budget.settle(charge)
 
     async def _prepare_alone(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
         """One at a time, with a pause after a slow one, so that the event loop stays responsive."""

@@ -34,6 +34,7 @@ from agentjobs.problems import Problem
 from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.tracing.spans import begin_trace
 
 _log = logging.getLogger(__name__)
 # Of one job; the next scan creates a job for the others.
@@ -218,7 +219,9 @@ async def _trigger_all(
     created = []
     for trigger in triggers:
         try:
-            job_id = await context.db.transact(_trigger, context, repo, trigger, threshold)
+            job_id = await context.db.transact(
+                _trigger, context, repo, trigger, threshold, begin_trace()
+            )
         except Problem as problem:
             # For example, a plan without the agent. The next scan tries again.
             fields = _log_fields(repo)
@@ -249,7 +252,12 @@ async def _triggered_before(db: Database, repo_id: str) -> dict[FixKey, str | No
 
 
 async def _trigger(
-    tx: Transaction, context: JobsContext, repo: Row, trigger: Trigger, threshold: Threshold
+    tx: Transaction,
+    context: JobsContext,
+    repo: Row,
+    trigger: Trigger,
+    threshold: Threshold,
+    traceparent: str | None,
 ) -> str | None:
     """Return the new job, or None when every fix already has one."""
     job_id = new_id("job")
@@ -263,7 +271,8 @@ async def _trigger(
     admission = await load_admission(tx, caller.organization_id, body.repo)
     check_acceptable(context, caller, body, admission)
     _check_reserve(context, admission)
-    await insert_job(tx, NewJob(job_id, caller, repo["id"], body, cause=remaining.cause))
+    job = NewJob(job_id, caller, repo["id"], body, cause=remaining.cause, traceparent=traceparent)
+    await insert_job(tx, job)
     return job_id
 
 

@@ -27,6 +27,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 from agentjobs.store.grouping import transact_together
+from agentjobs.tracing.spans import begin_trace
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ class _Request(msgspec.Struct, frozen=True):
     cause: Cause | None
     fleet: FleetState
     entry: Entry | None
+    traceparent: str | None
 
     @property
     def repo(self) -> RepoName:
@@ -61,7 +63,7 @@ async def create_job(
         fleet = await context.fleet.state()
         prepare_estimate(context.plans, caller, fleet, body)
         entry = entry_for_person("job.created", repo=body.repo, agent=body.agent)
-        request = _Request(context, caller, body, idempotency, cause, fleet, entry)
+        request = _Request(context, caller, body, idempotency, cause, fleet, entry, begin_trace())
         created = await transact_together(context.db, _create_all, request)
     if isinstance(created, Problem):
         raise created
@@ -107,6 +109,13 @@ def _accept(
     if ahead:
         admission = msgspec.structs.replace(admission, queued_jobs=admission.queued_jobs + ahead)
     repo_id = check_acceptable(context, caller, body, admission)
-    job = NewJob(new_id("job"), caller, repo_id, body, cause=request.cause)
+    job = NewJob(
+        new_id("job"),
+        caller,
+        repo_id,
+        body,
+        cause=request.cause,
+        traceparent=request.traceparent,
+    )
     estimate = estimate_start(context.plans, caller, request.fleet, admission, body, now)
     return job, Receipt(job.id, QUEUED, estimate)

@@ -4,6 +4,7 @@ Only one job at a time works on a branch.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -41,6 +42,7 @@ from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.local_forge import lock_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.tracing.spans import begin_trace
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
 _OVERRIDE_PREFIX = "config_override."
@@ -132,8 +134,9 @@ async def follow_up_job(
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
         entry = entry_for_person("job.created", follows=job_id)
+        follow_up = partial(_follow_up, entry=entry, traceparent=begin_trace())
         return await context.db.transact(
-            _follow_up, context, caller, job_id, body, idempotency, fleet, entry
+            follow_up, context, caller, job_id, body, idempotency, fleet
         )
 
 
@@ -145,7 +148,9 @@ async def _follow_up(
     body: FollowUpRequest,
     idempotency: IdempotencyClaim | None,
     fleet: FleetState,
+    *,
     entry: Entry | None,
+    traceparent: str | None,
 ) -> CreatedJob:
     replayed = await find_receipt(tx, caller.organization_id, idempotency)
     if replayed is not None:
@@ -165,6 +170,7 @@ async def _follow_up(
         request,
         branch=earlier.branch,
         follows=earlier.id,
+        traceparent=traceparent,
     )
     await insert_job(tx, job)
     await request_status(tx, earlier.repo_id, earlier.branch, follow_up_id)

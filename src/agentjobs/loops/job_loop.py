@@ -27,6 +27,7 @@ from agentjobs.jobs.run.kept_work import keep_finished_work, warn_of_lost_work
 from agentjobs.jobs.run.results import store_results_at_end
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
+from agentjobs.jobs.run.trace import record_outcome, run_span
 from agentjobs.loops.loop import first_of
 from agentjobs.loops.recent_organizations import (
     POSTPONED_SECONDS,
@@ -73,6 +74,12 @@ class _ActiveJob:
             self._run.log.note("the cancel came too late: the branch is already pushed")
 
     async def run(self, tools: JobTools, log: LogWriter) -> Outcome:
+        with run_span(self.job) as span:
+            outcome = await self._run_or_stop(tools, log)
+            record_outcome(span, outcome)
+            return outcome
+
+    async def _run_or_stop(self, tools: JobTools, log: LogWriter) -> Outcome:
         self._run = RunContext(self.job, tools, self.slot, log)
         self._running = asyncio.create_task(run_job(self._run))
         if self.stop_outcome is not None:

@@ -21,6 +21,7 @@ from agentjobs.outbound.untrusted_http.connection import UntrustedConnection
 from agentjobs.outbound.untrusted_http.pool import ConnectionPool, Progress, connect
 from agentjobs.outbound.untrusted_http.response import RawHeaders, Response
 from agentjobs.settings import Settings
+from agentjobs.tracing.trace_context import HEADER as TRACEPARENT
 from agentjobs.webhooks.failures import (
     Failure,
     ResourcesExhausted,
@@ -34,6 +35,7 @@ from agentjobs.webhooks.failures import (
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, Headers
 from agentjobs.webhooks.request import Receiver, Request, build_request, parse_receiver
 from agentjobs.webhooks.signing import SecretOpener, signed_headers
+from agentjobs.webhooks.trace import delivery_span, record_attempt
 
 BODY_SECONDS = 2
 # Bounds on the response headers that are logged.
@@ -51,7 +53,12 @@ async def send(
     at = now_ms()
     opened = secrets.open(delivery.organization_id, delivery.endpoint_id, delivery.secrets, at)
     headers = signed_headers(delivery, opened, at)
-    return await client.post(delivery.endpoint_id, delivery.url, headers, delivery.body)
+    with delivery_span(delivery) as span:
+        if span.traceparent is not None:
+            headers[TRACEPARENT] = span.traceparent
+        attempt = await client.post(delivery.endpoint_id, delivery.url, headers, delivery.body)
+        record_attempt(span, attempt)
+        return attempt
 
 
 class WebhookClient:

@@ -47,6 +47,8 @@ class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     # Whether the endpoint's row recorded a recent success at the time of the claim.
     is_known_healthy: bool = False
+    # The trace of the job.
+    traceparent: str | None = None
 
     @property
     def log_fields(self) -> dict[str, str | None]:

@@ -128,9 +128,11 @@ _LOAD = (
     "SELECT d.id, d.fence, d.organization_id, d.endpoint_id, d.event_id, d.event, d.job_id,"
     " d.sequence, d.attempts, d.failures, e.body, w.url, w.sealed, w.pending_sealed,"
     f" w.promote_at - {DATABASE_NOW} + CAST(:own_now AS BIGINT) AS promote_at,"
-    " COALESCE(w.disabled_at, w.removed_at) AS closed_at, w.failing_since, w.last_success_at"
+    " COALESCE(w.disabled_at, w.removed_at) AS closed_at, w.failing_since, w.last_success_at,"
+    " j.traceparent"
     " FROM {source} d LEFT JOIN webhook_endpoints w ON w.id = d.endpoint_id"
     " LEFT JOIN events e ON e.job_id = d.job_id AND e.sequence = d.sequence"
+    " LEFT JOIN jobs j ON j.id = d.job_id"
 )
 _LOAD_BY_ID = _LOAD.format(source="deliveries") + " WHERE d.id IN (SELECT value FROM each(:ids))"
 # One round trip on PostgreSQL.
@@ -318,4 +320,5 @@ def _to_claimed(row: Row) -> ClaimedDelivery:
         failures=row["failures"],
         is_known_healthy=row["failing_since"] is None
         and (row["last_success_at"] or 0) > now_ms() - HEALTH_INTERVAL_MS,
+        traceparent=row["traceparent"],
     )

@@ -57,6 +57,9 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     environment_key: str | None = None
     # An API key, a user, or a login such as `github:ada`.
     created_by: str | None = None
+    queued_at: int = 0
+    # The trace of the request that created the job.
+    traceparent: str | None = None
 
     @property
     def base_branch(self) -> str:
@@ -122,6 +125,8 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         waits_for=row["waits_for"],
         environment_key=row["environment_key"],
         created_by=row["created_by"],
+        queued_at=row["queued_at"],
+        traceparent=row["traceparent"],
     )
 
 

@@ -38,6 +38,7 @@ _COLUMNS = {
     "follows": "text",
     "cause": "text",
     "labels": "text",
+    "traceparent": "text",
 }
 _INSERT = f"INSERT INTO jobs (status, last_sequence, {', '.join(_COLUMNS)})"
 _STATEMENT = BatchStatement(
@@ -56,7 +57,7 @@ _LABEL_STATEMENT = BatchStatement(
 
 class NewJob(msgspec.Struct, frozen=True):
     """A follow-up names the job that it `follows` and that job's `branch`; `cause` is why the
-    service created the job itself."""
+    service created the job itself. `traceparent` is the trace of the request."""
 
     id: str
     caller: Caller
@@ -65,6 +66,7 @@ class NewJob(msgspec.Struct, frozen=True):
     branch: str | None = None
     follows: str | None = None
     cause: Cause | None = None
+    traceparent: str | None = None
 
 
 async def insert_job(tx: Transaction, job: NewJob) -> None:
@@ -101,6 +103,7 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "follows": job.follows,
         "cause": None if job.cause is None else msgspec.json.encode(job.cause).decode(),
         "labels": msgspec.json.encode(body.labels).decode() if body.labels else None,
+        "traceparent": job.traceparent,
     }
 
 

@@ -12,7 +12,9 @@ from agentjobs.jobs.run.active_environment import ActiveEnvironment
 from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.jobs.run.trace import agent_span
 from agentjobs.sandbox.protocol import BeforeStart, SandboxReport, SandboxTask
+from agentjobs.tracing.trace_context import VARIABLE
 from agentjobs.workspace.checkout import Checkout, is_small
 
 
@@ -24,6 +26,20 @@ async def run_agent(
     task: SandboxTask,
 ) -> None:
     """Raises JobFailed if the agent failed."""
+    with agent_span(plan.agent) as span:
+        if span.traceparent is not None:
+            variables = {VARIABLE: span.traceparent, **task.environment}
+            task = dataclasses.replace(task, environment=variables)
+        await _run(run, plan, checkout, environment, task)
+
+
+async def _run(
+    run: RunContext,
+    plan: RunPlan,
+    checkout: Checkout,
+    environment: ActiveEnvironment,
+    task: SandboxTask,
+) -> None:
     process = _AgentProcess(run, watcher_for(plan.agent))
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
 

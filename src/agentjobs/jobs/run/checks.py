@@ -15,9 +15,11 @@ from agentjobs.jobs.verification import Verification, describe
 from agentjobs.sandbox.protocol import SandboxReport, SandboxTask
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
+from agentjobs.tracing.spans import traced
 from agentjobs.workspace.checkout import Checkout
 
 
+@traced("checks")
 async def run_checks(
     run: RunContext, plan: RunPlan, checkout: Checkout, environment: ActiveEnvironment
 ) -> Verification | None:

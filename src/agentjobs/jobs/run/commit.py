@@ -6,10 +6,12 @@ from agentjobs.jobs.run.attribution import Attribution
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.pull_text import PullText, commit_message
+from agentjobs.tracing.spans import traced
 from agentjobs.workspace import commit as workspace_commit
 from agentjobs.workspace.checkout import Checkout
 
 
+@traced("commit")
 async def commit_changes(
     run: RunContext, plan: RunPlan, checkout: Checkout, text: PullText, attribution: Attribution
 ) -> str:

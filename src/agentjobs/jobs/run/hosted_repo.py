@@ -13,6 +13,7 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.retry import retry_while_unreachable
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreError
+from agentjobs.tracing.spans import traced
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.publish import branch_head, push
 
@@ -120,6 +121,7 @@ async def open_repo(run: RunContext) -> HostedRepo:
     return HostedRepo(run, forge, address)
 
 
+@traced("fetch")
 async def fetch_base_commit(run: RunContext, repo: HostedRepo) -> str:
     job = run.job
     known_head = job.repo_head if job.base_branch == job.default_branch else None

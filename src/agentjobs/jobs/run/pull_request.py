@@ -15,8 +15,10 @@ from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.repos.codeowners import find_change_owners
 from agentjobs.store.database import Transaction
+from agentjobs.tracing.spans import traced
 
 
+@traced("pull request")
 async def open_pull_request(
     run: RunContext,
     repo: HostedRepo,

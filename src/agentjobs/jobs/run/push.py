@@ -3,9 +3,11 @@
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.earlier_attempt import find_own_commit
 from agentjobs.jobs.run.hosted_repo import HostedRepo
+from agentjobs.tracing.spans import traced
 from agentjobs.workspace.errors import PushRejected
 
 
+@traced("push")
 async def push_commit(run: RunContext, repo: HostedRepo, commit: str, base: str) -> None:
     is_follow_up = run.job.follows is not None
     try:

@@ -41,6 +41,7 @@ from agentjobs.jobs.run.warnings import warn
 from agentjobs.jobs.verification import Verification
 from agentjobs.repos.configuration import Configuration
 from agentjobs.tickets.resolve import FoundTicket
+from agentjobs.tracing.spans import traced_entry
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.threads import run_in_thread
 
@@ -78,7 +79,8 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             await repo.end_outage()
             await start_job(run.db, run.job, base)
             return merged
-        async with choose_environment(run, plan, base, summary, configuration) as environment:
+        choice = choose_environment(run, plan, base, summary, configuration)
+        async with traced_entry("environment", choice) as environment:
             work = _report if agent.result == "report" else _propose
             return await work(run, repo, plan, base, summary, environment)
 
@@ -97,7 +99,8 @@ async def _propose(
     previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
     attribution = await load_attribution(run)
     await repo.end_outage()
-    async with _open_checkout(run, plan, base, environment) as (checkout, active):
+    opening = _open_checkout(run, plan, base, environment)
+    async with traced_entry("checkout", opening) as (checkout, active):
         task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
         async with collect_artifacts(run, task.run_dir):
             await run_agent(run, plan, checkout, active, task)
@@ -135,7 +138,8 @@ async def _report(
     ticket = await find_ticket(run, repo)
     await warn_of_pull_options(run, plan)
     await repo.end_outage()
-    async with _open_checkout(run, plan, base, environment) as (checkout, active):
+    opening = _open_checkout(run, plan, base, environment)
+    async with traced_entry("checkout", opening) as (checkout, active):
         task = prepare_task(run, plan, checkout, summary, ticket, None, {})
         async with collect_artifacts(run, task.run_dir):
             await run_agent(run, plan, checkout, active, task)

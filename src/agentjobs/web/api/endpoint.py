@@ -14,6 +14,7 @@ from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
+from agentjobs.web.api.trace import is_traced, respond_traced
 from agentjobs.web.api.warnings import add_warnings, ignored_parts
 from agentjobs.web.context import WebContext
 from agentjobs.web.exchange import EXCHANGE, Exchange, Headers
@@ -82,7 +83,11 @@ class Endpoint:
             check_scope(caller, method.scope)
             if context.stopping.is_set():
                 raise stopping()
-        response = await method.handler(Call(context, caller, scope, receive))
+        call = Call(context, caller, scope, receive)
+        if is_traced(scope):
+            response = await respond_traced(scope, caller, lambda: method.handler(call))
+        else:
+            response = await method.handler(call)
         if isinstance(response, Reply):
             if warnings := ignored_parts(scope, method.query, method.request):
                 response.body = add_warnings(response.body, warnings)

@@ -17,8 +17,8 @@ from agentjobs.web.mcp.rest_api import RestError, RestRequest, RestResponse, err
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 
 _BASE = "/v1"
-# Who calls, and from where.
-_FORWARDED_HEADERS = frozenset({b"authorization", b"host", b"x-forwarded-for"})
+# Who calls, from where, and in which trace.
+_FORWARDED_HEADERS = frozenset({b"authorization", b"host", b"traceparent", b"x-forwarded-for"})
 
 
 class InProcessApi:

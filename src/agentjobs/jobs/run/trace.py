@@ -1,0 +1,43 @@
+"""The spans of a run: its wait in the queue, the run itself and its agent."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.jobs.outcomes import Completed, Failed, Outcome
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.tracing.spans import Attributes, Span, continue_trace, record_wait, span
+
+
+@contextmanager
+def run_span(job: ClaimedJob) -> Iterator[Span]:
+    """The trace is that of the job's row, so that every worker continues the same one."""
+    attributes: Attributes = {
+        "agentjobs.organization.id": job.organization_id,
+        "agentjobs.job.id": job.id,
+        "agentjobs.repo": job.repo,
+        "agentjobs.agent": job.agent,
+        "agentjobs.attempt": job.attempt + 1,
+    }
+    record_wait("queue", job.traceparent, job.queued_at, attributes)
+    with continue_trace("run job", job.traceparent, attributes, kind="consumer") as run:
+        yield run
+
+
+def record_outcome(run: Span, outcome: Outcome) -> None:
+    run.set({"agentjobs.outcome": type(outcome).__name__.lower()})
+    if isinstance(outcome, Completed):
+        run.set({"agentjobs.pull_request.url": outcome.pr_url})
+    if isinstance(outcome, Failed):
+        run.fail(outcome.code)
+
+
+def agent_span(agent: Agent) -> AbstractContextManager[Span]:
+    """Named as OpenTelemetry's conventions for GenAI say."""
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.id": agent.id,
+        "gen_ai.agent.name": agent.name,
+        "gen_ai.provider.name": None if agent.model is None else agent.model.api,
+    }
+    return span(f"invoke_agent {agent.id}", attributes)

@@ -1,0 +1,57 @@
+"""The trace of a request: the caller's, if its header `traceparent` names one.
+
+Read only after authentication, so that strangers cannot have their requests recorded.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from agentjobs.organizations.authentication import Caller
+from agentjobs.tracing.spans import Span, continue_trace, is_recording
+from agentjobs.tracing.trace_context import HEADER, read_traceparent
+from agentjobs.web.api.errors import internal_error, problem_of, status_of
+from agentjobs.web.api.headers import all_headers
+
+_HEADER = HEADER.encode()
+
+
+def is_traced(scope: Scope) -> bool:
+    return is_recording() or bool(all_headers(scope, _HEADER))
+
+
+async def respond_traced(
+    scope: Scope, caller: Caller, respond: Callable[[], Awaitable[Response]]
+) -> Response:
+    method, route = scope["method"], scope["route"].path
+    attributes = {
+        "http.request.method": method,
+        "http.route": route,
+        "agentjobs.organization.id": caller.organization_id,
+    }
+    traceparent = read_traceparent(all_headers(scope, _HEADER))
+    with continue_trace(f"{method} {route}", traceparent, attributes, kind="server") as span:
+        result = await _result(respond)
+        _record(span, result)
+    if isinstance(result, Response):
+        return result
+    raise result
+
+
+async def _result(respond: Callable[[], Awaitable[Response]]) -> Response | Exception:
+    try:
+        return await respond()
+    except Exception as error:  # noqa: BLE001 - raised again after the span
+        return error
+
+
+def _record(span: Span, result: Response | Exception) -> None:
+    """A request that the client has to correct is not a failure of the service."""
+    if isinstance(result, Response):
+        span.set({"http.response.status_code": result.status_code})
+        return
+    problem = problem_of(result) or internal_error()
+    span.set({"http.response.status_code": status_of(problem), "error.type": problem.code})
+    if status_of(problem) >= 500:
+        span.fail(problem.code)

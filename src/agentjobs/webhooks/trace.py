@@ -1,0 +1,28 @@
+"""The span of an attempt to deliver an event. Without the URL, whose path may be a secret."""
+
+from contextlib import AbstractContextManager
+
+from agentjobs.tracing.spans import Span, continue_trace
+from agentjobs.webhooks.model import Attempt, ClaimedDelivery
+
+
+def delivery_span(delivery: ClaimedDelivery) -> AbstractContextManager[Span]:
+    attributes = {
+        "http.request.method": "POST",
+        "http.request.resend_count": delivery.attempts or None,
+        "agentjobs.organization.id": delivery.organization_id,
+        "agentjobs.job.id": delivery.job_id,
+        "agentjobs.event": delivery.event,
+        "agentjobs.delivery.id": delivery.id,
+        "agentjobs.endpoint.id": delivery.endpoint_id,
+    }
+    name = f"deliver {delivery.event}"
+    return continue_trace(name, delivery.traceparent, attributes, kind="client")
+
+
+def record_attempt(span: Span, attempt: Attempt) -> None:
+    span.set({"http.response.status_code": attempt.status_code})
+    if attempt.error_class == "http_status":
+        span.fail(str(attempt.status_code))
+    elif attempt.error_class is not None:
+        span.fail(attempt.error_class)
