@@ -16,6 +16,14 @@ PACKAGES = (PROJECT / "clients" / "python", PROJECT)
 OLDEST_PYTHON = (3, 11)
 WITHOUT_PROJECT = "--without-project"
 
+if sys.version_info < OLDEST_PYTHON:
+    # Before anything that an older Python cannot run.
+    sys.exit(
+        f"install: {sys.executable} is Python {sys.version.split()[0]}, but "
+        f"{'.'.join(map(str, OLDEST_PYTHON))} or newer is required. Choose another one: "
+        "make PYTHON=/path/to/python3.11 …"
+    )
+
 Command = list[str]
 
 
@@ -43,12 +51,6 @@ def main(venv: str, lock: str, *options: str) -> None:
 
 
 def make_environment(environment: Path, with_pip: bool) -> None:
-    if sys.version_info < OLDEST_PYTHON:
-        required = ".".join(map(str, OLDEST_PYTHON))
-        sys.exit(
-            f"install: {sys.executable} is Python {sys.version.split()[0]}, but {required} or "
-            "newer is required. Choose another one: make PYTHON=/path/to/python3.11 …"
-        )
     if works(environment / "bin" / "python", with_pip):
         return
     try:

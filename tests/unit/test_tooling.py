@@ -1,8 +1,10 @@
 """The scripts behind `make`: where packages come from, what a lock file says, what is missing."""
 
+import ast
 import os
 import re
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -149,6 +151,28 @@ def test_users_without_root_get_the_command_to_run(machine):
     exit_code, err, calls = machine("bubblewrap", "git")
     assert (exit_code, calls) == (2, "")
     assert "sudo apt-get install -y --no-install-recommends bubblewrap git" in err
+
+
+@pytest.mark.parametrize("version", [(3, 6, 15), (3, 10, 12)])
+def test_the_installer_tells_an_old_python_what_to_do(version):
+    """It compiles on such a Python, too: what that lacks comes after the check."""
+    source = (PROJECT / "scripts" / "install.py").read_text()
+    ast.parse(source, feature_version=version[:2])
+    text = ".".join(map(str, version))
+    program = (
+        f"import runpy, sys; sys.version = '{text} (main)'; sys.version_info = {version};"
+        "runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(PROJECT / "scripts" / "install.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert f"is Python {text}, but 3.11 or newer is required" in done.stderr
+    assert "make PYTHON=" in done.stderr
 
 
 def test_ci_runs_exactly_make_test():

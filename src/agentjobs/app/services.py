@@ -17,6 +17,7 @@ from agentjobs.app.worker import running_worker
 from agentjobs.build_info import describe_build
 from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.git.limits import GitLimits, set_git_limits
+from agentjobs.git.version import check_git
 from agentjobs.jobs.context import JobsContext
 from agentjobs.logging_setup import LineHandler, configure_logging
 from agentjobs.loop_monitor import LoopMonitor
@@ -104,6 +105,7 @@ async def _open_context(
     set_git_limits(
         GitLimits(settings.limit_git_memory_mib * 1024**2, settings.limit_git_cpu_seconds)
     )
+    await check_git()
     check_setup_network(settings)
     catalog = build_catalog(settings)
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)

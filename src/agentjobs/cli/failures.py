@@ -18,6 +18,7 @@ EXPECTED = frozenset(
         "agentjobs.settings.load.SettingsError",
         "agentjobs.store.database.StoreError",
         "agentjobs.git.process.GitError",
+        "agentjobs.git.version.UnsuitableGit",
         "agentjobs.sandbox.protocol.SandboxError",
         "agentjobs_client.errors.ClientError",
     }

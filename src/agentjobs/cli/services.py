@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from agentjobs.cli.machine import require_linux
 from agentjobs.cli.options import DataDir, Host, Port, Slots, Tags
 from agentjobs.cli.output import print_note, print_result
 
@@ -93,6 +94,7 @@ def _print_sign_in_link(settings: "Settings", link: str) -> None:
 
 
 def _load(data_dir: Path | None, **flags: Any) -> "Settings":
+    require_linux()
     from agentjobs.settings import load
 
     # Garbage collection takes a tenth of the startup time. The service enables it again.

@@ -2,7 +2,10 @@
 
 import platform
 import re
+import sys
 from pathlib import Path
+
+from agentjobs.sandbox.syscalls import ARCHITECTURES
 
 # Overlays of idmapped directories, and overlays in user namespaces.
 _MIN_KERNEL = {True: (5, 19), False: (5, 11)}
@@ -17,6 +20,16 @@ _SYSCTLS = (
 def install_command(*, as_root: bool) -> str:
     sudo = "" if as_root else "sudo "
     return f"run `{sudo}apt-get install -y bubblewrap util-linux`"
+
+
+def explain_architecture() -> str:
+    machine = f"{platform.machine()}, {64 if sys.maxsize > 2**32 else 32}-bit"
+    supported = " and ".join(ARCHITECTURES)
+    return (
+        f"agents cannot run on this machine ({machine}), because the sandbox filters system calls "
+        f"of 64-bit {supported} only: run `agentjobs worker` on such a machine; `agentjobs serve` "
+        "can stay here"
+    )
 
 
 def explain_namespace_failure(message: str, as_root: bool, proc: Path = Path("/proc")) -> str:

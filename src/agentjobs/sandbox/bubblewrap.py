@@ -7,7 +7,6 @@ slot. As an ordinary user, everything happens in a user namespace. `supervision`
 import asyncio
 import logging
 import os
-import platform
 import shutil
 import signal
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.availability import (
+    explain_architecture,
     explain_layer_failure,
     explain_namespace_failure,
     install_command,
@@ -41,7 +41,7 @@ from agentjobs.sandbox.protocol import (
 from agentjobs.sandbox.seccomp import filter_program
 from agentjobs.sandbox.start_script import start_commands
 from agentjobs.sandbox.supervision import SharedResources
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs.sandbox.syscalls import architecture_of_this_machine
 from agentjobs.sandbox.trials import layered_trial, trial
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,6 @@ _NAMESPACES = (
     *("--die-with-parent", "--new-session", "--hostname", "agentjobs"),
 )
 _OWN_USER_NAMESPACE = ("--unshare-user", "--disable-userns")
-NO_SECCOMP_REASON = f"the filter supports {' and '.join(ARCHITECTURES)} only"
 NO_CPU_CONTROLLER = "the cpu controller is not delegated, so agents only have a low priority"
 _TRIAL_PREFIX = "agentjobs-check-"
 _IMAGE_SHELL = "/bin/sh"
@@ -77,12 +76,12 @@ class BubblewrapSandbox:
 
     async def check(self) -> None:
         self._claim_cgroup()
-        if not self._seccomp:
-            log.warning("agents run without a system call filter: %s", NO_SECCOMP_REASON)
         await self.probe()
 
     async def probe(self) -> None:
         """Run a command in a sandbox, without changing this process."""
+        if not self._seccomp:
+            raise SandboxUnavailable(explain_architecture())
         if missing := [tool for tool, path in self._tools.items() if path is None]:
             raise SandboxUnavailable(
                 f"{', '.join(missing)} is not installed, and agents only run in a sandbox: "
@@ -276,8 +275,8 @@ def _address_in_sandbox(port: SandboxPort) -> str:
 
 
 def _seccomp(*, all_memory_is_counted: bool, allows_setuid_bits: bool = False) -> bytes:
-    """Empty on an architecture that `syscalls` does not cover."""
-    architecture = ARCHITECTURES.get(platform.machine())
+    """Empty on an architecture that `syscalls` does not cover, where `probe` raises."""
+    architecture = architecture_of_this_machine()
     if architecture is None:
         return b""
     return filter_program(

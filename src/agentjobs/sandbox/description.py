@@ -6,7 +6,6 @@ Runs a trial and changes nothing.
 import asyncio
 import contextlib
 import os
-import platform
 import shutil
 
 import msgspec
@@ -16,7 +15,7 @@ from agentjobs.sandbox.cgroup import delegation_command, find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.process import WARNING
 from agentjobs.sandbox.protocol import SandboxUnavailable
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs.sandbox.syscalls import architecture_of_this_machine
 from agentjobs.settings import Settings
 
 RLIMITS = "rlimits and a watchdog"
@@ -99,10 +98,8 @@ def _runs_as(settings: Settings) -> str:
 
 
 def _seccomp() -> str:
-    machine = platform.machine()
-    if machine in ARCHITECTURES:
-        return f"filter for {machine}"
-    return f"no filter: it supports {' and '.join(ARCHITECTURES)}, and this is {machine}"
+    architecture = architecture_of_this_machine()
+    return "no filter" if architecture is None else f"filter for {architecture.name}"
 
 
 def _limits() -> tuple[str, tuple[str, ...]]:

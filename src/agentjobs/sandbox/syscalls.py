@@ -1,5 +1,7 @@
 """Names and numbers of the system calls, by architecture, from the kernel's headers."""
 
+import platform
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -108,3 +110,9 @@ def _numbers(names: str) -> dict[str, int]:
 X86_64 = Architecture("x86_64", 0xC000_003E, _numbers(_X86_64), has_x32=True)
 AARCH64 = Architecture("aarch64", 0xC000_00B7, _numbers(_AARCH64))
 ARCHITECTURES = {architecture.name: architecture for architecture in (X86_64, AARCH64)}
+
+
+def architecture_of_this_machine() -> Architecture | None:
+    """None without a filter for it. A 32-bit system on a 64-bit kernel makes other calls."""
+    is_64_bit = sys.maxsize > 2**32
+    return ARCHITECTURES.get(platform.machine()) if is_64_bit else None

@@ -118,6 +118,17 @@ def test_up_prints_its_address_and_how_to_create_a_key_and_stops_on_sigterm(agen
         assert "agentjobs keys create" in agentjobs.log_of(service.process)
 
 
+@pytest.mark.parametrize("command", ["up", "serve", "worker"])
+def test_without_a_suitable_git_no_service_starts(agentjobs, tmp_path, command):
+    admin = CommandLine(agentjobs.data_dir, PATH=str(tmp_path), AGENTJOBS_PORT="0")
+    refused = admin(command)
+    assert (refused.exit_code, refused.out) == (2, "")
+    line = refused.err.splitlines()[-1]
+    assert line.startswith("agentjobs: git does not run (git is not installed")
+    assert "install git 2.38 or newer" in line
+    assert "Traceback" not in refused.err
+
+
 def test_a_port_that_is_taken_is_one_line_and_exit_code_2(agentjobs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 import re
 import sys
 
@@ -119,6 +120,17 @@ def test_the_version_is_told(agentjobs):
     exit_code, out, _ = agentjobs("--version")
     assert exit_code == 0
     assert re.fullmatch(r"agentjobs \d+\.\d+\.\d+ \((commit|development)\b.*\)\n", out)
+
+
+@pytest.mark.parametrize("command", ["up", "serve", "worker", "doctor"])
+def test_services_on_another_system_than_linux_are_refused_in_one_line(
+    agentjobs, monkeypatch, command
+):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    exit_code, out, err = agentjobs(command)
+    assert (exit_code, out, err.count("\n")) == (2, "", 1)
+    assert "this command runs on Linux only, and this is macOS (arm64): run it on a Linux" in err
 
 
 def test_a_bad_settings_file_is_one_line_that_names_the_place(agentjobs, tmp_path):

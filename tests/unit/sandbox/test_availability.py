@@ -1,10 +1,14 @@
 """What to do on a machine that cannot run environments."""
 
+import platform
+import sys
 from pathlib import Path
 
 import pytest
 
 from agentjobs.sandbox.availability import explain_layer_failure
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.protocol import SandboxUnavailable
 
 DATA = Path("/srv/agentjobs")
 
@@ -41,3 +45,24 @@ def test_a_file_system_without_support_is_named(tmp_path: Path, step: str) -> No
 
 def test_another_failure_names_namespaces(tmp_path: Path) -> None:
     assert "--privileged" in explain("bwrap: setting up uid map", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("machine", "maxsize", "name"),
+    [
+        ("armv7l", 2**31 - 1, "armv7l, 32-bit"),
+        ("riscv64", 2**63 - 1, "riscv64, 64-bit"),
+        # A 32-bit system on a 64-bit kernel, as some boards have it.
+        ("aarch64", 2**31 - 1, "aarch64, 32-bit"),
+    ],
+)
+async def test_without_a_filter_for_the_architecture_no_agent_runs(
+    monkeypatch: pytest.MonkeyPatch, machine: str, maxsize: int, name: str
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(sys, "maxsize", maxsize)
+    with pytest.raises(SandboxUnavailable) as error:
+        await BubblewrapSandbox(900_000).probe()
+    message = str(error.value)
+    assert f"agents cannot run on this machine ({name})" in message
+    assert "64-bit x86_64 and aarch64 only: run `agentjobs worker` on such a machine" in message

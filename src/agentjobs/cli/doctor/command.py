@@ -10,6 +10,7 @@ import typer
 from agentjobs.cli.admin import load_settings
 from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.cli.doctor.processes import check_processes
+from agentjobs.cli.machine import require_linux
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import print_json, print_result
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 HAS_PROBLEMS = 1
 _MIN_FREE_BYTES = 2 * 1024**3
 _GIB = 1024**3
-# A pull request is merged with `git merge-tree --write-tree`.
-_MIN_GIT_VERSION = (2, 38)
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 
 # Subject, state ("ok", "note" or "problem") and message.
@@ -32,6 +31,7 @@ Finding = tuple[str, str, str]
 
 def doctor(data_dir: DataDir = None, json: Json = False) -> None:
     """Check this installation for problems; exit 1 if there are any."""
+    require_linux()
     settings = load_settings(data_dir)
     findings = asyncio.run(_check_all(settings))
     if json:
@@ -78,18 +78,12 @@ def _check_disk(settings: "Settings") -> list[Finding]:
 
 
 async def _check_git() -> list[Finding]:
-    from agentjobs.git.process import GitError, git
+    from agentjobs.git.version import UnsuitableGit, check_git
 
     try:
-        installed = (await git("--version")).stdout.decode().split()[2]
-    except (GitError, OSError):
-        return [("git", "problem", "git is not installed: `sudo apt-get install -y git`")]
-    version = tuple(int(part) for part in installed.split(".")[:2] if part.isdecimal())
-    if version < _MIN_GIT_VERSION:
-        return [
-            ("git", "problem", f"git {installed} cannot merge pull requests; install 2.38 or newer")
-        ]
-    return [("git", "ok", f"git {installed}")]
+        return [("git", "ok", f"git {await check_git()}")]
+    except UnsuitableGit as error:
+        return [("git", "problem", str(error))]
 
 
 async def _check_sandbox(settings: "Settings") -> list[Finding]:
