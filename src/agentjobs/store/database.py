@@ -48,6 +48,10 @@ class SchemaTooNew(StoreError):
     """The database was migrated by a newer version of the program."""
 
 
+class SchemaDamaged(StoreError):
+    """The database lacks something that its revision should have."""
+
+
 class Row(Protocol):
     """A row by column name: `row["name"]`, `dict(row)`. On SQLite a boolean arrives as 0 or 1."""
 

@@ -1,4 +1,4 @@
-"""Migrates the schema of a database under a lock, so that two processes can start concurrently.
+"""Migrates and mends the schema under a lock, so that two processes can start concurrently.
 
 On PostgreSQL no migration waits long for a table that others use: everybody else would have to
 wait behind it. It gives up its place after `_LOCK_TIMEOUT_MS` and tries again.
@@ -22,9 +22,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from agentjobs.store.database import StoreError, StoreUnavailable
+from agentjobs.store.database import Engine, StoreError, StoreUnavailable
 from agentjobs.store.postgresql.connection import connect, explain
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
+from agentjobs.store.schema import COLUMNS, INDEXES, find_differences, schema_of
 from agentjobs.store.sqlite.connection import begin_with_retry, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
@@ -87,6 +88,7 @@ async def _upgrade_postgresql(connection: AsyncConnection) -> None:
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
             await connection.run_sync(_upgrade)
+            await connection.run_sync(_mend)
             return
         except DBAPIError as error:
             if _sqlstate(_original(error)) != _LOCK_NOT_AVAILABLE:
@@ -145,6 +147,7 @@ def _migrate_sqlite(path: Path) -> None:
         with engine.connect() as connection:
             begin_with_retry(cast("sqlite3.Connection", connection.connection.driver_connection))
             _upgrade(connection)
+            _mend(connection)
             connection.commit()
     except DBAPIError as error:
         original = error.orig if isinstance(error.orig, Exception) else error
@@ -170,6 +173,29 @@ def _upgrade(connection: Connection) -> None:
     config.attributes["on_version_apply"] = steps.applied
     command.upgrade(config, "head")
     steps.finished()
+
+
+def _mend(connection: Connection) -> None:
+    """Add what the schema should have: somebody removed it, or edited a migration after its use."""
+    engine: Engine = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
+    revision = MigrationContext.configure(connection).get_current_revision()
+    columns = connection.exec_driver_sql(COLUMNS[engine]).mappings().all()
+    indexes = connection.exec_driver_sql(INDEXES[engine]).mappings().all()
+    is_newer = revision is not None and revision > known_revisions()[-1]
+    actual = schema_of(columns, indexes)
+    differences = list(find_differences(engine, actual, is_newer=is_newer))
+    if engine == "postgresql":
+        connection.commit()
+        # Indexes are created concurrently, which is not possible inside a transaction.
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+    for difference in differences:
+        for statement in difference.mending:
+            if "CONCURRENTLY" in statement:
+                # It blocks nobody while it waits.
+                connection.exec_driver_sql("SET lock_timeout = 0")
+            connection.exec_driver_sql(statement)
+        if difference.mending:
+            _log.warning("%s: added it", difference.what)
 
 
 class _LoggedSteps:

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from agentjobs.store.database import Database, SchemaTooOld, StoreError
+from agentjobs.store.database import Database, SchemaDamaged, SchemaTooOld, StoreError
 from agentjobs.store.revisions import (
     current_revision,
     is_behind,
@@ -11,9 +11,16 @@ from agentjobs.store.revisions import (
     newer_revision,
     schema_is_supported,
 )
+from agentjobs.store.schema import Difference, compare_schema
 from agentjobs.store.sqlite.database import SqliteDatabase
 
-__all__ = ["DEFAULT_POOL_SIZE", "open_database", "open_unchecked", "schema_is_supported"]
+__all__ = [
+    "DEFAULT_POOL_SIZE",
+    "find_schema_differences",
+    "open_database",
+    "open_unchecked",
+    "schema_is_supported",
+]
 
 DEFAULT_POOL_SIZE = 10
 _SQLITE = "sqlite:///"
@@ -30,8 +37,8 @@ async def open_database(
     pool_size: int = DEFAULT_POOL_SIZE,
     generic_plans: bool = False,
 ) -> Database:
-    """Open the database. With `migrate`, an old schema is migrated, otherwise refused. With
-    `create`, only an empty database gets the schema.
+    """Open the database. With `migrate`, an old schema is migrated and missing columns and indexes
+    are added, otherwise both are refused. With `create`, only an empty database gets the schema.
 
     `direct_url` bypasses the connection pooler that `url` leads to. `generic_plans` is for
     processes that only run short statements, in which the parameters do not change the plan.
@@ -51,6 +58,7 @@ async def open_database(
                 newer,
                 known_revisions()[-1],
             )
+        await _ensure_complete(db, direct_url or url, mend=migrate)
     except BaseException:
         await db.close()
         raise
@@ -83,6 +91,30 @@ async def open_unchecked(
             generic_plans=generic_plans,
         )
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
+
+
+async def find_schema_differences(db: Database) -> list[Difference]:
+    """What a database that was opened lacks, or has in another form."""
+    return await compare_schema(db, is_newer=await newer_revision(db) is not None)
+
+
+async def _ensure_complete(db: Database, url: str, *, mend: bool) -> None:
+    differences = await find_schema_differences(db)
+    if mend and any(difference.mending for difference in differences):
+        await _migrate(url)
+        differences = await find_schema_differences(db)
+    for difference in differences:
+        if not difference.fatal:
+            _log.warning("the database: %s; %s", difference.what, difference.remedy)
+    if fatal := [difference for difference in differences if difference.fatal]:
+        raise SchemaDamaged(_describe(fatal))
+
+
+def _describe(fatal: list[Difference]) -> str:
+    lost = [difference for difference in fatal if not difference.mending]
+    shown = (lost or fatal)[0]
+    others = f" (and {len(fatal) - 1} more)" if fatal[1:] else ""
+    return f"the database is damaged: {shown.what}{others}; {shown.remedy}"
 
 
 def _too_old(revision: str | None) -> str:

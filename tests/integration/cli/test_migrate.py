@@ -1,6 +1,8 @@
 """`agentjobs migrate` alone migrates a store; other commands say that it is due."""
 
 import asyncio
+import json
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -78,3 +80,27 @@ def test_a_failed_migration_is_one_line(earlier):
         " migration is half applied; when the cause is removed, run `agentjobs migrate` again)"
     )
     assert "Traceback" not in failed.err
+
+
+def test_doctor_names_what_the_schema_lacks_and_migrate_adds_it(agentjobs, sqlite_template):
+    agentjobs.data_dir.mkdir()
+    path = agentjobs.data_dir / "agentjobs.db"
+    shutil.copy(sqlite_template, path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP INDEX jobs_leased")
+    assert store_findings(agentjobs) == [
+        ("problem", "the index jobs_leased is missing; run `agentjobs migrate`, which adds it")
+    ]
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE jobs DROP COLUMN lost_workers")
+    remedy = "the column jobs.lost_workers is missing; run `agentjobs migrate`, which adds it"
+    assert store_findings(agentjobs) == [("problem", f"the database is damaged: {remedy}")]
+    refused = agentjobs("keys", "list")
+    assert refused.err == f"agentjobs: the database is damaged: {remedy}\n"
+    assert "the column jobs.lost_workers is missing: added it" in agentjobs("migrate").err
+    assert store_findings(agentjobs) == [("ok", "sqlite, schema current")]
+
+
+def store_findings(agentjobs):
+    findings = json.loads(agentjobs("doctor", "--json").out)["findings"]
+    return [(each["state"], each["message"]) for each in findings if each["subject"] == "store"]

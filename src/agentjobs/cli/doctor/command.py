@@ -149,7 +149,7 @@ def _check_network_settings(settings: "Settings") -> list[Finding]:
 async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
     from agentjobs.store.database import StoreError
     from agentjobs.store.database_clock import clock_problem
-    from agentjobs.store.opening import open_database
+    from agentjobs.store.opening import find_schema_differences, open_database
 
     path = settings.data_path / "agentjobs.db"
     if not settings.database_url and not path.exists():
@@ -166,7 +166,11 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
         return
     try:
         await db.ping()
-        yield "store", "ok", f"{db.engine}, schema current"
+        differences = await find_schema_differences(db)
+        for difference in differences:
+            yield "store", "problem", f"{difference.what}; {difference.remedy}"
+        if not differences:
+            yield "store", "ok", f"{db.engine}, schema current"
         if problem := clock_problem(await db.clock_ms()):
             yield "clock", "problem", problem
         for finding in [

@@ -1,0 +1,161 @@
+"""The schema itself is compared with what the migrations create, not only its revision."""
+
+import json
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from agentjobs.store import migrate
+from agentjobs.store.database import Database, Engine, SchemaDamaged, Transaction
+from agentjobs.store.opening import find_schema_differences, open_database, open_unchecked
+from agentjobs.store.revisions import MIGRATIONS
+from agentjobs.store.schema import SNAPSHOT, Schema, expected_schema, read_schema
+from tests.support.earlier_schema import migrate_to
+from tests.support.earlier_version import unpack_source
+
+# Commit d9461089 added to migration 0006 after stores had applied it.
+BEFORE_THE_EDIT = "d9461089a647c043c0e661f31681da167c65555b~1"
+REWRITE = "AGENTJOBS_TEST_REWRITE_SCHEMA"
+
+
+async def execute(db: Database, *statements: str) -> None:
+    async def work(tx: Transaction) -> None:
+        for statement in statements:
+            await tx.execute(statement)
+
+    await db.transact(work)
+
+
+async def differences(url: str) -> list[str]:
+    db = await open_unchecked(url, listen=False)
+    try:
+        return sorted(each.what for each in await find_schema_differences(db))
+    finally:
+        await db.close()
+
+
+async def open_and_close(url: str, *, migrate: bool) -> None:
+    await (await open_database(url, migrate=migrate)).close()
+
+
+async def test_the_expected_schema_is_what_the_migrations_create(empty_database_url: str) -> None:
+    await migrate_to(empty_database_url, "head")
+    db = await open_unchecked(empty_database_url, listen=False)
+    schema = await read_schema(db)
+    await db.close()
+    if REWRITE in os.environ:
+        rewrite(db.engine, schema)
+    assert schema == expected_schema(db.engine), "run make schema"
+
+
+def rewrite(engine: Engine, schema: Schema) -> None:
+    document = json.loads(SNAPSHOT.read_text()) if SNAPSHOT.exists() else {}
+    document = dict(sorted({**document, engine: msgspec.to_builtins(schema)}.items()))
+    # A line for each table and index, so that changes can be read.
+    parts = [
+        f'"{name}": {{"tables": {{\n{lines(each["tables"])}\n}}, "indexes": {{\n'
+        f"{lines(each['indexes'])}\n}}}}"
+        for name, each in document.items()
+    ]
+    SNAPSHOT.write_text("{" + ",\n".join(parts) + "}\n")
+    expected_schema.cache_clear()
+
+
+def lines(entries: dict[str, object]) -> str:
+    return ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in entries.items())
+
+
+async def test_missing_columns_and_indexes_are_refused_or_added(
+    database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await execute(
+        database,
+        "DROP INDEX pulls_told",
+        "DROP INDEX repos_connected",
+        "ALTER TABLE pulls DROP COLUMN told_at",
+        "ALTER TABLE jobs DROP COLUMN lost_workers",
+    )
+    with pytest.raises(SchemaDamaged, match=r"column .* missing \(and 2 more\); run .*migrate"):
+        await open_and_close(database_url, migrate=False)
+    await open_and_close(database_url, migrate=True)
+    for added in ("column pulls.told_at", "column jobs.lost_workers", "index repos_connected"):
+        assert f"the {added} is missing: added it" in caplog.text
+    assert await differences(database_url) == []
+    assert await read_schema(database) == expected_schema(database.engine)
+
+
+async def test_a_missing_index_that_only_makes_reads_fast_is_named(
+    database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await execute(database, "DROP INDEX jobs_leased")
+    await open_and_close(database_url, migrate=False)
+    assert "the index jobs_leased is missing; run `agentjobs migrate`" in caplog.text
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+async def test_what_cannot_be_added_is_named(
+    database: Database, database_url: str, migrate: bool
+) -> None:
+    await execute(
+        database,
+        "DROP TABLE event_positions",
+        "DROP TABLE job_reports",
+        "CREATE TABLE job_reports (job_id TEXT PRIMARY KEY, result TEXT, created_at BIGINT)",
+    )
+    with pytest.raises(SchemaDamaged, match=r"table event_positions .* restore a backup"):
+        await open_and_close(database_url, migrate=migrate)
+    named = await differences(database_url)
+    assert named == [
+        "the column job_reports.markdown is missing",
+        "the table event_positions is missing",
+    ]
+
+
+async def test_a_column_of_another_type_is_named(database: Database, database_url: str) -> None:
+    await execute(
+        database,
+        "DROP TABLE event_positions",
+        "CREATE TABLE event_positions (organization_id TEXT PRIMARY KEY, last_position TEXT)",
+    )
+    (named,) = await differences(database_url)
+    assert named.lower() == (
+        "the column event_positions.last_position has the type text instead of bigint"
+    )
+
+
+async def test_a_newer_schema_may_have_more_and_other_indexes(
+    database: Database, database_url: str
+) -> None:
+    await execute(
+        database,
+        "UPDATE alembic_version SET version_num = '0999'",
+        "DROP INDEX jobs_leased",
+        "ALTER TABLE jobs ADD COLUMN later TEXT",
+        "CREATE TABLE later (id TEXT PRIMARY KEY)",
+        "CREATE INDEX later_of_jobs ON jobs (later)",
+    )
+    await open_and_close(database_url, migrate=True)
+    assert "jobs_leased" not in (await read_schema(database)).indexes
+    await execute(database, "ALTER TABLE jobs DROP COLUMN lost_workers")
+    with pytest.raises(SchemaDamaged, match=r"jobs\.lost_workers"):
+        await open_and_close(database_url, migrate=False)
+
+
+async def test_a_store_of_the_earlier_form_of_a_migration_is_mended(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    """It had revision 0006 and lacked columns that loops read every second."""
+    source = unpack_source(BEFORE_THE_EDIT, tmp_path / "earlier")
+    earlier = source.joinpath(*MIGRATIONS.parts[MIGRATIONS.parts.index("agentjobs") :])
+    with patch.object(migrate, "MIGRATIONS", with_current_environment(earlier)):
+        await migrate_to(empty_database_url, "0006")
+    await open_and_close(empty_database_url, migrate=True)
+    assert await differences(empty_database_url) == []
+
+
+def with_current_environment(migrations: Path) -> Path:
+    (migrations / "env.py").write_text((MIGRATIONS / "env.py").read_text())
+    return migrations
