@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
+from scripts.reference.api import TYPESCRIPT_CLIENT
+from scripts.reference.examples import typescript
+from tests.support.documented_api import OPERATIONS
+from tests.support.documented_blocks import blocks_in
 from tests.support.paths import PROJECT
 from tests.support.scripted_server import http, scripted_servers, server_tls
 from tests.support.service import Service, StartService, connected
@@ -20,6 +24,7 @@ PROGRAMS = PROJECT / "tests/npm"
 TYPESCRIPT = CLIENT / "node_modules/.bin/tsc"
 # As strict as a project can be.
 CHECKS = ("--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes")
+DOCUMENTED = [block for block in blocks_in("ts") if "fromEnvironment" in block.text]
 
 
 def run(directory: Path, *command: str | Path, **environment: str) -> str:
@@ -91,15 +96,36 @@ def test_the_package_has_no_dependencies_and_no_sources(project: Path) -> None:
     assert all(name.endswith((".js", ".d.ts")) for name in names)
 
 
-def test_a_program_with_the_packed_client_type_checks_and_runs(
-    project: Path, environment: dict[str, str]
-) -> None:
+@pytest.fixture(scope="module")
+def compiled(project: Path) -> Path:
+    """The project with programs that the compiler has accepted, among them the documentation's."""
     shutil.copy(PROGRAMS / "client_consumer.ts", project)
+    for number, block in enumerate(DOCUMENTED):
+        (project / f"documented_{number}.ts").write_text(f"{block.text}\nexport {{}};\n")
+    examples = (f"{{\n{typescript(operation)}\n}}" for operation in OPERATIONS.values())
+    (project / "examples.ts").write_text("\n".join([TYPESCRIPT_CLIENT, *examples]))
+    (project / "node.d.ts").write_text(
+        "declare const process: { stdout: { write(text: string): void } };"
+    )
     library = ("--target", "es2022", "--lib", "es2022,dom,dom.iterable")
-    run(project, TYPESCRIPT, "client_consumer.ts", "--module", "nodenext", *library, *CHECKS)
-    output = run(project, "node", "client_consumer.js", **environment)
+    files = sorted(path.name for path in project.glob("*.ts"))
+    run(project, TYPESCRIPT, *files, "--module", "nodenext", *library, *CHECKS)
+    return project
+
+
+def test_a_program_with_the_packed_client_type_checks_and_runs(
+    compiled: Path, environment: dict[str, str]
+) -> None:
+    output = run(compiled, "node", "client_consumer.js", **environment)
     assert output.splitlines()[0].startswith("validation_failed")
     assert output.splitlines()[1].startswith("completed ")
+
+
+def test_the_programs_of_the_documentation_type_check_and_the_readmes_runs(
+    compiled: Path, environment: dict[str, str]
+) -> None:
+    assert [block.page for block in DOCUMENTED] == ["README.md", "docs/recipes.md"]
+    assert "ruff" in run(compiled, "node", "documented_0.js", **environment)
 
 
 def test_the_clients_own_tests_pass_against_the_service(
