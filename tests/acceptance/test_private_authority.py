@@ -1,5 +1,7 @@
 """A service behind a proxy whose certificate is of a private authority: everything reaches it."""
 
+import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +73,19 @@ def test_a_repository_with_a_certificate_of_the_authority_is_connected(
     key = service.key("--git-write")
     url = proxy.url.replace("https://", f"https://key:{key}@") + "/git/default/acme/shop.git"
     service.admin("repos", "connect", url, "--name", "acme/copy")
+
+
+def test_doctor_reaches_the_service_only_with_the_authority(
+    service: Service, proxy: TlsProxy
+) -> None:
+    assert _address(service) == ("ok", f"{proxy.url} leads to this service")
+    environment = {**service.environment, "AGENTJOBS_CA_FILE": ""}
+    state, message = _address(dataclasses.replace(service, environment=environment))
+    assert state == "problem"
+    assert "has a certificate that is not trusted" in message
+
+
+def _address(service: Service) -> tuple[str, str]:
+    findings = json.loads(service.try_admin("doctor", "--json").stdout)["findings"]
+    (address,) = [each for each in findings if each["subject"] == "address"]
+    return address["state"], address["message"]

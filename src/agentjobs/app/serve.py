@@ -16,7 +16,7 @@ from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_
 from agentjobs.app.signals import Stop
 from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet import processes
-from agentjobs.fleet.processes import ProcessInfo, Role, this_process
+from agentjobs.fleet.processes import ProcessInfo, Role, instance_of, this_process
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
@@ -85,6 +85,7 @@ async def serving(
     await context.repositories.check()
     await store_public_url(jobs.db, jobs.settings)
     process = this_process(role, jobs.settings)
+    context.instance = instance_of(process.id)
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
     served = asyncio.Event()

@@ -3,6 +3,7 @@
 `jobs` writes the heartbeats of workers; both are compared here.
 """
 
+import hashlib
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
-from agentjobs.settings.digest import configuration_digest
+from agentjobs.settings.digest import configuration_digest, differing_settings, short_digest
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 
@@ -23,6 +24,7 @@ HEARTBEAT_SECONDS = 10.0
 # Processes without a heartbeat for this long are not counted as running.
 SILENT_MS = 35 * SECOND_MS
 _KEPT_MS = 3_600 * SECOND_MS
+_MAX_NAMES = 5
 
 Role = Literal["serve", "up"]
 
@@ -128,6 +130,22 @@ async def list_processes(db: Database) -> list[ProcessInfo]:
     ]
 
 
+async def running_instances(db: Database) -> set[str]:
+    """What `/healthz` says of each running process with an API."""
+    rows = await db.fetch_all(
+        "SELECT id FROM processes"
+        f" WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)",
+        silent_ms=SILENT_MS,
+        now=now_ms(),
+    )
+    return {instance_of(row["id"]) for row in rows}
+
+
+def instance_of(process_id: str) -> str:
+    """Identifies a process to whom may read the database, and says nothing to others."""
+    return hashlib.sha256(process_id.encode()).hexdigest()[:16]
+
+
 async def can_index(db: Database) -> bool:
     """Whether a process is running that has an API and reaches the files of repositories."""
     row = await db.fetch_one(
@@ -177,15 +195,25 @@ def configuration_problems(running: Sequence[Configuration]) -> list[str]:
     problems = []
     for value, usual in _odd(running, "version"):
         problems.append(
-            f"{value.process} runs version {value.version}, most others {usual.version}."
+            f"{value.process} runs version {value.version}, most others {usual.version}: install"
+            " the same version everywhere."
         )
     odd = [value for value, _ in _odd(running, "version")]
     for value, usual in _odd(_without(running, odd), "digest"):
         problems.append(
-            f"{value.process} has another configuration ({value.digest}) than {usual.process}"
-            f" ({usual.digest}): compare their agentjobs.toml and AGENTJOBS_* variables."
+            f"{value.process} has another configuration than {usual.process}"
+            f" ({_describe_difference(value.digest, usual.digest)}): make their agentjobs.toml and"
+            " AGENTJOBS_* variables equal, and restart it."
         )
     return problems
+
+
+def _describe_difference(digest: str, usual: str) -> str:
+    names = differing_settings(digest, usual)
+    if not names:
+        return f"digests {short_digest(digest)} and {short_digest(usual)}"
+    shown = names[:_MAX_NAMES] + (["…"] if len(names) > _MAX_NAMES else [])
+    return f"another {', '.join(shown)}"
 
 
 def _without(

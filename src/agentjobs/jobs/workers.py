@@ -6,12 +6,14 @@ import msgspec
 
 from agentjobs.fleet.processes import odd_configurations, running_configurations
 from agentjobs.jobs.queue.fleet import silent_ms
+from agentjobs.jobs.queue.leases import decode_unready
 from agentjobs.jobs.queue.rescue import rescue_jobs_of
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
 from agentjobs.organizations.pauses import wait_for_claims
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
+from agentjobs.settings.digest import short_digest
 from agentjobs.store.database import Database, Row, Transaction
 
 WorkerStatus = Literal["ready", "draining", "drained", "silent"]
@@ -37,6 +39,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     running_jobs: int
     agents: list[str]
     unready: dict[str, str]
+    # How far its clock is ahead of the database's, if that is too much.
+    clock_ahead_seconds: int | None
     started_at: int
     heartbeat_at: int
     heartbeat_age_ms: int
@@ -138,18 +142,20 @@ async def _remove(
 
 
 def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
+    unready, clock_ahead_seconds = decode_unready(row["unready"])
     return WorkerView(
         id=row["id"],
         hostname=row["hostname"],
         status=worker_status(row, now, settings),
         version=row["version"],
-        configuration_digest=row["configuration_digest"],
+        configuration_digest=short_digest(row["configuration_digest"]),
         has_odd_configuration=row["id"] in odd,
         tags=msgspec.json.decode(row["tags"], type=list[str]),
         slots=row["slots"],
         running_jobs=row["running_jobs"],
         agents=msgspec.json.decode(row["agents"], type=list[str]),
-        unready=msgspec.json.decode(row["unready"], type=dict[str, str]),
+        unready=unready,
+        clock_ahead_seconds=clock_ahead_seconds,
         started_at=row["started_at"],
         heartbeat_at=row["heartbeat_at"],
         heartbeat_age_ms=max(now - row["heartbeat_at"], 0),

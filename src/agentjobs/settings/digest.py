@@ -1,4 +1,4 @@
-"""A digest of the settings that every process of a deployment must share."""
+"""Digests of the settings that every process of a deployment must share."""
 
 import hashlib
 
@@ -23,15 +23,37 @@ OWN_SETTINGS = frozenset(
         *("ca_file", "encryption_key", "oidc_client_secret", "worker_tags"),
     }
 )
+_SHARED = sorted(set(Settings.__struct_fields__) - OWN_SETTINGS)
 _LENGTH = 12
+# Enough to tell two values apart, and too little to guess one.
+_VALUE_LENGTH = 4
 
 
 def configuration_digest(settings: Settings) -> str:
-    """Equal for two processes of one version whose shared settings are equal."""
-    shared = {
-        field.name: getattr(settings, field.name)
-        for field in msgspec.structs.fields(Settings)
-        if field.name not in OWN_SETTINGS
-    }
-    encoded = msgspec.json.encode(shared, order="deterministic")
-    return hashlib.sha256(encoded).hexdigest()[:_LENGTH]
+    """Equal for two processes of one version whose shared settings are equal.
+
+    A digest of all of them, and after it a short one of each.
+    """
+    values = [_hash(getattr(settings, name)) for name in _SHARED]
+    return f"{_hash(values)[:_LENGTH]}:{''.join(value[:_VALUE_LENGTH] for value in values)}"
+
+
+def short_digest(digest: str) -> str:
+    """What people see of it."""
+    return digest[:_LENGTH]
+
+
+def differing_settings(first: str, second: str) -> list[str]:
+    """The names of the settings whose digests differ; none if another version made one of them."""
+    values = [digest.partition(":")[2] for digest in (first, second)]
+    if any(len(value) != _VALUE_LENGTH * len(_SHARED) for value in values):
+        return []
+    return [
+        name
+        for place, name in enumerate(_SHARED)
+        if len({value[place * _VALUE_LENGTH :][:_VALUE_LENGTH] for value in values}) > 1
+    ]
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

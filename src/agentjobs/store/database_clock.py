@@ -5,7 +5,7 @@ On SQLite it is the machine's clock.
 
 import logging
 
-from agentjobs.clock import iso_utc, now_ms
+from agentjobs.clock import SECOND_MS, iso_utc, now_ms
 from agentjobs.store.database import Database
 
 POSTGRESQL_NOW = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
@@ -31,11 +31,17 @@ async def pruning_time_ms(db: Database) -> int | None:
     return now
 
 
+def clock_ahead_seconds(database_now: int) -> int | None:
+    """How far this machine's clock is ahead of the database's, if that is too much."""
+    ahead_ms = now_ms() - database_now
+    return None if abs(ahead_ms) <= _MAX_DIFFERENCE_MS else ahead_ms // SECOND_MS
+
+
 def clock_problem(database_now: int) -> str | None:
     """What is wrong with the clocks, if they differ by too much."""
-    own_now = now_ms()
-    if abs(database_now - own_now) <= _MAX_DIFFERENCE_MS:
+    if clock_ahead_seconds(database_now) is None:
         return None
+    own_now = now_ms()
     return (
         f"the clock of the database says {iso_utc(database_now)}, the clock of this machine"
         f" {iso_utc(own_now)}; set both by NTP"

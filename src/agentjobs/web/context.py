@@ -38,6 +38,8 @@ class WebContext:
     # None only in tests that connect no platform.
     platforms: Platforms | None = None
     metrics: Metrics = field(default_factory=ServiceMetrics)
+    # Says in `/healthz` which process answers.
+    instance: str | None = None
     # Number of open live streams per session.
     streams: Counter[bytes] = field(default_factory=Counter)
     settings: Settings = field(init=False)

@@ -19,12 +19,15 @@ from agentjobs.fleet.processes import (
     this_process,
 )
 from agentjobs.jobs.queue import leases
+from agentjobs.jobs.workers import list_worker_views
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.settings import load
 from agentjobs.settings.digest import OWN_SETTINGS, configuration_digest
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.dashboard.notices import notices_for
+
+SETTINGS = load({"AGENTJOBS_DATA_DIR": "/nonexistent"})
 
 
 def _process(name: str, digest: str = "same", version: str = "1.0") -> ProcessInfo:
@@ -63,7 +66,28 @@ async def test_the_process_whose_configuration_differs_is_named(database: Databa
 
     (problem,) = configuration_problems(await running_configurations(database))
 
-    assert problem.startswith("worker on c (wrk_c) has another configuration (other) than serve on")
+    assert problem.startswith("worker on c (wrk_c) has another configuration than serve on")
+    assert "(digests other and same)" in problem
+
+
+async def test_the_settings_that_differ_are_named_without_their_values(database: Database) -> None:
+    usual = load({"AGENTJOBS_DATA_DIR": "/nonexistent/a"})
+    other = load(
+        {
+            "AGENTJOBS_DATA_DIR": "/nonexistent/b",
+            "AGENTJOBS_QUEUE_LIMIT": "7",
+            "AGENTJOBS_MENTION": "helper",
+        }
+    )
+    await record_heartbeat(database, _process("a", configuration_digest(usual)))
+    await leases.renew(database, _worker("c", configuration_digest(other)), [], 10)
+
+    (problem,) = configuration_problems(await running_configurations(database))
+
+    assert "(another mention, queue_limit)" in problem
+    assert "helper" not in problem
+    (worker,) = await list_worker_views(database, usual)
+    assert len(worker.configuration_digest) == 12
 
 
 async def test_another_version_is_named_instead_of_its_configuration(database: Database) -> None:
@@ -73,7 +97,8 @@ async def test_another_version_is_named_instead_of_its_configuration(database: D
 
     problems = configuration_problems(await running_configurations(database))
 
-    assert problems == ["serve on b (prc_b) runs version 2.0, most others 1.0."]
+    (problem,) = problems
+    assert problem.startswith("serve on b (prc_b) runs version 2.0, most others 1.0: install")
 
 
 async def test_processes_that_stopped_are_not_compared(database: Database) -> None:
@@ -176,10 +201,39 @@ async def test_doctor_names_the_process_that_differs(database: Database) -> None
     await record_heartbeat(database, _process("a"))
     await record_heartbeat(database, _process("b", "other"))
 
-    findings = await check_processes(database)
+    findings = await check_processes(SETTINGS, database)
 
     assert [state for _, state, _ in findings] == ["ok", "ok", "problem"]
-    assert "serve on b (prc_b) has another configuration" in findings[-1][2]
+    assert "serve on b (prc_b) has another configuration" in findings[-1].message
+
+
+async def test_doctor_tells_dead_processes_from_live_ones(database: Database) -> None:
+    for name, host in (("a", "a"), ("b", "a"), ("c", "c")):
+        process = ProcessInfo(f"prc_{name}", "serve", host, "1.0", "same")
+        await record_heartbeat(database, process)
+    for dead in ("prc_b", "prc_c"):
+        await _age(database, dead, 120_000)
+
+    alive, restarted, gone = await check_processes(SETTINGS, database)
+
+    assert (alive.state, "last heartbeat" in alive.message) == ("ok", True)
+    assert restarted.state == "note"
+    assert restarted.message.endswith("another one runs on this host")
+    assert gone.state == "problem"
+    assert "serve on c is dead or cut off: no heartbeat for 2 minutes" in gone.message
+
+
+async def test_doctor_notes_that_the_shell_has_other_settings_than_the_service(
+    database: Database,
+) -> None:
+    other = load({"AGENTJOBS_DATA_DIR": "/nonexistent", "AGENTJOBS_QUEUE_LIMIT": "7"})
+    await record_heartbeat(database, this_process("serve", SETTINGS))
+
+    assert [each.state for each in await check_processes(SETTINGS, database)] == ["ok"]
+    note = (await check_processes(other, database))[-1]
+
+    assert note.state == "note"
+    assert "this shell has another queue_limit than serve on this host" in note.message
 
 
 def _viewer(organization: str, role: str) -> Viewer:

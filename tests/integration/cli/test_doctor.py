@@ -1,12 +1,13 @@
 """`agentjobs doctor` on healthy and unhealthy machines."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli_process import CommandLine, CommandResult
+from tests.support.cli_process import CommandLine, CommandResult, until
 
 
 @pytest.fixture
@@ -105,3 +106,39 @@ def test_a_network_that_is_none_is_a_problem(agentjobs: CommandLine) -> None:
         answer = agentjobs.with_settings(**{name: "10.0.0.0/33"})("doctor", "--json")
         assert name in problems(answer)
         assert len(problems(answer).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("factor", "state"), [(0.6, "note"), (2, "problem")])
+def test_a_disk_that_is_nearly_full_is_compared_with_the_floor(
+    agentjobs: CommandLine, factor: float, state: str
+) -> None:
+    free_mib = shutil.disk_usage(agentjobs.data_dir).free / 1024**2
+    floor = str(int(free_mib * factor))
+    answer = agentjobs.with_settings(AGENTJOBS_DISK_FLOOR_MIB=floor)("doctor", "--json")
+    (disk,) = (each for each in findings(answer) if each["subject"] == "disk")
+    assert disk["state"] == state
+    assert "no job, import or push starts" in disk["message"]
+
+
+def test_a_running_service_is_healthy_and_a_killed_one_is_not(agentjobs: CommandLine) -> None:
+    quick = agentjobs.with_settings(
+        AGENTJOBS_LEASE_SECONDS="1", AGENTJOBS_LEASE_RENEW_SECONDS="0.2"
+    )
+    with quick.started("up", "--port", "0") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        healthy = quick("doctor")
+        assert healthy.exit_code == 0, healthy.out
+        assert "leads to this service" in healthy.out
+        assert "No problems found." in healthy.err
+        process.kill()
+        process.wait(10)
+
+        def broken() -> str:
+            return quick("doctor", "--json").out
+
+        until(lambda: "is dead or cut off" in broken())
+        answer = quick("doctor", "--json")
+    assert answer.exit_code == 1
+    assert "(Connection refused)" in problems(answer)
+    assert "workers remove" in problems(answer)

@@ -3,6 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from agentjobs.cli.doctor.finding import Finding
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 _RETRY_SECONDS = 10.0
 
-Finding = tuple[str, str, str]
-
 
 async def check_forges(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.connections.connections import list_all_connections
@@ -26,11 +26,15 @@ async def check_forges(settings: "Settings", db: "Database") -> list[Finding]:
     connections = await list_all_connections(db)
     trackers = await _list_jira_trackers(db)
     if not connections and not trackers:
-        return [("forges", "note", "no platform is connected; add one with `agentjobs forges add`")]
+        return [
+            Finding(
+                "forges", "note", "no platform is connected; add one with `agentjobs forges add`"
+            )
+        ]
     try:
         return await _check_all(settings, db, connections, trackers)
     except (Problem, SettingsError) as error:
-        return [("forges", "problem", str(error))]
+        return [Finding("forges", "problem", str(error))]
 
 
 async def _check_all(
@@ -78,13 +82,15 @@ async def _check_forge(
         platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
         account = await platform.check()
     except DecryptionFailed as failure:
-        return "forges", "problem", f"{name}: {failure.reason}"
+        return Finding("forges", "problem", f"{name}: {failure.reason}")
     except (ForgeError, Problem) as error:
-        return "forges", "problem", f"{name}: {error}"
+        return Finding("forges", "problem", f"{name}: {error}")
     if account.missing:
-        return "forges", "problem", f"{name} lacks permissions: {'; '.join(account.missing)}"
+        return Finding(
+            "forges", "problem", f"{name} lacks permissions: {'; '.join(account.missing)}"
+        )
     commits = describe_commits(settings, connection.checked_as(account))
-    return "forges", "ok", f"{name}: signed in as {account.login}. {commits}"
+    return Finding("forges", "ok", f"{name}: signed in as {account.login}. {commits}")
 
 
 async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":
@@ -114,10 +120,10 @@ async def _check_tracker(
     try:
         opened = await open_tracker(db, keys, tracker.id)
         if opened is None:
-            return "trackers", "note", f"{name} was just removed"
+            return Finding("trackers", "note", f"{name} was just removed")
         account = await jira_tracker(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
     except DecryptionFailed as failure:
-        return "trackers", "problem", f"{name}: {failure.reason}"
+        return Finding("trackers", "problem", f"{name}: {failure.reason}")
     except (ForgeError, Problem) as error:
-        return "trackers", "problem", f"{name}: {error}"
-    return "trackers", "ok", f"{name}: signed in as {account}"
+        return Finding("trackers", "problem", f"{name}: {error}")
+    return Finding("trackers", "ok", f"{name}: signed in as {account}")

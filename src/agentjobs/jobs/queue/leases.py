@@ -7,7 +7,10 @@ from agentjobs.jobs.queue.fleet import DISK_FULL
 from agentjobs.jobs.queue.lost_claims import mark_alive
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import clock_ahead_seconds
 
+# The key of a wrong clock among the reasons of agents; no agent has it as its ID.
+_CLOCK = ""
 # Locks are taken in the order of the rows.
 _RENEW = BatchStatement(
     {"job_id": "text", "fence": "bigint", "worker_id": "text", "until": "bigint"},
@@ -31,6 +34,8 @@ class WorkerInfo(msgspec.Struct):
     agents: list[str]
     unready: dict[str, str] = {}
     is_disk_full: bool = False
+    # How far its clock is ahead of the database's, if that is too much.
+    clock_ahead_seconds: int | None = None
     version: str = ""
     configuration_digest: str = ""
     tags: list[str] = []
@@ -81,7 +86,7 @@ async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
                 row["hostname"],
                 row["slots"],
                 msgspec.json.decode(row["agents"], type=list[str]),
-                msgspec.json.decode(row["unready"], type=dict[str, str]),
+                decode_unready(row["unready"])[0],
                 version=row["version"],
                 configuration_digest=row["configuration_digest"],
                 tags=msgspec.json.decode(row["tags"], type=list[str]),
@@ -104,6 +109,7 @@ async def _renew(
     was_cut_off: bool,
 ) -> Renewal:
     now = await tx.clock_ms()
+    worker.clock_ahead_seconds = clock_ahead_seconds(now)
     await _heartbeat(tx, worker, now)
     if was_cut_off:
         await mark_alive(tx, worker.id)
@@ -146,9 +152,19 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
 
 
 def _unready(worker: WorkerInfo) -> dict[str, str]:
-    if not worker.is_disk_full:
-        return worker.unready
-    return dict.fromkeys(worker.agents, DISK_FULL) | worker.unready
+    unready = worker.unready
+    if worker.is_disk_full:
+        unready = dict.fromkeys(worker.agents, DISK_FULL) | unready
+    if worker.clock_ahead_seconds is not None:
+        unready = {_CLOCK: str(worker.clock_ahead_seconds), **unready}
+    return unready
+
+
+def decode_unready(column: str) -> tuple[dict[str, str], int | None]:
+    """The reasons by agent, and how far the worker's clock is ahead, if that is too much."""
+    unready = msgspec.json.decode(column, type=dict[str, str])
+    clock = unready.pop(_CLOCK, None)
+    return unready, None if clock is None else int(clock)
 
 
 async def _sign_off(tx: Transaction, worker_id: str) -> None:

@@ -115,6 +115,17 @@ async def unreachable_reason(db: Database, job_id: str) -> str | None:
     return None if row is None else row["reason"]
 
 
+async def waiting_by_outage(db: Database) -> dict[str, int]:
+    """How many queued jobs wait for each platform or tracker that did not respond lately."""
+    rows = await db.fetch_all(
+        "SELECT x.key, COUNT(*) AS jobs FROM jobs j JOIN platform_outages x ON x.key IN"
+        f" {_KEYS.format(job='j')} WHERE j.status = 'queued' AND j.lease_owner IS NULL"
+        f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW} GROUP BY x.key ORDER BY x.key",
+        now=now_ms(),
+    )
+    return {row["key"]: row["jobs"] for row in rows}
+
+
 async def held_keys(db: Database) -> set[str]:
     """The keys whose next attempt is not due yet."""
     rows = await db.fetch_all(

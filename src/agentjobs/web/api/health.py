@@ -11,8 +11,9 @@ from agentjobs.web.api.errors import stopping
 from agentjobs.web.context import WebContext
 
 
-async def healthz(_request: Request) -> Response:
-    return Reply(200, {"status": "ok"})
+async def healthz(request: Request) -> Response:
+    context: WebContext = request.app.state.context
+    return Reply(200, {"status": "ok", "instance": context.instance})
 
 
 async def readyz(request: Request) -> Response:

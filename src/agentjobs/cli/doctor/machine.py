@@ -1,0 +1,96 @@
+"""Checks of `agentjobs doctor` on the programs and settings of this machine."""
+
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from agentjobs.settings import Settings
+
+
+async def check_git() -> list[Finding]:
+    from agentjobs.git import version
+
+    try:
+        return [Finding("git", "ok", f"git {await version.check_git()}")]
+    except version.UnsuitableGit as error:
+        return [Finding("git", "problem", str(error))]
+
+
+async def check_sandbox(settings: "Settings") -> list[Finding]:
+    from agentjobs.sandbox.description import describe_sandbox
+
+    description = await describe_sandbox(settings)
+    findings: list[Finding] = [
+        Finding("sandbox", "ok", f"{description.kind} {description.version}".strip()),
+        Finding("sandbox", "ok", f"agents run as {description.runs_as}"),
+        Finding("sandbox", "ok", f"system calls: {description.seccomp}"),
+        Finding("sandbox", "ok", f"limits are enforced by {description.limits}"),
+    ]
+    if description.environments:
+        text = f"repositories can have an environment: {description.environments}"
+        findings += [Finding("sandbox", "ok", text), _check_image_tools()]
+    findings += [Finding("sandbox", "note", note) for note in description.notes]
+    return findings + [Finding("sandbox", "problem", problem) for problem in description.problems]
+
+
+def _check_image_tools() -> Finding:
+    from agentjobs.environments.images.tool_sandbox import TOOLS, missing_tools
+
+    if (reason := missing_tools()) is not None:
+        return Finding("images", "note", f"environments cannot have an image: {reason}")
+    return Finding("images", "ok", f"images are pulled and unpacked by {' and '.join(TOOLS)}")
+
+
+def check_network_settings(settings: "Settings") -> list[Finding]:
+    """Settings that are otherwise read only when a worker starts."""
+    from agentjobs.environments.setup_network import check_setup_network
+    from agentjobs.gateway.prices import load_prices
+    from agentjobs.outbound.guard.addresses import AllowList
+    from agentjobs.outbound.guard.sessions import load_tls_context
+    from agentjobs.settings import SettingsError
+    from agentjobs.webhooks.allowed_addresses import configured_allow_list
+
+    findings: list[Finding] = []
+    try:
+        AllowList.parse(settings.egress_allow)
+    except ValueError as error:
+        findings.append(Finding("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
+    try:
+        configured_allow_list(settings)
+    except SettingsError as error:
+        findings.append(Finding("webhooks", "problem", str(error)))
+    try:
+        load_tls_context(settings.ca_file)
+    except ValueError as error:
+        findings.append(Finding("network", "problem", str(error)))
+    try:
+        load_prices(settings)
+    except SettingsError as error:
+        findings.append(Finding("prices", "problem", str(error)))
+    try:
+        check_setup_network(settings)
+    except SettingsError as error:
+        findings.append(Finding("environments", "problem", str(error)))
+    if settings.egress_allow and not findings:
+        findings.append(
+            Finding("network", "note", f"agents can reach {', '.join(settings.egress_allow)}")
+        )
+    return findings
+
+
+async def check_agents(settings: "Settings") -> list[Finding]:
+    from agentjobs.agents.catalog import build_catalog
+    from agentjobs.agents.readiness import check_readiness
+
+    in_sandbox = settings.has_sandbox
+    findings: list[Finding] = []
+    for agent in build_catalog(settings).all():
+        readiness = await check_readiness(agent, in_sandbox=in_sandbox)
+        version = f" {readiness.version}" if readiness.version else ""
+        text = f"{agent.id}{version}"
+        if readiness.reason is None:
+            findings.append(Finding("agents", "ok", f"{text} is ready"))
+        else:
+            findings.append(Finding("agents", "problem", f"{text}: {readiness.reason}"))
+    return findings

@@ -1,0 +1,78 @@
+"""Checks of `agentjobs doctor` on what the database holds: secrets, webhooks and pauses."""
+
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from agentjobs.settings import Settings
+    from agentjobs.store.database import Database
+
+
+async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.environments.sealed_values import check_environment_secrets
+    from agentjobs.organizations.key_rotation import is_unfinished
+    from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
+    from agentjobs.organizations.secrets import check_secrets
+    from agentjobs.problems import Problem
+
+    try:
+        keys = SealingKeys.load(settings)
+        number = await check_secrets(db, keys) + await check_environment_secrets(db, keys)
+    except DecryptionFailed as failure:
+        return [Finding("secrets", "problem", failure.reason)]
+    except Problem as problem:
+        return [Finding("secrets", "problem", problem.message)]
+    findings: list[Finding] = [Finding("secrets", "ok", f"{number} stored, all readable")]
+    if is_unfinished(settings):
+        reason = "a rotation of the encryption key is unfinished: run agentjobs secrets rotate-key"
+        findings.append(Finding("secrets", "note", reason))
+    return findings
+
+
+async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.problems import Problem
+    from agentjobs.settings import SettingsError
+    from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
+    from agentjobs.webhooks.secret_rotation import check_endpoint_secrets
+
+    findings: list[Finding] = []
+    try:
+        allowed = await load_allow_list(db, settings)
+    except SettingsError:
+        # Reported with the settings.
+        return findings
+    if allowed.networks:
+        networks = ", ".join(map(str, allowed.networks))
+        findings.append(
+            Finding(
+                "webhooks",
+                "note",
+                f"can reach {networks} ({SETTING}, or loopback for `agentjobs up`)",
+            )
+        )
+    try:
+        number = await check_endpoint_secrets(db, SealingKeys.load(settings))
+    except Problem as problem:
+        return [*findings, Finding("webhooks", "problem", problem.message)]
+    return [*findings, Finding("webhooks", "ok", f"{number} endpoints, all secrets readable")]
+
+
+async def check_pauses(db: "Database") -> list[Finding]:
+    from agentjobs.clock import iso_utc
+    from agentjobs.organizations.pauses import load_pauses
+
+    pauses = await load_pauses(db)
+    findings: list[Finding] = []
+    if pauses.service_since is not None:
+        since = iso_utc(pauses.service_since)
+        findings.append(Finding("queue", "note", f"paused since {since}: run `agentjobs resume`"))
+    return findings + [
+        Finding(
+            "queue",
+            "note",
+            f"{name} is paused since {iso_utc(at)}: run `agentjobs resume --org {name}`",
+        )
+        for name, at in pauses.organizations.items()
+    ]
