@@ -21,6 +21,7 @@ from agentjobs.workspace.session import Session
 
 _log = logging.getLogger(__name__)
 DIRECTORY = "environments"
+SNAPSHOTS = "snapshots"
 
 
 async def environments_of(
@@ -59,7 +60,7 @@ async def environments_of(
         session=session,
         mirrors=mirrors,
         images=images,
-        snapshots=Snapshots(directory / "snapshots", session),
+        snapshots=Snapshots(directory / SNAPSHOTS, session),
         setup=SetupRunner(sandbox, workspaces, certificates),
         allowed=allowed,
         http=http,

@@ -102,6 +102,16 @@ class Snapshots:
         return True
 
 
+def remove_repo_snapshots(root: Path, repo_id: str) -> None:
+    """Blocking. Those in use stay, and are removed by the worker that uses them."""
+    for directory in _entries(root / repo_id):
+        if (lock := try_lock(directory)) is not None:
+            remove(directory)
+            os.close(lock)
+    with contextlib.suppress(OSError):
+        (root / repo_id).rmdir()
+
+
 def _load(directory: Path) -> StoredSnapshot | None:
     """None if it was removed meanwhile."""
     try:

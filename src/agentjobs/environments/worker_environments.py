@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -104,6 +104,21 @@ class WorkerEnvironments:
     async def trim(self) -> None:
         removed = await trim_cache(self.tools, self._cache_max_bytes)
         if removed:
+            await builds.mark_removed(self._db, removed)
+
+    async def cached_repos(self) -> set[str]:
+        return {each.snapshot.repo_id for each in self.tools.snapshots.all()}
+
+    async def drop_repos(self, repo_ids: Collection[str]) -> None:
+        """Remove the snapshots of these repositories that no job uses."""
+        removed = [
+            each.snapshot.build_id
+            for each in self.tools.snapshots.all()
+            if each.snapshot.repo_id in repo_ids
+            and await run_in_thread(self.tools.snapshots.remove, each)
+        ]
+        if removed:
+            _log.info("removed snapshots of deleted repositories: %s", ", ".join(removed))
             await builds.mark_removed(self._db, removed)
 
     async def close(self) -> None:

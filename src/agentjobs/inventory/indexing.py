@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -33,9 +33,10 @@ from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewin
 
 __all__ = [
     "IndexFailure",
+    "IndexStates",
     "SpareChild",
     "claim_due",
-    "forget_repository",
+    "forget_repositories",
     "index_repository",
     "make_outdated_due",
     "pom_fetcher",
@@ -162,12 +163,33 @@ async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
     await db.transact(_store_failure, repo.id, reason, backoff)
 
 
-def forget_repository(settings: Settings, repo_id: str) -> None:
-    """Blocking. Deletes what this host's cache holds of a repository."""
+def forget_repositories(settings: Settings, repo_ids: Iterable[str]) -> None:
+    """Blocking. Deletes what this host's cache holds of these repositories."""
     path = _cache_path(settings)
     if path.exists():
         with closing(AnalysisCache(path)) as cache:
-            cache.delete_state(repo_id)
+            for repo_id in repo_ids:
+                cache.delete_state(repo_id)
+
+
+class IndexStates:
+    """What the last index of each repository left on this host."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def cached_repos(self) -> set[str]:
+        return await asyncio.to_thread(self._repo_ids)
+
+    async def drop_repos(self, repo_ids: Collection[str]) -> None:
+        await asyncio.to_thread(forget_repositories, self._settings, repo_ids)
+
+    def _repo_ids(self) -> set[str]:
+        path = _cache_path(self._settings)
+        if not path.exists():
+            return set()
+        with closing(AnalysisCache(path)) as cache:
+            return cache.repo_ids()
 
 
 def _maven_registry(settings: Settings) -> str:

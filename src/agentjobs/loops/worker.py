@@ -11,7 +11,7 @@ from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
-from agentjobs.loops.deleted_repos_loop import deleted_repos_loop
+from agentjobs.loops.deleted_repos_loop import DeletedReposLoop, RepoCache
 from agentjobs.loops.disk_loop import disk_loop
 from agentjobs.loops.environment_loop import EnvironmentLoop
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
@@ -127,8 +127,11 @@ class Worker:
         return PeriodicLoop("caches", _CLEANUP_SECONDS, self._clean_caches, first_after_seconds=600)
 
     @property
-    def _deleted_repos(self) -> PeriodicLoop:
-        return deleted_repos_loop(self._db, self._tools.workspaces)
+    def _deleted_repos(self) -> DeletedReposLoop:
+        caches: list[RepoCache] = [self._tools.workspaces]
+        if self._tools.environments is not None:
+            caches.append(self._tools.environments)
+        return DeletedReposLoop(self._db, caches)
 
     async def _clean_caches(self) -> None:
         await self._tools.mirrors.collect_garbage()

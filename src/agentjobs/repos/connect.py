@@ -22,6 +22,9 @@ from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 
+DISCONNECTED_TOPIC = "disconnected_repos"
+"""Wakes the processes that hold copies."""
+
 InSameTransaction = Callable[[Transaction, str], Awaitable[None]]
 
 
@@ -139,3 +142,4 @@ async def _disconnect(
     await also(tx, repo_id)
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
+    tx.announce(DISCONNECTED_TOPIC)

@@ -154,6 +154,8 @@ class Workspaces:
         """Drop mirrors and copies of repositories that were deleted."""
         self._session.open()
         await self._cache.drop(repo_ids)
+        for repo_id in repo_ids:
+            self._templates.remove_empty_directory(repo_id)
 
     async def sweep(self) -> None:
         """Remove the directories of dead processes. Called when a process starts."""

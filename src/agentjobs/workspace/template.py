@@ -76,6 +76,11 @@ class Templates:
         for old in _by_last_use(home.iterdir())[:-MAX_PER_REPO]:
             self._retire(old)
 
+    def remove_empty_directory(self, repo_id: str) -> None:
+        """Of a repository that was deleted."""
+        with contextlib.suppress(OSError):
+            (self._root / repo_id).rmdir()
+
     async def items(self) -> list[CacheItem]:
         return await run_in_thread(self._items)
 

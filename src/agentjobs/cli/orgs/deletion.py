@@ -10,10 +10,9 @@ import time
 
 from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.cli.repos.purge import remove_files
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
-from agentjobs.inventory.indexing import forget_repository
 from agentjobs.jobs.cancel import request_cancel
-from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import (
     DEFAULT_ORGANIZATION,
@@ -29,7 +28,6 @@ from agentjobs.repos.hook_rows import request_removal
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, Transaction
 from agentjobs.webhooks.removal import close_endpoints, has_active_deliveries
-from agentjobs.workspace.repo_files import remove_repo_files
 
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 60.0
@@ -156,10 +154,4 @@ async def _remove_files(db: Database, settings: Settings, organization: Organiza
         "SELECT id FROM repos WHERE organization_id = :id", id=organization.id
     )
     for row in rows:
-        await asyncio.to_thread(_remove_repo_files, settings, row["id"])
-
-
-def _remove_repo_files(settings: Settings, repo_id: str) -> None:
-    repositories.remove_repository(settings.repositories_path, repo_id)
-    forget_repository(settings, repo_id)
-    remove_repo_files(settings.data_path / "mirrors", settings.data_path / "workspaces", repo_id)
+        await asyncio.to_thread(remove_files, settings, row["id"])

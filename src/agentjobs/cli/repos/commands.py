@@ -1,5 +1,7 @@
 """`agentjobs repos`: the repositories connected to an organization."""
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,7 @@ from agentjobs.cli.output import print_json, print_note, print_result, print_tab
 from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
 
 if TYPE_CHECKING:
+    from agentjobs.cli.repos.purge import Purged
     from agentjobs.repos.queries import RepoView
     from agentjobs.repos.thresholds import Thresholds
 
@@ -21,6 +24,7 @@ GlobPattern = Annotated[
     typer.Argument(metavar="PATTERN", help="A .gitignore pattern, such as '.github/workflows/**'."),
 ]
 
+_PURGED_FILES = "the repository of the platform local, copies, mirrors, caches, environments"
 _SOURCE_TEXT = {
     "file": "set in .agentjobs.toml on the default branch",
     "repository": "set for this repository",
@@ -223,10 +227,22 @@ def set_repo(
 def disconnect_repo(
     name: Name,
     org: Org = DEFAULT_ORG,
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Cancel its jobs and remove its files on every machine."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation of --purge.")
+    ] = False,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
     """Disconnect a repository: it accepts no more jobs; its jobs and pull requests are kept."""
+    if purge:
+        if not yes:
+            _confirm_purge(name)
+        _purge_repo(name, org, data_dir, json)
+        return
 
     async def work(admin: Admin) -> "RepoView":
         from agentjobs.jobs.disconnect import disconnect_repository
@@ -239,6 +255,37 @@ def disconnect_repo(
         return
     print_result(repo.full_name)
     print_note(f"{repo.full_name} is disconnected.")
+
+
+def _confirm_purge(name: str) -> None:
+    effect = f"removes the files of {name} on every machine: {_PURGED_FILES}"
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"this {effect}; confirm it with --yes")
+    print_note(
+        f"This disconnects {name}, cancels its jobs and {effect}. It cannot be undone. Enter the"
+        " name of the repository to confirm:"
+    )
+    if sys.stdin.readline().strip() != name:
+        raise typer.BadParameter("the name does not match, so nothing was changed")
+
+
+def _purge_repo(name: str, org: str, data_dir: Path | None, json: bool) -> None:
+    async def work(admin: Admin) -> "Purged":
+        from agentjobs.cli.repos.purge import purge_repository
+
+        return await purge_repository(admin.db, admin.settings, org, name)
+
+    purged = with_store(data_dir, work)
+    if json:
+        print_json(purged)
+        return
+    for path in purged.removed:
+        print_result(path)
+    print_note(
+        f"{name} is disconnected, and its files on this host are removed. Running workers"
+        f" ({', '.join(purged.workers) or 'none'}) remove theirs within two minutes, others when"
+        " they start."
+    )
 
 
 def _answer_unprotected_paths(repo: "RepoView", json: bool, message: str) -> None:

@@ -85,6 +85,14 @@ class AnalysisCache:
                         (repo_id, summary, paths, graph),
                     )
 
+    def repo_ids(self) -> set[str]:
+        """The repositories that have a state."""
+        rows: list[tuple[str]] = []
+        with self._suppress_errors():
+            if self._connection is not None:
+                rows = self._connection.execute("SELECT repo_id FROM states").fetchall()
+        return {repo_id for (repo_id,) in rows}
+
     def delete_state(self, repo_id: str) -> None:
         with self._suppress_errors():
             if self._connection is not None:

@@ -45,6 +45,7 @@ ACTIONS: Mapping[str, str] = {
     "repo.auto_trigger_set": "set a repository's severity threshold for automatic jobs",
     "repo.connected": "connected a repository",
     "repo.disconnected": "disconnected a repository",
+    "repo.purged": "removed the files of a repository",
     "repo.environment_built": "requested a build of a repository's environment",
     "repo.environment_rebuilt": "retired a repository's environment and requested a build",
     "repo.environment_removed": "removed the environment set for a repository",
