@@ -29,6 +29,8 @@ TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 COMPLETED = ["job.queued", "job.started", "job.completed", "pr.review_requested"]
 FAILED = ["job.queued", "job.started", "job.failed"]
 
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 NewReceiver = Callable[[], Receiver]
 
 
@@ -274,3 +276,23 @@ def test_a_ping_is_signed_like_every_delivery(laptop: WebhookHarness, receiving:
     assert pinged["id"] == delivery.headers["X-Service-Delivery"]
     assert (pinged["succeeded"], pinged["status_code"]) == (True, 204)
     check_signed(delivery, endpoint)
+
+
+def test_the_trace_of_a_request_is_handed_on_to_receivers(
+    laptop: WebhookHarness, receiving: Receiver
+) -> None:
+    """Without OpenTelemetry, too. A malformed header is ignored, as its specification says."""
+    laptop.add(receiving.url, "--events", "job.queued")
+    malformed = ([], [TRACEPARENT.upper()], [TRACEPARENT] * 2, [f"{TRACEPARENT}\x80{'x' * 8_000}"])
+    for values in ([TRACEPARENT], *malformed):
+        response = laptop.api.http.post(
+            "/jobs",
+            json={"repo": REPO, "agent": "idle"},
+            headers=[("traceparent", value.encode("latin-1")) for value in values],
+        )
+        assert response.status_code == 202, response.text
+        job_id = response.json()["job_id"]
+        wait_until(lambda job_id=job_id: receiving.events_of(job_id), "the event")
+        (request,) = [each for each in receiving.received if each.job_id == job_id]
+        handed_on = None if values in malformed else [TRACEPARENT]
+        assert request.headers.get_all("traceparent") == handed_on

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -25,7 +26,11 @@ class CollectedSpan:
     kind: str
     is_error: bool
     attributes: dict[str, Any]
-    service: str
+    resource: dict[str, Any]
+
+    @property
+    def service(self) -> str:
+        return str(self.resource["service.name"])
 
 
 @dataclass
@@ -56,12 +61,12 @@ class Collector:
 
     def add(self, body: bytes) -> None:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            service = _attributes(resource.resource.attributes)["service.name"]
+            of_resource = _attributes(resource.resource.attributes)
             for scope in resource.scope_spans:
-                self.spans += [_collected(span, service) for span in scope.spans]
+                self.spans += [_collected(span, of_resource) for span in scope.spans]
 
 
-def _collected(span: Span, service: str) -> CollectedSpan:
+def _collected(span: Span, resource: dict[str, Any]) -> CollectedSpan:
     return CollectedSpan(
         name=span.name,
         trace_id=span.trace_id.hex(),
@@ -72,7 +77,7 @@ def _collected(span: Span, service: str) -> CollectedSpan:
         kind=Span.SpanKind.Name(span.kind).removeprefix("SPAN_KIND_").lower(),
         is_error=span.status.code == 2,
         attributes=_attributes(span.attributes),
-        service=service,
+        resource=resource,
     )
 
 
@@ -85,7 +90,7 @@ def _value(pair: KeyValue) -> Any:
 
 
 @contextmanager
-def otlp_collector() -> Iterator[Collector]:
+def otlp_collector(tls: SSLContext | None = None) -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -103,6 +108,8 @@ def otlp_collector() -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads, server.block_on_close = True, False
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     collector = Collector(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.agents.catalog import build_catalog
+from agentjobs.app.outbound_setup import certificates_of
 from agentjobs.app.serve import OnReady, metrics_server, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
@@ -131,7 +132,7 @@ async def _open_context(
         metrics = Metrics(monitor) if is_worker else ServiceMetrics(monitor)
         directories = {"data": settings.data_path, "repositories": settings.repositories_path}
         metrics.registry.register(DiskMetrics(directories, settings.disk_floor_mib))
-        async with exporting_traces(os.environ):
+        async with exporting_traces(certificates_of(settings)):
             with monitor.running():
                 yield context, stop, metrics
     finally:

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentjobs.tracing.spans import set_recorder
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_CERTIFICATES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
 _PROTOCOL = "http/protobuf"
 _FLUSH_SECONDS = 5.0
 
@@ -21,9 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def exporting_traces(environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """Never fails: what is wrong with the configuration is logged."""
-    export = await _start() if wants_export(environment) else None
+async def exporting_traces(certificates: Path | None = None) -> AsyncIterator[None]:
+    """`certificates` are trusted unless `OTEL_*` names others.
+
+    Never fails: what is wrong with the configuration is logged.
+    """
+    export = await _start(certificates) if wants_export(os.environ) else None
     if export is None:
         yield
         return
@@ -61,9 +67,9 @@ def _value(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name, "").strip().lower()
 
 
-async def _start() -> "Export | None":
+async def _start(certificates: Path | None) -> "Export | None":
     try:
-        return await asyncio.to_thread(_load)
+        return await asyncio.to_thread(_load, certificates)
     except ImportError as error:
         _log.warning(
             "no traces: the package %s is missing; install the extra: pip install"
@@ -75,11 +81,12 @@ async def _start() -> "Export | None":
     return None
 
 
-def _load() -> "Export":
+def _load(certificates: Path | None) -> "Export":
     # Half a second that only services with traces spend.
     from agentjobs.tracing.opentelemetry_spans import Export  # noqa: PLC0415
 
-    return Export()
+    is_named = any(_value(os.environ, name) for name in _CERTIFICATES)
+    return Export(None if is_named or certificates is None else str(certificates))
 
 
 async def _stop(export: "Export") -> None:

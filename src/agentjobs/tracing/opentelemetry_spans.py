@@ -1,7 +1,6 @@
 """Records spans with OpenTelemetry and exports them. Imported only where traces are exported."""
 
 import logging
-import threading
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -31,11 +30,10 @@ _KINDS = {
     "consumer": SpanKind.CONSUMER,
 }
 _NS_PER_MS = 1_000_000
-# They log every failed export, and every span that does not fit into the queue.
-_REPEATING_LOGGERS = (
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.sdk._shared_internal",
-)
+# Logs every failed export.
+_EXPORTER_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+# Logs spans that do not fit into the queue, every 20 seconds.
+_QUEUE_LOGGER = "opentelemetry.sdk._shared_internal"
 
 _log = logging.getLogger(__name__)
 
@@ -91,14 +89,14 @@ class RecordedSpan:
 class Export:
     """Spans wait in a bounded queue, and a thread sends them. Configured by `OTEL_*` alone."""
 
-    def __init__(self) -> None:
-        self._exporter = _ReportingExporter(OTLPSpanExporter())
+    def __init__(self, certificate_file: str | None = None) -> None:
+        exporter = OTLPSpanExporter(certificate_file=certificate_file)
         own = {"service.name": _NAME, "service.version": version(_NAME)}
         configured = OTELResourceDetector().detect().attributes
         self._provider = TracerProvider(
             resource=Resource.create({**own, **configured}), shutdown_on_exit=False
         )
-        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._provider.add_span_processor(BatchSpanProcessor(_ReportingExporter(exporter)))
         self.recorder = OpenTelemetryRecorder(self._provider)
 
     def stop(self) -> None:
@@ -113,23 +111,22 @@ class _ReportingExporter(SpanExporter):
         self._exporter = exporter
         self._lost = 0
         self._reasons = _FirstMessage()
-        for name in _REPEATING_LOGGERS:
-            logger = logging.getLogger(name)
-            logger.handlers[:] = [self._reasons]
-            logger.propagate = False
+        logger = logging.getLogger(_EXPORTER_LOGGER)
+        logger.handlers[:] = [self._reasons]
+        logger.propagate = False
+        logging.getLogger(_QUEUE_LOGGER).filters[:] = [_Once()]
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
+        reason = self._reasons.take()
         if result is SpanExportResult.SUCCESS:
             if self._lost:
                 _log.info("traces are exported again; %d spans were lost", self._lost)
             self._lost = 0
         else:
             if not self._lost:
-                reason = self._reasons.take()
                 _log.warning("traces cannot be exported, jobs are not affected: %s", reason)
             self._lost += len(spans)
-        self._reasons.take()
         return result
 
     def shutdown(self) -> None:
@@ -142,16 +139,23 @@ class _FirstMessage(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._message = ""
-        self._taking = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        with self._taking:
-            self._message = self._message or record.getMessage()
+        self._message = self._message or record.getMessage()
 
     def take(self) -> str:
-        with self._taking:
-            message, self._message = self._message, ""
+        message, self._message = self._message, ""
         return message
+
+
+class _Once(logging.Filter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_passed = False
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - one of any text
+        has_passed, self._has_passed = self._has_passed, True
+        return not has_passed
 
 
 def _context(traceparent: str, *, is_remote: bool) -> Context:

@@ -17,7 +17,8 @@ def run_span(job: ClaimedJob) -> Iterator[Span]:
         "agentjobs.job.id": job.id,
         "agentjobs.repo": job.repo,
         "agentjobs.agent": job.agent,
-        "agentjobs.attempt": job.attempt + 1,
+        # Kept work is published without another attempt.
+        "agentjobs.attempt": job.attempt + (job.kept_at is None),
     }
     record_wait("queue", job.traceparent, job.queued_at, attributes)
     with continue_trace("run job", job.traceparent, attributes, kind="consumer") as run:
