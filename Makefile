@@ -9,6 +9,8 @@ MINUTES ?= 10
 SEEDS   ?= 1-20
 ENGINE  ?= postgresql
 FAULTS_ARGS ?=
+# The SSH key that signs a release.
+KEY     ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -42,7 +44,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +81,9 @@ test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a
 
 dist: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build wheels, sdists and the npm package into dist/
 	@$(WITH_NODE) $(BIN)/python scripts/dist.py dist
+
+release: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build packages, image, SBOM and checksums of the tagged commit into dist/, signed with KEY=
+	@$(WITH_NODE) $(BIN)/python scripts/release.py dist --key "$(KEY)" --image-args "$(IMAGE_ARGS)"
 
 test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages twice, install them as users do, and run a job
 	@$(BIN)/python -m pytest tests/distribution $(PYTEST_ARGS)
@@ -119,7 +124,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -169,7 +174,7 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd
+	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd openssh-client
 
 system-faults:
 	@scripts/system-packages libfaketime

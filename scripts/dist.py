@@ -1,10 +1,12 @@
 """Builds the packages of this repository; one commit always gives the same bytes."""
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import install
@@ -18,14 +20,21 @@ def main(target: str) -> None:
     # Archives contain the modes of files.
     os.umask(0o022)
     directory = Path(target).resolve()
-    # A build that is interrupted leaves the last complete one.
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".dist-") as partial:
-        build(Path(partial))
-        Path(partial).chmod(0o755)
-        shutil.rmtree(directory, ignore_errors=True)
-        shutil.copytree(partial, directory)
+    with replacement_of(directory) as partial:
+        build(partial)
     for package in sorted(directory.iterdir()):
         print(package)
+
+
+@contextlib.contextmanager
+def replacement_of(directory: Path) -> Iterator[Path]:
+    """A build that fails or is interrupted leaves the files of the last one."""
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".dist-") as temporary:
+        partial = Path(temporary) / directory.name
+        partial.mkdir()
+        yield partial
+        shutil.rmtree(directory, ignore_errors=True)
+        partial.rename(directory)
 
 
 def build(directory: Path) -> None:
