@@ -37,6 +37,8 @@ TYPESCRIPT_STAMP := clients/typescript/node_modules/.installed
 PLATFORMS_DIR := .platforms
 # A checkout of another Forgejo, which is built and tested instead.
 FORGEJO_SOURCE ?=
+# Prometheus, only for `make test-alerts`: two programs of a package whose service is not needed.
+PROMETHEUS_DIR := .prometheus
 PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
 # The generator of the documentation site has its own environment too.
@@ -44,7 +46,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +90,9 @@ release: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build packages, image, SBOM and che
 test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages twice, install them as users do, and run a job
 	@$(BIN)/python -m pytest tests/distribution $(PYTEST_ARGS)
 
+test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every alert in a real service, and run the dashboard's queries
+	@$(BIN)/python -m pytest tests/alerts -n 2 $(PYTEST_ARGS)
+
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
@@ -124,7 +129,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -164,6 +169,11 @@ $(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | $(DEV_STAMP)
 	@$(WITH_NODE) npm pack --silent --pack-destination $(NPM_TESTS_DIR) $(GITHUB_API) >/dev/null
 	@tar -xzf $(NPM_TESTS_DIR)/octokit-openapi-*.tgz -C $(NPM_TESTS_DIR) --strip-components=1 package/generated/api.github.com.json
 	@rm $(NPM_TESTS_DIR)/octokit-openapi-*.tgz
+	@touch $@
+
+$(PROMETHEUS_DIR)/.installed:
+	@mkdir -p $(PROMETHEUS_DIR)
+	@cd $(PROMETHEUS_DIR) && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
 	@touch $@
 
 $(TYPESCRIPT_STAMP): clients/typescript/package.json | $(DEV_STAMP)

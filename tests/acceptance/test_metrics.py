@@ -1,12 +1,25 @@
 """Metrics on their own address, as Prometheus reads them."""
 
+import asyncio
 import socket
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
+from agentjobs.jobs.model import Usage
+from agentjobs.store.database import Transaction
+from agentjobs.store.opening import open_database
 from tests.support.postgres import PostgresCluster
+from tests.support.promql import (
+    alert_rules,
+    dashboard_queries,
+    documented_metrics,
+    exposition,
+    own_metrics,
+    unknown_names,
+)
 from tests.support.service import Service, StartService, connected, wait_until
 from tests.unit.web.test_health_and_metrics import samples
 
@@ -22,23 +35,41 @@ def scrape(address: str) -> dict[tuple[str, ...], float]:
     return samples(httpx.get(f"http://{address}/metrics").text)
 
 
-def test_metrics_are_open_on_their_own_address_only(start: StartService, tmp_path: Path) -> None:
+async def record_usage(database_url: str) -> None:
+    """As the jobs of an agent that uses a model have it."""
+
+    async def update(tx: Transaction) -> None:
+        usage = Usage(input_tokens=9, output_tokens=1, cost_usd=0.1, requests=1)
+        await tx.execute(
+            "UPDATE jobs SET usage = :usage", usage=msgspec.json.encode(usage).decode()
+        )
+
+    db = await open_database(database_url, migrate=False)
+    await db.transact(update)
+    await db.close()
+
+
+def check_names(text: str) -> None:
+    """Alert rules, dashboard and documents name metrics and labels that exist."""
+    existing = exposition(text)
+    queries = [rule["expr"] for rule in alert_rules()] + dashboard_queries()
+    unknown = {query: unknown_names(query, existing) for query in queries}
+    assert {query: names for query, names in unknown.items() if names} == {}
+    assert documented_metrics() == own_metrics(existing)
+
+
+def test_metrics_are_open_on_their_own_address_only(
+    start: StartService, database_url: str, tmp_path: Path
+) -> None:
     address = f"127.0.0.1:{free_port()}"
     service: Service = start(AGENTJOBS_METRICS_BIND=address)
     api = connected(service, tmp_path)
     assert api.finish("acme/shop", "premium")["error"]["code"] == "no_changes"
+    asyncio.run(record_usage(database_url))
     response = httpx.get(f"http://{address}/metrics")
     assert response.status_code == 200
-    assert "agentjobs_http_requests_total" in response.text
-    for name in ("queue_depth", "jobs_finished_total", "job_wait_seconds", "job_duration_seconds"):
-        assert f"agentjobs_{name}" in response.text
-    lines = response.text.splitlines()
-    finished = [line for line in lines if line.startswith("agentjobs_jobs_finished_total{")]
-    assert finished == ['agentjobs_jobs_finished_total{code="no_changes",status="failed"} 1.0']
-    # A process with a worker exports its metrics too.
-    assert {"agentjobs_slots", "agentjobs_disk_free_bytes"} <= {
-        line.partition("{")[0] for line in lines
-    }
+    check_names(response.text)
+    assert samples(response.text)["agentjobs_jobs_finished_total", "no_changes", "failed"] == 1
     assert httpx.get(f"http://{address}/v1/agents").status_code == 404
     assert api.http.get(f"{service.root_url}/metrics").status_code == 404
     assert service.stop() == 0

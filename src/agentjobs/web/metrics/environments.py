@@ -34,6 +34,9 @@ class EnvironmentMetrics:
             ("result",),
             registry=registry,
         )
+        # Prometheus sees no increase of a series that appears with its first event.
+        for result in ("ready", "failed"):
+            self._finished.labels(result)
         self._setup = Histogram(
             "agentjobs_environment_setup_seconds",
             "Duration of the setup command, for builds that succeeded.",
