@@ -22,6 +22,7 @@ from agentjobs.inventory.indexing import IndexStates, pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.open_pulls import OpenPullReader
+from agentjobs.jobs.public_address import follow_public_address
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.deleted_repos_loop import DeletedReposLoop
 from agentjobs.loops.disk_loop import reserve_loop
@@ -33,7 +34,6 @@ from agentjobs.loops.role_loop import RoleLoop
 from agentjobs.loops.scan_loop import RescanLoop, ScanLoop
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
-from agentjobs.organizations.effective_settings import store_public_url
 from agentjobs.organizations.throttle import sign_in_warnings
 from agentjobs.platform_sync.hook_removal import remove_due_hooks
 from agentjobs.platform_sync.statuses import StatusReporter
@@ -84,7 +84,7 @@ async def serving(
         metrics=metrics,
     )
     await context.repositories.check()
-    await store_public_url(jobs.db, jobs.settings)
+    await follow_public_address(jobs.db, jobs.settings)
     process = this_process(role, jobs.settings)
     context.instance = instance_of(process.id)
     for warning in sign_in_warnings(jobs.settings):

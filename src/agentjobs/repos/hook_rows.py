@@ -117,6 +117,13 @@ async def make_due(tx: Transaction, connection_id: str, *, with_new_secrets: boo
     await request_sync(tx, *repo_ids)
 
 
+async def make_all_due(tx: Transaction) -> None:
+    """The service has another address, which platforms do not know yet."""
+    await tx.execute(
+        "UPDATE repo_hooks SET due_at = :now WHERE removal_due_at IS NULL", now=await tx.clock_ms()
+    )
+
+
 async def find_due(db: Database, repo_id: str) -> DueHook | None:
     row = await db.fetch_one(
         "SELECT repo_id, key_id, failures FROM repo_hooks WHERE repo_id = :repo_id"
