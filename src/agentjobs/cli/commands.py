@@ -36,6 +36,7 @@ COMMANDS = {
     ),
     "migrate": Command("backup.commands:migrate", "Migrate the database to the current schema."),
     "backup": Command("backup.commands:backup", "Back up the database and the repositories."),
+    "restore": Command("backup.commands:restore", "Restore a backup."),
     "login": Command(
         "contexts.login:login",
         "Store the address of a service and an API key, and use them by default.",

@@ -89,6 +89,14 @@ async def wait_for_claims(tx: Transaction) -> None:
         await tx.execute("LOCK TABLE organizations IN SHARE MODE")
 
 
+def pause_statement(now: int) -> str:
+    """Pauses the service in a store that nobody uses yet."""
+    return (
+        "INSERT INTO effective_settings (name, value, updated_at)"
+        f" VALUES ('{_SETTING}', 'true', {now}) ON CONFLICT (name) DO NOTHING"
+    )
+
+
 async def _pause_service(tx: Transaction, entry: audit.Entry) -> bool:
     changed = await tx.execute(
         "INSERT INTO effective_settings (name, value, updated_at)"

@@ -4,14 +4,13 @@ Knows nothing about repositories.
 """
 
 import os
-import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
 
 from agentjobs.store.database import StoreError
-from agentjobs.store.postgresql.address import split_password
+from agentjobs.store.postgresql.programs import connection_arguments, find_program
 from agentjobs.store.sqlite.connection import connect_reader, translate
 
 SQLITE_COPY = "agentjobs.db"
@@ -46,12 +45,9 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 
 def _dump_postgresql(url: str, target: Path) -> None:
-    address, password = split_password(url)
-    environ = {**os.environ, "PGPASSWORD": password} if password else dict(os.environ)
-    command = [_pg_dump(), "--format=custom", "--no-password", f"--file={target}"]
-    process = subprocess.run(
-        [*command, f"--dbname={address}"], env=environ, capture_output=True, text=True, check=False
-    )
+    arguments, environ = connection_arguments(url)
+    command = [_pg_dump(), "--format=custom", f"--file={target}", *arguments]
+    process = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         exit_message = f"pg_dump exited with status {process.returncode}"
         reason = process.stderr.strip().splitlines() or [exit_message]
@@ -60,15 +56,4 @@ def _dump_postgresql(url: str, target: Path) -> None:
 
 
 def _pg_dump() -> str:
-    """The newest installed version: pg_dump must not be older than the server."""
-    installed = Path("/usr/lib/postgresql").glob("*/bin/pg_dump")
-    newest = max(installed, key=_version, default=None)
-    program = str(newest) if newest else shutil.which("pg_dump")
-    if program is None:
-        raise StoreError("pg_dump is not installed; run: sudo apt-get install -y postgresql-client")
-    return program
-
-
-def _version(program: Path) -> int:
-    text = program.parent.parent.name.partition(".")[0]
-    return int(text) if text.isdecimal() else 0
+    return find_program("pg_dump")

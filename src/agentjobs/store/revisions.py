@@ -40,8 +40,13 @@ async def newer_revision(db: Database) -> str | None:
 async def is_behind(db: Database) -> bool:
     """Whether migrations are due. Raises SchemaTooNew if the program cannot run on the schema."""
     revision = await current_revision(db)
+    return revision is None or is_older(revision)
+
+
+def is_older(revision: str) -> bool:
+    """Whether migrations follow it. Raises SchemaTooNew if the program cannot run on it."""
     known = known_revisions()
-    if revision is None or revision in known[:-1]:
+    if revision in known[:-1]:
         return True
     if not _supports(revision, known[-1]):
         raise SchemaTooNew(

@@ -1,4 +1,4 @@
-"""`migrate` and `backup`: commands for the whole store."""
+"""`migrate`, `backup` and `restore`: commands for the whole store."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,3 +46,39 @@ def backup(
         print_json({"path": str(directory.absolute()), "encryption_key": "left out"})
     else:
         print_result(str(directory.absolute()))
+
+
+def restore(
+    source: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="Directory that `agentjobs backup` wrote.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Move an existing store and its repositories aside.")
+    ] = False,
+    without_key: Annotated[
+        bool,
+        typer.Option("--without-key", help="Restore although the encryption key is missing."),
+    ] = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Restore a backup. The service must be stopped, and starts paused afterwards."""
+    import asyncio
+
+    from agentjobs.cli.backup import restore as restoring
+    from agentjobs.cli.backup.progress import Progress
+
+    directory = source.absolute()
+    settings = restoring.settings_for(data_dir, directory)
+    with Progress() as progress:
+        restored = asyncio.run(
+            restoring.restore(
+                settings, directory, progress.show, force=force, without_key=without_key
+            )
+        )
+    if json:
+        print_json(restored)
+        return
+    print_result(restored.path)
+    for line in restoring.describe(restored):
+        print_note(line)

@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agentjobs.cli.backup.manifest import write_manifest
 from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.local_git import repositories
 from agentjobs.settings import Settings
 from agentjobs.store.backup import copy_database, require_database_file
-from agentjobs.store.database import StoreError
+from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.revisions import current_revision
+from agentjobs.store.schema import read_schema
 
 SETTINGS_FILE = "agentjobs.toml"
 REPOSITORIES = "git"
@@ -29,13 +31,14 @@ async def backup(settings: Settings, target: Path) -> None:
     url = settings.database_direct_url or settings.effective_database_url
     with _atomic_directory(target) as directory:
         require_database_file(url)
-        await _require_repositories(url, root)
+        key_ids = await _check_store(url, root)
         # The database first, so that the repositories contain every commit it names.
         await asyncio.to_thread(copy_database, url, directory)
         await _copy_repositories(root, directory / REPOSITORIES)
-        settings_file = settings.data_path / SETTINGS_FILE
+        settings_file = Path(settings.config_file)
         if settings_file.is_file():
             shutil.copyfile(settings_file, directory / SETTINGS_FILE)
+        await asyncio.to_thread(write_manifest, directory, key_ids)
 
 
 @contextmanager
@@ -53,11 +56,28 @@ def _atomic_directory(target: Path) -> Iterator[Path]:
         raise
 
 
-async def _require_repositories(url: str, root: Path) -> None:
+async def _check_store(url: str, root: Path) -> list[str]:
+    """Returns the keys that secrets are encrypted with. Works with any schema version, because
+    backups precede migrations."""
+    db = await open_unchecked(url, listen=False)
+    try:
+        if await current_revision(db) is None:
+            return []
+        await _require_repositories(db, root)
+        return await _key_ids(db)
+    finally:
+        await db.close()
+
+
+async def _require_repositories(db: Database, root: Path) -> None:
+    rows = await db.fetch_all(
+        "SELECT id, full_name FROM repos"
+        " WHERE platform = 'local' AND disconnected_at IS NULL ORDER BY id"
+    )
     missing = [
-        full_name
-        for repo_id, full_name in await _connected_repositories(url)
-        if not (repositories.path(root, repo_id) / "HEAD").is_file()
+        row["full_name"]
+        for row in rows
+        if not (repositories.path(root, row["id"]) / "HEAD").is_file()
     ]
     if missing:
         raise StoreError(
@@ -67,19 +87,17 @@ async def _require_repositories(url: str, root: Path) -> None:
         )
 
 
-async def _connected_repositories(url: str) -> list[tuple[str, str]]:
-    """Works with any schema version, because backups precede migrations."""
-    db = await open_unchecked(url)
-    try:
-        if await current_revision(db) is None:
-            return []
-        rows = await db.fetch_all(
-            "SELECT id, full_name FROM repos"
-            " WHERE platform = 'local' AND disconnected_at IS NULL ORDER BY id"
-        )
-        return [(row["id"], row["full_name"]) for row in rows]
-    finally:
-        await db.close()
+async def _key_ids(db: Database) -> list[str]:
+    """Every table with encrypted values says by which key."""
+    schema = await read_schema(db)
+    found = {
+        row["key_id"]
+        for table, columns in schema.tables.items()
+        for column in columns
+        if column.endswith("key_id")
+        for row in await db.fetch_all(f'SELECT DISTINCT "{column}" AS key_id FROM "{table}"')
+    }
+    return sorted(key_id for key_id in found if key_id)
 
 
 async def _copy_repositories(source: Path, target: Path) -> None:

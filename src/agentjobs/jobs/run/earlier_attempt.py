@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from agentjobs.forges.protocol import Platform, PullRequest, PullRequestRequest
 from agentjobs.git.process import git
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.jobs.run.pull_text import is_message_of
+from agentjobs.organizations.restores import restored_at
+from agentjobs.pulls.platform_pulls import record_pull
 
 # People may have pushed further commits on top of the job's, but hardly more than this.
 _MAX_COMMITS = 100
@@ -24,7 +28,7 @@ class PushedWork:
 
 
 async def find_pushed_work(run: RunContext, repo: HostedRepo, base: str) -> PushedWork | None:
-    if not run.job.was_started_before:
+    if not (run.job.was_started_before or await _was_restored(run)):
         return None
     if run.job.follows is None:
         head = await repo.branch_head()
@@ -33,10 +37,10 @@ async def find_pushed_work(run: RunContext, repo: HostedRepo, base: str) -> Push
     return await find_own_commit(run.mirror, base, run.job)
 
 
-async def find_merged_pull(run: RunContext, repo: HostedRepo) -> Completed | None:
+async def find_merged_pull(run: RunContext, repo: HostedRepo, base: str) -> Completed | None:
     """The pull request of an earlier attempt that was merged and whose branch was deleted."""
     job = run.job
-    if not (repo.is_remote and job.was_started_before and job.follows is None):
+    if not repo.is_remote or job.follows is not None:
         return None
     row = await run.db.fetch_one(
         "SELECT number, url, head_commit FROM pulls"
@@ -45,11 +49,37 @@ async def find_merged_pull(run: RunContext, repo: HostedRepo) -> Completed | Non
         branch=job.branch,
     )
     if row is None:
-        return None
+        return await _find_unknown_pull(run, repo, base) if await _was_restored(run) else None
     pull = await repo.forge.pull_of_branch(repo.address, job.branch)
     if pull is None or (pull.number, pull.state) != (row["number"], "merged"):
         return None
     return Completed(row["url"] or "", pull.number, row["head_commit"], draft=False)
+
+
+async def _was_restored(run: RunContext) -> bool:
+    """From a backup: the job may have run after the backup was made, and not only before."""
+    at = await restored_at(run.db)
+    return at is not None and run.job.created_at < at
+
+
+async def _find_unknown_pull(run: RunContext, repo: HostedRepo, base: str) -> Completed | None:
+    """One that the job opened after the backup, whatever became of it since."""
+    found = await repo.forge.pull_of_branch(repo.address, run.job.branch)
+    if found is None:
+        return None
+    pull = await cast("Platform", repo.forge).pull(repo.address, found.number)
+    request = PullRequestRequest(
+        head_branch=run.job.branch,
+        base_branch=run.job.base_branch,
+        head_commit=pull.head_commit,
+        base_commit=base,
+        title=pull.title,
+        body="",
+    )
+    opened = PullRequest(pull.number, pull.url, pull.draft)
+    await run.db.transact(record_pull, run.job.repo_id, request, opened)
+    run.log.note(f"pull request #{pull.number} was opened after the backup that was restored")
+    return Completed(pull.url, pull.number, pull.head_commit, pull.draft)
 
 
 async def find_own_commit(mirror: Path, head: str, job: ClaimedJob) -> PushedWork | None:

@@ -75,7 +75,7 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
         plan = plan_run(run.job, agent, configuration)
         if (pushed := await find_pushed_work(run, repo, base)) is not None:
             return await _adopt(run, repo, plan, pushed)
-        if (merged := await find_merged_pull(run, repo)) is not None:
+        if (merged := await find_merged_pull(run, repo, base)) is not None:
             await repo.end_outage()
             await start_job(run.db, run.job, base)
             return merged

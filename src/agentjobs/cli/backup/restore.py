@@ -1,0 +1,293 @@
+"""Restores a backup: checks everything first, prepares the files beside their place, and moves them
+there at the end. Nothing is deleted: with `force`, what was there is moved aside."""
+
+import asyncio
+import os
+import shutil
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.cli.admin import operator
+from agentjobs.cli.backup.copy import REPOSITORIES, SETTINGS_FILE
+from agentjobs.cli.backup.manifest import Backup, open_backup
+from agentjobs.cli.backup.repository_copy import copy_repository
+from agentjobs.cli.backup.target import (
+    Target,
+    open_target,
+    repositories_in,
+    require_owner,
+    require_space,
+)
+from agentjobs.clock import iso_utc, now_ms
+from agentjobs.jobs.queue.restored_jobs import release_statement
+from agentjobs.organizations import audit
+from agentjobs.organizations.organizations import write_service_entry
+from agentjobs.organizations.restores import restore_statements
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.settings import Settings, load
+from agentjobs.store.database import Database, Engine, StoreError
+from agentjobs.store.opening import open_unchecked
+from agentjobs.store.restore import dumped_tables, load_postgresql, prepare_sqlite
+from agentjobs.store.revisions import is_behind, is_older
+from agentjobs.webhooks.restored_deliveries import hold_statement
+
+_MIB = 1024**2
+# Settings that belong to a machine; a restored file may have those of another one.
+_OF_MACHINE = ("database_url", "public_url", "repositories_dir")
+
+OnProgress = Callable[[str], None]
+
+
+class Restored(msgspec.Struct, kw_only=True):
+    """Jobs and deliveries as of the backup. `replaced`: where what was there has been moved."""
+
+    path: str
+    restored_at: str
+    engine: Engine
+    revision: str
+    needs_migration: bool
+    queued_jobs: int = 0
+    running_jobs: int = 0
+    held_deliveries: int = 0
+    paused: bool = True
+    repositories: int = 0
+    settings_file: str = "none"
+    replaced: list[str] = []
+    notes: list[str] = []
+
+
+def settings_for(data_dir: Path | None, directory: Path) -> Settings:
+    """With the settings file of the backup, if the data directory has none."""
+    chosen = None if data_dir is None else str(data_dir)
+    settings = load(data_dir=chosen)
+    saved = directory / SETTINGS_FILE
+    if Path(settings.config_file).exists() or not saved.is_file():
+        return settings
+    return load({**os.environ, "AGENTJOBS_CONFIG": str(saved)}, data_dir=chosen)
+
+
+async def restore(
+    settings: Settings,
+    directory: Path,
+    on_progress: OnProgress,
+    *,
+    force: bool,
+    without_key: bool,
+) -> Restored:
+    on_progress("Checking the backup")
+    backup = await asyncio.to_thread(open_backup, directory)
+    needs_migration = is_older(backup.revision)
+    _require_engine(settings, backup)
+    if not without_key:
+        _require_keys(settings, backup)
+    require_owner(settings.data_path)
+    _require_space(settings, backup)
+    tables = dumped_tables(backup.database) if backup.engine == "postgresql" else []
+    target = await open_target(settings, tables, force=force)
+    now = now_ms()
+    result = Restored(
+        path=settings.data_dir,
+        restored_at=iso_utc(now),
+        engine=backup.engine,
+        revision=backup.revision,
+        needs_migration=needs_migration,
+    )
+    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    await _restore_files(backup, target, result, now, on_progress)
+    return result
+
+
+async def _restore_files(
+    backup: Backup, target: Target, result: Restored, now: int, on_progress: OnProgress
+) -> None:
+    suffix = f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    incoming = target.repositories / ".restoring"
+    await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
+    incoming.mkdir(mode=0o700, parents=True)
+    try:
+        result.repositories = await _copy_repositories(backup, incoming, on_progress)
+        on_progress("Restoring the database")
+        if backup.engine == "sqlite":
+            await asyncio.to_thread(
+                _restore_sqlite, backup, target, result, _statements(now), suffix
+            )
+        else:
+            await _restore_postgresql(backup, target, result, _statements(now), suffix, on_progress)
+        _move_repositories(incoming, target.repositories, result, suffix)
+        _restore_settings_file(backup, target.settings, result)
+        await _describe_rows(target.settings, result, now)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
+
+
+def _statements(now: int) -> tuple[str, ...]:
+    return (*restore_statements(now), release_statement(), hold_statement(now))
+
+
+def _require_engine(settings: Settings, backup: Backup) -> None:
+    if backup.engine == "postgresql" and not settings.database_url:
+        raise StoreError(
+            "the backup is of a PostgreSQL database; set AGENTJOBS_DATABASE_URL to an empty one"
+        )
+    if backup.engine == "sqlite" and settings.database_url:
+        raise StoreError(
+            "the backup is of an SQLite database, which cannot be restored into PostgreSQL; unset"
+            " database_url"
+        )
+
+
+def _require_keys(settings: Settings, backup: Backup) -> None:
+    if backup.manifest is None:
+        return
+    keys = SealingKeys.load(settings)
+    missing = set(backup.manifest.encryption_key_ids) - set(keys.ids())
+    if missing:
+        raise StoreError(
+            f"the secrets in the backup are encrypted with the key {min(missing)}, which is not"
+            f" here; copy the file encryption.key to {keys.path} (mode 0600) or set"
+            " AGENTJOBS_ENCRYPTION_KEY, or pass --without-key to restore without the secrets"
+        )
+
+
+def _require_space(settings: Settings, backup: Backup) -> None:
+    database_bytes = backup.database.stat().st_size
+    files = (path for path in (backup.directory / REPOSITORIES).rglob("*") if path.is_file())
+    repository_bytes = sum(path.stat().st_size for path in files)
+    is_local = backup.engine == "sqlite"
+    require_space(settings.data_path, database_bytes if is_local else 0)
+    require_space(settings.repositories_path, repository_bytes + database_bytes * is_local)
+
+
+async def _copy_repositories(backup: Backup, incoming: Path, on_progress: OnProgress) -> int:
+    source = backup.directory / REPOSITORIES
+    repositories = [path for path in repositories_in(source) if path.is_dir()]
+    for number, repository in enumerate(repositories, 1):
+        on_progress(f"Restoring repository {number} of {len(repositories)}")
+        await copy_repository(repository, incoming / repository.name)
+    for marker in (path for path in repositories_in(source) if path.is_file()):
+        shutil.copyfile(marker, incoming / marker.name)
+    return len(repositories)
+
+
+def _restore_sqlite(
+    backup: Backup, target: Target, result: Restored, statements: tuple[str, ...], suffix: str
+) -> None:
+    file = target.database_file
+    prepared = file.with_name(".agentjobs.db.restoring")
+    for leftover in (prepared, prepared.with_name(f"{prepared.name}-journal")):
+        leftover.unlink(missing_ok=True)
+    try:
+        prepare_sqlite(backup.database, prepared, statements)
+        if file.exists():
+            aside = file.with_name(f"{file.name}.{suffix}")
+            os.link(file, aside)
+            result.replaced.append(str(aside))
+        for log in (file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm")):
+            if log.exists():
+                log.rename(log.with_name(f"{log.name}.{suffix}"))
+        prepared.replace(file)
+    finally:
+        prepared.unlink(missing_ok=True)
+
+
+async def _restore_postgresql(
+    backup: Backup,
+    target: Target,
+    result: Restored,
+    statements: tuple[str, ...],
+    suffix: str,
+    on_progress: OnProgress,
+) -> None:
+    schema = f"agentjobs_{suffix.replace('-', '_').lower()}"
+    before = [f'ALTER TABLE "{table}" SET SCHEMA {schema}' for table in target.tables]
+    settings = target.settings
+    await asyncio.to_thread(
+        load_postgresql,
+        settings.database_direct_url or settings.effective_database_url,
+        backup.database,
+        before=[f"CREATE SCHEMA {schema}", *before] if before else [],
+        after=statements,
+        on_progress=lambda sent: on_progress(f"Restoring the database: {sent // _MIB} MiB"),
+    )
+    if before:
+        result.replaced.append(f"schema {schema}")
+
+
+def _move_repositories(incoming: Path, root: Path, result: Restored, suffix: str) -> None:
+    if existing := repositories_in(root):
+        aside = root / f".{suffix}"
+        aside.mkdir(mode=0o700)
+        for path in existing:
+            path.rename(aside / path.name)
+        result.replaced.append(str(aside))
+    for path in incoming.iterdir():
+        path.rename(root / path.name)
+
+
+def _restore_settings_file(backup: Backup, settings: Settings, result: Restored) -> None:
+    saved = backup.directory / SETTINGS_FILE
+    file = Path(settings.config_file)
+    if file == saved:
+        file = settings.data_path / SETTINGS_FILE
+    if not saved.is_file():
+        return
+    if file.exists():
+        result.settings_file = "kept"
+        if file.read_bytes() != saved.read_bytes():
+            result.notes.append(f"{file} was kept; it differs from {saved}.")
+        return
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as written:
+        written.write(saved.read_bytes())
+    result.settings_file = "restored"
+    values = tomllib.loads(saved.read_text(encoding="utf-8"))
+    if names := [name for name in _OF_MACHINE if name in values]:
+        result.notes.append(f"Check {', '.join(names)} in {file} if this is another machine.")
+
+
+async def _describe_rows(settings: Settings, result: Restored, restored_at: int) -> None:
+    db = await open_unchecked(settings.effective_database_url, listen=False)
+    try:
+        row = await db.fetch_one(
+            "SELECT (SELECT COUNT(*) FROM jobs WHERE status = 'queued') AS queued,"
+            " (SELECT COUNT(*) FROM jobs WHERE status = 'running') AS running,"
+            " (SELECT COUNT(*) FROM deliveries"
+            "  WHERE status || '' = 'failed' AND due_at = :at) AS held",
+            at=restored_at,
+        )
+        assert row is not None
+        result.queued_jobs, result.running_jobs = row["queued"], row["running"]
+        result.held_deliveries = row["held"]
+        if not await is_behind(db):
+            await _write_audit_entry(db, result)
+    finally:
+        await db.close()
+
+
+async def _write_audit_entry(db: Database, result: Restored) -> None:
+    with audit.acting_as(operator()):
+        entry = audit.entry("service.restored", "service", revision=result.revision)
+    await db.transact(write_service_entry, entry)
+
+
+def describe(restored: Restored) -> list[str]:
+    """What the operator has to know, line by line."""
+    lines = [f"What was there before is in {place}." for place in restored.replaced]
+    lines += restored.notes
+    if restored.held_deliveries:
+        lines.append(
+            f"{restored.held_deliveries} webhook deliveries were waiting; they are not sent. To"
+            " send those of an organization: agentjobs webhooks redeliver --failed-since"
+            f" {restored.restored_at} --org NAME"
+        )
+    lines.append(
+        f"{restored.queued_jobs} queued and {restored.running_jobs} running jobs are in the backup."
+        " Workers start no job until `agentjobs resume`."
+    )
+    if restored.needs_migration:
+        lines.append(f"The schema is {restored.revision}: run `agentjobs migrate`.")
+    return lines

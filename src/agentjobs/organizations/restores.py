@@ -1,0 +1,24 @@
+"""A restored store starts paused and remembers when it was restored: jobs from before that may
+have run after the backup was made."""
+
+from agentjobs.organizations.pauses import pause_statement
+from agentjobs.store.database import Database
+
+_SETTING = "restored_at"
+
+
+def restore_statements(now: int) -> tuple[str, ...]:
+    remember = (
+        "INSERT INTO effective_settings (name, value, updated_at)"
+        f" VALUES ('{_SETTING}', 'true', {now})"
+        " ON CONFLICT (name) DO UPDATE SET updated_at = excluded.updated_at"
+    )
+    return remember, pause_statement(now)
+
+
+async def restored_at(db: Database) -> int | None:
+    """None if the store was never restored."""
+    row = await db.fetch_one(
+        "SELECT updated_at FROM effective_settings WHERE name = :name", name=_SETTING
+    )
+    return None if row is None else row["updated_at"]

@@ -1,0 +1,315 @@
+"""`agentjobs restore` brings back what `agentjobs backup` wrote, and starts nothing on its own."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.organizations.api_keys import create_key
+from agentjobs.organizations.authentication import ApiKeyAuthenticator
+from agentjobs.organizations.pauses import resume
+from agentjobs.settings import Settings
+from agentjobs.store.opening import open_database
+from agentjobs.store.revisions import known_revisions
+from tests.support.cli_process import InProcessCommandLine, make_repository
+from tests.support.earlier_schema import migrate_to
+from tests.support.jobs import job_harness
+
+ENDPOINT = "https://receiver.example/hook"
+
+
+class Store:
+    """A command line, and what it has stored."""
+
+    def __init__(self, capsys, data_dir, url="", **settings):
+        if url:
+            settings["AGENTJOBS_DATABASE_URL"] = url
+        self.agentjobs = InProcessCommandLine(capsys, data_dir, **settings)
+        self.data_dir = data_dir
+        self.url = url or f"sqlite:///{data_dir / 'agentjobs.db'}"
+
+    def run(self, operation):
+        async def work():
+            db = await open_database(self.url, migrate=False)
+            try:
+                return await operation(db, job_harness(db, Settings(data_dir=str(self.data_dir))))
+            finally:
+                await db.close()
+
+        return asyncio.run(work())
+
+    def rows(self, sql):
+        async def read(db, _):
+            return [tuple(dict(row).values()) for row in await db.fetch_all(sql)]
+
+        return self.run(read)
+
+    def fill(self, repository):
+        """A repository, an endpoint, a job that runs and one that waits, with their deliveries."""
+        self.agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+        assert self.agentjobs("webhooks", "add", ENDPOINT).exit_code == 0
+        return self.run(add_jobs)
+
+    def restore(self, backup, *options):
+        return self.agentjobs("restore", str(backup), "--json", *options)
+
+
+async def add_jobs(db, harness):
+    async def make_ready(tx):
+        await tx.execute("UPDATE repos SET index_status = 'ready'")
+        await tx.execute(
+            "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at)"
+            " VALUES ('wrk_a', 'host', '[]', 1, 1, :now)",
+            now=now_ms() - 60_000,
+        )
+
+    await db.transact(make_ready)
+    key = (await create_key(db, "default")).key
+    caller = await ApiKeyAuthenticator(db).authenticate(key)
+    running = await harness.job(caller, repo="acme/shop")
+    await start_job(db, await harness.claim(), "0" * 40)
+    return running, await harness.job(caller, repo="acme/shop")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path / "shop", {"app.py": "import os\n"})
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request):
+    return request.param
+
+
+@pytest.fixture
+def store(request, engine, tmp_path, capsys):
+    config = tmp_path / "elsewhere.toml"
+    config.write_text("queue_limit = 7\n")
+    if engine == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+        return Store(capsys, tmp_path / "data", url, AGENTJOBS_CONFIG=str(config))
+    (tmp_path / "data").mkdir()
+    shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "data" / "agentjobs.db")
+    return Store(capsys, tmp_path / "data", AGENTJOBS_CONFIG=str(config))
+
+
+@pytest.fixture
+def other(request, engine, tmp_path, capsys):
+    """An empty store on another machine."""
+    if engine == "sqlite":
+        yield Store(capsys, tmp_path / "other")
+        return
+    cluster = request.getfixturevalue("postgres_cluster")
+    name = cluster.create_database()
+    yield Store(capsys, tmp_path / "other", cluster.url(name))
+    cluster.drop_database(name)
+
+
+def test_a_restored_store_is_complete_and_runs_nothing_until_resumed(
+    store, other, repository, tmp_path
+):
+    running, queued = store.fill(repository)
+    backup = tmp_path / "backup"
+    assert store.agentjobs("backup", str(backup)).exit_code == 0
+    (key_id,) = json.loads((backup / "backup.json").read_text())["encryption_key_ids"]
+
+    refused = other.restore(backup)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert key_id in refused.err
+    assert "encryption.key" in refused.err
+    assert not other.data_dir.exists()
+
+    other.data_dir.mkdir(mode=0o700)
+    shutil.copy(store.data_dir / "encryption.key", other.data_dir)
+    restored = other.restore(backup).document
+    assert restored["revision"] == known_revisions()[-1]
+    assert (restored["queued_jobs"], restored["running_jobs"]) == (1, 1)
+    assert restored["held_deliveries"] == 3
+    assert restored["repositories"] == 1
+    assert restored["settings_file"] == "restored"
+    assert (other.data_dir / "agentjobs.toml").read_text() == "queue_limit = 7\n"
+    assert other.agentjobs("repos", "list", "--json").document["repos"][0]["full_name"]
+    assert list((other.data_dir / "git").glob("*.git/HEAD"))
+    assert not (other.data_dir / "git" / ".restoring").exists()
+    assert other.rows("SELECT DISTINCT status FROM deliveries") == [("failed",)]
+    assert ("service.restored",) in other.rows("SELECT action FROM audit_log")
+    other.run(lambda db, harness: check_that_nothing_starts(db, harness, running, queued))
+
+
+async def check_that_nothing_starts(db, harness, running, queued):
+    assert await rescue_lost_jobs(db, harness.context.settings) == [running]
+    rows = await db.fetch_all("SELECT id, status FROM jobs WHERE lease_owner IS NULL ORDER BY id")
+    assert [(row["id"], row["status"]) for row in rows] == [(running, "queued"), (queued, "queued")]
+    assert await harness.nothing_to_claim()
+    (lost,) = await db.fetch_all("SELECT was_alive FROM lost_claims")
+    assert lost["was_alive"], "the restore spends no attempt"
+    assert await resume(db)
+    assert await harness.claim()
+
+
+def test_an_existing_store_is_moved_aside_only_on_request(store, repository, tmp_path, engine):
+    store.fill(repository)
+    backup = tmp_path / "backup"
+    assert store.agentjobs("backup", str(backup)).exit_code == 0
+    created = store.agentjobs("keys", "create", "--name", "later")
+    assert created.exit_code == 0
+
+    refused = store.restore(backup)
+    assert (refused.exit_code, refused.err.count("\n")) == (2, 2)
+    assert "--force" in refused.err
+    restored = store.restore(backup, "--force").document
+    assert store.rows("SELECT name FROM api_keys WHERE name = 'later'") == []
+    first, second = restored["replaced"]
+    if engine == "sqlite":
+        with closing(sqlite3.connect(first)) as database:
+            assert database.execute("SELECT 1 FROM api_keys WHERE name = 'later'").fetchone()
+    else:
+        schema = first.removeprefix("schema ")
+        assert store.rows(f"SELECT name FROM {schema}.api_keys WHERE name = 'later'")
+    assert list(Path(second).glob("*.git/HEAD"))
+    assert store.agentjobs("doctor", "--json").out.count("paused since") == 1
+    # Once more, over the restored store.
+    assert store.restore(backup, "--force").exit_code == 0
+
+
+def test_a_backup_of_an_earlier_schema_is_restored_and_then_migrated(
+    request, engine, other, tmp_path, capsys
+):
+    if engine == "postgresql":
+        cluster = request.getfixturevalue("postgres_cluster")
+        earlier = Store(capsys, tmp_path / "data", cluster.url(cluster.create_database()))
+    else:
+        earlier = Store(capsys, tmp_path / "data")
+        earlier.data_dir.mkdir()
+    asyncio.run(migrate_to(earlier.url, "0024"))
+    backup = tmp_path / "backup"
+    assert earlier.agentjobs("backup", str(backup)).exit_code == 0
+    # Earlier versions wrote no manifest.
+    (backup / "backup.json").unlink()
+    restored = other.restore(backup).document
+    assert (restored["revision"], restored["needs_migration"]) == ("0024", True)
+    assert "run `agentjobs migrate`" in other.agentjobs("keys", "list").err
+    assert other.agentjobs("migrate").exit_code == 0
+    assert other.rows("SELECT name FROM effective_settings WHERE name = 'paused_at'")
+    if engine == "postgresql":
+        cluster.drop_database(earlier.url.rpartition("/")[2])
+
+
+@pytest.fixture
+def sqlite_store(tmp_path, sqlite_template, capsys):
+    (tmp_path / "data").mkdir()
+    shutil.copy(sqlite_template, tmp_path / "data" / "agentjobs.db")
+    return Store(capsys, tmp_path / "data")
+
+
+@pytest.fixture
+def backup(sqlite_store, tmp_path):
+    assert sqlite_store.agentjobs("backup", str(tmp_path / "backup")).exit_code == 0
+    return tmp_path / "backup"
+
+
+def replace_bytes(file, old, new):
+    file.write_bytes(file.read_bytes().replace(old, new))
+
+
+def set_revision(backup):
+    (backup / "backup.json").unlink()
+    with closing(sqlite3.connect(backup / "agentjobs.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '1001'")
+
+
+DAMAGES = {
+    "is not a directory that `agentjobs backup` wrote": shutil.rmtree,
+    "is not what the backup wrote": lambda backup: replace_bytes(
+        backup / "agentjobs.db", b"organizations", b"organisations"
+    ),
+    "restore it with that version": lambda backup: replace_bytes(
+        backup / "backup.json", b'"format": 1', b'"format": 2'
+    ),
+    "backup.json is damaged": lambda backup: (backup / "backup.json").write_text("{"),
+    "this program supports up to": set_revision,
+    "is damaged or no backup of agentjobs": lambda backup: (
+        (backup / "backup.json").unlink(),
+        (backup / "agentjobs.db").write_bytes(b"no database"),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", DAMAGES)
+def test_a_backup_that_cannot_be_restored_is_refused_and_changes_nothing(
+    backup, tmp_path, capsys, reason
+):
+    DAMAGES[reason](backup)
+    refused = Store(capsys, tmp_path / "other").restore(backup)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert reason in refused.err
+    assert "Traceback" not in refused.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_damaged_dump_leaves_the_database_as_it_was(
+    postgres_url, postgres_cluster, tmp_path, capsys
+):
+    store = Store(capsys, tmp_path / "data", postgres_url)
+    assert store.agentjobs("keys", "create", "--name", "kept").exit_code == 0
+    backup = tmp_path / "backup"
+    assert store.agentjobs("backup", str(backup)).exit_code == 0
+    (backup / "backup.json").unlink()
+    dump = backup / "postgresql.dump"
+    dump.write_bytes(dump.read_bytes()[:-2000])
+    refused = store.restore(backup, "--force")
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert "Traceback" not in refused.err
+    assert store.rows("SELECT name FROM api_keys") == [("kept",)]
+
+
+def test_a_store_in_use_is_not_replaced(backup, sqlite_store):
+    with closing(sqlite3.connect(sqlite_store.data_dir / "agentjobs.db")) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("SELECT * FROM jobs").fetchall()
+        refused = sqlite_store.restore(backup, "--force")
+    assert refused.exit_code == 2
+    assert "stop the service first" in refused.err
+
+
+def test_a_database_of_running_services_is_not_replaced(postgres_url, tmp_path, capsys):
+    store = Store(capsys, tmp_path / "data", postgres_url)
+    backup = tmp_path / "backup"
+    assert store.agentjobs("backup", str(backup)).exit_code == 0
+
+    async def beat(db, _):
+        async def insert(tx):
+            await tx.execute(
+                "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at)"
+                " VALUES ('wrk_a', 'build-7', '[]', 1, 1, :now)",
+                now=await tx.clock_ms(),
+            )
+
+        await db.transact(insert)
+
+    store.run(beat)
+    refused = store.restore(backup, "--force")
+    assert refused.exit_code == 2
+    assert "services on build-7 use this database; stop them all first" in refused.err
+
+
+def test_the_engines_must_be_the_same(backup, tmp_path, capsys):
+    url = "postgresql://nobody@127.0.0.1:9/none"
+    refused = Store(capsys, tmp_path / "other", url).restore(backup)
+    assert refused.exit_code == 2
+    assert "cannot be restored into PostgreSQL" in refused.err
+
+
+def test_a_disk_that_is_too_small_is_named(backup, tmp_path, capsys, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1024))
+    refused = Store(capsys, tmp_path / "other").restore(backup)
+    assert refused.exit_code == 2
+    assert "has 0 MiB free, but the backup needs" in refused.err
