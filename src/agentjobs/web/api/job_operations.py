@@ -4,6 +4,7 @@ from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.rerun import RetryRequest
+from agentjobs.tracing import trace_context
 from agentjobs.web.api import artifacts, diff, events, examples, idempotency, job_list, jobs, logs
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 
@@ -29,6 +30,15 @@ _IDEMPOTENCY_KEY = Parameter(
     "kept for 24 hours.",
     schema={"type": "string", "pattern": idempotency.PATTERN},
     example="SHOP-1234-lint-1",
+)
+# Without a pattern: a malformed value is ignored, as the specification says.
+_TRACEPARENT = Parameter(
+    name=trace_context.HEADER,
+    where="header",
+    description="The caller's trace, as in W3C Trace Context. The job belongs to it, and its "
+    "webhooks and its agent get it.",
+    schema={"type": "string"},
+    example=examples.TRACEPARENT,
 )
 _REPLAY = {"Idempotent-Replay": "`true` when this repeats the response to an earlier request."}
 _LAST_EVENT_ID = Parameter(
@@ -64,7 +74,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="Queues a job: the agent runs on a fresh checkout of the repository, and "
         "its changes are opened as a pull request. Unknown fields are ignored; `warnings` names "
         "them.",
-        parameters=(_IDEMPOTENCY_KEY,),
+        parameters=(_IDEMPOTENCY_KEY, _TRACEPARENT),
         request=CreateJobRequest,
         request_example=examples.CREATE_JOB,
         response=SuccessResponse(
@@ -138,7 +148,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="Queues a new job with the request of a completed, failed or cancelled one: "
         "repository, agent, ticket, overrides and labels. A follow-up is repeated as a follow-up "
         "on the same pull request. The body may be empty.",
-        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY, _TRACEPARENT),
         request=RetryRequest,
         request_example=examples.RETRY,
         response=SuccessResponse(
@@ -164,7 +174,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "commit to its pull request, which must still be open. It keeps the repository and the "
         "ticket of that job, and its agent, priority and labels unless others are named. Only one "
         "job at a time works on a pull request.",
-        parameters=(_JOB_ID, _IDEMPOTENCY_KEY),
+        parameters=(_JOB_ID, _IDEMPOTENCY_KEY, _TRACEPARENT),
         request=FollowUpRequest,
         request_example=examples.FOLLOW_UP,
         response=SuccessResponse(

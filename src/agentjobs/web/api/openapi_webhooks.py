@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from agentjobs.tracing.trace_context import HEADER as TRACEPARENT
 from agentjobs.web.api import examples
 from agentjobs.webhooks.events import (
     JOB_COMPLETED,
@@ -125,8 +126,12 @@ _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "`v1,` and a signature in base64; two, separated by a space, during a rotation.",
         _STRING,
     ),
+    TRACEPARENT: (
+        "The job's trace, as in W3C Trace Context; only if it has one.",
+        _STRING,
+    ),
 }
-_OPTIONAL = "X-Service-Signature-256-Next"
+_OPTIONAL = ("X-Service-Signature-256-Next", TRACEPARENT)
 _RESPONSES = {
     "2XX": {"description": "Received. The body is ignored."},
     "410": {"description": "The endpoint is gone; the service disables it."},
@@ -164,7 +169,7 @@ def _parameter(name: str, headers: Mapping[str, str]) -> dict[str, Any]:
         "name": name,
         "in": "header",
         "description": description,
-        "required": name != _OPTIONAL,
+        "required": name not in _OPTIONAL,
         "schema": schema,
         "example": int(text) if schema["type"] == "integer" else text,
     }
@@ -190,4 +195,4 @@ def _example(name: str, event: _Event) -> tuple[dict[str, Any], dict[str, str]]:
     secrets = Secrets(examples.WEBHOOK_SECRET, examples.PENDING_WEBHOOK_SECRET)
     sent_at = datetime.datetime.fromisoformat(occurred_at)
     headers = signed_headers(delivery, secrets, int(sent_at.timestamp()) * 1_000)
-    return msgspec.to_builtins(payload), headers
+    return msgspec.to_builtins(payload), {**headers, TRACEPARENT: examples.TRACEPARENT}
