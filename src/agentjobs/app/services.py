@@ -30,7 +30,12 @@ from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.organizations.users import ensure_administrator
-from agentjobs.settings import Settings, is_loopback, unknown_variables
+from agentjobs.settings import (
+    Settings,
+    is_loopback,
+    prepare_data_directory,
+    unknown_variables,
+)
 from agentjobs.store.opening import DEFAULT_POOL_SIZE, open_database
 from agentjobs.tracing.exporting import exporting_traces
 from agentjobs.web.context import WebContext
@@ -109,7 +114,7 @@ async def _open_context(
     await check_git()
     check_setup_network(settings)
     catalog = build_catalog(settings)
-    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prepare_data_directory(settings)
     db = await open_database(
         settings.effective_database_url,
         migrate=migrate or settings.auto_migrate,

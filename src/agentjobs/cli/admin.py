@@ -48,13 +48,14 @@ async def _with_store(
     from agentjobs.organizations.audit import acting_as
     from agentjobs.organizations.organizations import ensure_default
     from agentjobs.organizations.plans import Plans
+    from agentjobs.settings import prepare_data_directory
     from agentjobs.store.opening import open_database
 
     plans = Plans(settings.plans)
     is_new = not settings.database_url and not (settings.data_path / "agentjobs.db").exists()
     if not settings.database_url:
         # The data directory holds the database, so only its owner may read it.
-        settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prepare_data_directory(settings)
     db = await open_database(
         settings.effective_database_url,
         migrate=migrate,

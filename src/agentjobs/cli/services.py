@@ -67,8 +67,9 @@ def _print_first_steps(settings: "Settings", base_url: str, sign_in_link: str | 
 
 def _open_terminal_log(settings: "Settings") -> "TerminalLog":
     from agentjobs.cli.terminal_log import TerminalLog
+    from agentjobs.settings import prepare_data_directory
 
-    settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prepare_data_directory(settings)
     return TerminalLog(settings.data_path / LOG_FILE)
 
 

@@ -1,7 +1,13 @@
 """The settings: one frozen `Settings`, read once at start."""
 
 from agentjobs.settings.checks import BOUNDS, ROLES, WEBHOOK_LEASE_MARGIN_SECONDS
-from agentjobs.settings.load import SettingsError, fault_at, load, unknown_variables
+from agentjobs.settings.load import (
+    SettingsError,
+    fault_at,
+    load,
+    prepare_data_directory,
+    unknown_variables,
+)
 from agentjobs.settings.model import Settings, is_loopback
 
 __all__ = [
@@ -13,5 +19,6 @@ __all__ = [
     "fault_at",
     "is_loopback",
     "load",
+    "prepare_data_directory",
     "unknown_variables",
 ]

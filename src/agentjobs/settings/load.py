@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.settings.checks import check
+from agentjobs.settings.file_access import create_data_directory, explain_unreadable_file
 from agentjobs.settings.locations import SettingsFileError, line_of
 from agentjobs.settings.model import Settings
 
@@ -68,6 +69,12 @@ def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
     return settings
 
 
+def prepare_data_directory(settings: Settings) -> None:
+    """Create it if it does not exist; raises SettingsError if this user cannot use it."""
+    if (problem := create_data_directory(settings.data_path)) is not None:
+        raise SettingsError(problem)
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables with the prefix that are not settings, most likely misspelled."""
     known = {field.name.upper() for field in msgspec.structs.fields(Settings)} | _OTHER_VARIABLES
@@ -103,10 +110,15 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if must_exist:
-            raise SettingsError(f"AGENTJOBS_CONFIG names {path}, which does not exist") from None
+            raise SettingsError(
+                f"AGENTJOBS_CONFIG names {path}, which does not exist: create it, or unset the"
+                " variable"
+            ) from None
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not a text in UTF-8: save it as one") from None
+    except OSError as error:
+        raise SettingsError(explain_unreadable_file(path, error)) from None
     try:
         values = tomllib.loads(text)
         for name, flag in _NOT_ALLOWED_IN_FILE.items():

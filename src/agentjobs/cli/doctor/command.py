@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agentjobs.cli.admin import load_settings
-from agentjobs.cli.doctor.disk import check_disk
+from agentjobs.cli.doctor.disk import check_data_directory, check_disk
 from agentjobs.cli.doctor.finding import Finding, count
 from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.cli.doctor.machine import (
@@ -53,6 +53,7 @@ def doctor(data_dir: DataDir = None, json: Json = False) -> None:
 async def _check_all(settings: "Settings") -> list[Finding]:
     return [
         _describe_program(),
+        *check_data_directory(settings),
         *check_disk(settings),
         *await check_git(),
         *await check_sandbox(settings),

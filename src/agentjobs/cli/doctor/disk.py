@@ -1,4 +1,4 @@
-"""Checks of `agentjobs doctor` on the free space of this machine."""
+"""Checks of `agentjobs doctor` on the data directory: access to it, and free space."""
 
 import os
 from pathlib import Path
@@ -13,6 +13,18 @@ _MIB = 1024**2
 _GIB = 1024**3
 # Below so many times the floor, the disk will soon be full.
 _WARNING_FACTOR = 2
+
+
+def check_data_directory(settings: "Settings") -> list[Finding]:
+    from agentjobs.settings.file_access import find_access_problem, find_other_owner
+
+    path = settings.data_path
+    if (problem := find_access_problem(path)) is not None:
+        return [Finding("data", "problem", problem)]
+    if (owner := find_other_owner(path)) is not None:
+        text = f"{path} belongs to {owner}: run commands as that user (`sudo -u {owner} …`)"
+        return [Finding("data", "note", f"{text}, so that the service can read what they write")]
+    return []
 
 
 def check_disk(settings: "Settings") -> list[Finding]:

@@ -27,6 +27,8 @@ CONNECT_SECONDS = 5.0
 IDLE_IN_TRANSACTION_MS = 5_000
 """Transactions await only the database, so an idle one belongs to a stopped process. Shorter than a
 lease: its row locks must be gone when another worker takes over its jobs."""
+MIN_RELEASE = 14
+"""Older releases get no fixes any more."""
 _MIN_HOST_SECONDS = 1.0
 _CACHED_STATEMENTS = 512
 _DEAD_HOST_SECONDS = 5
@@ -54,6 +56,19 @@ _UNAVAILABLE = (
 # that plan while they grow.
 _PLANNER = {"random_page_cost": "1.1", "jit": "off"}
 
+_REMEDIES: tuple[tuple[type[Exception], str], ...] = (
+    (
+        asyncpg.InvalidAuthorizationSpecificationError,
+        "check user and password in AGENTJOBS_DATABASE_URL, and pg_hba.conf of the server",
+    ),
+    (
+        asyncpg.InvalidCatalogNameError,
+        "create it with `createdb`, or correct AGENTJOBS_DATABASE_URL",
+    ),
+    (socket.gaierror, "check the host in AGENTJOBS_DATABASE_URL"),
+    (ConnectionError, "check sslmode in AGENTJOBS_DATABASE_URL"),
+)
+
 _last_host: dict[str, str] = {}
 """For each URL, the URL of the host that was connected last."""
 
@@ -75,6 +90,10 @@ async def connect(url: str, *, through_pooler: bool = False, **session: str) -> 
     for host_url in urls:
         try:
             connection = await _connect_host(host_url, timeout_seconds, through_pooler)
+            if (release := connection.get_server_version().major) < MIN_RELEASE:
+                connection.terminate()
+                reasons.append(_describe_old(release))
+                continue
             if not through_pooler:
                 await _prepare(connection, session)
             _last_host[url] = host_url
@@ -85,16 +104,36 @@ async def connect(url: str, *, through_pooler: bool = False, **session: str) -> 
         except asyncpg.TargetServerAttributeNotMatched:
             reasons.append("the server is a standby")
         except TimeoutError:
-            reasons.append(f"no response within {timeout_seconds:g} s")
+            reasons.append(
+                f"no response within {timeout_seconds:g} s; check the host and port in"
+                " AGENTJOBS_DATABASE_URL, and firewalls"
+            )
         except (
             asyncpg.PostgresError,
             asyncpg.InterfaceError,
             asyncpg.InternalClientError,
             OSError,
         ) as error:
-            reasons.append(str(error))
+            reasons.append(_describe_failure(error))
     reason = "; ".join(dict.fromkeys(reasons))
     raise StoreUnavailable(f"PostgreSQL at {display_address(url)} cannot be reached: {reason}")
+
+
+def _describe_old(release: int) -> str:
+    return f"it is PostgreSQL {release}, and agentjobs needs {MIN_RELEASE} or newer; upgrade it"
+
+
+def _describe_failure(error: Exception) -> str:
+    """What the server or the system says, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return "the URL names a file that does not exist, such as a socket or sslrootcert"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        # Python's own text names its functions.
+        return f"{os.strerror(error.errno)}; check that it runs there, and AGENTJOBS_DATABASE_URL"
+    for kind, remedy in _REMEDIES:
+        if isinstance(error, kind):
+            return f"{error}; {remedy}"
+    return str(error)
 
 
 async def _connect_host(url: str, timeout_seconds: float, through_pooler: bool) -> Connection:
@@ -126,12 +165,11 @@ async def _prepare(connection: Connection, session: dict[str, str]) -> None:
     """
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}",
+        # Otherwise a statement keeps running, with its locks, after its client is gone.
+        "client_connection_check_interval": "1s",
         **_PLANNER,
         **session,
     }
-    if connection.get_server_version().major >= 14:
-        # Otherwise a statement keeps running, with its locks, after its client is gone.
-        settings["client_connection_check_interval"] = "1s"
     try:
         await connection.execute(
             ";".join(f"SET {name} = '{value}'" for name, value in settings.items())
