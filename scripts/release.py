@@ -128,7 +128,7 @@ def build_image(archive: Path, version: str, image_args: str, epoch: int) -> Non
     dist.run(["make", "image", f"IMAGE={name}", f"IMAGE_ARGS={image_args}"], install.PROJECT)
     with tempfile.TemporaryDirectory() as temporary:
         layout = Path(temporary) / "layout"
-        dist.run(["buildah", "push", name, f"oci:{layout}:{version}"], install.PROJECT)
+        dist.run(["buildah", "push", name, f"oci:{layout}:{name}"], install.PROJECT)
         with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
             for path in sorted(layout.rglob("*")):
                 if path.is_file():
