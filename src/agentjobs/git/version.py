@@ -17,9 +17,11 @@ async def check_git() -> str:
     """The installed version; raises UnsuitableGit."""
     try:
         output = (await git("--version")).stdout.decode(errors="replace")
-    except (GitError, OSError) as error:
-        reason = error.reason if isinstance(error, GitError) else error
-        raise UnsuitableGit(f"git does not run ({reason}): {_REMEDY}") from None
+    except GitError as error:
+        raise UnsuitableGit(f"git does not run ({error.reason}): {_REMEDY}") from None
+    except OSError as error:
+        # `prlimit` starts git.
+        raise UnsuitableGit(f"git does not run ({error}): install util-linux") from None
     version = re.search(r"(\d+)\.(\d+)\S*", output)
     if version is None or tuple(map(int, version.groups())) < _MIN_VERSION:
         name = version[0] if version else output.strip()[:50]

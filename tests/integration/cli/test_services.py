@@ -129,6 +129,19 @@ def test_without_a_suitable_git_no_service_starts(agentjobs, tmp_path, command):
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.parametrize("command", ["up", "worker"])
+def test_without_bubblewrap_no_worker_starts(agentjobs, tmp_path, command):
+    for name in ("git", "prlimit", "setpriv", "sh"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    admin = CommandLine(agentjobs.data_dir, PATH=str(tmp_path), AGENTJOBS_PORT="0")
+    refused = admin(command)
+    assert (refused.exit_code, refused.out) == (2, "")
+    line = refused.err.splitlines()[-1]
+    assert line.startswith("agentjobs: bwrap is not installed, and agents only run in a sandbox")
+    assert "apt-get install -y bubblewrap" in line
+    assert "Traceback" not in refused.err
+
+
 def test_a_port_that_is_taken_is_one_line_and_exit_code_2(agentjobs):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

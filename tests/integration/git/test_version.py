@@ -38,3 +38,12 @@ async def test_other_programs_are_refused(report_version, script: str, message: 
     with pytest.raises(UnsuitableGit) as refused:
         await check_git()
     assert message in str(refused.value)
+
+
+async def test_a_machine_without_prlimit_is_told_what_to_install(
+    report_version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report_version("echo git version 2.39.5")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnsuitableGit, match=r"'prlimit'\): install util-linux"):
+        await check_git()
