@@ -8,10 +8,12 @@ import pytest
 
 from tests.support.earlier_version import EarlierService, unpack_source
 from tests.support.postgres import PostgresCluster, free_port
-from tests.support.service import Service, sample_repository
+from tests.support.service import Service, connected, sample_repository, wait_until
 
 # The last commit whose schema is 0009.
 EARLIER = "29230c44b13f0396319948a40e506826ffef3081"
+# The last commit whose schema is 0024: it runs on later schemas that only add to it.
+PREVIOUS = "f312099d353b8030e91f07d41c5d2e6b6b188841"
 # Each worker has the agents of its own version only, which decides who runs a job.
 _AGENT = """
 [[agents]]
@@ -101,3 +103,48 @@ def test_earlier_and_current_processes_work_together_during_an_upgrade(fleet: Fl
     finally:
         for service in reversed(running):
             service.stop()
+
+
+def test_one_machine_is_upgraded_and_rolled_back_with_its_data(tmp_path: Path) -> None:
+    data, source = tmp_path / "data", unpack_source(PREVIOUS, tmp_path / "previous")
+    data.mkdir()
+    (data / "agentjobs.toml").write_text(_AGENT.format(version="current", seconds=0))
+    previous = EarlierService(data, {}, source=source)
+    previous.admin("migrate")
+    previous.start()
+    api = connected(previous, tmp_path)
+    key = api.http.headers["Authorization"].removeprefix("Bearer ")
+    jobs = [api.finish("acme/shop", "current")]
+    assert previous.stop() == 0
+    previous.admin("backup", str(tmp_path / "backup"))
+
+    current = Service(data, {})
+    refused = current.try_admin("keys", "list")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "has schema 0024" in refused.stderr
+    current.start()
+    api = current.client(key)
+    # It has another port now.
+    assert api.job(jobs[0]["job_id"])["pr_url"].startswith(current.root_url)
+    jobs.append(api.finish("acme/shop", "current"))
+    assert current.stop() == 0
+
+    # The earlier version goes on with the newer store, which only has more.
+    rolled_back = EarlierService(data, {}, source=source).start()
+    api = rolled_back.client(key)
+    jobs.append(api.finish("acme/shop", "current"))
+    for job in jobs:
+        assert api.job(job["job_id"])["status"] == "completed"
+    assert rolled_back.stop() == 0
+
+    # Or the backup is restored, which the earlier version then runs on.
+    restored = Service(tmp_path / "restored", {})
+    restored.admin("restore", str(tmp_path / "backup"))
+    rolled_back = EarlierService(tmp_path / "restored", {}, source=source).start()
+    api = rolled_back.client(key)
+    assert api.job(jobs[0]["job_id"])["status"] == "completed"
+    waiting = api.create("acme/shop", "current")
+    wait_until(lambda: api.job(waiting)["queue_reason"] == "paused", "the reason it waits")
+    rolled_back.admin("resume")
+    assert api.wait_status(waiting, "completed", "failed")["status"] == "completed"
+    assert rolled_back.stop() == 0
