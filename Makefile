@@ -46,7 +46,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ docs: $(RUN_STAMP) $(DOCS_STAMP) ## Build the documentation site into site/, wit
 
 schema: system-test $(DEV_STAMP) ## Rewrite the expected schema after a new migration
 	@AGENTJOBS_TEST_REWRITE_SCHEMA=1 $(BIN)/python -m pytest -q tests/contract/store/test_schema.py -k expected
+
+test-docs: system-test $(DEV_STAMP) docs ## Open every page of the documentation site in a browser
+	@$(BIN)/python -m pytest tests/site $(PYTEST_ARGS)
 
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench

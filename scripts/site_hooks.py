@@ -19,6 +19,7 @@ PAGES = {
     "clients/python/README.md": "clients/python.md",
     "clients/typescript/README.md": "clients/typescript.md",
 }
+ICON = PROJECT / "src/agentjobs/web/dashboard/static/icon.svg"
 _FENCE = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _PICTURE = re.compile(
@@ -34,6 +35,7 @@ def on_files(files: Files, config: Any) -> Files:
     for path, uri in PAGES.items():
         if uri not in files.src_uris:
             files.append(File.generated(config, uri, abs_src_path=str(PROJECT / path)))
+    files.append(File.generated(config, "images/icon.svg", abs_src_path=str(ICON)))
     files.append(File.generated(config, "decisions/index.md", content=_list_decisions()))
     for path in _linked_sources(files):
         files.append(File.generated(config, _source_uri(path), content=_show_source(path)))
@@ -110,7 +112,8 @@ def _show_source(path: str) -> str:
     """A file, or the files of a directory, as a page."""
     source = PROJECT / path
     shown = sorted(source.rglob("*")) if source.is_dir() else [source]
-    parts = [f"# `{path}`"]
+    # A search should find what explains the file.
+    parts = ["---\nsearch:\n  exclude: true\n---", f"# `{path}`"]
     for file in shown:
         if file.is_file():
             title = f"## `{file.relative_to(source)}`\n\n" if source.is_dir() else ""

@@ -21,7 +21,12 @@ _TYPES = {
     tuple[float, ...]: "list of numbers",
 }
 
-INTRODUCTION = """# Settings
+INTRODUCTION = """---
+hide:
+  - toc
+---
+
+# Settings
 
 Every setting is an environment variable or a key in `agentjobs.toml`: its name without the prefix,
 in lower case. The file is in the data directory, or where `AGENTJOBS_CONFIG` points. Flags override
@@ -69,9 +74,9 @@ def render_settings(page: str) -> str:
 
 def _name(name: str, kind: str) -> str:
     if kind == _TABLES:
-        return f"`{name}`, {kind}"
+        return f"`{name}`<br>{kind}"
     variable = "AGENTJOBS_CONFIG" if name == "config_file" else ENVIRONMENT_PREFIX + name.upper()
-    return f"`{variable}`, {kind}"
+    return f"`{variable}`<br>{kind}"
 
 
 def _relink(text: str) -> str:
