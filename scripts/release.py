@@ -59,9 +59,10 @@ def check_source(project: Path) -> str:
     tags = _git(project, "tag", "--points-at", "HEAD", "v*").split()
     if f"v{version}" not in tags:
         problem = f"has the tag {tags[0]}" if tags else f"has no tag v{version}"
+        is_released = _git(project, "tag", "--list", f"v{version}")
+        remedy = "check that tag out" if is_released else f"run `git tag -s v{version}`"
         raise Refused(
-            f"the version is {version}, but the commit {problem}: run `git tag -s v{version}`, or "
-            "change the version"
+            f"the version is {version}, but the commit {problem}: {remedy}, or change the version"
         )
     changelog = (project / "CHANGELOG.md").read_text(encoding="utf-8")
     if not re.search(

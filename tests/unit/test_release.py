@@ -95,6 +95,12 @@ def test_a_commit_without_the_tag_of_its_version_is_refused(project: Project) ->
     assert "the version is 0.2.0, but the commit has the tag v0.3.0" in project.release()
 
 
+def test_a_commit_after_the_release_of_its_version_is_refused(project: Project) -> None:
+    project.write("CHANGELOG.md", "")
+    project.commit("other")
+    assert "the commit has no tag v0.2.0: check that tag out, or change" in project.release()
+
+
 @pytest.mark.parametrize("name", [name for name in COPIES if "2.0" in COPIES[name]][1:4])
 def test_packages_with_other_versions_are_refused(project: Project, name: str) -> None:
     project.write(name, COPIES[name].replace("0.2.0", "0.1.0"))
