@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.otlp_collector import Collector, otlp_collector
 from tests.support.receiver import Receiver, receiver
-from tests.support.service import Api, Service, connected
+from tests.support.service import Api, Service, connected, sample_repository
 from tests.support.webhook_service import add_endpoint, running
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -100,10 +100,9 @@ def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
     return connected(service, tmp_path_factory.mktemp("repository"))
 
 
-def create(api: Api, agent: str, traceparent: str | None = None) -> str:
-    headers = {} if traceparent is None else {"traceparent": traceparent}
-    body = {"repo": "acme/shop", "agent": agent}
-    response = api.http.post("/jobs", json=body, headers=headers)
+def create(api: Api, agent: str, traceparent: str, repo: str = "acme/shop") -> str:
+    body = {"repo": repo, "agent": agent}
+    response = api.http.post("/jobs", json=body, headers={"traceparent": traceparent})
     assert response.status_code == 202, response.text
     job_id: str = response.json()["job_id"]
     return job_id
@@ -173,3 +172,24 @@ def test_a_failed_job_is_an_error_in_its_own_trace(api: Api, collector: Collecto
     assert spans["run job"].attributes["error.type"] == "agent_failed"
     assert spans["invoke_agent crash"].attributes["error.type"] == "agent_failed"
     assert not spans["POST /v1/jobs"].is_error
+
+
+def test_the_build_of_an_environment_is_in_the_trace_of_the_job_that_waits_for_it(
+    service: Service, api: Api, collector: Collector, tmp_path: Path
+) -> None:
+    files = {".agentjobs.toml": '[environment]\nsetup = "true"\n'}
+    service.connect(sample_repository(tmp_path / "built", files), "acme/built")
+    api.wait_ready("acme/built")
+    trace_id = f"{2:032x}"
+    job_id = create(api, "crash", f"00-{trace_id}-{CALLER_SPAN}-01", "acme/built")
+    api.wait_status(job_id, "failed")
+    collector.wait_for(trace_id, "invoke_agent crash", "run job", "build environment")
+    spans = [span for span in collector.spans if span.trace_id == trace_id]
+    runs = [span for span in spans if span.name == "run job"]
+    assert [run.attributes["agentjobs.outcome"] for run in runs] == ["notready", "failed"]
+    assert len([span for span in spans if span.name == "queue"]) == 2
+    waiting, chosen = [span for span in spans if span.name == "environment"]
+    (build,) = [span for span in spans if span.name == "build environment"]
+    assert (waiting.parent_id, chosen.parent_id) == tuple(run.span_id for run in runs)
+    assert build.parent_id == waiting.span_id
+    assert not waiting.is_error

@@ -23,6 +23,7 @@ from agentjobs.environments.snapshots import HOME, WORKSPACE, Snapshot, Snapshot
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.disk import measure_tree
 from agentjobs.sandbox.limits import Limits
+from agentjobs.tracing.spans import traced
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.session import Session
@@ -57,6 +58,7 @@ class BuildTools:
     limits: Limits
 
 
+@traced("build environment")
 async def build_environment(tools: BuildTools, task: BuildTask, log: BuildLog) -> Finished:
     """Raises EnvironmentFailed, RegistryUnavailable, SandboxError, RepoUnavailable and OSError."""
     images = await fetch_images(tools.images, task, log)

@@ -162,7 +162,8 @@ def _enter(started: Span) -> Iterator[Span]:
     try:
         yield started
     except BaseException as error:
-        started.fail(_error_type(error))
+        if getattr(error, "is_failure", True):
+            started.fail(_error_type(error))
         raise
     finally:
         _current.reset(token)

@@ -30,6 +30,8 @@ _ALIVE_MS = 30_000
 class EnvironmentNotReady(Exception):
     """The job waits, and spends no attempt; the message is for its log."""
 
+    is_failure = False
+
     def __init__(self, message: str, hold: EnvironmentHold) -> None:
         super().__init__(message)
         self.hold = hold
