@@ -16,9 +16,9 @@ from agentjobs.environments.brokered_messages import BrokeredResponse, server_he
 from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.notes import limit_notes
 from agentjobs.gateway.port_server import PortServer, abort
-from agentjobs.gateway.relay import describe_failure
 from agentjobs.gateway.requests import invite_body, read_chunk
 from agentjobs.outbound.guard.addresses import join_host_port
+from agentjobs.outbound.guard.failures import describe_failure
 from agentjobs.sandbox.protocol import SandboxPort
 
 CONNECT_SECONDS = 10

@@ -19,6 +19,7 @@ from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.port_server import abort
 from agentjobs.gateway.responses import usage_reader
 from agentjobs.gateway.upstream import Upstream
+from agentjobs.outbound.guard.failures import describe_failure
 from agentjobs.safe_text import ellipsize, mask_unprintable
 
 CONNECT_SECONDS = 10
@@ -180,9 +181,3 @@ def _unreachable(error: Exception) -> UpstreamError:
         "the model provider cannot be reached; try again",
         f"the model provider cannot be reached: {describe_failure(error)}",
     )
-
-
-def describe_failure(error: Exception) -> str:
-    # aiohttp's own message omits the reason of the address guard.
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return str(cause) or "no response in time"

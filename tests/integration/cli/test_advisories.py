@@ -1,11 +1,16 @@
 """`agentjobs advisories` as an operator types it."""
 
 import shutil
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
+import trustme
 
 from tests.support.cli_process import InProcessCommandLine
 from tests.support.osv_records import CVSS_HIGH, record, write_bucket
+from tests.support.scripted_server import server_tls
 
 PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])
 GHSA = record("GHSA-1111", "requests", "2.31.0", aliases=["CVE-1"], vector=CVSS_HIGH)
@@ -36,6 +41,34 @@ def test_without_a_source_the_commands_say_how_to_configure_one(agentjobs):
     search = agentjobs("advisories", "search", "requests", "--json")
     assert search.document == {"advisories": []}
     assert "AGENTJOBS_ADVISORIES_SOURCE" in search.err
+
+
+@pytest.fixture
+def https_source(tmp_path):
+    """The URL of the bucket, and a file with the authority of its server."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "osv")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.socket = server_tls(authority).wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}", tmp_path / "ca.pem"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_source_with_a_certificate_of_a_private_authority_is_read(configured, https_source):
+    url, ca_file = https_source
+    remote = configured.with_settings(
+        AGENTJOBS_ADVISORIES_SOURCE=url, AGENTJOBS_EGRESS_ALLOW="127.0.0.0/8"
+    )
+    refused = remote("advisories", "sync", "--json")
+    assert "AGENTJOBS_CA_FILE" in refused.out + refused.err
+    trusting = remote.with_settings(AGENTJOBS_CA_FILE=str(ca_file))
+    (feed,) = trusting("advisories", "sync", "--json").document["feeds"]
+    assert (feed["result"], feed["changed"]) == ("full", 2)
 
 
 def test_advisories_are_synchronized_shown_and_searched(configured, tmp_path):

@@ -5,6 +5,7 @@ import msgspec
 from yarl import URL
 
 from agentjobs.advisories.registries.versions import InvalidResponse
+from agentjobs.outbound.guard.failures import describe_failure
 
 TIMEOUT_SECONDS = 20
 CONNECT_SECONDS = 10
@@ -41,9 +42,7 @@ async def fetch(
         except TimeoutError:
             raise RegistryUnreachable(f"no response within {TIMEOUT_SECONDS} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # The cause has the reason why a connection failed or was blocked.
-            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            raise RegistryUnreachable(f"{type(cause).__name__}: {cause}") from None
+            raise RegistryUnreachable(describe_failure(error)) from None
     raise InvalidResponse(f"it redirects more than {MAX_REDIRECTS} times")
 
 

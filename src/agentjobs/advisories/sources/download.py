@@ -16,6 +16,7 @@ from yarl import URL
 
 from agentjobs.advisories.sources.source import MAX_ARCHIVE_BYTES, SourceError, SourceNotFound
 from agentjobs.outbound.guard.addresses import BlockedAddress
+from agentjobs.outbound.guard.failures import describe_failure
 
 _TIMEOUT = aiohttp.ClientTimeout(total=3_600, sock_connect=15, sock_read=60)
 _CHUNK_BYTES = 1024**2
@@ -39,7 +40,8 @@ async def fetch(
     except aiohttp.ClientConnectorError as error:
         if isinstance(error.os_error, BlockedAddress):
             raise SourceError(f"{display_url} is blocked: {error.os_error}") from None
-        raise SourceError(f"{display_url} could not be reached: {error.os_error}") from None
+        reason = describe_failure(error)
+        raise SourceError(f"{display_url} could not be reached: {reason}") from None
     except TimeoutError:
         raise SourceError(f"{display_url} timed out") from None
     except (aiohttp.ClientError, ConnectionError) as error:

@@ -8,6 +8,7 @@ import msgspec
 from yarl import URL
 
 from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.failures import describe_failure
 from agentjobs.outbound.guard.sessions import load_tls_context, new_session
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.web.openid.errors import invalid_response, provider_unavailable
@@ -89,9 +90,7 @@ class Exchange:
             reason = f"{url}: no response within {TIMEOUT_SECONDS} seconds"
             raise provider_unavailable(reason) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # The inner error says why the connection failed or was blocked.
-            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            raise provider_unavailable(f"{url}: {type(cause).__name__}: {cause}") from None
+            raise provider_unavailable(f"{url}: {describe_failure(error)}") from None
 
 
 async def _read(url: str, response: aiohttp.ClientResponse) -> ProviderResponse:
