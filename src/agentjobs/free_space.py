@@ -5,14 +5,19 @@ deleted before the disk is full, so that the database can still commit.
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
 from agentjobs.problems import Problem
 
+KIB = 1024
 MIB = 1024**2
 RESERVE_NAME = "reserve"
 RETRY_SECONDS = 60
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+# A file system may keep a few blocks that no file can get.
+_FULL_BYTES = 64 * KIB
 
 
 class FreeSpace:
@@ -53,9 +58,39 @@ class FreeSpace:
                 os.posix_fallocate(file.fileno(), 0, self._reserve_bytes)
 
     def _free_bytes(self) -> int:
-        # The directory may not exist yet.
-        existing = next(
-            path for path in (self._directory, *self._directory.absolute().parents) if path.exists()
-        )
-        status = os.statvfs(existing)
+        status = _file_system(self._directory)
         return status.f_bavail * status.f_frsize
+
+
+def describe_full(path: Path | str) -> str:
+    return f"the disk of {path} is full; free some space there"
+
+
+def describe_read_only(path: Path | str) -> str:
+    return (
+        f"the file system of {path} is read-only; mount it writable, or choose another data "
+        "directory with AGENTJOBS_DATA_DIR"
+    )
+
+
+def explain_write_failure(path: Path) -> str | None:
+    """Why nothing can be written at a path: its file system is full or read-only.
+
+    Programs report both in many ways, such as a file that cannot be opened.
+    """
+    try:
+        status = _file_system(path)
+    except OSError:
+        return None
+    if status.f_flag & os.ST_RDONLY:
+        return describe_read_only(path)
+    # Some file systems have no limit for files.
+    has_file_limit = status.f_files > 0
+    if status.f_bavail * status.f_frsize < _FULL_BYTES or (has_file_limit and not status.f_favail):
+        return describe_full(path)
+    return None
+
+
+def _file_system(path: Path) -> os.statvfs_result:
+    """Of the closest directory that exists."""
+    return os.statvfs(next(each for each in (path, *path.absolute().parents) if each.exists()))

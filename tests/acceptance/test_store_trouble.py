@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.postgres import PostgresCluster
@@ -35,6 +36,10 @@ def post(api: Api) -> int:
 
 def jobs(api: Api) -> int:
     return len(api.http.get("/jobs").json()["jobs"])
+
+
+def readiness(service: Service) -> int:
+    return httpx.get(f"{service.root_url}/readyz").status_code
 
 
 @contextmanager
@@ -67,7 +72,9 @@ def test_a_full_disk_returns_503_and_loses_nothing(service: Service, api: Api) -
     with full_disk(service):
         response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
         assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
+        wait_until(lambda: readiness(service) == 503, "the service to be unready")
         assert jobs(api) == 1
+    wait_until(lambda: readiness(service) == 200, "the service to be ready")
     assert post(api) == 202
     assert jobs(api) == 2
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -166,6 +167,16 @@ class PostgresCluster:
         )
         assert done.returncode == 0, f"{program} failed: {done.stderr}"
         return done.stdout
+
+
+def server_command(disk: Path, sockets: Path) -> list[str]:
+    """Creates a cluster on the disk and runs its server, which listens in `sockets` only."""
+    initialize = [_program("initdb"), "-D", f"{disk}/data", "-U", "agentjobs", "-A", "trust"]
+    settings = {**_QUICK_BUT_UNSAFE, "listen_addresses": "", "unix_socket_directories": sockets}
+    options = [part for name in settings for part in ("-c", f"{name}={settings[name]}")]
+    serve = [_program("postgres"), "-D", f"{disk}/data", *options]
+    script = f"{shlex.join(initialize)} --no-sync --no-instructions && exec {shlex.join(serve)}"
+    return [*as_owner(), "sh", "-c", script]
 
 
 class FreshDatabases:

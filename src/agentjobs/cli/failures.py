@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from agentjobs.cli.output import escape_line
+from agentjobs.free_space import NO_SPACE, describe_full, describe_read_only
 
 FAILED = 2
 TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
@@ -67,6 +68,10 @@ def _describe_usage_error(error: typer.TyperException) -> str:
 
 def _describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error)
+    if error.errno in NO_SPACE:
+        return describe_full(error.filename) if error.filename else f"the disk is full: {reason}"
+    if error.errno == errno.EROFS and error.filename:
+        return describe_read_only(error.filename)
     if error.errno == errno.EADDRINUSE:
         return f"{reason}; choose another port with --port"
     return f"{error.filename}: {reason}" if error.filename else reason

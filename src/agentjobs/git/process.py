@@ -52,6 +52,8 @@ class GitError(Exception):
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         candidates = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
         text = candidates[0].split(": ", 1)[-1] if candidates else "no reason given"
+        if self.is_lack_of_space:
+            text = f"the disk is full: {text}"
         return mask_unprintable(text)[:500]
 
     @property

@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from agentjobs.free_space import explain_write_failure
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.availability import (
     explain_architecture,
@@ -104,8 +105,11 @@ class BubblewrapSandbox:
             reason = explain_layer_failure(str(error), directory, as_root=self._is_root)
             raise SandboxUnavailable(reason) from None
         except OSError as error:
-            reason = f"no environment can be kept in {directory}: {error.strerror}"
-            raise SandboxUnavailable(f"{reason}; make it writable for this user") from None
+            unwritable = f"{error.strerror}; make it writable for this user"
+            reason = explain_write_failure(directory) or unwritable
+            raise SandboxUnavailable(
+                f"no environment can be kept in {directory}: {reason}"
+            ) from None
 
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None

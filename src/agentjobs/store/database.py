@@ -24,6 +24,10 @@ class StoreUnavailable(StoreError):
     """
 
 
+class StoreFull(StoreUnavailable):
+    """The disk of the database is full."""
+
+
 class IntegrityError(StoreError):
     """A unique, foreign key, not-null or check constraint refused the statement."""
 
@@ -137,6 +141,9 @@ class Database(Protocol):
 
     async def ping(self) -> None:
         """Raise StoreUnavailable unless the database responds."""
+
+    async def check_writable(self) -> None:
+        """Raise StoreUnavailable unless a change can be committed."""
 
     async def close(self) -> None:
         """Finish running transactions, send pending notifications and close the connections."""

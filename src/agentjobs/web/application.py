@@ -36,7 +36,7 @@ class ServiceRouter(Router):
 def build_application(context: WebContext) -> ASGIApp:
     others: list[BaseRoute] = [
         *documents.routes(context.settings.effective_public_url),
-        *health.routes,
+        *health.routes(context),
         *page.routes(context),
         *git_http.routes,
         *hooks.routes,
@@ -49,5 +49,5 @@ def build_application(context: WebContext) -> ASGIApp:
 
 def build_metrics_application(context: WebContext) -> ASGIApp:
     """Health and `/metrics` without a token, for the separate address of operators."""
-    routes = [*health.routes, *page.open_routes(context)]
+    routes = [*health.routes(context), *page.open_routes(context)]
     return Envelope(Router(routes, redirect_slashes=False), context)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.store.database import StoreError, StoreUnavailable, Transaction
+from agentjobs.store.database import StoreError, StoreFull, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs.store.sqlite import connection as sqlite_connection
 from agentjobs.store.sqlite import writer
@@ -125,8 +125,8 @@ async def test_a_full_disk_loses_no_data_and_is_reported(sqlite_url: str) -> Non
             db.transact(add_much), db.transact(add_much), return_exceptions=True
         )
 
-        assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 2
-        assert "the disk is full" in str(outcomes[0])
+        assert [type(outcome) for outcome in outcomes] == [StoreFull] * 2
+        assert "is full; free some space there" in str(outcomes[0])
         assert await names(db) == ["before"]
         await db.transact(limit_pages, 1_000_000)
         await db.transact(add, "later")

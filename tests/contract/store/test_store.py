@@ -392,6 +392,7 @@ async def test_nothing_can_be_written_outside_a_transaction(database: Database) 
 
 async def test_a_closed_database_is_unavailable(database: Database) -> None:
     await database.ping()
+    await database.check_writable()
     await database.close()
 
     for call in (

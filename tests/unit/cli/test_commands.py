@@ -15,6 +15,7 @@ from agentjobs.cli.jobs.text import details
 from agentjobs.cli.main import main
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.pulls import _answer_conflict
+from agentjobs.free_space import describe_read_only
 from agentjobs.problems import Problem
 from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
@@ -55,7 +56,15 @@ def agentjobs(monkeypatch, capsys):
         ),
         (
             OSError(errno.ENOSPC, "No space left on device", "/data"),
-            "/data: No space left on device",
+            "the disk of /data is full; free some space there",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "the disk is full: No space left on device",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/data"),
+            describe_read_only("/data"),
         ),
         (
             UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),

@@ -122,6 +122,7 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
 def test_a_full_disk_is_not_the_jobs_fault(error: Exception) -> None:
     result = outcome(error)
     assert isinstance(result, DiskFull)
+    assert result.failure.message.startswith("The disk of the worker is full: ")
     assert result.max_attempts == 3
 
 
@@ -132,7 +133,9 @@ def test_an_agent_that_fails_while_the_disk_is_full_is_run_again(
     assert outcome(failed) == Failed("agent_failed", "cannot write")
     no_space = SimpleNamespace(f_bavail=0, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda _: no_space)
-    assert outcome(failed) == DiskFull(Failed("agent_failed", "cannot write"), max_attempts=3)
+    assert outcome(failed) == DiskFull(
+        Failed("agent_failed", "The disk of the worker is full: cannot write"), max_attempts=3
+    )
     fills_it = LimitExceeded("agent_failed", "The agent used more than the free disk space.")
     assert isinstance(outcome(fills_it), Failed)
 

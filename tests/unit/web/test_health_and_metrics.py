@@ -24,7 +24,7 @@ from agentjobs.organizations.pauses import pause
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
-from agentjobs.store.database import StoreUnavailable, Transaction
+from agentjobs.store.database import StoreFull, StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
 from tests.unit.web.service import JOB, Service, refusal
 
@@ -68,6 +68,24 @@ async def test_a_service_without_its_store_is_healthy_but_not_ready(service: Ser
     service.context.db = UnreachableDatabase()  # type: ignore[assignment]
     assert (await service.get("/healthz")).status_code == 200
     assert refusal(await service.get("/readyz")) == (503, "unavailable")
+
+
+async def test_a_service_that_can_only_read_is_not_ready(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = 0
+
+    async def check_writable() -> None:
+        nonlocal checks
+        checks += 1
+        raise StoreFull("the disk of /data is full")
+
+    monkeypatch.setattr(service.context.db, "check_writable", check_writable)
+    responses = await asyncio.gather(*(service.get("/readyz") for _ in range(20)))
+    assert {refusal(response) for response in responses} == {(503, "unavailable")}
+    assert "The disk of the database is full" in responses[0].text
+    assert "/data" not in responses[0].text
+    assert checks == 1
 
 
 @pytest.mark.parametrize(("revision", "status"), [("0999", 200), ("9001", 503), ("0001", 503)])

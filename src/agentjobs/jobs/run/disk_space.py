@@ -1,19 +1,17 @@
 """Failures for lack of disk space, which are the worker's and not the job's."""
 
 import asyncio
-import errno
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agentjobs.free_space import FreeSpace
+from agentjobs.free_space import NO_SPACE, FreeSpace
 from agentjobs.git.process import reports_lack_of_space
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.run.context import RunContext
 
 T = TypeVar("T")
 
-_NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 _PAUSE_SECONDS = 5.0
 # How long an agent's change waits for the space that its commit needs.
 _MAX_WAIT_SECONDS = 600.0
@@ -43,7 +41,7 @@ async def retry_for_space(step: Callable[[], Awaitable[T]], run: RunContext) -> 
 def _reports_lack_of_space(error: BaseException | None) -> bool:
     """The error, or the one that it was raised for."""
     while error is not None:
-        is_number = isinstance(error, OSError) and error.errno in _NUMBERS
+        is_number = isinstance(error, OSError) and error.errno in NO_SPACE
         # A job's failure may quote the agent, whose own directories in memory may be full.
         is_own_text = not isinstance(error, JobFailed)
         if is_number or (is_own_text and reports_lack_of_space(str(error))):

@@ -83,7 +83,8 @@ async def _charge(failure: Failed, error: Exception, run: RunContext) -> Failed 
     if not is_lack_of_space(error, run):
         await _leave_branch(run)
         return failure
-    run.log.note(f"the disk of the worker is full: {failure.message}")
+    failure = Failed(failure.code, f"The disk of the worker is full: {failure.message}")
+    run.log.note(failure.message)
     kept = await keep_finished_work(run)
     return kept or DiskFull(failure, run.settings.lost_worker_retries + 1)
 

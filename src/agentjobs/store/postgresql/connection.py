@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from agentjobs.store.database import IntegrityError, StoreError, StoreUnavailable
+from agentjobs.store.database import IntegrityError, StoreError, StoreFull, StoreUnavailable
 from agentjobs.store.postgresql.address import (
     UNPARSABLE,
     display_address,
@@ -211,6 +211,8 @@ def explain(error: BaseException, connection_is_lost: bool) -> StoreError:
         return IntegrityError(str(error))
     if connection_is_lost or is_connection_lost(error):
         return StoreUnavailable(f"the connection to the database was lost: {error}")
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFull(f"the disk of the database server is full; free some space: {error}")
     if isinstance(error, _UNAVAILABLE) or _sqlstate_class(error) in _UNAVAILABLE_CLASSES:
         return StoreUnavailable(f"the database is temporarily unavailable: {error}")
     return StoreError(f"the database refused a statement: {error}")

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import asyncpg
 
 from agentjobs.store.changes import Changes
-from agentjobs.store.database import Engine, Row, Transaction
+from agentjobs.store.database import Engine, Row, StoreFull, Transaction
 from agentjobs.store.database_clock import POSTGRESQL_NOW
 from agentjobs.store.postgresql.connection import (
     IDLE_IN_TRANSACTION_MS,
@@ -47,6 +47,10 @@ _BEGIN = "BEGIN READ WRITE"
 _BEGIN_THROUGH_POOLER = (
     f"{_BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
 )
+# Written to the journal, and ignored by everybody.
+_EMPTY_CHANGE = "SELECT pg_logical_emit_message(true, 'agentjobs', '')"
+_FULL_SECONDS = 10.0
+"""While a table cannot grow, small changes may still be possible."""
 _CLOCK_MAX_AGE_MS = 5_000
 _CLOCK = f"SELECT {POSTGRESQL_NOW} AS at_ms"
 
@@ -154,6 +158,7 @@ class PostgresqlDatabase:
         self.changes = Changes()
         self.groups: dict[Any, Any] = {}
         self._clock = ServerClock()
+        self._last_full: tuple[float, StoreFull] | None = None
         # As on SQLite, only `transact` can write, so that reads can be repeated safely.
         open_direct = functools.partial(
             connect, direct_url or url, default_transaction_read_only="on", **session
@@ -196,7 +201,9 @@ class PostgresqlDatabase:
         try:
             result = await _run_guarded(tx, work(tx, *args, **kwargs))
             tx.check()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StoreFull):
+                self._last_full = (time.monotonic(), error)
             await self._roll_back(connection, keep=not tx.is_on_standby)
             raise
         finally:
@@ -222,6 +229,11 @@ class PostgresqlDatabase:
 
     async def ping(self) -> None:
         await self.fetch_one("SELECT 1 AS alive")
+
+    async def check_writable(self) -> None:
+        if self._last_full and time.monotonic() - self._last_full[0] < _FULL_SECONDS:
+            raise StoreFull(str(self._last_full[1]))
+        await self.transact(_write_nothing)
 
     async def close(self) -> None:
         await self._pool.close(_CLOSE_SECONDS)
@@ -298,6 +310,10 @@ class PostgresqlDatabase:
             self._notifications.notify(tx.topics)
         if tx.topics or tx.invalidated:
             self.changes.publish(*(tx.topics | tx.invalidated))
+
+
+async def _write_nothing(tx: Transaction) -> None:
+    await tx.execute(_EMPTY_CHANGE)
 
 
 @types.coroutine

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentjobs.store.database import IntegrityError, Row, StoreError, StoreUnavailable
+from agentjobs.free_space import describe_full, explain_write_failure
+from agentjobs.store.database import IntegrityError, Row, StoreError, StoreFull, StoreUnavailable
 from agentjobs.store.statements import render
 
 BUSY_SECONDS = 5.0
@@ -27,7 +28,6 @@ FAULTS = (sqlite3.Error, ValueError, OverflowError, StoreError)
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked by another connection",
-    sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the directory and its permissions",
     sqlite3.SQLITE_READONLY: "it cannot be written; check its owner",
@@ -37,6 +37,9 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
     sqlite3.SQLITE_NOTADB: "the file is not an SQLite database",
 }
+
+_OF_THE_DISK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+"""Also what a file system that is full or read-only leads to."""
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
@@ -50,7 +53,8 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StoreUnavailable(f"the database {path} cannot be opened: {error.strerror}") from None
+        reason = explain_write_failure(path.parent) or error.strerror
+        raise StoreUnavailable(f"the database {path} cannot be opened: {reason}") from None
     # The event loop must not wait for locks; `begin_with_retry` waits in a thread.
     connection = _connect(path, busy_seconds=0)
     try:
@@ -114,7 +118,12 @@ def translate(error: Exception, path: Path) -> StoreError:
         return error
     if isinstance(error, sqlite3.IntegrityError):
         return IntegrityError(str(error))
-    reason = _UNAVAILABLE.get(_primary_code(error))
+    code = _primary_code(error)
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"the database {path} cannot be used: {describe_full(path.parent)}")
+    reason = _UNAVAILABLE.get(code)
+    if code in _OF_THE_DISK:
+        reason = explain_write_failure(path.parent) or reason
     if reason is not None:
         return StoreUnavailable(f"the database {path} cannot be used: {reason}")
     return StoreError(f"the database refused a statement: {error}")

@@ -114,6 +114,10 @@ class SqliteDatabase:
         # Unlike `SELECT 1`, this reads the file.
         await self.fetch_one("SELECT count(*) FROM sqlite_master")
 
+    async def check_writable(self) -> None:
+        # In a thread, because the writer does not notice that this waits for the disk.
+        await self.transact_large(_rewrite_header)
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -125,6 +129,12 @@ class SqliteDatabase:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the database is closed")
+
+
+async def _rewrite_header(tx: Transaction) -> None:
+    row = await tx.fetch_one("PRAGMA user_version")
+    assert row is not None
+    await tx.execute(f"PRAGMA user_version = {row['user_version']}")
 
 
 class _Scans:

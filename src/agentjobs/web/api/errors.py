@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from agentjobs.json_fields import doc, known_values
 from agentjobs.problems import Details, Fault, Problem
-from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.database import StoreFull, StoreUnavailable
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 
 _FALLBACK_STATUS = 400
@@ -78,6 +78,13 @@ def problem_of(error: Exception) -> Problem | None:
     """The problem for a known exception; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, StoreFull):
+        return Problem(
+            "unavailable",
+            "The disk of the database is full; nothing was changed. Try again later; the operator"
+            " has to free some space.",
+            retry_after_seconds=_STORE_RETRY_SECONDS,
+        )
     if isinstance(error, StoreUnavailable):
         return Problem(
             "unavailable",
