@@ -176,7 +176,8 @@ $(NPM_TESTS_DIR)/.installed: tests/npm/package.json Makefile | $(DEV_STAMP)
 
 $(PROMETHEUS_DIR)/.installed:
 	@mkdir -p $(PROMETHEUS_DIR)
-	@cd $(PROMETHEUS_DIR) && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+	@cd $(PROMETHEUS_DIR) && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb \
+		|| { echo "make: put the programs prometheus and promtool into $(PROMETHEUS_DIR)/usr/bin and touch $@" >&2; exit 2; }
 	@touch $@
 
 $(TYPESCRIPT_STAMP): clients/typescript/package.json | $(DEV_STAMP)
