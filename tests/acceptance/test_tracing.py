@@ -30,7 +30,7 @@ command = ["sh", "-c", """
 echo '{"model": "small", "messages": [{"role": "user", "content": "PROMPT"}]}' > request.json
 curl -sS --fail-with-body "$OPENAI_BASE_URL/chat/completions" -d @request.json \
   -H "Authorization: Bearer $OPENAI_API_KEY" -H 'Content-Type: application/json' || exit 1
-echo "TRACEPARENT is $TRACEPARENT"
+echo "TRACEPARENT is $TRACEPARENT"; env
 """]
 model_api = "openai"
 model_url = "MODEL_URL"
@@ -159,6 +159,7 @@ def test_one_trace_leads_from_the_request_to_the_pull_request_and_its_webhooks(
     assert len(sent) == len(EVENTS)
     agent = spans["invoke_agent asking"].span_id
     assert f"TRACEPARENT is 00-{TRACE_ID}-{agent}-01" in log
+    assert "OTEL" not in log
     assert PROMPT not in str(collector.spans)
     assert {headers["path"] for headers in collector.headers} == {"/v1/traces"}
     assert {headers["authorization"] for headers in collector.headers} == {"Bearer collector-key"}

@@ -11,6 +11,7 @@ from starlette.types import Scope
 from agentjobs.organizations.authentication import Caller
 from agentjobs.tracing.spans import Span, continue_trace, is_recording
 from agentjobs.tracing.trace_context import HEADER, read_traceparent
+from agentjobs.web.api.auth import READING_METHODS
 from agentjobs.web.api.errors import internal_error, problem_of, status_of
 from agentjobs.web.api.headers import all_headers
 
@@ -18,7 +19,10 @@ _HEADER = HEADER.encode()
 
 
 def is_traced(scope: Scope) -> bool:
-    return is_recording() or bool(all_headers(scope, _HEADER))
+    """Requests that only read, such as those of clients that poll, belong to no job's trace."""
+    if all_headers(scope, _HEADER):
+        return True
+    return is_recording() and scope["method"] not in READING_METHODS
 
 
 async def respond_traced(
@@ -28,6 +32,8 @@ async def respond_traced(
     attributes = {
         "http.request.method": method,
         "http.route": route,
+        "url.path": scope["path"],
+        "url.scheme": scope["scheme"],
         "agentjobs.organization.id": caller.organization_id,
     }
     traceparent = read_traceparent(all_headers(scope, _HEADER))
