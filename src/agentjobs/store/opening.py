@@ -11,7 +11,7 @@ from agentjobs.store.revisions import (
     newer_revision,
     schema_is_supported,
 )
-from agentjobs.store.schema import Difference, compare_schema
+from agentjobs.store.schema import Difference, compare_schema, expected_schema, read_schema
 from agentjobs.store.sqlite.database import SqliteDatabase
 
 __all__ = [
@@ -51,6 +51,8 @@ async def open_database(
             revision = await current_revision(db)
             if not (migrate or (create and revision is None)):
                 raise SchemaTooOld(_too_old(revision))
+            if revision is None:
+                await _require_empty(db)
             await _migrate(direct_url or url)
         elif newer := await newer_revision(db):
             _log.info(
@@ -91,6 +93,18 @@ async def open_unchecked(
             generic_plans=generic_plans,
         )
     raise StoreError("a database URL must start with sqlite:/// or postgresql://")
+
+
+async def _require_empty(db: Database) -> None:
+    """Migrations would start again from the first one."""
+    known = expected_schema(db.engine).tables
+    table = next((name for name in (await read_schema(db)).tables if name in known), None)
+    # Another process may have created the schema since.
+    if table is not None and await current_revision(db) is None:
+        raise SchemaDamaged(
+            f"the database is damaged: it has the table {table}, but no revision of its schema;"
+            " restore a backup, or use an empty database"
+        )
 
 
 async def find_schema_differences(db: Database) -> list[Difference]:

@@ -45,6 +45,7 @@ async def test_a_killed_migration_is_repeated_and_logged(
     assert len(lines) == 2 + len([each for each in known_revisions() if each > "0024"])
 
 
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
 async def test_a_failed_migration_says_what_to_do_and_is_repeated(empty_database_url: str) -> None:
     async def execute(sql: str) -> None:
         async def work(tx: Transaction) -> None:

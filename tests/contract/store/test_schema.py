@@ -95,23 +95,29 @@ async def test_a_missing_index_that_only_makes_reads_fast_is_named(
     assert "the index jobs_leased is missing; run `agentjobs migrate`" in caplog.text
 
 
-@pytest.mark.parametrize("migrate", [True, False])
-async def test_what_cannot_be_added_is_named(
-    database: Database, database_url: str, migrate: bool
-) -> None:
+async def test_what_cannot_be_added_is_named(database: Database, database_url: str) -> None:
     await execute(
         database,
         "DROP TABLE event_positions",
         "DROP TABLE job_reports",
         "CREATE TABLE job_reports (job_id TEXT PRIMARY KEY, result TEXT, created_at BIGINT)",
     )
-    with pytest.raises(SchemaDamaged, match=r"table event_positions .* restore a backup"):
-        await open_and_close(database_url, migrate=migrate)
+    for migrates in (True, False):
+        with pytest.raises(SchemaDamaged, match=r"table event_positions .* restore a backup"):
+            await open_and_close(database_url, migrate=migrates)
     named = await differences(database_url)
     assert named == [
         "the column job_reports.markdown is missing",
         "the table event_positions is missing",
     ]
+
+
+async def test_a_database_that_lost_its_revision_is_not_migrated_from_the_start(
+    database: Database, database_url: str
+) -> None:
+    await execute(database, "DELETE FROM alembic_version")
+    with pytest.raises(SchemaDamaged, match=r"has the table advisories, but no revision"):
+        await open_and_close(database_url, migrate=True)
 
 
 async def test_a_column_of_another_type_is_named(database: Database, database_url: str) -> None:

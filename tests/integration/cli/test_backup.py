@@ -66,27 +66,6 @@ def test_postgresql_is_dumped_by_its_own_program(tmp_path, postgres_url, capsys)
     assert (target / POSTGRESQL_COPY).read_bytes().startswith(b"PGDMP")
 
 
-def test_a_dump_is_restored_as_the_manual_says(
-    tmp_path, postgres_url, postgres_cluster, repository, capsys
-):
-    server = InProcessCommandLine(capsys, tmp_path / "data", AGENTJOBS_DATABASE_URL=postgres_url)
-    server("repos", "connect", str(repository), "--name", "acme/shop")
-    target = tmp_path / "backup"
-    assert server("backup", str(target)).exit_code == 0
-
-    name = postgres_cluster.create_database()
-    url = postgres_cluster.url(name)
-    pg_restore = Path(store_backup._pg_dump()).with_name("pg_restore")
-    restore = [pg_restore, "--no-owner", f"--dbname={url}", target / POSTGRESQL_COPY]
-    subprocess.run(restore, check=True)
-    shutil.copytree(target / "git", tmp_path / "new" / "git")
-    restored = InProcessCommandLine(capsys, tmp_path / "new", AGENTJOBS_DATABASE_URL=url)
-    (repo,) = restored("repos", "list", "--json").document["repos"]
-    assert repo["full_name"] == "acme/shop"
-    assert restored("backup", str(tmp_path / "again")).exit_code == 0
-    postgres_cluster.drop_database(name)
-
-
 def test_a_host_without_the_repositories_makes_no_backup(
     tmp_path, postgres_url, repository, capsys
 ):

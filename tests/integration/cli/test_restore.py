@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -174,23 +175,21 @@ def test_an_existing_store_is_moved_aside_only_on_request(store, repository, tmp
         schema = first.removeprefix("schema ")
         assert store.rows(f"SELECT name FROM {schema}.api_keys WHERE name = 'later'")
     assert list(Path(second).glob("*.git/HEAD"))
-    assert store.agentjobs("doctor", "--json").out.count("paused since") == 1
+    assert store.rows("SELECT value FROM effective_settings WHERE name = 'paused_at'")
     # Once more, over the restored store.
     assert store.restore(backup, "--force").exit_code == 0
 
 
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_a_backup_of_an_earlier_schema_is_restored_and_then_migrated(
-    request, engine, other, tmp_path, capsys
+    other, postgres_cluster, tmp_path, capsys
 ):
-    if engine == "postgresql":
-        cluster = request.getfixturevalue("postgres_cluster")
-        earlier = Store(capsys, tmp_path / "data", cluster.url(cluster.create_database()))
-    else:
-        earlier = Store(capsys, tmp_path / "data")
-        earlier.data_dir.mkdir()
+    name = postgres_cluster.create_database()
+    earlier = Store(capsys, tmp_path / "data", postgres_cluster.url(name))
     asyncio.run(migrate_to(earlier.url, "0024"))
     backup = tmp_path / "backup"
     assert earlier.agentjobs("backup", str(backup)).exit_code == 0
+    postgres_cluster.drop_database(name)
     # Earlier versions wrote no manifest.
     (backup / "backup.json").unlink()
     restored = other.restore(backup).document
@@ -198,8 +197,6 @@ def test_a_backup_of_an_earlier_schema_is_restored_and_then_migrated(
     assert "run `agentjobs migrate`" in other.agentjobs("keys", "list").err
     assert other.agentjobs("migrate").exit_code == 0
     assert other.rows("SELECT name FROM effective_settings WHERE name = 'paused_at'")
-    if engine == "postgresql":
-        cluster.drop_database(earlier.url.rpartition("/")[2])
 
 
 @pytest.fixture
@@ -313,3 +310,22 @@ def test_a_disk_that_is_too_small_is_named(backup, tmp_path, capsys, monkeypatch
     refused = Store(capsys, tmp_path / "other").restore(backup)
     assert refused.exit_code == 2
     assert "has 0 MiB free, but the backup needs" in refused.err
+
+
+def test_a_backup_is_not_restored_into_itself(backup, capsys):
+    before = (backup / "agentjobs.db").read_bytes()
+    refused = Store(capsys, backup).restore(backup, "--force")
+    assert refused.exit_code == 2
+    assert "is in the backup; choose another data directory" in refused.err
+    assert (backup / "agentjobs.db").read_bytes() == before
+
+
+def test_files_are_restored_by_the_user_who_owns_the_directory(
+    backup, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    refused = Store(capsys, tmp_path / "other").restore(backup)
+    assert refused.exit_code == 2
+    assert "run this as that user: sudo -u" in refused.err
+    assert list((tmp_path / "other").iterdir()) == []

@@ -19,6 +19,7 @@ from agentjobs.cli.backup.target import (
     Target,
     open_target,
     repositories_in,
+    require_apart,
     require_owner,
     require_space,
 )
@@ -78,13 +79,15 @@ async def restore(
     force: bool,
     without_key: bool,
 ) -> Restored:
+    for place in (settings.data_path, settings.repositories_path):
+        require_apart(place, directory)
+        require_owner(place)
     on_progress("Checking the backup")
     backup = await asyncio.to_thread(open_backup, directory)
     needs_migration = is_older(backup.revision)
     _require_engine(settings, backup)
     if not without_key:
         _require_keys(settings, backup)
-    require_owner(settings.data_path)
     _require_space(settings, backup)
     tables = dumped_tables(backup.database) if backup.engine == "postgresql" else []
     target = await open_target(settings, tables, force=force)
@@ -107,7 +110,8 @@ async def _restore_files(
     suffix = f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     incoming = target.repositories / ".restoring"
     await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
-    incoming.mkdir(mode=0o700, parents=True)
+    target.repositories.mkdir(mode=0o700, parents=True, exist_ok=True)
+    incoming.mkdir(mode=0o700)
     try:
         result.repositories = await _copy_repositories(backup, incoming, on_progress)
         on_progress("Restoring the database")

@@ -46,6 +46,12 @@ def require_owner(directory: Path) -> None:
     raise StoreError(f"{directory} belongs to {name}; run this as that user: sudo -u {name} …")
 
 
+def require_apart(directory: Path, backup: Path) -> None:
+    """Otherwise the restore would change the backup."""
+    if directory.resolve().is_relative_to(backup.resolve()):
+        raise StoreError(f"{directory} is in the backup; choose another data directory")
+
+
 def require_space(directory: Path, needed_bytes: int) -> None:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     free_bytes = shutil.disk_usage(existing).free
