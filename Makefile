@@ -113,8 +113,8 @@ openapi: $(DEV_STAMP) ## Rewrite docs/openapi.json after a change of the interfa
 	@$(BIN)/python scripts/openapi.py
 
 docs: $(RUN_STAMP) $(DOCS_STAMP) ## Build the documentation site into site/, with the references of the API, commands and settings
-	@rm -rf build/reference site
-	@$(BIN)/python -m scripts.reference build/reference
+	@rm -rf site
+	@$(BIN)/python -m scripts.site_pages build/site-pages
 	@# With --quiet, warnings would not count.
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 	@$(BIN)/python scripts/check_site.py site

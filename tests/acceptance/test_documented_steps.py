@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.documented_blocks import Block, blocks_of
 from tests.support.paths import PROJECT
-from tests.support.service import sample_repository
+from tests.support.service import Api, Service, sample_repository
 
 DOCUMENTED_ADDRESS = "127.0.0.1:8080"
 FILES = {
@@ -131,6 +131,22 @@ def test_every_block_of_the_readme_works_in_order(home: Path) -> None:
     assert "return round(sum(round(price, 2) for price in prices), 2)" in output
     assert '"status":"queued"' in output
     assert "completed http" in output
+
+
+def test_the_pipeline_of_the_ci_guide_waits_for_its_job(service: Service, api: Api) -> None:
+    (_, script, *_) = (
+        block.text for block in blocks_of(PROJECT / "docs/guides/ci.md") if block.language == "sh"
+    )
+    assert "curl" in script
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script + '\necho "$JOB"'],
+        env={**os.environ, "AGENTJOBS_URL": service.base_url, "AGENTJOBS_API_KEY": service.key()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert api.job(done.stdout.strip())["status"] == "completed"
 
 
 def test_every_block_of_the_quickstart_works_in_order(home: Path) -> None:

@@ -1,5 +1,6 @@
 """The documentation names what there is, and its code blocks are valid."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -20,9 +21,36 @@ from agentjobs.repos.configuration import parse_configuration
 from agentjobs.settings import load
 from agentjobs_client import Client
 from scripts.reference.examples import Operation
-from tests.support.documented_api import BASE_URL, EnoughRequests, example_transport
+from scripts.site_pages import convert
+from tests.support.documented_api import BASE_URL, OPERATIONS, EnoughRequests, example_transport
 from tests.support.documented_blocks import Block, blocks_in
 from tests.support.paths import PROJECT
+
+
+def test_links_and_pictures_are_rewritten_for_the_site() -> None:
+    page = """\
+[client](../../clients/python/README.md#webhooks) [units](../../packaging/systemd) [api](../api.md)
+[start](../../README.md) [below](#x) [outside](https://example.com/a.md)
+```sh
+[kept](../../README.md)
+```
+<picture>
+  <source media="(prefers-color-scheme: dark)" srcset="../images/a-dark.png">
+  <img src="../images/a-light.png" alt="A job" width="840">
+</picture>
+"""
+    assert (
+        convert("docs/guides/page.md", page)
+        == """\
+[client](../clients/python.md#webhooks) [units](../files/packaging/systemd.md) [api](../api.md)
+[start](../index.md) [below](#x) [outside](https://example.com/a.md)
+```sh
+[kept](../../README.md)
+```
+![A job](../images/a-light.png#only-light){ width=840 }
+![A job](../images/a-dark.png#only-dark){ width=840 }
+"""
+    )
 
 
 def pages_in_navigation(entries: list[Any]) -> Iterator[str]:
@@ -60,6 +88,25 @@ def test_the_program_accepts_every_configuration(block: Block, tmp_path: Path) -
     text = re.sub(r"^result_schema = .*\n", "", block.text, flags=re.MULTILINE)
     (tmp_path / "agentjobs.toml").write_text(text)
     build_catalog(load({}, data_dir=str(tmp_path)))
+
+
+def test_every_document_in_json_or_yaml_can_be_parsed() -> None:
+    parsed = [json.loads(block.text) for block in blocks_in("json")]
+    parsed += [yaml.safe_load(block.text) for block in blocks_in("yaml")]
+    assert len(parsed) > 5
+
+
+def test_every_request_with_curl_is_an_operation_of_the_api() -> None:
+    calls = [
+        (block.page, path)
+        for block in [*blocks_in("sh"), *blocks_in("yaml")]
+        for path in re.findall(r'\$AGENTJOBS_URL(/[^"?\s]*)', block.text)
+    ]
+    patterns = [re.sub(r"\{\w+\}", "[^/]+(/[^/]+)?", each.path) for each in OPERATIONS.values()]
+    assert len(calls) > 20
+    assert [
+        call for call in calls if not any(re.fullmatch(each, call[1]) for each in patterns)
+    ] == []
 
 
 @pytest.mark.parametrize("block", blocks_in("sh"), ids=lambda block: block.page)
