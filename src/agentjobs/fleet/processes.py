@@ -201,8 +201,8 @@ def configuration_problems(running: Sequence[Configuration]) -> list[str]:
     odd = [value for value, _ in _odd(running, "version")]
     for value, usual in _odd(_without(running, odd), "digest"):
         problems.append(
-            f"{value.process} has another configuration than {usual.process}"
-            f" ({_describe_difference(value.digest, usual.digest)}): make their agentjobs.toml and"
+            f"{value.process} has another configuration than {usual.process}:"
+            f" {_describe_difference(value.digest, usual.digest)}. Make their agentjobs.toml and"
             " AGENTJOBS_* variables equal, and restart it."
         )
     return problems
@@ -211,9 +211,9 @@ def configuration_problems(running: Sequence[Configuration]) -> list[str]:
 def _describe_difference(digest: str, usual: str) -> str:
     names = differing_settings(digest, usual)
     if not names:
-        return f"digests {short_digest(digest)} and {short_digest(usual)}"
+        return f"its digest is {short_digest(digest)}, not {short_digest(usual)}"
     shown = names[:_MAX_NAMES] + (["…"] if len(names) > _MAX_NAMES else [])
-    return f"another {', '.join(shown)}"
+    return f"it has other values of {', '.join(shown)}"
 
 
 def _without(

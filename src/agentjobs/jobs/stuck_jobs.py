@@ -42,7 +42,7 @@ async def waiting_jobs(
         reason = why_no_worker(row["agent"], decode_tags(row["required_tags"]), workers)
         if reason is None and row["with_environment"] and lacks_environments:
             reason = (
-                "no running worker can provide the environment of their repository: run"
+                "no running worker can provide the environment of the repository: run"
                 " `agentjobs doctor` on the machines of the workers"
             )
         waiting.append(WaitingJobs(row["agent"], row["jobs"], row["oldest_at"], reason))
@@ -63,8 +63,8 @@ def why_no_worker(agent: str, tags: Collection[str], workers: Sequence[WorkerVie
     if not able:
         wanted = ",".join(sorted(tags))
         return (
-            f"no running worker has all tags of their repository: start `agentjobs worker --tags"
-            f" {wanted}`, or change them with `agentjobs repos set`"
+            "no running worker has all tags that the repository requires: start `agentjobs worker"
+            f" --tags {wanted}`, or change them with `agentjobs repos set`"
         )
     reasons = {f"{each.hostname}: {each.unready[agent]}" for each in able if agent in each.unready}
     if not reasons:

@@ -67,7 +67,7 @@ async def test_the_process_whose_configuration_differs_is_named(database: Databa
     (problem,) = configuration_problems(await running_configurations(database))
 
     assert problem.startswith("worker on c (wrk_c) has another configuration than serve on")
-    assert "(digests other and same)" in problem
+    assert "its digest is other, not same" in problem
 
 
 async def test_the_settings_that_differ_are_named_without_their_values(database: Database) -> None:
@@ -84,7 +84,7 @@ async def test_the_settings_that_differ_are_named_without_their_values(database:
 
     (problem,) = configuration_problems(await running_configurations(database))
 
-    assert "(another mention, queue_limit)" in problem
+    assert "it has other values of mention, queue_limit." in problem
     assert "helper" not in problem
     (worker,) = await list_worker_views(database, usual)
     assert len(worker.configuration_digest) == 12
@@ -233,7 +233,7 @@ async def test_doctor_notes_that_the_shell_has_other_settings_than_the_service(
     note = (await check_processes(other, database))[-1]
 
     assert note.state == "note"
-    assert "this shell has another queue_limit than serve on this host" in note.message
+    assert "this shell has other values of queue_limit than serve here" in note.message
 
 
 def _viewer(organization: str, role: str) -> Viewer:

@@ -54,7 +54,7 @@ async def test_jobs_without_any_worker_are_a_problem_until_one_starts(harness: J
     await harness.job(caller)
     ((state, message),) = await of(harness, "queue")
     assert state == "problem"
-    assert message.startswith("2 jobs of fixer cannot start, the first one since")
+    assert message.startswith("2 jobs of fixer cannot start after")
     assert "no worker is running: start `agentjobs worker`" in message
     await beat(harness)
     assert await of(harness, "queue") == [("ok", "2 jobs waiting for a free slot")]
@@ -89,7 +89,7 @@ async def test_an_environment_that_no_worker_can_provide_is_a_problem(harness: J
     hold = EnvironmentHold("key", job.repo_id, None, 1_000)
     await finish_job(harness.db, job, NotReady(hold))
     ((_, message),) = await of(harness, "queue")
-    assert "no running worker can provide the environment of their repository" in message
+    assert "no running worker can provide the environment of the repository" in message
     await beat(harness, id="wrk_b", location="somewhere")
     assert [state for state, _ in await of(harness, "queue")] == ["ok"]
 

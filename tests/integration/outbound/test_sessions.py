@@ -1,6 +1,7 @@
 """The service's HTTP sessions connect only to permitted addresses."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -159,6 +160,12 @@ async def test_a_proxy_of_the_environment_is_not_used(
     url = f"http://127.0.0.1:{server.http_port}/hello"
     async with new_session(LOOPBACK) as session, session.get(url) as answer:
         assert answer.status == 200
+
+
+def test_certificates_are_not_read_from_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"pipe cannot be read \(not a regular file\)"):
+        load_tls_context(str(tmp_path / "pipe"))
 
 
 @pytest.mark.parametrize(

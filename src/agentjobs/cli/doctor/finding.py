@@ -13,15 +13,15 @@ class Finding(NamedTuple):
     message: str
 
 
-def describe_age(milliseconds: int) -> str:
-    """Such as "40 seconds" or "3 hours"."""
-    seconds = max(milliseconds // 1_000, 0)
-    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} seconds"
-
-
 def count(number: int, noun: str) -> str:
     """Such as "1 job" or "2 jobs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def describe_age(milliseconds: int) -> str:
+    """Such as "40 seconds" or "3 hours"."""
+    seconds = max(milliseconds // 1_000, 0)
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= 2 * size:
+            return count(seconds // size, unit)
+    return count(seconds, "second")

@@ -57,7 +57,7 @@ def _compare_shell(settings: "Settings", alive: "list[ProcessInfo]") -> list[Fin
     for process in alive:
         names = differing_settings(own, process.configuration_digest)
         if process.hostname == socket.gethostname() and names:
-            text = f"this shell has another {', '.join(names)} than {process.role} on this host"
+            text = f"this shell has other values of {', '.join(names)} than {process.role} here"
             remedy = "doctor uses the values of this shell; give it the variables of the service"
             return [Finding("processes", "note", f"{text}: {remedy}")]
     return []

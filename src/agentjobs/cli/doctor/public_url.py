@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SUBJECT = "address"
 _SECONDS = 10.0
 _MAX_BYTES = 64 * 1024
+# A proxy may compress otherwise.
+_HEADERS = {"Accept-Encoding": "identity"}
 _SETTING = "AGENTJOBS_PUBLIC_URL"
 _GATEWAY_ERRORS = frozenset(
     {
@@ -61,13 +63,23 @@ async def try_public_url(
     try:
         async with asyncio.timeout(_SECONDS), _session(settings) as session:
             target = f"{url}/healthz"
-            async with session.get(target, allow_redirects=False) as response:
-                body = await response.content.read(_MAX_BYTES)
+            async with session.get(target, headers=_HEADERS, allow_redirects=False) as response:
+                body = await _read(response)
                 location = response.headers.get("Location", "")
                 state, text = _judge_response(response.status, location, body, instances)
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
         state, text = "problem", _explain_failure(url, error)
     return Finding(SUBJECT, state, f"{url} {text}")
+
+
+async def _read(response: "aiohttp.ClientResponse") -> bytes:
+    """The first part of a body that may have any size."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            break
+    return bytes(body)
 
 
 def _session(settings: "Settings") -> "aiohttp.ClientSession":

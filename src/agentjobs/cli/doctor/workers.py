@@ -86,8 +86,8 @@ async def _check_queue(
         Finding(
             "queue",
             "problem",
-            f"{count(each.jobs, 'job')} of {each.agent} cannot start, the first one since"
-            f" {describe_age(now - each.oldest_at)}: {each.reason}",
+            f"{count(each.jobs, 'job')} of {each.agent} cannot start after"
+            f" {describe_age(now - each.oldest_at)} in the queue: {each.reason}",
         )
         for each in waiting
         if each.reason is not None

@@ -4,12 +4,15 @@ Timeouts, redirects and bodies are up to the callers.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -83,6 +86,9 @@ def _load_tls_context(ca_file: str, *_environment: str | None) -> ssl.SSLContext
     context.set_ciphers(_CIPHERS)
     if ca_file:
         try:
+            # A pipe or a device may never end.
+            if not stat.S_ISREG(Path(ca_file).stat().st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
             context.load_verify_locations(ca_file)
         except OSError as error:
             raise ValueError(
