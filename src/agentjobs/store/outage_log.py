@@ -40,7 +40,15 @@ class OutageLog:
         if is_first:
             reason = str(error) or "no response in time"
             _log.warning("the store is unavailable, first for %s: %s", activity, reason)
+            self._start_following()
+
+    def _start_following(self) -> None:
+        try:
             threading.Thread(target=self._follow, name="outage-log", daemon=True).start()
+        except RuntimeError:
+            # No thread can be started: the next failure is logged too.
+            with self._lock:
+                self._failures.clear()
 
     def _follow(self) -> None:
         remind_at = self._began_at + self._reminder_seconds
@@ -59,7 +67,7 @@ class OutageLog:
 
     def _summarize(self, level: int, state: str) -> None:
         seconds = self._failed_at - self._began_at
-        text = f"{state}: {self._failures.total()} attempts failed in {seconds:.0f} s"
+        text = f"{state}; failed attempts: {self._failures.total()} in {seconds:.0f} s"
         _log.log(level, "%s", text, extra={"fields": {"failures": dict(self._failures)}})
 
 

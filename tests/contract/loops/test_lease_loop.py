@@ -61,14 +61,14 @@ on_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect
 
 
 @asynccontextmanager
-async def renewing(harness: JobHarness, settings: Settings, jobs: Jobs) -> AsyncIterator[None]:
+async def renewing(harness: JobHarness, settings: Settings, jobs: Jobs) -> AsyncIterator[LeaseLoop]:
     loop = LeaseLoop(harness.db, settings, WorkerInfo("wrk_a", "host", 1, AGENTS), jobs)
     await loop.register()
     task = asyncio.create_task(loop.run())
     # The thread starts in the first turn of the loop.
     await asyncio.sleep(0)
     try:
-        yield
+        yield loop
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -118,7 +118,7 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
     await harness.job(caller)
     ending = await harness.claim()
     jobs = Jobs([lost, ending], ending=frozenset({ending.claim}))
-    async with renewing(harness, settings, jobs):
+    async with renewing(harness, settings, jobs) as loop:
         await harness.db.transact(_take_away, ending.id)
         await harness.db.transact(_take_away, lost.id)
         await until(lambda: isinstance(jobs.stopped.get(lost.claim), Abandoned))
@@ -129,6 +129,7 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
         await cancel_job(harness.context, caller.organization_id, running.id)
         await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
     assert ending.claim not in jobs.stopped
+    assert loop.lost_leases == 1
 
 
 @on_postgresql

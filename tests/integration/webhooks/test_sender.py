@@ -170,9 +170,10 @@ async def test_500_three_times_and_then_200_is_delivered_by_the_last_retry(
     await harness.endpoint(receiving.url)
     await harness.events(jobs=1)
 
-    async with sending(harness):
+    async with sending(harness) as sender:
         assert await harness.wait_until_settled() == {"delivered": 1}
 
+    assert +sender.results == {"success": 1, "http_status": 3}
     assert len(receiving.received) == 4
     assert len({request.headers["webhook-id"] for request in receiving.received}) == 1
     assert len({request.headers["X-Service-Delivery"] for request in receiving.received}) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_failures_during_an_outage_are_counted_and_logged_at_its_end(
             logging.WARNING,
             "the store is unavailable, first for deliveries: connection refused",
         ),
-        (logging.INFO, "the store is available again: 91 attempts failed in 0 s"),
+        (logging.INFO, "the store is available again; failed attempts: 91 in 0 s"),
     ]
     assert caplog.records[1].__dict__["fields"] == {"failures": {"deliveries": 90, "leases": 1}}
 
@@ -62,7 +63,7 @@ def test_a_long_outage_is_logged_again_with_its_count(caplog: pytest.LogCaptureF
     wait_until(lambda: len(caplog.records) == 2, "the reminder to be logged")
     assert messages(caplog)[1] == (
         logging.WARNING,
-        "the store is still unavailable: 1 attempts failed in 0 s",
+        "the store is still unavailable; failed attempts: 1 in 0 s",
     )
 
 
@@ -83,3 +84,16 @@ async def test_loops_that_wait_for_the_store_share_one_warning(
     assert messages(caplog) == [
         (logging.WARNING, "the store is unavailable, first for one: connection refused")
     ]
+
+
+def test_a_process_that_cannot_start_a_thread_logs_every_failure(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    log = OutageLog()
+    for _ in range(2):
+        log.report("jobs", ERROR)
+    assert len(messages(caplog)) == 2
