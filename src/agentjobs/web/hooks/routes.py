@@ -5,6 +5,7 @@ Verifies the signature and stores the event. Nothing is started here.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import ParamSpec, TypeVar
 
@@ -35,6 +36,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_HOOK_BYTES = 5 * 1024 * 1024
+# The largest webhook that platforms send.
+_MAX_DISCARDED_BYTES = 25 * 1024 * 1024
 # Verifying and parsing it takes less than a millisecond.
 _SMALL_BODY_BYTES = 128 * 1024
 _BODY_SECONDS = 60.0
@@ -43,7 +46,7 @@ _STATUSES = {"new": "accepted", "known": "known", "unconnected": "ignored"}
 
 
 async def receive_hook(request: Request) -> Response:
-    _check_headers(request)
+    await _check_headers(request)
     context: WebContext = request.app.state.context
     connection_id: str = request.path_params["connection_id"]
     try:
@@ -124,7 +127,7 @@ def _limits(request: Request) -> HookLimits:
     return limits
 
 
-def _check_headers(request: Request) -> None:
+async def _check_headers(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise Problem("unsupported_media_type", "The body must not be compressed.")
@@ -132,7 +135,17 @@ def _check_headers(request: Request) -> None:
     if content_length.isdecimal() and (
         len(content_length) > 15 or int(content_length) > MAX_HOOK_BYTES
     ):
+        await _discard_body(request)
         raise _too_large()
+
+
+async def _discard_body(request: Request) -> None:
+    """A proxy that is still sending would answer with an error of its own."""
+    received = limit_size(_MAX_DISCARDED_BYTES, receive_pieces(request.receive))
+    with contextlib.suppress(Problem, TimeoutError):
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for _ in received:
+                pass
 
 
 async def _body(request: Request, memory: BodyMemory | None) -> bytes:
@@ -148,7 +161,10 @@ async def _body(request: Request, memory: BodyMemory | None) -> bytes:
             headers=_CLOSING,
         ) from None
     except Problem as problem:
-        raise _too_large() if problem.code == "payload_too_large" else problem from None
+        if problem.code != "payload_too_large":
+            raise
+        await _discard_body(request)
+        raise _too_large() from None
 
 
 async def _collect(received: AsyncIterator[bytes], memory: BodyMemory | None) -> bytes:
@@ -183,7 +199,7 @@ def _too_large() -> Problem:
     return HttpProblem(
         "payload_too_large",
         f"The body is larger than {MAX_HOOK_BYTES} bytes and was not processed.",
-        # The rest of the body is still arriving, so the connection cannot be reused.
+        # The rest of the body may still be arriving, so the connection cannot be reused.
         headers=_CLOSING,
     )
 
