@@ -20,6 +20,8 @@ _HIGHEST_PORT = 65_535
 _UNRATED_SEVERITIES = ("none", "low", "medium", "high", "critical")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
 # Host and port only: a path or a query would have no meaning.
+# Characters that need no encoding; no empty segment, and none that proxies resolve.
+_PUBLIC_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*/?")
 _PROXY = re.compile(
     r"http://(?:(?:(?![/?#@])[!-~])+@)?"
     rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?/?",
@@ -166,8 +168,12 @@ def _check_addresses(settings: Settings) -> None:
     port = settings.metrics_bind.rpartition(":")[2]
     if settings.metrics_bind and not (port.isdecimal() and int(port) <= _HIGHEST_PORT):
         raise SettingsFileError("metrics_bind", "must have the form HOST:PORT")
-    if settings.public_url and urlsplit(settings.public_url).scheme not in {"http", "https"}:
-        raise SettingsFileError("public_url", "must start with http:// or https://")
+    if settings.public_url and not _is_public_url(settings.public_url):
+        reason = (
+            "must have the form https://HOST, https://HOST:PORT or https://HOST/PATH (or http),"
+            " without a user, a query or a fragment"
+        )
+        raise SettingsFileError("public_url", reason)
     if not settings.effective_database_url.startswith(("sqlite:///", "postgresql://")):
         raise SettingsFileError(
             "database_url", "must start with postgresql:// or sqlite:/// (or be left out)"
@@ -178,6 +184,22 @@ def _check_addresses(settings: Settings) -> None:
     ):
         reason = "must start with postgresql://, and so must database_url"
         raise SettingsFileError("database_direct_url", reason)
+
+
+def _is_public_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        # An invalid port raises.
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return (
+        has_host
+        and parts.scheme in {"http", "https"}
+        and "@" not in parts.netloc
+        and _PUBLIC_PATH.fullmatch(parts.path) is not None
+        and re.search(r"[?#\s]", text) is None
+    )
 
 
 def _check_oidc(settings: Settings) -> None:

@@ -6,6 +6,7 @@ Knows neither where a value comes from nor how a feature uses it.
 import ipaddress
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -147,6 +148,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def effective_database_url(self) -> str:
         return self.database_url or f"sqlite:///{self.data_path / 'agentjobs.db'}"
+
+    @property
+    def public_path(self) -> str:
+        """Below which the service is published, such as `/agents`; empty at the root of a host."""
+        return urlsplit(self.effective_public_url).path
 
     @property
     def effective_public_url(self) -> str:

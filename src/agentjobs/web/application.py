@@ -35,7 +35,7 @@ class ServiceRouter(Router):
 
 def build_application(context: WebContext) -> ASGIApp:
     others: list[BaseRoute] = [
-        *documents.routes(context.settings.effective_public_url),
+        *documents.routes(context.settings),
         *health.routes(context),
         *page.routes(context),
         *git_http.routes,

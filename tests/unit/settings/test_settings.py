@@ -25,6 +25,51 @@ def test_the_default_store_is_sqlite_in_the_data_directory(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://agents.example.com", ""),
+        ("https://agents.example.com/", ""),
+        ("http://[::1]:8080", ""),
+        ("https://example.com/agents", "/agents"),
+        ("https://example.com:8443/tools/agents.v1/", "/tools/agents.v1"),
+    ],
+)
+def test_the_public_url_may_have_a_path(tmp_path: Path, url: str, path: str) -> None:
+    settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_PUBLIC_URL": url})
+    assert settings.public_path == path
+    assert settings.effective_public_url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "agents.example.com",
+        "ftp://example.com",
+        "https://",
+        "https:///agents",
+        "https://user:secret@example.com",
+        "https://example.com/agents?x=1",
+        "https://example.com/?",
+        "https://example.com#top",
+        "https://example.com:99999",
+        "https://example.com:port",
+        "https://[::1",
+        "https://example.com//agents",
+        "https://example.com/../agents",
+        "https://example.com/my agents",
+        "https://example.com/%2e",
+        "https://exam ple.com",
+    ],
+)
+def test_a_public_url_that_cannot_work_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match="public_url") as raised:
+        load({"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_PUBLIC_URL": url})
+    assert "must have the form https://HOST" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("url", "direct_url"),
     [
         ("", "postgresql://db/agentjobs"),

@@ -16,7 +16,7 @@ _REFERENCE = "#/components/schemas/"
 Document = Mapping[str, Any]
 
 
-def render_docs(document: Document, public_url: str) -> str:
+def render_docs(document: Document, api_url: str) -> str:
     environment = template_environment(_PACKAGE)
     environment.filters["prose"] = prose
     environment.filters["pretty"] = pretty
@@ -27,7 +27,7 @@ def render_docs(document: Document, public_url: str) -> str:
         introduction=introduction,
         conventions=conventions,
         base=document["servers"][0]["url"],
-        public_url=public_url,
+        api_url=api_url,
         first_call=curl_example("GET", "/me", {}),
         groups=_groups(document),
         webhooks=[

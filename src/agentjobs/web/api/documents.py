@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from agentjobs.settings import Settings
 from agentjobs.web.api.docs_page import render_docs, stylesheet
 from agentjobs.web.api.headers import header
 from agentjobs.web.api.openapi import build_document
@@ -35,18 +36,19 @@ class Page:
         return Response(body, headers=headers, media_type=self._media_type)
 
 
-def routes(public_url: str) -> list[BaseRoute]:
+def routes(settings: Settings) -> list[BaseRoute]:
     pages = {
-        "/openapi.json": Page("application/json", _document),
-        "/docs": Page("text/html", partial(_docs, public_url)),
+        "/openapi.json": Page("application/json", partial(_document, settings)),
+        "/docs": Page("text/html", partial(_docs, settings)),
         "/docs.css": Page("text/css", stylesheet),
     }
     return [Route(BASE + path, page.show) for path, page in pages.items()]
 
 
-def _document() -> bytes:
-    return msgspec.json.encode(build_document(OPERATIONS, base=BASE))
+def _document(settings: Settings) -> bytes:
+    return msgspec.json.encode(build_document(OPERATIONS, base=settings.public_path + BASE))
 
 
-def _docs(public_url: str) -> bytes:
-    return render_docs(build_document(OPERATIONS, base=BASE), public_url).encode()
+def _docs(settings: Settings) -> bytes:
+    document = build_document(OPERATIONS, base=settings.public_path + BASE)
+    return render_docs(document, settings.effective_public_url + BASE).encode()

@@ -272,7 +272,7 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
     """One route per path; the most frequent path is tried first."""
     paths: dict[str, dict[str, Method]] = {}
     for each in operations:
-        link = f"{BASE}/docs#{each.id}"
+        link = f"{context.settings.public_path}{BASE}/docs#{each.id}"
         handler = add_deprecation(each.handler, link, each.deprecation, each.deprecated_parameters)
         method = Method(handler, each.scope, each.query, each.request)
         paths.setdefault(each.route_path, {})[each.method] = method

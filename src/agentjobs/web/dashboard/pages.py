@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from jinja2 import Environment
 from starlette.responses import Response
@@ -33,7 +32,7 @@ HEADERS: Mapping[str, str] = {
 
 def prefix_of(settings: Settings) -> str:
     """The path under which the service is published; empty at the root of a host."""
-    return urlsplit(settings.effective_public_url).path.rstrip("/")
+    return settings.public_path
 
 
 async def render(template: str, values: Mapping[str, Any]) -> str:
