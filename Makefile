@@ -46,7 +46,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go
 
 test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Prove fixes with the package managers that resolve, install and build them
 	@$(BIN)/python -m pytest tests/fixes -n 2 $(PYTEST_ARGS)
+
+test-proxies: system-test system-proxies $(DEV_STAMP) ## Run the service behind Caddy (`make test` runs it behind nginx)
+	@$(BIN)/python -m pytest tests/proxies $(PYTEST_ARGS)
 
 test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a Forgejo and run jobs, hooks, reviews and renames on them
 	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
@@ -188,7 +191,7 @@ system-run:
 	@scripts/system-packages bubblewrap git
 
 system-test:
-	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd openssh-client
+	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd openssh-client nginx-light
 
 system-faults:
 	@scripts/system-packages libfaketime
@@ -198,6 +201,9 @@ system-builds:
 
 system-fixes:
 	@scripts/system-packages maven
+
+system-proxies:
+	@scripts/system-packages caddy
 
 system-platforms:
 	@scripts/system-packages gcc golang-go
