@@ -67,10 +67,7 @@ def describe_full(path: Path | str) -> str:
 
 
 def describe_read_only(path: Path | str) -> str:
-    return (
-        f"the file system of {path} is read-only; mount it writable, or choose another data "
-        "directory with AGENTJOBS_DATA_DIR"
-    )
+    return f"the file system of {path} is read-only; mount it writable, or choose another directory"
 
 
 def explain_write_failure(path: Path) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.free_space import describe_read_only
 from agentjobs.store.database import Database, StoreFull, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
 from tests.support.bare_bwrap import bare_sandbox
@@ -77,25 +78,22 @@ async def test_a_full_disk_of_sqlite_is_named_and_no_change_is_possible(tmp_path
     ]
 
 
-@pytest.mark.parametrize("exists", [True, False])
-async def test_a_read_only_data_directory_is_one_line_that_says_what_to_do(
-    tmp_path: Path, sqlite_url: str, exists: bool
+@pytest.mark.parametrize("has_own_url", [True, False])
+async def test_a_read_only_file_system_is_one_line_that_says_what_to_do(
+    tmp_path: Path, sqlite_url: str, has_own_url: bool
 ) -> None:
     file = Path(sqlite_url.removeprefix("sqlite:///"))
     options = ("--ro-bind", str(file.parent), str(tmp_path))
-    data = tmp_path if exists else tmp_path / "new"
-    environment = {
-        **ENVIRONMENT,
-        "AGENTJOBS_DATA_DIR": str(data),
-        "AGENTJOBS_DATABASE_URL": f"sqlite:///{data}/{file.name}",
-    }
+    own = {"AGENTJOBS_DATABASE_URL": f"sqlite:///{tmp_path}/{file.name}"} if has_own_url else {}
+    environment = {**ENVIRONMENT, "AGENTJOBS_DATA_DIR": str(tmp_path), **own}
     command = (sys.executable, "-c", PROGRAM, "keys", "create")
     async with bare_sandbox(*command, options=options, environment=environment) as sandbox:
         (line,) = (await sandbox.run()).splitlines()
-    assert line.startswith("agentjobs: ")
+    assert line.startswith("agentjobs: the data")
     assert line.endswith(
-        f"the file system of {data} is read-only; mount it writable, or choose another data "
-        "directory with AGENTJOBS_DATA_DIR"
+        describe_read_only(tmp_path)
+        if has_own_url
+        else "read-only file system: choose another one with --data-dir or AGENTJOBS_DATA_DIR"
     )
 
 

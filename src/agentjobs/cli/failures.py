@@ -68,10 +68,12 @@ def _describe_usage_error(error: typer.TyperException) -> str:
 
 def _describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error)
+    # Of a copy, the second is the file that is written.
+    target = error.filename2 or error.filename
     if error.errno in NO_SPACE:
-        return describe_full(error.filename) if error.filename else f"the disk is full: {reason}"
-    if error.errno == errno.EROFS and error.filename:
-        return describe_read_only(error.filename)
+        return describe_full(target) if target else f"the disk is full: {reason}"
+    if error.errno == errno.EROFS and target:
+        return describe_read_only(target)
     if error.errno == errno.EADDRINUSE:
         return f"{reason}; choose another port with --port"
     return f"{error.filename}: {reason}" if error.filename else reason

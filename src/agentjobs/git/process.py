@@ -24,6 +24,7 @@ STREAM_BUFFER_BYTES = 256 * 1024
 
 OnStderr = Callable[[bytes], None]
 
+_NO_SPACE = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 _AUTHORIZATION = re.compile(r"(?i)(authorization:\s*)[^\r\n']*")
 
 
@@ -62,7 +63,7 @@ class GitError(Exception):
 
 
 def reports_lack_of_space(message: str) -> bool:
-    return "No space left on device" in message or "Disk quota exceeded" in message
+    return any(text in message for text in _NO_SPACE)
 
 
 class GitTimeout(GitError):

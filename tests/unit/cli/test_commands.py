@@ -59,6 +59,10 @@ def agentjobs(monkeypatch, capsys):
             "the disk of /data is full; free some space there",
         ),
         (
+            OSError(errno.ENOSPC, "No space left on device", "/from", None, "/to"),
+            "the disk of /to is full; free some space there",
+        ),
+        (
             OSError(errno.ENOSPC, "No space left on device"),
             "the disk is full: No space left on device",
         ),
