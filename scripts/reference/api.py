@@ -51,19 +51,19 @@ def _index_page(document: Document, by_tag: Mapping[str, list[Operation]]) -> st
     )
     return f"""# API reference
 
-{document["info"]["description"].strip()}
-
-The base URL ends with `/v1`: `http://127.0.0.1:8080/v1` with `agentjobs up`. The examples use two
-variables, which both clients and the command line read too:
+The base URL ends with `/v1`: `http://127.0.0.1:8080/v1` with `agentjobs up`. Every request needs an
+API key. The examples use two variables, which both clients and the command line read too:
 
 {code_block("sh", FIRST_CALL)}
 
-The Python examples continue this program, those in TypeScript the one below it:
+The examples in Python and TypeScript continue these programs:
 
 {tabs({"Python": ("python", PYTHON_CLIENT), "TypeScript": ("ts", TYPESCRIPT_CLIENT)})}
 
 [Working with the API](../../api.md) shows how the operations fit together. A running service has
 its reference at `/v1/docs`, and the OpenAPI document at `/v1/openapi.json`.
+
+{document["info"]["description"].strip()}
 
 ## Operations
 

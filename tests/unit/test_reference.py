@@ -14,6 +14,7 @@ import pytest
 
 from agentjobs.cli.commands import COMMANDS, load_command
 from agentjobs.settings import Settings
+from agentjobs.settings.load import _OTHER_VARIABLES
 from agentjobs.web.api.error_codes import API_ERRORS
 from agentjobs_client import Client
 from scripts.reference.api import render_api
@@ -127,10 +128,11 @@ def test_the_defaults_of_numbers_in_the_table_are_those_of_the_program() -> None
     assert checked > 40
 
 
-def test_the_settings_reference_names_the_variable_of_each_setting() -> None:
+def test_the_settings_reference_names_every_variable() -> None:
     page = render_settings((PROJECT / "docs" / "operating.md").read_text())
     only_in_file = {"plans", "agents", "prices"}
     for field in msgspec.structs.fields(Settings):
         name = "config" if field.name == "config_file" else field.name
         expected = name if name in only_in_file else f"AGENTJOBS_{name.upper()}"
         assert f"`{expected}`" in page
+    assert {name for name in _OTHER_VARIABLES if f"`AGENTJOBS_{name}`" not in page} == set()
