@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_process import CommandLine
-from tests.support.service import Service, sample_repository
+from tests.support.service import Service, sample_repository, wait_until
 from tests.support.tls_proxy import TlsProxy, tls_proxy
 
 
@@ -55,6 +55,34 @@ def test_a_job_runs_for_a_user_who_names_the_authority_once(
     assert done.document["pr_url"].startswith(f"{proxy.url}/")
     (context,) = user("contexts", "list", "--json").document["contexts"]
     assert context["ca_file"] == str(proxy.ca_file)
+
+
+def test_a_job_waits_while_its_worker_does_not_trust_the_service(
+    service: Service, proxy: TlsProxy, user: CommandLine, tmp_path: Path
+) -> None:
+    """On another machine, whose tags let it claim the job."""
+    environment = {
+        **service.environment,
+        "AGENTJOBS_CA_FILE": "",
+        "AGENTJOBS_WORKER_TAGS": "new",
+        "AGENTJOBS_DATABASE_URL": f"sqlite:///{service.data_dir / 'agentjobs.db'}",
+    }
+    worker = Service(tmp_path / "machine", environment, ("worker",)).start()
+    service.admin("repos", "set", "acme/shop", "--tags", "new")
+    settings = {"AGENTJOBS_URL": proxy.url, "AGENTJOBS_API_KEY": service.key()}
+    trusting = user.with_settings(**settings, AGENTJOBS_CA_FILE=str(proxy.ca_file))
+    job_id = trusting("jobs", "create", "--repo", "acme/shop", "--agent", "edit").out.strip()
+
+    def reason() -> str | None:
+        document = trusting("jobs", "show", job_id, "--json").document
+        assert document["status"] == "queued"
+        return document["queue_reason"]
+
+    wait_until(lambda: reason() == "platform_unreachable", "the job to wait for its platform")
+    assert "certificate" in worker.log()
+    assert trusting("jobs", "cancel", job_id).exit_code == 0
+    assert worker.stop() == 0
+    service.admin("repos", "set", "acme/shop", "--tags", "none")
 
 
 @pytest.mark.parametrize("variable", ["AGENTJOBS_CA_FILE", "SSL_CERT_FILE"])

@@ -14,8 +14,13 @@ NETWORK_PROTOCOLS = "http:https"
 _ACCESS_DENIED = re.compile(
     r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
 )
+# As GnuTLS and OpenSSL say it.
+_UNTRUSTED_CERTIFICATE = re.compile(
+    r"certificate verification|SSL certificate problem|SSL: no alternative certificate"
+)
 _HOST_UNREACHABLE = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|timed out)"
+    rf"|{_UNTRUSTED_CERTIFICATE.pattern}"
 )
 _TEMPORARY_FAILURE = re.compile(
     r"(Could not|Couldn't) (connect|resolve)|Failed to connect|Connection (refused|reset|timed out)"
@@ -39,6 +44,7 @@ class Remote:
     `proxy` is an address with user and password; `certificates` replaces the system's file.
     `pinned` is `host:port:address,address`, so that git does not resolve the host again.
     `is_fresh`: the credential is so new that the host may not accept it yet.
+    `is_of_operator`: whose certificate this machine does not trust only until that is repaired.
     """
 
     url: str
@@ -47,10 +53,15 @@ class Remote:
     certificates: Path | None = None
     pinned: str | None = None
     is_fresh: bool = False
+    is_of_operator: bool = False
 
     def is_temporary_failure(self, stderr: str) -> bool:
         """Whether a retry may succeed after git wrote this to stderr."""
-        return is_temporary_failure(stderr) or (self.is_fresh and is_access_denied(stderr))
+        return (
+            is_temporary_failure(stderr)
+            or (self.is_fresh and is_access_denied(stderr))
+            or (self.is_of_operator and _UNTRUSTED_CERTIFICATE.search(stderr) is not None)
+        )
 
     @property
     def configuration(self) -> dict[str, str]:

@@ -53,7 +53,12 @@ class LocalForge:
     @contextlib.asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:
         url = f"{self._git_url}/git/{repo.organization}/{repo.full_name}.git"
-        yield Remote(url, basic_authorization("job", credential), certificates=self._certificates)
+        yield Remote(
+            url,
+            basic_authorization("job", credential),
+            certificates=self._certificates,
+            is_of_operator=True,
+        )
 
     async def open_pull_request(
         self, repo: RepoAddress, credential: str, request: PullRequestRequest

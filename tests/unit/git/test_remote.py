@@ -1,6 +1,12 @@
 import pytest
 
-from agentjobs.git.remote import is_temporary_failure, parse_remote, strip_credentials
+from agentjobs.git.remote import (
+    Remote,
+    is_host_unreachable,
+    is_temporary_failure,
+    parse_remote,
+    strip_credentials,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +65,19 @@ def test_a_connection_that_is_cut_anywhere_may_work_the_next_time(reason: str) -
 )
 def test_a_refusal_is_not_temporary(reason: str) -> None:
     assert not is_temporary_failure(f"fatal: unable to access 'https://host/x/': {reason}")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "gnutls_handshake() failed: Error in the certificate verification.",
+        "server certificate verification failed. CAfile: none CRLfile: none",
+        "SSL certificate problem: unable to get local issuer certificate",
+        "SSL: no alternative certificate subject name matches target host name '127.0.0.1'",
+    ],
+)
+def test_the_operator_can_repair_the_certificate_of_the_service_itself(reason: str) -> None:
+    stderr = f"fatal: unable to access 'https://host/x/': {reason}"
+    assert Remote("https://host/x", is_of_operator=True).is_temporary_failure(stderr)
+    assert not Remote("https://host/x").is_temporary_failure(stderr)
+    assert is_host_unreachable(stderr)

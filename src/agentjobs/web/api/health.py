@@ -52,8 +52,9 @@ class Readiness:
             raise self._error
 
 
-async def healthz(_request: Request) -> Response:
-    return Reply(200, {"status": "ok"})
+async def healthz(request: Request) -> Response:
+    context: WebContext = request.app.state.context
+    return Reply(200, {"status": "ok", "instance": context.instance})
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
