@@ -67,10 +67,14 @@ async def test_a_standby_is_used_only_on_request_and_refuses_writes_until_it_is_
 
     with pytest.raises(StoreUnavailable):
         await db.transact(add, "too-early")
+    await db.ping()
+    with pytest.raises(StoreUnavailable):
+        await db.check_writable()
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agentjobs'"
     await until(lambda: servers.standby.sql(count).strip() == "0")
 
     await asyncio.to_thread(servers.fail_over)
+    await db.check_writable()
     await db.transact(add, "later")
     assert await names(db) == ["later"]
     await db.close()
