@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.otlp_collector import Collector, otlp_collector
+from tests.support.otlp_collector import CollectedSpan, Collector, otlp_collector
 from tests.support.receiver import Receiver, receiver
-from tests.support.service import Api, Service, connected, sample_repository
+from tests.support.service import Api, Service, connected, sample_repository, wait_until
 from tests.support.webhook_service import add_endpoint, running
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -125,8 +125,8 @@ def test_one_trace_leads_from_the_request_to_the_pull_request_and_its_webhooks(
         "fetch": "run job",
         "environment": "run job",
         "checkout": "run job",
-        "invoke_agent asking": "run job",
-        "chat small": "invoke_agent asking",
+        "invoke_agent Asking": "run job",
+        "chat small": "invoke_agent Asking",
         "commit": "run job",
         "checks": "run job",
         "push": "run job",
@@ -138,7 +138,7 @@ def test_one_trace_leads_from_the_request_to_the_pull_request_and_its_webhooks(
 
     assert spans["POST /v1/jobs"].kind == "server"
     assert spans["POST /v1/jobs"].attributes["http.response.status_code"] == 202
-    assert spans["queue"].end_ns <= spans["invoke_agent asking"].start_ns
+    assert spans["queue"].end_ns <= spans["invoke_agent Asking"].start_ns
     run = spans["run job"].attributes
     assert (run["agentjobs.job.id"], run["agentjobs.outcome"]) == (job_id, "completed")
     assert run["agentjobs.pull_request.url"] == job["pr_url"]
@@ -157,7 +157,7 @@ def test_one_trace_leads_from_the_request_to_the_pull_request_and_its_webhooks(
     }
     assert sent == {name: f"00-{TRACE_ID}-{spans[name].span_id}-01" for name in sent}
     assert len(sent) == len(EVENTS)
-    agent = spans["invoke_agent asking"].span_id
+    agent = spans["invoke_agent Asking"].span_id
     assert f"TRACEPARENT is 00-{TRACE_ID}-{agent}-01" in log
     assert "OTEL" not in log
     assert PROMPT not in str(collector.spans)
@@ -171,7 +171,7 @@ def test_a_failed_job_is_an_error_in_its_own_trace(api: Api, collector: Collecto
     spans = collector.wait_for(trace_id, "run job")
     assert spans["run job"].is_error
     assert spans["run job"].attributes["error.type"] == "agent_failed"
-    assert spans["invoke_agent crash"].attributes["error.type"] == "agent_failed"
+    assert spans["invoke_agent Crash"].attributes["error.type"] == "agent_failed"
     assert not spans["POST /v1/jobs"].is_error
 
 
@@ -184,13 +184,17 @@ def test_the_build_of_an_environment_is_in_the_trace_of_the_job_that_waits_for_i
     trace_id = f"{2:032x}"
     job_id = create(api, "crash", f"00-{trace_id}-{CALLER_SPAN}-01", "acme/built")
     api.wait_status(job_id, "failed")
-    collector.wait_for(trace_id, "invoke_agent crash", "run job", "build environment")
-    spans = [span for span in collector.spans if span.trace_id == trace_id]
-    runs = [span for span in spans if span.name == "run job"]
+
+    def spans_named(name: str) -> list[CollectedSpan]:
+        spans = list(collector.spans)
+        return [span for span in spans if (span.trace_id, span.name) == (trace_id, name)]
+
+    wait_until(lambda: len(spans_named("run job")) == 2, "both runs")
+    runs = spans_named("run job")
     assert [run.attributes["agentjobs.outcome"] for run in runs] == ["notready", "failed"]
-    assert len([span for span in spans if span.name == "queue"]) == 2
-    waiting, chosen = [span for span in spans if span.name == "environment"]
-    (build,) = [span for span in spans if span.name == "build environment"]
+    assert len(spans_named("queue")) == 2
+    waiting, chosen = spans_named("environment")
+    (build,) = spans_named("build environment")
     assert (waiting.parent_id, chosen.parent_id) == tuple(run.span_id for run in runs)
     assert build.parent_id == waiting.span_id
     assert not waiting.is_error

@@ -122,7 +122,9 @@ async def _open_context(
         pool_size=WORKER_POOL_SIZE if is_worker else DEFAULT_POOL_SIZE,
         generic_plans=is_worker,
     )
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(db.close)
+        await stack.enter_async_context(exporting_traces(certificates_of(settings)))
         stop = Stop()
         stop.listen()
         context = JobsContext(db, settings, catalog)
@@ -137,11 +139,8 @@ async def _open_context(
         metrics = Metrics(monitor) if is_worker else ServiceMetrics(monitor)
         directories = {"data": settings.data_path, "repositories": settings.repositories_path}
         metrics.registry.register(DiskMetrics(directories, settings.disk_floor_mib))
-        async with exporting_traces(certificates_of(settings)):
-            with monitor.running():
-                yield context, stop, metrics
-    finally:
-        await db.close()
+        with monitor.running():
+            yield context, stop, metrics
 
 
 @contextlib.asynccontextmanager

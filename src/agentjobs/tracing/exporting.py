@@ -94,9 +94,11 @@ async def _stop(export: "Export") -> None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
-        export.stop()
-        with contextlib.suppress(RuntimeError):  # The loop is closed.
-            loop.call_soon_threadsafe(stopped.set)
+        try:
+            export.stop()
+        finally:
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(stopped.set)
 
     threading.Thread(target=stop, name="last traces", daemon=True).start()
     try:

@@ -41,4 +41,4 @@ def agent_span(agent: Agent) -> AbstractContextManager[Span]:
         "gen_ai.agent.name": agent.name,
         "gen_ai.provider.name": None if agent.model is None else agent.model.api,
     }
-    return span(f"invoke_agent {agent.id}", attributes)
+    return span(f"invoke_agent {agent.name}", attributes)
