@@ -1,7 +1,11 @@
 """The packages, installed as docs/installation.md says, in places that know no checkout."""
 
 import os
+import re
+import shlex
+import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +17,20 @@ from tests.support.installed_program import (
     create_environment,
     install,
     run,
-    wheel_of,
 )
 from tests.support.paths import PROJECT
 from tests.support.service import connected, pull_requests
+
+VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+PYTHON = shlex.quote(sys.executable)
+
+
+def documented(command: str) -> str:
+    """The code block of docs/installation.md that has this command, for the current version."""
+    page = (PROJECT / "docs" / "installation.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if command in block]
+    return block.replace("0.2.0", VERSION)
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +40,15 @@ def index() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def programs(
-    packages: Path, index: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def programs(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the locked dependencies and both wheels."""
-    programs = create_environment(tmp_path_factory.mktemp("installed") / "environment")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in index.items():
-            patch.setenv(name, value)
-        install(programs, "--require-hashes", "-r", PROJECT / "requirements.lock")
-    wheels = [wheel_of(packages, name) for name in ("agentjobs", "agentjobs_client")]
-    install(programs, "--offline", "--no-deps", *wheels)
-    run(sys.executable, "-m", "uv", "pip", "check", "--python", programs / "python", cwd=programs)
+    root = tmp_path_factory.mktemp("installed")
+    shutil.copy(PROJECT / "requirements.lock", packages / f"agentjobs-{VERSION}-requirements.txt")
+    script = documented("pip install --require-hashes").replace("/opt/agentjobs", str(root))
+    output = run("sh", "-ec", script.replace("python3 -m venv", f"{PYTHON} -m venv"), cwd=packages)
+    assert output.splitlines()[-1].startswith(f"agentjobs {VERSION} (commit ")
+    programs = root / ".venv" / "bin"
+    run(programs / "pip", "check", cwd=root)
     return programs
 
 
@@ -64,31 +75,20 @@ def test_a_job_of_an_installed_service_becomes_a_pull_request(
     assert " (commit " in service.log()
 
 
-def test_uvx_runs_the_program_without_an_installation(
-    packages: Path, index: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize("tool", ["pipx", "uvx"])
+def test_pipx_and_uvx_run_the_program(
+    packages: Path, index: dict[str, str], tmp_path: Path, tool: str
 ) -> None:
-    uvx = (sys.executable, "-m", "uv", "tool", "run", "--find-links", packages)
-    wheel = wheel_of(packages, "agentjobs")
-    output = run(
-        *(*uvx, "--from", wheel, "agentjobs", "--version"),
-        cwd=tmp_path,
-        **{**os.environ, **index, "UV_TOOL_DIR": str(tmp_path / "tools")},
-    )
-    assert output.startswith("agentjobs ")
-    assert "(commit " in output
-
-
-def test_pipx_installs_the_program(packages: Path, index: dict[str, str], tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        **index,
-        "PIPX_HOME": str(tmp_path / "pipx"),
-        "PIPX_BIN_DIR": str(tmp_path / "bin"),
-    }
-    pipx = (sys.executable, "-m", "uv", "tool", "run", "pipx", "install")
-    pip_arguments = f"--pip-args=--find-links={packages}"
-    run(*pipx, pip_arguments, wheel_of(packages, "agentjobs"), cwd=tmp_path, **environment)
-    assert "(commit " in run(tmp_path / "bin" / "agentjobs", "--version", cwd=tmp_path)
+    (line,) = [line for line in documented("pipx").splitlines() if line.startswith(tool)]
+    script = line.replace("uvx", f"{PYTHON} -m uv tool run").replace("agentjobs up", "agentjobs")
+    if tool == "uvx":
+        script += " --version"
+    else:
+        script = f"{PYTHON} -m uv tool run {script}; {tmp_path}/agentjobs --version"
+    directories = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path)}
+    environment = {**os.environ, **index, **directories}
+    output = run("sh", "-ec", script, cwd=packages, **environment)
+    assert output.splitlines()[-1].startswith(f"agentjobs {VERSION} (commit ")
 
 
 def test_an_sdist_can_be_installed(packages: Path, index: dict[str, str], tmp_path: Path) -> None:
