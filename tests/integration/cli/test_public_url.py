@@ -36,6 +36,9 @@ CASES = {
     "this service": Case("ok", "leads to this service", healthy("ours")),
     "this service with TLS": Case("ok", "leads to this service", healthy("ours"), tls="trusted"),
     "another agentjobs": Case("problem", "another agentjobs", healthy("theirs")),
+    "strange agentjobs": Case(
+        "problem", "another agentjobs", http('{"status":"ok","instance":[["ours"]]}')
+    ),
     "older agentjobs": Case("note", "an older agentjobs", http('{"status":"ok"}')),
     "unknown host": Case(
         "problem", "cannot be resolved (Name or service not known)", url="http://jobs.invalid"

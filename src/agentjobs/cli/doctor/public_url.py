@@ -102,7 +102,9 @@ def _judge_response(
 
 
 def _judge_instance(instance: object, instances: Collection[str] | None) -> tuple[State, str]:
-    if instances is None or instance in instances:
+    if instances is None:
+        return "ok", "leads to an agentjobs"
+    if isinstance(instance, str) and instance in instances:
         return "ok", "leads to this service"
     if instance is None:
         return "note", "leads to an older agentjobs, which does not say whether it is this one"
