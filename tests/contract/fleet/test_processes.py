@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.cli.doctor.processes import check_processes
+from agentjobs.cli.doctor.processes import check_processes, is_only_api_here
 from agentjobs.fleet.processes import (
     SILENT_MS,
     FleetSize,
@@ -221,6 +221,16 @@ async def test_doctor_tells_dead_processes_from_live_ones(database: Database) ->
     assert restarted.message.endswith("another one runs on this host")
     assert gone.state == "problem"
     assert "serve on c is dead or cut off: no heartbeat for 2 minutes" in gone.message
+
+
+async def test_only_workers_need_what_runs_agents(database: Database) -> None:
+    assert not await is_only_api_here(SETTINGS, database)
+    serve = this_process("serve", SETTINGS)
+    await record_heartbeat(database, serve)
+    await leases.renew(database, _worker("elsewhere", "same"), [], 10)
+    assert await is_only_api_here(SETTINGS, database)
+    await leases.renew(database, _worker(serve.hostname, "same"), [], 10)
+    assert not await is_only_api_here(SETTINGS, database)
 
 
 async def test_doctor_notes_that_the_shell_has_other_settings_than_the_service(

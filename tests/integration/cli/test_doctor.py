@@ -142,3 +142,14 @@ def test_a_running_service_is_healthy_and_a_killed_one_is_not(agentjobs: Command
     assert answer.exit_code == 1
     assert "(Connection refused)" in problems(answer)
     assert "workers remove" in problems(answer)
+
+
+def test_a_machine_with_only_the_api_needs_no_agents(agentjobs: CommandLine) -> None:
+    declare(agentjobs, '[[agents]]\npreset = "codex"\nexecutable = "/nowhere/codex"\n')
+    assert "/nowhere/codex" in problems(agentjobs("doctor", "--json"))
+    with agentjobs.running("serve", "--port", "0"):
+        until(lambda: "processes" in agentjobs("doctor").out)
+        answer = agentjobs("doctor", "--json")
+    assert (answer.exit_code, problems(answer)) == (0, "")
+    notes = [each["message"] for each in findings(answer) if each["state"] == "note"]
+    assert any("/nowhere/codex" in note and "only workers need this" in note for note in notes)

@@ -1,6 +1,7 @@
 """`agentjobs doctor`: checks whether this machine can run the service and its agents."""
 
 import asyncio
+import contextlib
 import platform
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from agentjobs.cli.doctor.machine import (
     check_network_settings,
     check_sandbox,
 )
-from agentjobs.cli.doctor.processes import check_processes
+from agentjobs.cli.doctor.processes import check_processes, is_only_api_here
 from agentjobs.cli.doctor.public_url import check_public_url
 from agentjobs.cli.doctor.stored import check_pauses, check_secrets, check_webhooks
 from agentjobs.cli.doctor.workers import check_workers
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from agentjobs.settings import Settings
+    from agentjobs.store.database import Database
 
 HAS_PROBLEMS = 1
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -51,16 +53,22 @@ def doctor(data_dir: DataDir = None, json: Json = False) -> None:
 
 
 async def _check_all(settings: "Settings") -> list[Finding]:
-    return [
+    findings = [
         _describe_program(),
         *check_data_directory(settings),
         *check_disk(settings),
         *await check_git(),
-        *await check_sandbox(settings),
         *check_network_settings(settings),
-        *[finding async for finding in _check_store(settings)],
-        *await check_agents(settings),
     ]
+    needs_agents = True
+    async with _open_store(settings, findings) as db:
+        if db is None:
+            findings += await check_public_url(settings, None)
+        else:
+            findings += await _check_store(settings, db)
+            needs_agents = not await is_only_api_here(settings, db)
+    on_workers = [*await check_sandbox(settings), *await check_agents(settings)]
+    return findings + (on_workers if needs_agents else list(map(_excuse, on_workers)))
 
 
 def _describe_program() -> Finding:
@@ -71,14 +79,26 @@ def _describe_program() -> Finding:
     )
 
 
-async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
+def _excuse(finding: Finding) -> Finding:
+    if finding.state != "problem":
+        return finding
+    reason = "only workers need this, and none runs on this machine"
+    return Finding(finding.subject, "note", f"{finding.message} ({reason})")
+
+
+@contextlib.asynccontextmanager
+async def _open_store(
+    settings: "Settings", findings: list[Finding]
+) -> "AsyncIterator[Database | None]":
+    """None, and a finding that says why, if there is none."""
     from agentjobs.store.database import StoreError
-    from agentjobs.store.database_clock import clock_problem
-    from agentjobs.store.opening import find_schema_differences, open_database
+    from agentjobs.store.opening import open_database
 
     path = settings.data_path / "agentjobs.db"
     if not settings.database_url and not path.exists():
-        yield Finding("store", "note", f"{path} does not exist yet; the first command creates it")
+        reason = f"{path} does not exist yet; the first command creates it"
+        findings.append(Finding("store", "note", reason))
+        yield None
         return
     try:
         db = await open_database(
@@ -87,30 +107,35 @@ async def _check_store(settings: "Settings") -> "AsyncIterator[Finding]":
             direct_url=settings.database_direct_url,
         )
     except StoreError as error:
-        yield Finding("store", "problem", str(error))
-        for finding in await check_public_url(settings, None):
-            yield finding
+        findings.append(Finding("store", "problem", str(error)))
+        yield None
         return
     try:
-        await db.ping()
-        differences = await find_schema_differences(db)
-        for difference in differences:
-            yield Finding("store", "problem", f"{difference.what}; {difference.remedy}")
-        if not differences:
-            yield Finding("store", "ok", f"{db.engine}, schema current")
-        if problem := clock_problem(await db.clock_ms()):
-            yield Finding("clock", "problem", problem)
-        for finding in [
-            *await check_secrets(settings, db),
-            *await check_webhooks(settings, db),
-            *await check_forges(settings, db),
-            *await check_workers(settings, db),
-            *await check_pauses(db),
-            *await check_processes(settings, db),
-            *await check_public_url(settings, db),
-        ]:
-            yield finding
+        yield db
     except StoreError as error:
-        yield Finding("store", "problem", str(error))
+        findings.append(Finding("store", "problem", str(error)))
     finally:
         await db.close()
+
+
+async def _check_store(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.store.database_clock import clock_problem
+    from agentjobs.store.opening import find_schema_differences
+
+    await db.ping()
+    findings = [
+        Finding("store", "problem", f"{difference.what}; {difference.remedy}")
+        for difference in await find_schema_differences(db)
+    ] or [Finding("store", "ok", f"{db.engine}, schema current")]
+    if problem := clock_problem(await db.clock_ms()):
+        findings.append(Finding("clock", "problem", problem))
+    return [
+        *findings,
+        *await check_secrets(settings, db),
+        *await check_webhooks(settings, db),
+        *await check_forges(settings, db),
+        *await check_workers(settings, db),
+        *await check_pauses(db),
+        *await check_processes(settings, db),
+        *await check_public_url(settings, db),
+    ]

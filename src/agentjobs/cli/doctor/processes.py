@@ -32,6 +32,21 @@ async def check_processes(settings: "Settings", db: "Database") -> list[Finding]
     return findings + _compare_shell(settings, alive)
 
 
+async def is_only_api_here(settings: "Settings", db: "Database") -> bool:
+    """Whether `serve` runs on this machine and no worker does."""
+    from agentjobs.fleet.processes import SILENT_MS, list_processes
+    from agentjobs.jobs.workers import list_worker_views
+
+    host, now = socket.gethostname(), await db.clock_ms()
+    roles = {
+        process.role
+        for process in await list_processes(db)
+        if process.hostname == host and process.heartbeat_at > now - SILENT_MS
+    }
+    workers = {worker.hostname for worker in await list_worker_views(db, settings)}
+    return roles == {"serve"} and host not in workers
+
+
 def _describe(process: "ProcessInfo", age_ms: int) -> Finding:
     if process.repositories_problem is not None:
         text = f"{process.hostname} serves no repositories: {process.repositories_problem}"
