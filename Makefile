@@ -46,7 +46,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) 
 
 test-proxies: system-test system-proxies $(DEV_STAMP) ## Run the service behind Caddy (`make test` runs it behind nginx)
 	@$(BIN)/python -m pytest tests/proxies $(PYTEST_ARGS)
+
+test-systemd: system-test $(DEV_STAMP) ## Follow the chapter on systemd on a booted systemd (needs root)
+	@$(BIN)/python -m pytest tests/systemd $(PYTEST_ARGS)
 
 test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a Forgejo and run jobs, hooks, reviews and renames on them
 	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
