@@ -162,7 +162,10 @@ def sign(directory: Path, key: str, signers: Path) -> None:
 
 
 def _run(*command: str, input: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, input=input, capture_output=True, text=True)
+    try:
+        return subprocess.run(command, input=input, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Refused(f"{command[0]} is not installed: install git and openssh-client") from None
 
 
 def _git(project: Path, *arguments: str) -> str:

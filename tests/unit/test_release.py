@@ -1,5 +1,6 @@
 """`make release`: what it refuses, what its SBOM lists, and that others can check its signature."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -53,12 +54,13 @@ class Project:
         self.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "x")
         self.git("-c", "tag.gpgSign=false", "tag", "--force", tag)
 
-    def release(self, key: str = "") -> str:
+    def release(self, key: str = "", **environment: str) -> str:
         """The line that refuses it."""
         target = self.root / "dist"
         done = subprocess.run(
             [sys.executable, "scripts/release.py", str(target), "--key", key],
             cwd=self.root,
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -123,6 +125,13 @@ def test_a_key_that_users_do_not_know_is_refused(project: Project, tmp_path: Pat
     assert "packaging/allowed_signers does not have the key" in project.release(
         str(tmp_path / "key")
     )
+
+
+def test_missing_programs_are_named(project: Project, tmp_path: Path) -> None:
+    line = "is not installed: install git and openssh-client"
+    assert f"git {line}" in project.release(PATH=str(tmp_path))
+    (tmp_path / "git").symlink_to(shutil.which("git") or "")
+    assert f"ssh-keygen {line}" in project.release("key", PATH=str(tmp_path))
 
 
 @pytest.fixture
