@@ -8,18 +8,24 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import trustme
 from aiohttp import web
 
+from agentjobs.app.outbound_setup import session_of
 from agentjobs.gateway import gateway as gateways
 from agentjobs.gateway import port_server, requests
+from agentjobs.settings import load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
 from tests.support.model_messages import ModelReply, Tokens
+from tests.support.model_server import model_server
+from tests.support.scripted_server import server_tls
 from tests.support.stores import until
 
 REPLY = ModelReply(text="ok", usage=Tokens(40, 5))
@@ -571,3 +577,23 @@ async def test_a_compressed_response_is_forwarded_without_foreign_headers(db: Da
         assert (await harness.settled()).cost_nanousd == harness.totals[0].cost_nanousd
     listener.close()
     await server.shutdown(1)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_a_provider_with_a_private_authority_needs_the_operators_certificates(
+    db: Database, tmp_path: Path, is_trusted: bool
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    environ = {"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8"}
+    if is_trusted:
+        environ["AGENTJOBS_CA_FILE"] = str(tmp_path / "ca.pem")
+    async with (
+        model_server([REPLY], key=REAL_KEY, tls=server_tls(authority)) as provider,
+        # As a worker makes it.
+        session_of(load(environ)) as session,
+        gateway_harness(db, provider_url=provider.url, shared=session) as harness,
+    ):
+        status, _ = await harness.ask()
+    assert status == (200 if is_trusted else 502)
+    assert any("AGENTJOBS_CA_FILE" in note for note in harness.notes) is not is_trusted
