@@ -11,6 +11,8 @@ ENGINE  ?= postgresql
 FAULTS_ARGS ?=
 # The SSH key that signs a release.
 KEY     ?=
+IMAGE      ?= localhost/agentjobs:latest
+IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -39,6 +41,8 @@ PLATFORMS_DIR := .platforms
 FORGEJO_SOURCE ?=
 # Prometheus, only for `make test-alerts`: two programs of a package whose service is not needed.
 PROMETHEUS_DIR := .prometheus
+# Images and containers of `make test-container`.
+CONTAINER_DIR := .container
 PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
 # The generator of the documentation site has its own environment too.
@@ -46,7 +50,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +103,12 @@ test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages tw
 test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every alert in a real service, and run the dashboard's queries
 	@$(BIN)/python -m pytest tests/alerts -n 2 $(PYTEST_ARGS)
 
+test-container: system-container $(DEV_STAMP) ## Build the container image twice, run it, and run compose.yaml
+	@$(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
+
+image: ## Build the container image (IMAGE=localhost/agentjobs:latest IMAGE_ARGS="--build-arg BASE=…")
+	@packaging/container/build $(IMAGE) $(IMAGE_ARGS)
+
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
@@ -138,7 +148,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -210,3 +220,6 @@ system-proxies:
 
 system-platforms:
 	@scripts/system-packages gcc golang-go
+
+system-container:
+	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git

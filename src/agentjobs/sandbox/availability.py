@@ -9,6 +9,11 @@ from agentjobs.sandbox.syscalls import ARCHITECTURES
 
 # Overlays of idmapped directories, and overlays in user namespaces.
 _MIN_KERNEL = {True: (5, 19), False: (5, 11)}
+# Container runtimes forbid namespaces and mounts, also those that a user may create.
+_CONTAINER_OPTIONS = (
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined"
+)
 _SYSCTLS = (
     # name, the value that forbids namespaces, the value that allows them
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -39,14 +44,14 @@ def explain_namespace_failure(message: str, as_root: bool, proc: Path = Path("/p
         return f"{problem}: it needs a kernel with CONFIG_SECCOMP_FILTER"
     if as_root:
         return (
-            f"{problem}: root needs CAP_SYS_ADMIN and bubblewrap 0.8 or newer; a container needs "
-            "`--privileged`"
+            f"{problem}: root needs CAP_SYS_ADMIN and bubblewrap 0.8 or newer; start a container "
+            f"with `--privileged`, or as another user with `{_CONTAINER_OPTIONS}`"
         )
     if command := _allowing_command(proc):
         return f"{problem}: run `{command}`, or start the worker as root"
     return (
-        f"{problem}: it needs unprivileged user namespaces and bubblewrap 0.8 or newer; a "
-        "container needs `--privileged`"
+        f"{problem}: it needs unprivileged user namespaces and bubblewrap 0.8 or newer; start a "
+        f"container with `{_CONTAINER_OPTIONS}`"
     )
 
 
@@ -70,7 +75,8 @@ def explain_layer_failure(
             f"{problem}: move the data directory {directory} to a file system such as ext4, XFS or "
             "Btrfs; the file system of a container itself is none, a volume is"
         )
-    return f"{problem}: allow unprivileged user namespaces; a container needs `--privileged`"
+    options = "--privileged" if as_root else _CONTAINER_OPTIONS
+    return f"{problem}: allow unprivileged user namespaces; start a container with `{options}`"
 
 
 def _allowing_command(proc: Path) -> str | None:

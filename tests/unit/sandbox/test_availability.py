@@ -45,6 +45,8 @@ def test_a_file_system_without_support_is_named(tmp_path: Path, step: str) -> No
 
 def test_another_failure_names_namespaces(tmp_path: Path) -> None:
     assert "--privileged" in explain("bwrap: setting up uid map", tmp_path)
+    as_user = explain("bwrap: setting up uid map", tmp_path, as_root=False)
+    assert "--security-opt seccomp=unconfined" in as_user
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""The image: reproducible, without root, and with a sandbox where the runtime allows it."""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.container.harness import (
+    SANDBOX_OPTIONS,
+    attempt,
+    build,
+    create_repository,
+    exit_code,
+    in_container,
+    run,
+    run_job,
+    wait_for,
+)
+from tests.support.paths import PROJECT
+
+
+@contextmanager
+def container(image: str, *options: str) -> Iterator[str]:
+    name = run("podman", "run", "--detach", *options, image)
+    try:
+        yield name
+    finally:
+        attempt("podman", "rm", "--force", "--volumes", name)
+
+
+def test_two_builds_of_a_commit_give_the_same_image(image: str) -> None:
+    first = run("podman", "image", "inspect", image, "--format", "{{.Id}}")
+    assert build("localhost/agentjobs:again") == first
+
+
+def test_version_and_labels_name_the_build(image: str) -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    commit = run("git", "rev-parse", "HEAD")
+    output = run("podman", "run", "--rm", image, "--version")
+    assert output.startswith(f"agentjobs {version} (commit {commit[:12]}")
+    config = json.loads(run("podman", "image", "inspect", image))[0]["Config"]
+    assert config["Labels"]["org.opencontainers.image.version"] == version
+    assert config["Labels"]["org.opencontainers.image.revision"] == commit
+    assert config["StopSignal"] == "SIGTERM"
+    assert list(config["Volumes"]) == ["/var/lib/agentjobs"]
+
+
+def test_a_container_runs_a_job_without_root_and_ends_on_sigterm(image: str) -> None:
+    with container(image, *SANDBOX_OPTIONS) as name:
+        wait_for(lambda: attempt("podman", "exec", name, "probe").returncode == 0, "readiness")
+        create_repository(name)
+        pull_url = run_job(name, "http://127.0.0.1:8080")
+        assert "/pulls/1" in pull_url
+        status = in_container(name, "cat", "/proc/1/status")
+        assert "\nUid:\t10001\t10001" in status
+        assert "\nCapEff:\t0000000000000000" in status
+        # The service is the first process, which inherits the orphans of all others.
+        states = in_container(name, "sh", "-c", "cat /proc/[0-9]*/stat")
+        assert [line for line in states.splitlines() if ") Z " in line] == []
+        run("podman", "stop", "--time", "60", name)
+        assert exit_code(name) == 0
+
+
+def test_doctor_names_the_options_that_the_runtime_needs(image: str) -> None:
+    refused = attempt("podman", "run", "--rm", image, "doctor")
+    assert refused.returncode == 1
+    assert " ".join(SANDBOX_OPTIONS) in refused.stdout
+    assert "bubblewrap cannot create a sandbox here" in refused.stdout
+    accepted = attempt("podman", "run", "--rm", *SANDBOX_OPTIONS, image, "doctor")
+    assert accepted.returncode == 0, accepted.stdout
+
+
+def test_probe_fails_while_nothing_listens(image: str) -> None:
+    process = attempt("podman", "run", "--rm", "--entrypoint", "probe", image)
+    assert (process.returncode, process.stderr[:10]) == (1, "not ready:")
