@@ -35,7 +35,7 @@ class BuildRecordHook(BuildHookInterface[Any]):
 
 
 def _describe(root: Path) -> str | None:
-    """None without a repository, or where git is missing or refuses to read another user's."""
+    """None without a repository that git can read."""
     if not (root / ".git").exists():
         return None
     try:
@@ -50,5 +50,6 @@ def _describe(root: Path) -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "--git-dir", str(root / ".git"), "--work-tree", str(root), *arguments]
+    command = ["git", "--no-optional-locks", "--git-dir", str(root / ".git")]
+    command += ["--work-tree", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout

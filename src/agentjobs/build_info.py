@@ -28,7 +28,7 @@ def _recorded_build() -> str | None:
 
 
 def _checkout(root: Path) -> str | None:
-    """None if git is missing or refuses, for example because another user owns the checkout."""
+    """None without a repository that git can read."""
     if not (root / ".git").exists():
         return None
     import subprocess  # noqa: PLC0415 - packages do not need it

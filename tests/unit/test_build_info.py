@@ -61,6 +61,6 @@ def test_without_git_a_checkout_is_just_development(checkout, monkeypatch, tmp_p
     assert describe_build().endswith(" (development)")
 
 
-def test_a_checkout_that_git_refuses_is_just_development(checkout, tmp_path):
+def test_a_checkout_that_git_cannot_read_is_just_development(checkout, tmp_path):
     (tmp_path / ".git" / "HEAD").write_text("nonsense")
     assert describe_build().endswith(" (development)")
