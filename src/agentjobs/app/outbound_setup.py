@@ -10,7 +10,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import load_tls_context, new_session
 from agentjobs.sandbox.certificates import BUNDLE_FILE, create_bundle
-from agentjobs.settings import Settings, SettingsError
+from agentjobs.settings import Settings, SettingsError, prepare_data_directory
 from agentjobs.store.database import Database
 
 
@@ -41,6 +41,8 @@ def certificates_of(settings: Settings) -> Path | None:
         return None
     try:
         load_tls_context(settings.ca_file)
+        # A command may run on a machine that has no data yet.
+        prepare_data_directory(settings)
         return create_bundle(Path(settings.ca_file), settings.data_path)
     except ValueError as error:
         raise SettingsError(str(error)) from None
