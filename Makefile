@@ -138,7 +138,7 @@ docs: $(RUN_STAMP) $(DOCS_STAMP) ## Build the documentation site into site/, wit
 schema: system-test $(DEV_STAMP) ## Rewrite the expected schema after a new migration
 	@AGENTJOBS_TEST_REWRITE_SCHEMA=1 $(BIN)/python -m pytest -q tests/contract/store/test_schema.py -k expected
 
-test-docs: system-test $(DEV_STAMP) docs ## Open every page of the documentation site in a browser
+test-docs: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed docs ## Open every page of the documentation site in a browser
 	@$(BIN)/python -m pytest tests/site $(PYTEST_ARGS)
 
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store

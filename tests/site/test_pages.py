@@ -7,11 +7,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.page_checks import PageMonitor
+from tests.browser.page_checks import AXE, PageMonitor
 from tests.site.conftest import SITE
 
 SIZES = {"desktop": (1280, 900), "phone": (360, 800)}
 _WIDTH = "document.documentElement.scrollWidth"
+_VIOLATIONS = """async () => {
+  const { violations } = await axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] });
+  return violations.map(({ id, nodes }) => `${id}: ${nodes[0].html} ${nodes[0].failureSummary}`);
+}"""
 
 
 @pytest_asyncio.fixture
@@ -50,6 +54,16 @@ async def test_every_page_loads_only_its_own_files_and_fits_the_screen(
         if await page.evaluate(_WIDTH) > width:
             too_wide.append(name)
     assert too_wide == []
+    assert monitor.problems() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_pages_are_accessible(browser: Browser, site_url: str, scheme: str) -> None:
+    page, monitor = await open_window(browser, site_url, color_scheme=scheme)
+    for name in ("index", "quickstart", "concepts", "reference/api/jobs", "reference/settings"):
+        await page.goto(f"/{name}.html")
+        await page.add_script_tag(path=AXE)
+        assert await page.evaluate(_VIOLATIONS) == [], name
     assert monitor.problems() == []
 
 
