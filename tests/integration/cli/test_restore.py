@@ -329,3 +329,26 @@ def test_files_are_restored_by_the_user_who_owns_the_directory(
     assert refused.exit_code == 2
     assert "run this as that user: sudo -u" in refused.err
     assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_the_settings_file_is_restored_where_it_is_expected(sqlite_store, tmp_path, capsys):
+    (sqlite_store.data_dir / "agentjobs.toml").write_text('public_url = "https://old.example"\n')
+    backup = tmp_path / "backup"
+    assert sqlite_store.agentjobs("backup", str(backup)).exit_code == 0
+
+    named = tmp_path / "named.toml"
+    other = Store(capsys, tmp_path / "other", AGENTJOBS_CONFIG=str(named))
+    restored = other.restore(backup).document
+    assert restored["settings_file"] == "restored"
+    assert restored["notes"] == [f"Check public_url in {named} if this is another machine."]
+    named.write_text("queue_limit = 7\n")
+    restored = other.restore(backup, "--force").document
+    assert restored["settings_file"] == "kept"
+    assert named.read_text() == "queue_limit = 7\n"
+    (note,) = restored["notes"]
+    assert note.startswith(f"{named} was kept")
+
+    missing = tmp_path / "missing" / "named.toml"
+    third = Store(capsys, tmp_path / "third", AGENTJOBS_CONFIG=str(missing))
+    (note,) = third.restore(backup).document["notes"]
+    assert note == f"Copy {backup / 'agentjobs.toml'} to {missing}: No such file or directory."

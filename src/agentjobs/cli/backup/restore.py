@@ -37,6 +37,7 @@ from agentjobs.store.revisions import is_behind, is_older
 from agentjobs.webhooks.restored_deliveries import hold_statement
 
 _MIB = 1024**2
+_CONFIG = "AGENTJOBS_CONFIG"
 # Settings that belong to a machine; a restored file may have those of another one.
 _OF_MACHINE = ("database_url", "public_url", "repositories_dir")
 
@@ -62,13 +63,16 @@ class Restored(msgspec.Struct, kw_only=True):
 
 
 def settings_for(data_dir: Path | None, directory: Path) -> Settings:
-    """With the settings file of the backup, if the data directory has none."""
+    """With the settings file of the backup, if there is none on this machine."""
     chosen = None if data_dir is None else str(data_dir)
-    settings = load(data_dir=chosen)
-    saved = directory / SETTINGS_FILE
-    if Path(settings.config_file).exists() or not saved.is_file():
-        return settings
-    return load({**os.environ, "AGENTJOBS_CONFIG": str(saved)}, data_dir=chosen)
+    saved, named = directory / SETTINGS_FILE, os.environ.get(_CONFIG)
+    if not saved.is_file() or (named and Path(named).exists()):
+        return load(data_dir=chosen)
+    if not named:
+        settings = load(data_dir=chosen)
+        if Path(settings.config_file).exists():
+            return settings
+    return load({**os.environ, _CONFIG: str(saved)}, data_dir=chosen)
 
 
 async def restore(
@@ -234,17 +238,18 @@ def _move_repositories(incoming: Path, root: Path, result: Restored, suffix: str
 
 def _restore_settings_file(backup: Backup, settings: Settings, result: Restored) -> None:
     saved = backup.directory / SETTINGS_FILE
-    file = Path(settings.config_file)
-    if file == saved:
-        file = settings.data_path / SETTINGS_FILE
+    file = Path(os.environ.get(_CONFIG) or settings.data_path / SETTINGS_FILE)
     if not saved.is_file():
         return
-    if file.exists():
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
         result.settings_file = "kept"
-        if file.read_bytes() != saved.read_bytes():
+        if not file.exists():
+            result.notes.append(f"Copy {saved} to {file}: {error.strerror}.")
+        elif file.read_bytes() != saved.read_bytes():
             result.notes.append(f"{file} was kept; it differs from {saved}.")
         return
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as written:
         written.write(saved.read_bytes())
     result.settings_file = "restored"
