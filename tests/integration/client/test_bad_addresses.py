@@ -114,7 +114,7 @@ def test_an_unknown_authority_is_trusted_once_it_is_named(
     listen, authority, ca_file, monkeypatch, asynchronous
 ):
     url = f"https://127.0.0.1:{listen(AGENTS, tls=server_tls(authority))}"
-    with pytest.raises(TlsFailed, match="`ca_file` or in AGENTJOBS_CA_FILE"):
+    with pytest.raises(TlsFailed, match="`ca_file`, AGENTJOBS_CA_FILE or"):
         ask(url, asynchronous)
     assert ask(url, asynchronous, ca_file=ca_file) == []
     for variable in ("SSL_CERT_FILE", "AGENTJOBS_CA_FILE"):
@@ -135,12 +135,14 @@ def test_an_expired_certificate_may_be_a_clock_that_is_off(listen, authority, ca
         ask(f"https://127.0.0.1:{listen(AGENTS, tls=expired)}", ca_file=ca_file)
 
 
-@pytest.mark.parametrize("content", [None, "hello"])
-def test_a_file_without_certificates_is_refused(tmp_path, content, monkeypatch):
+@pytest.mark.parametrize(
+    ("content", "reason"), [(None, "No such file"), ("hello", "it has none in PEM format")]
+)
+def test_a_file_without_certificates_is_refused(tmp_path, content, reason, monkeypatch):
     file = tmp_path / "ca.pem"
     if content:
         file.write_text(content)
-    with pytest.raises(ClientError, match=r"ca\.pem: no certificates could be read"):
+    with pytest.raises(ClientError, match=rf"ca\.pem: no certificates could be read: {reason}"):
         ask("https://127.0.0.1:1", ca_file=file)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(ClientError, match=r"ca\.pem: no certificates could be read"):

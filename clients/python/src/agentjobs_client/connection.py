@@ -73,8 +73,13 @@ def _verification(base_url: str, ca_file: str | os.PathLike[str] | None) -> ssl.
         if further := ca_file or os.environ.get("AGENTJOBS_CA_FILE"):
             source = str(further)
             context.load_verify_locations(source)
-    except (OSError, ValueError) as error:
-        raise ClientError(f"{source}: no certificates could be read: {error}") from error
+    except (ssl.SSLError, ValueError) as error:
+        # OpenSSL's own words name a line of its source.
+        reason = "it has none in PEM format"
+        raise ClientError(f"{source}: no certificates could be read: {reason}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ClientError(f"{source}: no certificates could be read: {reason}") from error
     return context
 
 
@@ -132,8 +137,8 @@ def _tls_hint(reason: str, base_url: httpx.URL) -> str:
         if "mismatch" in problem or "not valid for" in problem:
             return f"{problem}; use the name that the certificate was issued for"
         return (
-            f"its certificate is not trusted ({problem}); pass the authority that issued it as "
-            "`ca_file` or in AGENTJOBS_CA_FILE"
+            f"its certificate is not trusted ({problem}); name the authority that issued it in "
+            "`ca_file`, AGENTJOBS_CA_FILE or `agentjobs login --ca-file`"
         )
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason or "record layer" in reason:
         return f"it does not use TLS on this port; try http://{base_url.netloc.decode()}"
