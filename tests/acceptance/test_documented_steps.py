@@ -1,11 +1,12 @@
 """Runs every code block of README and quickstart, in order, as a reader would.
 
-The program `claude` and the model's key are stand-ins; `make test-agents` runs the real agent. Not
-executed are `make demo`, which tests/integration/cli/test_demo.py runs, and TypeScript, which
-test_typescript_client.py compiles and runs.
+The program `claude` and the model's key are stand-ins; `make test-agents` runs the real agent. Of
+`make demo` only the target is checked, because tests/integration/cli/test_demo.py runs the demo.
+test_typescript_client.py compiles and runs TypeScript.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -56,11 +57,8 @@ trap stop_service EXIT
 def script_of(block: Block) -> str:
     match block.language:
         case "sh":
-            lines = block.text.splitlines()
-            shown = [line for line in lines if not line.startswith("make demo ")]
-            return "\n".join(
-                "start_service" if line.startswith("agentjobs up") else line for line in shown
-            )
+            text = re.sub(r"^agentjobs up\b.*", "start_service", block.text, flags=re.MULTILINE)
+            return text.replace("make demo", "make --dry-run demo")
         case "toml":
             config = "~/.local/share/agentjobs/agentjobs.toml"
             return f"cat >> {config} <<'END'\n{block.text}END\nstop_service\nstart_service"

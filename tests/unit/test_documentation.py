@@ -14,6 +14,7 @@ import yaml
 
 import agentjobs_client
 from agentjobs.agents.catalog import build_catalog
+from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
 from agentjobs.jobs.run.retry import BACKOFF_SECONDS
 from agentjobs.jobs.states import STATUSES, TRANSITIONS
@@ -150,6 +151,14 @@ def test_every_test_that_the_security_page_names_exists() -> None:
         or (test and f"def {test}(" not in (PROJECT / path).read_text())
     ]
     assert missing == []
+
+
+def test_agents_are_installed_with_the_commands_of_their_presets() -> None:
+    pages = {name: (PROJECT / name).read_text() for name in ("README.md", "docs/quickstart.md")}
+    claude = PRESETS["claude-code"].install_with
+    assert [name for name, text in pages.items() if f"`{claude}`" not in text] == []
+    agents = (PROJECT / "docs" / "agents.md").read_text()
+    assert [name for name, preset in PRESETS.items() if preset.install_with not in agents] == []
 
 
 def test_the_platforms_page_says_how_long_a_job_retries() -> None:
