@@ -36,6 +36,8 @@ def prepare_sqlite(source: Path, target: Path, statements: Iterable[str]) -> Non
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with source.open("rb") as copied, os.fdopen(descriptor, "wb") as written:
         shutil.copyfileobj(copied, written, _CHUNK)
+        written.flush()
+        os.fsync(written.fileno())
     try:
         with closing(sqlite3.connect(target)) as db, db:
             (result,) = db.execute("PRAGMA quick_check(1)").fetchone()

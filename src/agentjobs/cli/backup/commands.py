@@ -67,9 +67,11 @@ def restore(
 
     from agentjobs.cli.backup import restore as restoring
     from agentjobs.cli.backup.progress import Progress
+    from agentjobs.cli.backup.restore_result import describe
+    from agentjobs.cli.backup.restore_settings import settings_for
 
     directory = source.absolute()
-    settings = restoring.settings_for(data_dir, directory)
+    settings = settings_for(data_dir, directory)
     with Progress() as progress:
         restored = asyncio.run(
             restoring.restore(
@@ -80,5 +82,5 @@ def restore(
         print_json(restored)
         return
     print_result(restored.path)
-    for line in restoring.describe(restored):
+    for line in describe(restored):
         print_note(line)

@@ -90,14 +90,14 @@ async def _require_repositories(db: Database, root: Path) -> None:
 async def _key_ids(db: Database) -> list[str]:
     """Every table with encrypted values says by which key."""
     schema = await read_schema(db)
-    found = {
+    key_ids = {
         row["key_id"]
         for table, columns in schema.tables.items()
         for column in columns
         if column.endswith("key_id")
         for row in await db.fetch_all(f'SELECT DISTINCT "{column}" AS key_id FROM "{table}"')
     }
-    return sorted(key_id for key_id in found if key_id)
+    return sorted(key_id for key_id in key_ids if key_id)
 
 
 async def _copy_repositories(source: Path, target: Path) -> None:

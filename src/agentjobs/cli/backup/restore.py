@@ -4,17 +4,16 @@ there at the end. Nothing is deleted: with `force`, what was there is moved asid
 import asyncio
 import os
 import shutil
-import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from agentjobs.cli.admin import operator
-from agentjobs.cli.backup.copy import REPOSITORIES, SETTINGS_FILE
+from agentjobs.cli.backup.copy import REPOSITORIES
 from agentjobs.cli.backup.manifest import Backup, open_backup
 from agentjobs.cli.backup.repository_copy import copy_repository
+from agentjobs.cli.backup.restore_result import Restored
+from agentjobs.cli.backup.restore_settings import restore_settings_file
 from agentjobs.cli.backup.target import (
     Target,
     open_target,
@@ -29,50 +28,16 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
 from agentjobs.organizations.restores import restore_statements
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.settings import Settings, load
-from agentjobs.store.database import Database, Engine, StoreError
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.restore import dumped_tables, load_postgresql, prepare_sqlite
 from agentjobs.store.revisions import is_behind, is_older
 from agentjobs.webhooks.restored_deliveries import hold_statement
 
 _MIB = 1024**2
-_CONFIG = "AGENTJOBS_CONFIG"
-# Settings that belong to a machine; a restored file may have those of another one.
-_OF_MACHINE = ("database_url", "public_url", "repositories_dir")
 
 OnProgress = Callable[[str], None]
-
-
-class Restored(msgspec.Struct, kw_only=True):
-    """Jobs and deliveries as of the backup. `replaced`: where what was there has been moved."""
-
-    path: str
-    restored_at: str
-    engine: Engine
-    revision: str
-    needs_migration: bool
-    queued_jobs: int = 0
-    running_jobs: int = 0
-    held_deliveries: int = 0
-    paused: bool = True
-    repositories: int = 0
-    settings_file: str = "none"
-    replaced: list[str] = []
-    notes: list[str] = []
-
-
-def settings_for(data_dir: Path | None, directory: Path) -> Settings:
-    """With the settings file of the backup, if there is none on this machine."""
-    chosen = None if data_dir is None else str(data_dir)
-    saved, named = directory / SETTINGS_FILE, os.environ.get(_CONFIG)
-    if not saved.is_file() or (named and Path(named).exists()):
-        return load(data_dir=chosen)
-    if not named:
-        settings = load(data_dir=chosen)
-        if Path(settings.config_file).exists():
-            return settings
-    return load({**os.environ, _CONFIG: str(saved)}, data_dir=chosen)
 
 
 async def restore(
@@ -126,7 +91,7 @@ async def _restore_files(
         else:
             await _restore_postgresql(backup, target, result, _statements(now), suffix, on_progress)
         _move_repositories(incoming, target.repositories, result, suffix)
-        _restore_settings_file(backup, target.settings, result)
+        restore_settings_file(backup.directory, target.settings, result)
         await _describe_rows(target.settings, result, now)
     finally:
         await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
@@ -236,28 +201,6 @@ def _move_repositories(incoming: Path, root: Path, result: Restored, suffix: str
         path.rename(root / path.name)
 
 
-def _restore_settings_file(backup: Backup, settings: Settings, result: Restored) -> None:
-    saved = backup.directory / SETTINGS_FILE
-    file = Path(os.environ.get(_CONFIG) or settings.data_path / SETTINGS_FILE)
-    if not saved.is_file():
-        return
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        result.settings_file = "kept"
-        if not file.exists():
-            result.notes.append(f"Copy {saved} to {file}: {error.strerror}.")
-        elif file.read_bytes() != saved.read_bytes():
-            result.notes.append(f"{file} was kept; it differs from {saved}.")
-        return
-    with os.fdopen(descriptor, "wb") as written:
-        written.write(saved.read_bytes())
-    result.settings_file = "restored"
-    values = tomllib.loads(saved.read_text(encoding="utf-8"))
-    if names := [name for name in _OF_MACHINE if name in values]:
-        result.notes.append(f"Check {', '.join(names)} in {file} if this is another machine.")
-
-
 async def _describe_rows(settings: Settings, result: Restored, restored_at: int) -> None:
     db = await open_unchecked(settings.effective_database_url, listen=False)
     try:
@@ -281,22 +224,3 @@ async def _write_audit_entry(db: Database, result: Restored) -> None:
     with audit.acting_as(operator()):
         entry = audit.entry("service.restored", "service", revision=result.revision)
     await db.transact(write_service_entry, entry)
-
-
-def describe(restored: Restored) -> list[str]:
-    """What the operator has to know, line by line."""
-    lines = [f"What was there before is in {place}." for place in restored.replaced]
-    lines += restored.notes
-    if restored.held_deliveries:
-        lines.append(
-            f"{restored.held_deliveries} webhook deliveries were waiting; they are not sent. To"
-            " send those of an organization: agentjobs webhooks redeliver --failed-since"
-            f" {restored.restored_at} --org NAME"
-        )
-    lines.append(
-        f"{restored.queued_jobs} queued and {restored.running_jobs} running jobs are in the backup."
-        " Workers start no job until `agentjobs resume`."
-    )
-    if restored.needs_migration:
-        lines.append(f"The schema is {restored.revision}: run `agentjobs migrate`.")
-    return lines

@@ -64,10 +64,10 @@ async def _was_restored(run: RunContext) -> bool:
 
 async def _find_unknown_pull(run: RunContext, repo: HostedRepo, base: str) -> Completed | None:
     """One that the job opened after the backup, whatever became of it since."""
-    found = await repo.forge.pull_of_branch(repo.address, run.job.branch)
-    if found is None:
+    current = await repo.forge.pull_of_branch(repo.address, run.job.branch)
+    if current is None:
         return None
-    pull = await cast("Platform", repo.forge).pull(repo.address, found.number)
+    pull = await cast("Platform", repo.forge).pull(repo.address, current.number)
     request = PullRequestRequest(
         head_branch=run.job.branch,
         base_branch=run.job.base_branch,
