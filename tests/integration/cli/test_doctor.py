@@ -87,7 +87,7 @@ def test_a_webhook_whose_secret_is_locked_is_noticed(agentjobs: CommandLine) -> 
     assert added.exit_code == 0, added.err
     answer = owner("doctor")
     assert answer.exit_code == 0
-    assert "1 endpoints, all secrets readable" in answer.out
+    assert "1 endpoint, all secrets readable" in answer.out
     assert "can reach 10.1.0.0/16" in answer.out
     locked = agentjobs.with_settings(AGENTJOBS_ENCRYPTION_KEY=other)("doctor", "--json")
     assert "The secret of whk_" in problems(locked)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from agentjobs.cli.doctor.finding import Finding
+from agentjobs.cli.doctor.finding import Finding, count
 
 if TYPE_CHECKING:
     from agentjobs.settings import Settings
@@ -56,7 +56,10 @@ async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
         number = await check_endpoint_secrets(db, SealingKeys.load(settings))
     except Problem as problem:
         return [*findings, Finding("webhooks", "problem", problem.message)]
-    return [*findings, Finding("webhooks", "ok", f"{number} endpoints, all secrets readable")]
+    return [
+        *findings,
+        Finding("webhooks", "ok", f"{count(number, 'endpoint')}, all secrets readable"),
+    ]
 
 
 async def check_pauses(db: "Database") -> list[Finding]:
