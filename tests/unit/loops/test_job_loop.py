@@ -14,6 +14,7 @@ from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
 from agentjobs.loops.job_loop import JobLoop, _ActiveJob
 from agentjobs.store.changes import Changes, Signal
+from tests.unit.jobs.test_plan import JOB
 
 KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
 
@@ -39,7 +40,7 @@ async def stopped(
     monkeypatch.setattr(job_loop, "run_job", run_job)
     monkeypatch.setattr(job_loop, "keep_finished_work", keep)
     nothing: Any = None
-    active = _ActiveJob(nothing, 0)
+    active = _ActiveJob(JOB, 0)
     running = asyncio.create_task(active.run(nothing, nothing))
     await publishes.wait()
     active.stop(outcome)
