@@ -1,4 +1,4 @@
-"""Checks the built site: no page loads a file of another host, or one that is missing."""
+"""Checks the built site: pages load only files that it has, and show no Markdown as text."""
 
 import re
 import sys
@@ -28,17 +28,26 @@ NAMED = frozenset({"alternate", "canonical", "next", "prev"})
 _CSS_URL = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s;]+)""")
 
 
-class Loads(HTMLParser):
-    """The addresses that a page loads."""
+# Markdown that a paragraph shows as text.
+_LIST_AS_TEXT = re.compile(r"^(?:- |1\. )|```", re.MULTILINE)
+
+
+class PageReader(HTMLParser):
+    """The addresses that a page loads, and the texts of its paragraphs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[str] = []
+        self.paragraphs: list[str] = []
         self._in_style = False
+        self._in_paragraph = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
         self._in_style = tag == "style"
+        if tag == "p":
+            self.paragraphs.append("")
+            self._in_paragraph = True
         if tag == "link" and attributes.get("rel") in NAMED:
             return
         for name in LOADED.get(tag, ()):
@@ -47,10 +56,13 @@ class Loads(HTMLParser):
             self.addresses += [each.split()[0] for each in candidates if each.strip()]
         self.addresses += _CSS_URL.findall(attributes.get("style") or "")
 
-    def handle_endtag(self, _tag: str) -> None:
+    def handle_endtag(self, tag: str) -> None:
         self._in_style = False
+        self._in_paragraph = self._in_paragraph and tag != "p"
 
     def handle_data(self, data: str) -> None:
+        if self._in_paragraph:
+            self.paragraphs[-1] += data
         if self._in_style:
             self.addresses += _CSS_URL.findall(data)
 
@@ -59,19 +71,24 @@ def faults_in(site: Path) -> Iterator[str]:
     for path in sorted(site.rglob("*")):
         if path.suffix not in (".html", ".css", ".svg"):
             continue
-        for address in addresses_in(path):
-            fault = _fault(site, path, address)
-            if fault:
-                yield f"{path.relative_to(site)}: {fault}: {address}"
+        page = read_page(path)
+        faults = [_fault(site, path, address) for address in page.addresses]
+        faults += [
+            f"shows a list as text: {text[:80]!r}"
+            for text in page.paragraphs
+            if _LIST_AS_TEXT.search(text)
+        ]
+        yield from (f"{path.relative_to(site)}: {fault}" for fault in faults if fault)
 
 
-def addresses_in(path: Path) -> list[str]:
+def read_page(path: Path) -> PageReader:
     text = path.read_text(encoding="utf-8")
+    page = PageReader()
     if path.suffix == ".css":
-        return _CSS_URL.findall(text)
-    loads = Loads()
-    loads.feed(text)
-    return loads.addresses
+        page.addresses = _CSS_URL.findall(text)
+    else:
+        page.feed(text)
+    return page
 
 
 def _fault(site: Path, page: Path, address: str) -> str | None:
@@ -79,10 +96,10 @@ def _fault(site: Path, page: Path, address: str) -> str | None:
     if parts.scheme == "data" or not parts.path:
         return None
     if parts.scheme or parts.netloc:
-        return "loads from another host"
+        return f"loads from another host: {address}"
     base = site if parts.path.startswith("/") else page.parent
     is_there = (base / unquote(parts.path).lstrip("/")).exists()
-    return None if is_there else "loads a file that does not exist"
+    return None if is_there else f"loads a file that does not exist: {address}"
 
 
 def main(site: str) -> None:

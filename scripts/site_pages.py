@@ -28,9 +28,11 @@ PAGES = {
     "clients/typescript/README.md": "clients/typescript.md",
 }
 # What the site shows in their place.
-REPLACED = {"README.md": "index.md", "docs/decisions": "decisions/index.md"}
+REPLACED = {"README.md": "index.md", "docs/decisions": "decisions/overview.md"}
 _FENCE = re.compile(r"^( *)(```+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+# A line of text, or the end of a code block, that a list follows.
+_BEFORE_LIST = re.compile(r"(?:\A\n?|^(?!- |\* |\d+\. |\s|\||#|>).*\n)(?=- |1\. )", re.MULTILINE)
 _PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
     r'<img src="(?P<light>[^"]+)" alt="(?P<alt>[^"]+)" width="(?P<width>\d+)">\s*</picture>'
@@ -46,7 +48,7 @@ def collect(target: Path) -> None:
     texts = {name: path.read_text(encoding="utf-8") for name, path in sources.items()}
     pages = {uri_of(name): convert(name, text) for name, text in texts.items()}
     pages |= {uri_of(path): show_source(path) for path in linked_sources(texts)}
-    pages["decisions/index.md"] = _list_decisions(texts)
+    pages["decisions/overview.md"] = _list_decisions(texts)
     for uri, text in {**pages, **_references(texts)}.items():
         path = target / uri
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +63,11 @@ def convert(name: str, markdown: str) -> str:
         target = posixpath.relpath(uri_of(_resolve(name, match[1])), directory)
         return f"]({target}{match[2] or ''})"
 
-    return _outside_of_code(markdown, lambda text: _LINK.sub(relink, _PICTURE.sub(_images, text)))
+    def change(text: str) -> str:
+        # The generator needs an empty line before a list, code hosts do not.
+        return _BEFORE_LIST.sub(r"\g<0>\n", _LINK.sub(relink, _PICTURE.sub(_images, text)))
+
+    return _outside_of_code(markdown, change)
 
 
 def uri_of(path: str) -> str:

@@ -54,6 +54,22 @@ def test_links_and_pictures_are_rewritten_for_the_site() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("page", "converted"),
+    [
+        ("So:\n- one\n- two\n", "So:\n\n- one\n- two\n"),
+        ("**So.**\n1. one\n2. two\n", "**So.**\n\n1. one\n2. two\n"),
+        ("```sh\nls\n```\n- one\n", "```sh\nls\n```\n\n- one\n"),
+        ("- one\n  more\n- two\n\nText\n", None),
+        ("1. one\n2. two\n", None),
+        ("A range of 1\n- or 2. No:\n\n- one\n", "A range of 1\n\n- or 2. No:\n\n- one\n"),
+        ("```md\nSo:\n- one\n```\n", None),
+    ],
+)
+def test_a_list_after_text_gets_an_empty_line(page: str, converted: str | None) -> None:
+    assert convert("docs/page.md", page).lstrip("\n") == (converted or page)
+
+
 def pages_in_navigation(entries: list[Any]) -> Iterator[str]:
     for entry in entries:
         content = next(iter(entry.values())) if isinstance(entry, dict) else entry

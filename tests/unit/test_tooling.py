@@ -214,6 +214,13 @@ def test_a_page_that_loads_from_elsewhere_or_a_missing_file_is_refused(tmp_path,
     assert fault.startswith("page.html: loads ")
 
 
+@pytest.mark.parametrize("text", ["Alternatives.\n- One.", "Steps:\n1. One.", "```sh\nmake"])
+def test_a_page_that_shows_markdown_as_text_is_refused(tmp_path, text):
+    (tmp_path / "page.html").write_text(f"<p><strong>So.</strong> {text}</p><ul><li>- x</li></ul>")
+    (fault,) = check_site.faults_in(tmp_path)
+    assert fault.startswith("page.html: shows a list as text")
+
+
 def test_a_page_may_link_to_other_hosts_and_load_its_own_files(tmp_path):
     (tmp_path / "deeper").mkdir()
     (tmp_path / "site.css").write_text("a { background: url(data:image/png;base64,AA==) }")
