@@ -84,7 +84,7 @@ def check_everything(deployed: Deployment) -> None:
         api = Api(http)
         api.wait_ready("acme/shop")
         check_job(deployed, api)
-        check_streams(api)
+        check_streams(deployed, api)
         check_git(deployed)
         check_sizes(deployed)
         check_mcp(deployed)
@@ -102,18 +102,34 @@ def check_job(deployed: Deployment, api: Api) -> None:
     assert job["pr_url"] == f"{deployed.url}/default/acme/shop/pulls/1"
 
 
-def check_streams(api: Api) -> None:
-    """A line arrives while the agent runs, and a long poll ends with the job."""
+def check_streams(deployed: Deployment, api: Api) -> None:
+    """A line arrives while the agent runs, also over HTTP/2; a long poll ends with the job."""
     job_id = api.create("acme/shop", "sleepy")
     stream = api.http.stream("GET", f"/jobs/{job_id}/logs", headers={"Accept": "text/event-stream"})
     with stream as response:
         lines = response.iter_lines()
         assert any("asleep" in line for line in lines)
+        check_http2_stream(deployed, job_id)
         assert api.job(job_id)["status"] == "running"
         poll = {"wait_seconds": "60", "wait_for": "final"}
         cancelled = api.http.post(f"/jobs/{job_id}/cancel", json={})
         assert cancelled.status_code == 202, cancelled.text
         assert api.http.get(f"/jobs/{job_id}", params=poll).json()["status"] == "cancelled"
+
+
+def check_http2_stream(deployed: Deployment, job_id: str) -> None:
+    """As browsers do it."""
+    command = ["curl", "--silent", "--include", "--no-buffer", "--http2", "--max-time", "120"]
+    command += ["--cacert", str(deployed.proxy.ca_file), "--header", "Accept: text/event-stream"]
+    command += ["--header", f"Authorization: Bearer {deployed.key}"]
+    address = f"{deployed.url}/v1/jobs/{job_id}/logs"
+    with subprocess.Popen([*command, address], stdout=subprocess.PIPE, text=True) as curl:
+        assert curl.stdout is not None
+        status = curl.stdout.readline()
+        is_streamed = any("asleep" in line for line in curl.stdout)
+        curl.terminate()
+    assert status.startswith("HTTP/2 200")
+    assert is_streamed
 
 
 def check_git(deployed: Deployment) -> None:
@@ -193,6 +209,7 @@ def check_dashboard(deployed: Deployment) -> None:
     assert link.startswith(f"{deployed.url}/sign-in?token=")
     origin = httpx.URL(deployed.url).copy_with(path="/")
     with deployed.client(headers={"Accept": "text/html"}, follow_redirects=True) as http:
+        assert "Sign in" in http.get(deployed.url).text
         home = http.get(link)
         assert home.status_code == 200, home.text
         assert str(home.url) == f"{deployed.url}/"

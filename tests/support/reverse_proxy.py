@@ -107,7 +107,7 @@ def _caddy(directory: Path, port: int, path: str, hosts: tuple[str, str]) -> lis
         f"\nhttps://localhost:{port} {{\n\tbind 127.0.0.1\n\ttls {certificate} {certificate}",
     )
     if path:
-        site = _replace(site, "\thandle {", f"\thandle_path {path}/* {{")
+        site = _replace(site, "\thandle {", f"\tredir {path} {path}/\n\thandle_path {path}/* {{")
     (directory / "Caddyfile").write_text(site)
     return ["caddy", "run", "--config", str(directory / "Caddyfile")]
 
