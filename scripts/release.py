@@ -124,9 +124,13 @@ def build(directory: Path, version: str, image_args: str = "") -> None:
 
 
 def build_image(archive: Path, version: str, image_args: str, epoch: int) -> None:
-    """An OCI layout in a tar file, as `podman load` and `skopeo copy oci-archive:` read it."""
     name = f"localhost/agentjobs:{version}"
     dist.run(["make", "image", f"IMAGE={name}", f"IMAGE_ARGS={image_args}"], install.PROJECT)
+    archive_image(name, archive, epoch)
+
+
+def archive_image(name: str, archive: Path, epoch: int) -> None:
+    """An OCI layout in a tar file, as `podman load` and `skopeo copy oci-archive:` read it."""
     with tempfile.TemporaryDirectory() as temporary:
         layout = Path(temporary) / "layout"
         dist.run(["buildah", "push", name, f"oci:{layout}:{name}"], install.PROJECT)
