@@ -191,6 +191,9 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
         plan = plan_run(run.job, agent, await _configuration(run, summary))
         run.change = FinishedWork(work.base, work.commit)
         await store_results(run)
+        if (merged := await find_merged_pull(run, repo, work.base)) is not None:
+            await repo.end_outage()
+            return merged
         text = await read_pull_text(run.mirror, work.commit)
         ticket = await find_ticket_again(run, repo)
         pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
