@@ -70,6 +70,17 @@ def describe_read_only(path: Path | str) -> str:
     return f"the file system of {path} is read-only; mount it writable, or choose another directory"
 
 
+def explain_os_error(error: BaseException) -> str | None:
+    """Which file system is full or read-only, and what to do; None if the error is another one."""
+    if not isinstance(error, OSError):
+        return None
+    # Of a copy, the second is the file that is written.
+    path = error.filename2 or error.filename
+    if error.errno in NO_SPACE:
+        return describe_full(path) if path else f"the disk is full: {error.strerror}"
+    return describe_read_only(path) if error.errno == errno.EROFS and path else None
+
+
 def explain_write_failure(path: Path) -> str | None:
     """Why nothing can be written at a path: its file system is full or read-only.
 

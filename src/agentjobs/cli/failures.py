@@ -8,7 +8,7 @@ import traceback
 import typer
 
 from agentjobs.cli.output import escape_line
-from agentjobs.free_space import NO_SPACE, describe_full, describe_read_only
+from agentjobs.free_space import explain_os_error
 
 FAILED = 2
 TRACEBACK_VARIABLE = "AGENTJOBS_TRACEBACK"
@@ -68,12 +68,8 @@ def _describe_usage_error(error: typer.TyperException) -> str:
 
 def _describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error)
-    # Of a copy, the second is the file that is written.
-    target = error.filename2 or error.filename
-    if error.errno in NO_SPACE:
-        return describe_full(target) if target else f"the disk is full: {reason}"
-    if error.errno == errno.EROFS and target:
-        return describe_read_only(target)
+    if (explanation := explain_os_error(error)) is not None:
+        return explanation
     if error.errno == errno.EADDRINUSE:
         return f"{reason}; choose another port with --port"
     return f"{error.filename}: {reason}" if error.filename else reason

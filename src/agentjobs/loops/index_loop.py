@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from agentjobs.free_space import explain_os_error
 from agentjobs.git.process import GitError
 from agentjobs.inventory.indexing import (
     IndexFailure,
@@ -76,8 +77,16 @@ class IndexLoop:
             fields = {"repo_id": repo.id}
             _log.warning("another process indexes the repository", extra={"fields": fields})
         except (GitError, IndexFailure, OSError, StoreError) as error:
+            explanation = explain_os_error(error)
             _log.warning(
-                "repository not indexed: %s", error, extra={"fields": {"repo_id": repo.id}}
+                "repository not indexed: %s",
+                explanation or error,
+                extra={"fields": {"repo_id": repo.id}},
             )
-            await store_failure(self._db, repo, str(error))
+            # Where the service keeps its files is not shown to clients.
+            await store_failure(
+                self._db,
+                repo,
+                "the service cannot write to its disk" if explanation else str(error),
+            )
         return True

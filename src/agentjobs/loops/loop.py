@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from agentjobs.free_space import explain_os_error
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.outage_log import outages
 
@@ -60,8 +61,11 @@ async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) ->
             return await run()
         except StoreUnavailable as error:
             outages.report(name, error)
-        except Exception:  # noqa: BLE001 - a loop must survive any error
-            _log.exception("%s failed and is restarted", name)
+        except Exception as error:  # noqa: BLE001 - a loop must survive any error
+            if (explanation := explain_os_error(error)) is not None:
+                _log.warning("%s failed and is restarted: %s", name, explanation)
+            else:
+                _log.exception("%s failed and is restarted", name)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
             # The cancellation caused the error.

@@ -1,6 +1,7 @@
 """Loops stop when asked to, even if a cancellation is lost or hidden by an error."""
 
 import asyncio
+import errno
 import logging
 
 import pytest
@@ -60,6 +61,24 @@ def test_a_loop_that_ignores_a_cancellation_is_cancelled_again(
 ) -> None:
     monkeypatch.setattr(loop, "_CANCEL_AGAIN_SECONDS", 0.01)
     asyncio.run(run_and_stop(LosesACancellation()))
+
+
+def test_a_full_disk_is_one_line_in_the_log_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop, "_PAUSE_AFTER_FAULT_SECONDS", 0)
+    errors = [OSError(errno.ENOSPC, "No space left on device", "/data/mirrors")]
+
+    async def run() -> None:
+        if errors:
+            raise errors.pop()
+
+    asyncio.run(loop.keep_alive("mirrors", run))
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "mirrors failed and is restarted: the disk of /data/mirrors is full; free some space there"
+    )
+    assert record.exc_info is None
 
 
 def test_a_service_logs_where_its_tasks_wait(caplog: pytest.LogCaptureFixture) -> None:
