@@ -34,6 +34,8 @@ _NS_PER_MS = 1_000_000
 _EXPORTER_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 # Logs spans that do not fit into the queue, every 20 seconds.
 _QUEUE_LOGGER = "opentelemetry.sdk._shared_internal"
+# Logs variables that are no numbers, with a traceback.
+_SETTINGS_LOGGER = "opentelemetry.sdk.trace.export"
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +92,7 @@ class Export:
     """Spans wait in a bounded queue, and a thread sends them. Configured by `OTEL_*` alone."""
 
     def __init__(self, certificate_file: str | None = None) -> None:
+        logging.getLogger(_SETTINGS_LOGGER).filters[:] = [_remove_traceback]
         exporter = OTLPSpanExporter(certificate_file=certificate_file)
         own = {"service.name": _NAME, "service.version": version(_NAME)}
         configured = OTELResourceDetector().detect().attributes
@@ -156,6 +159,11 @@ class _Once(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - one of any text
         has_passed, self._has_passed = self._has_passed, True
         return not has_passed
+
+
+def _remove_traceback(record: logging.LogRecord) -> bool:
+    record.exc_info = None
+    return True
 
 
 def _context(traceparent: str, *, is_remote: bool) -> Context:

@@ -154,6 +154,7 @@ async def test_without_the_packages_one_warning_says_what_to_install(
         {"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"},
         {"OTEL_EXPORTER_OTLP_COMPRESSION": "best"},
         {"OTEL_BSP_MAX_QUEUE_SIZE": "0"},
+        {"OTEL_BSP_SCHEDULE_DELAY": "soon"},
         {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "no address"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "ftp://127.0.0.1:1"},
@@ -168,6 +169,7 @@ async def test_a_wrong_variable_is_a_warning_and_the_service_runs(
     async with exporting_traces():
         record()
     assert messages(caplog)
+    assert not any(entry.exc_info for entry in caplog.records)
 
 
 @pytest.mark.parametrize(
