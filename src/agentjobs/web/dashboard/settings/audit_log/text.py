@@ -59,6 +59,7 @@ ACTIONS: Mapping[str, str] = {
     "secret.removed": "removed a secret",
     "secret.set": "set a secret",
     "service.paused": "paused the service",
+    "service.restored": "restored the service from a backup",
     "service.resumed": "resumed the service",
     "sessions.ended": "ended sessions",
     "tracker.added": "added a tracker",
