@@ -8,6 +8,7 @@ from agentjobs.cli.repos import purge
 from agentjobs.cli.repos.purge import purge_repository
 from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -81,6 +82,18 @@ async def test_a_repository_in_use_is_not_removed(
     with pytest.raises(Problem, match="Run the command again"):
         await purge_repository(harness.db, settings, "acme", NAME)
     assert [path for path in paths if not path.exists()] == []
+
+
+async def test_files_that_cannot_be_removed_are_named(
+    harness: JobHarness, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme = await harness.organization("acme")
+    repository, *_ = await files_of(harness, acme.organization_id, tmp_path)
+    # Root can remove everything.
+    monkeypatch.setattr(repositories, "remove_repository", lambda *_: None)
+    with pytest.raises(Problem, match="Run the command as the user") as raised:
+        await purge_repository(harness.db, settings, "acme", NAME)
+    assert str(repository) in raised.value.message
 
 
 async def _lease_sync(tx: Transaction) -> None:

@@ -7,6 +7,7 @@ continues when it is started again.
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -58,18 +59,24 @@ async def purge_repository(
     await RepositoriesDirectory(db, settings).check_for_operator()
     if any(row["disconnected_at"] is None for row in rows):
         await disconnect_repository(db, organization, full_name)
-    removed: list[str] = []
+    paths: list[Path] = []
     for row in rows:
         await _stop_work(db, owner, row["id"])
         async with changing_repository(db, row["id"]):
-            removed += await asyncio.to_thread(remove_files, settings, row["id"])
+            paths += await asyncio.to_thread(remove_files, settings, row["id"])
+    if left := [str(path) for path in paths if path.exists()]:
+        raise Problem(
+            "files_left",
+            f"The repository is disconnected, but these could not be removed: {', '.join(left)}."
+            " Run the command as the user of the service.",
+        )
     workers = await db.fetch_all("SELECT DISTINCT hostname FROM workers ORDER BY hostname")
     await db.transact(_record, owner.id, audit.entry("repo.purged", full_name))
-    return Purged(full_name, removed, [row["hostname"] for row in workers])
+    return Purged(full_name, list(map(str, paths)), [row["hostname"] for row in workers])
 
 
-def remove_files(settings: Settings, repo_id: str) -> list[str]:
-    """Blocking. Returns the paths on this host that existed."""
+def remove_files(settings: Settings, repo_id: str) -> list[Path]:
+    """Blocking. Returns the paths on this host that existed; some may be left."""
     mirrors, workspaces = settings.data_path / "mirrors", settings.data_path / "workspaces"
     snapshots = settings.data_path / DIRECTORY / SNAPSHOTS
     paths = [
@@ -83,7 +90,7 @@ def remove_files(settings: Settings, repo_id: str) -> list[str]:
     forget_repositories(settings, [repo_id])
     remove_repo_files(mirrors, workspaces, repo_id)
     remove_repo_snapshots(snapshots, repo_id)
-    return [str(path) for path in existing if not path.exists()]
+    return existing
 
 
 async def _stop_work(db: Database, owner: Organization, repo_id: str) -> None:
