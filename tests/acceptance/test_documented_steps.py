@@ -45,11 +45,12 @@ exec agentjobs keys create --name git
 PRELUDE = """\
 set -euo pipefail
 start_service() {
+  : > "$HOME/up.out"
   agentjobs up > "$HOME/up.out" 2>> "$HOME/up.log" &
   SERVICE=$!
   until grep -q http "$HOME/up.out"; do kill -0 $SERVICE; sleep 0.1; done
 }
-stop_service() { kill $SERVICE && wait $SERVICE || cat "$HOME/up.log" >&2; }
+stop_service() { kill $SERVICE; wait $SERVICE; }
 trap stop_service EXIT
 """
 
@@ -100,6 +101,7 @@ def run_page(page: str, home: Path) -> str:
     script = "\n\n".join([PRELUDE, *blocks]).replace(DOCUMENTED_ADDRESS, f"127.0.0.1:{port}")
     # What `secrets set` reads.
     (home / "key").write_text("sk-not-a-key\n")
+    (home / "up.log").touch()
     with (home / "key").open() as stdin:
         done = subprocess.run(
             ["bash", "-x", "-c", script],
