@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentjobs.web.api.curl_examples import curl_example
 from scripts.reference.examples import (
     CALLS,
     Document,
@@ -79,11 +80,11 @@ its reference at `/v1/docs`, and the OpenAPI document at `/v1/openapi.json`.
 """
 
 
-FIRST_CALL = """\
+FIRST_CALL = f"""\
 export AGENTJOBS_URL=http://127.0.0.1:8080/v1
 export AGENTJOBS_API_KEY=$(agentjobs keys create --name docs)
 
-curl -sS "$AGENTJOBS_URL/me" -H "Authorization: Bearer $AGENTJOBS_API_KEY\""""
+{curl_example("GET", "/me", {})}"""
 
 PYTHON_CLIENT = """\
 from agentjobs_client import Client

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from string import Template
 from textwrap import indent
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+
+from agentjobs.web.api.curl_examples import curl_example
 
 Document = Mapping[str, Any]
 MAX_LINE = 80
@@ -177,24 +178,13 @@ def operations_of(document: Document) -> dict[str, Operation]:
 
 def curl(operation: Operation) -> str:
     calls = CALLS[operation.id]
-    path = operation.path
-    for parameter in operation.parameters("path"):
-        path = path.replace(f"{{{parameter['name']}}}", quote(str(parameter["example"])))
-    query = urlencode(
-        [pair for each in operation.parameters("query") for pair in _query(each, calls.query)]
+    return curl_example(
+        operation.method,
+        operation.path,
+        operation.details,
+        query=calls.query,
+        options=calls.curl_options,
     )
-    lines = [f'curl -sS "$AGENTJOBS_URL{path}{"?" if query else ""}{query}"']
-    if operation.method != "GET" and operation.body is None:
-        lines[0] += f" -X {operation.method}"
-    lines.append('-H "Authorization: Bearer $AGENTJOBS_API_KEY"')
-    lines.extend(filter(None, [calls.curl_options]))
-    if operation.body is not None:
-        lines.append('-H "Content-Type: application/json"')
-        text = json.dumps(operation.body, ensure_ascii=False)
-        if len(text) > MAX_LINE:
-            text = json.dumps(operation.body, ensure_ascii=False, indent=2).replace("\n", "\n  ")
-        lines.append(f"-d '{text}'")
-    return " \\\n  ".join(lines)
 
 
 def python(operation: Operation) -> str:
@@ -243,15 +233,3 @@ def _values(operation: Operation) -> dict[str, Any]:
     # `from` is not a name in Python.
     values["since"] = values.get("from")
     return {**values, **(operation.body or {}), "body": operation.body}
-
-
-def _query(parameter: Document, chosen: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    if parameter["name"] not in chosen:
-        return
-    value = parameter["example"]
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, list):
-        yield parameter["name"], ",".join(value)
-    else:
-        yield parameter["name"], json.dumps(value) if isinstance(value, bool) else str(value)

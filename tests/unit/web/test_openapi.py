@@ -278,3 +278,18 @@ def test_examples_for_the_shell_send_the_request_of_the_document(operation: Oper
     if operation.request is not None:
         body = msgspec.json.decode(words[words.index("-d") + 1])
         assert body == described["requestBody"]["content"]["application/json"]["example"]
+
+
+def test_examples_for_the_shell_quote_their_values() -> None:
+    operation = {
+        "parameters": [
+            {"name": "name", "in": "path", "example": "a b"},
+            {"name": "label", "in": "query", "example": {"label.team": "R&D"}},
+            {"name": "draft", "in": "query", "example": True},
+            {"name": "limit", "in": "query", "example": 5},
+        ],
+        "requestBody": {"content": {"application/json": {"example": {"prompt": "Don't `rm`"}}}},
+    }
+    words = shlex.split(curl_example("POST", "/x/{name}", operation, query=("label", "draft")))
+    assert words[2] == "$AGENTJOBS_URL/x/a%20b?label.team=R%26D&draft=true"
+    assert msgspec.json.decode(words[-1]) == {"prompt": "Don't `rm`"}
