@@ -58,8 +58,13 @@ class FreeSpace:
                 os.posix_fallocate(file.fileno(), 0, self._reserve_bytes)
 
     def _free_bytes(self) -> int:
-        status = _file_system(self._directory)
-        return status.f_bavail * status.f_frsize
+        return free_bytes(self._directory)
+
+
+def free_bytes(path: Path) -> int:
+    """Of the file system of a path, which may not exist yet."""
+    status = _file_system(path)
+    return status.f_bavail * status.f_frsize
 
 
 def describe_full(path: Path | str) -> str:

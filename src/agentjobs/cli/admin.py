@@ -52,7 +52,7 @@ async def _with_store(
     from agentjobs.store.opening import open_database
 
     plans = Plans(settings.plans)
-    is_new = not settings.database_url and not (settings.data_path / "agentjobs.db").exists()
+    is_new = not settings.database_url and not settings.database_file.exists()
     if not settings.database_url:
         # The data directory holds the database, so only its owner may read it.
         prepare_data_directory(settings)

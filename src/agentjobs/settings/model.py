@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agentjobs.settings.file_access import DATABASE_FILE
 from agentjobs.settings.registries import ECOSYSTEMS, public_registry
 from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, PriceTable
 
@@ -146,8 +147,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.author_email or "agentjobs@localhost"
 
     @property
+    def database_file(self) -> Path:
+        """The SQLite database, unless `database_url` names another one."""
+        return self.data_path / DATABASE_FILE
+
+    @property
     def effective_database_url(self) -> str:
-        return self.database_url or f"sqlite:///{self.data_path / 'agentjobs.db'}"
+        return self.database_url or f"sqlite:///{self.database_file}"
 
     @property
     def public_path(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.cli.backup import target
 from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
@@ -305,8 +306,7 @@ def test_the_engines_must_be_the_same(backup, tmp_path, capsys):
 
 
 def test_a_disk_that_is_too_small_is_named(backup, tmp_path, capsys, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1024))
+    monkeypatch.setattr(target, "free_bytes", lambda _: 1024)
     refused = Store(capsys, tmp_path / "other").restore(backup)
     assert refused.exit_code == 2
     assert "has 0 MiB free, but the backup needs" in refused.err

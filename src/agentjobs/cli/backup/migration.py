@@ -36,7 +36,7 @@ def migrate_store(data_dir: Path | None) -> Migrated:
 
 
 async def _stored_revision(settings: Settings) -> str | None:
-    if not settings.database_url and not (settings.data_path / "agentjobs.db").exists():
+    if not settings.database_url and not settings.database_file.exists():
         return None
     db = await open_unchecked(settings.effective_database_url, listen=False)
     try:

@@ -149,7 +149,7 @@ async def _copy_repositories(backup: Backup, incoming: Path, on_progress: OnProg
 def _restore_sqlite(
     backup: Backup, target: Target, result: Restored, statements: tuple[str, ...], suffix: str
 ) -> None:
-    file = target.database_file
+    file = target.settings.database_file
     prepared = file.with_name(".agentjobs.db.restoring")
     for leftover in (prepared, prepared.with_name(f"{prepared.name}-journal")):
         leftover.unlink(missing_ok=True)

@@ -1,22 +1,20 @@
 """Where a backup is restored to: whether it is empty and unused, and has enough space."""
 
-import os
-import pwd
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from agentjobs.clock import now_ms
 from agentjobs.fleet.processes import SILENT_MS
 from agentjobs.fleet.repositories_directory import MARKER
+from agentjobs.free_space import MIB, free_bytes
 from agentjobs.settings import Settings
+from agentjobs.settings.file_access import find_other_owner
 from agentjobs.store.database import Database, StoreError
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.restore import release_sqlite
 from agentjobs.store.schema import expected_schema, read_schema
 
-_MIB = 1024**2
 _FORCE = "restore into an empty one, or pass --force to move what is there aside"
 
 
@@ -27,23 +25,16 @@ class Target(NamedTuple):
     tables: list[str]
 
     @property
-    def database_file(self) -> Path:
-        return self.settings.data_path / "agentjobs.db"
-
-    @property
     def repositories(self) -> Path:
         return self.settings.repositories_path
 
 
 def require_owner(directory: Path) -> None:
     """Otherwise the service could not read the files."""
-    if not directory.exists() or (owner := directory.stat().st_uid) == os.geteuid():
-        return
-    try:
-        name = pwd.getpwuid(owner).pw_name
-    except KeyError:
-        name = f"#{owner}"
-    raise StoreError(f"{directory} belongs to {name}; run this as that user: sudo -u {name} …")
+    if (owner := find_other_owner(directory)) is not None:
+        raise StoreError(
+            f"{directory} belongs to {owner}; run this as that user: sudo -u {owner} …"
+        )
 
 
 def require_apart(directory: Path, backup: Path) -> None:
@@ -53,12 +44,11 @@ def require_apart(directory: Path, backup: Path) -> None:
 
 
 def require_space(directory: Path, needed_bytes: int) -> None:
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    free_bytes = shutil.disk_usage(existing).free
-    if free_bytes < needed_bytes:
+    free = free_bytes(directory)
+    if free < needed_bytes:
         raise StoreError(
-            f"{existing} has {free_bytes // _MIB} MiB free, but the backup needs"
-            f" {needed_bytes // _MIB + 1} MiB; free space or choose another data directory"
+            f"the disk of {directory} has {free // MIB} MiB free, but the backup needs"
+            f" {needed_bytes // MIB + 1} MiB; free space or choose another data directory"
         )
 
 
@@ -67,10 +57,10 @@ async def open_target(settings: Settings, dumped_tables: list[str], *, force: bo
     target = Target(settings, [])
     if settings.database_url:
         target = Target(settings, await _tables_in_use(settings, dumped_tables, force=force))
-    elif target.database_file.exists():
+    elif settings.database_file.exists():
         if not force:
-            raise StoreError(f"{target.database_file} exists; {_FORCE}")
-        release_sqlite(target.database_file)
+            raise StoreError(f"{settings.database_file} exists; {_FORCE}")
+        release_sqlite(settings.database_file)
     if not force and (existing := repositories_in(target.repositories)):
         raise StoreError(f"{existing[0]} exists; {_FORCE}")
     return target

@@ -94,7 +94,7 @@ async def _open_store(
     from agentjobs.store.database import StoreError
     from agentjobs.store.opening import open_database
 
-    path = settings.data_path / "agentjobs.db"
+    path = settings.database_file
     if not settings.database_url and not path.exists():
         reason = f"{path} does not exist yet; the first command creates it"
         findings.append(Finding("store", "note", reason))

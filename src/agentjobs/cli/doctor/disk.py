@@ -1,15 +1,14 @@
 """Checks of `agentjobs doctor` on the data directory: access to it, and free space."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding
+from agentjobs.free_space import MIB, free_bytes
 
 if TYPE_CHECKING:
     from agentjobs.settings import Settings
 
-_MIB = 1024**2
 _GIB = 1024**3
 # Below so many times the floor, the disk will soon be full.
 _WARNING_FACTOR = 2
@@ -36,25 +35,16 @@ def check_disk(settings: "Settings") -> list[Finding]:
 
 def _check(directory: Path, floor_mib: int) -> Finding:
     try:
-        free_bytes = _free_bytes(directory)
+        free = free_bytes(directory)
     except OSError as error:
         reason = f"{directory} cannot be read ({error.strerror}): run doctor as the service's user"
         return Finding("disk", "problem", reason)
-    text = f"{free_bytes / _GIB:.1f} GiB free at {directory}"
+    text = f"{free / _GIB:.1f} GiB free at {directory}"
     floor = f"disk_floor_mib ({floor_mib / 1024:.1f} GiB)"
-    if free_bytes < floor_mib * _MIB:
+    if free < floor_mib * MIB:
         reason = "no job, import or push starts: free some space, or lower cache_max_bytes"
         return Finding("disk", "problem", f"{text}, less than {floor}; {reason}")
-    if free_bytes < _WARNING_FACTOR * floor_mib * _MIB:
+    if free < _WARNING_FACTOR * floor_mib * MIB:
         reason = "below it no job, import or push starts; free some space, or lower cache_max_bytes"
         return Finding("disk", "note", f"{text}, little more than {floor}: {reason}")
     return Finding("disk", "ok", text)
-
-
-def _free_bytes(directory: Path) -> int:
-    existing = directory.absolute()
-    # It may not exist yet.
-    while not existing.exists():
-        existing = existing.parent
-    status = os.statvfs(existing)
-    return status.f_bavail * status.f_frsize
