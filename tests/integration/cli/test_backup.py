@@ -53,6 +53,18 @@ def test_nothing_is_ever_written_over(tmp_path, agentjobs):
     assert list(target.iterdir()) == []
 
 
+def test_a_dangling_link_is_no_place_for_a_backup(tmp_path, agentjobs):
+    (tmp_path / "backup").symlink_to(tmp_path / "nowhere")
+    assert "already exists" in agentjobs("backup", str(tmp_path / "backup")).err
+
+
+def test_a_backup_is_not_put_among_the_repositories(agentjobs):
+    """The next backup would take it for a repository."""
+    refused = agentjobs("backup", str(agentjobs.data_dir / "git" / "backup"))
+    assert refused.exit_code == 2
+    assert "is among the repositories" in refused.err
+
+
 def test_a_backup_of_nothing_is_refused_and_leaves_nothing(tmp_path, capsys):
     refused = InProcessCommandLine(capsys, tmp_path / "data")("backup", str(tmp_path / "backup"))
     assert refused.exit_code == 2

@@ -252,6 +252,20 @@ def test_a_backup_that_cannot_be_restored_is_refused_and_changes_nothing(
     assert not (tmp_path / "other").exists()
 
 
+def test_a_backup_without_its_repositories_is_not_restored(
+    sqlite_store, repository, tmp_path, capsys
+):
+    sqlite_store.agentjobs("repos", "connect", str(repository), "--name", "acme/shop")
+    backup = tmp_path / "backup"
+    assert sqlite_store.agentjobs("backup", str(backup)).exit_code == 0
+    (copied,) = (backup / "git").glob("*.git")
+    shutil.rmtree(copied)
+    refused = Store(capsys, tmp_path / "other").restore(backup)
+    assert (refused.exit_code, refused.out) == (2, "")
+    assert f"{copied} is missing; copy the whole backup here" in refused.err
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_damaged_dump_leaves_the_database_as_it_was(
     postgres_url, postgres_cluster, tmp_path, capsys
 ):

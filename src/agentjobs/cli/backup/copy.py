@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentjobs.cli.backup.manifest import write_manifest
+from agentjobs.cli.backup.manifest import REPOSITORIES, write_manifest
 from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.local_git import repositories
@@ -21,12 +21,13 @@ from agentjobs.store.revisions import current_revision
 from agentjobs.store.schema import read_schema
 
 SETTINGS_FILE = "agentjobs.toml"
-REPOSITORIES = "git"
 
 
 async def backup(settings: Settings, target: Path) -> None:
     """Creates `target`, which must not exist, atomically."""
     root = settings.repositories_path
+    if target.resolve().is_relative_to(root.resolve()):
+        raise StoreError(f"{target} is among the repositories; choose another directory")
     # A dump is one long transaction with session state, so it bypasses a pooler.
     url = settings.database_direct_url or settings.effective_database_url
     with _atomic_directory(target) as directory:
@@ -43,7 +44,7 @@ async def backup(settings: Settings, target: Path) -> None:
 
 @contextmanager
 def _atomic_directory(target: Path) -> Iterator[Path]:
-    if target.exists():
+    if target.exists() or target.is_symlink():
         raise StoreError(f"{target} already exists; choose a new directory")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -34,8 +34,8 @@ async def copy_repository(source: Path, target: Path) -> None:
         missing = [line for line in output if line.startswith("missing ")]
         reason = next(iter((*missing, *output)), "no reason given")
         raise StoreError(
-            f"the copy of {source} is incomplete ({reason});"
-            " no backup was made. Try again; if this persists, run `git fsck` in that directory"
+            f"the copy of {source} is incomplete ({reason}), so nothing was changed. Try again; if"
+            " this persists, run `git fsck` in that directory"
         )
 
 

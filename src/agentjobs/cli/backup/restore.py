@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agentjobs.cli.admin import operator
-from agentjobs.cli.backup.copy import REPOSITORIES
-from agentjobs.cli.backup.manifest import Backup, open_backup
+from agentjobs.cli.backup.manifest import REPOSITORIES, Backup, open_backup
 from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.cli.backup.restore_result import Restored
 from agentjobs.cli.backup.restore_settings import restore_settings_file
