@@ -1,10 +1,7 @@
 """Models, budgets, secrets and the network allow-list of a running service, on either store."""
 
-import json
 import secrets
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.model_server import model_process
 from tests.support.service import Api, Service, sample_repository
 
 # `tests/contract/gateway` has the budgets on both engines.
@@ -122,17 +120,8 @@ def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     script = tmp_path_factory.mktemp("model") / "script.json"
     reply = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
     expensive = {**reply, "when": "a dear question", "usage": {"input": 600_000, "output": 50}}
-    script.write_text(json.dumps([expensive, reply]))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.model_server", "--script", script, "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    yield server.stdout.readline().strip()
-    server.terminate()
-    server.wait()
-    server.stdout.close()
+    with model_process(script, [expensive, reply]) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

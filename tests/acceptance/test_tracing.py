@@ -1,13 +1,11 @@
 """Traces of a running service, at a collector and at webhook receivers."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.model_server import model_process
 from tests.support.otlp_collector import CollectedSpan, Collector, otlp_collector
 from tests.support.receiver import Receiver, receiver
 from tests.support.service import Api, Service, connected, sample_repository, wait_until
@@ -59,17 +57,8 @@ def hooks() -> Iterator[Receiver]:
 def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     script = tmp_path_factory.mktemp("model") / "script.json"
     reply = {"text": "an answer", "always": True, "usage": {"input": 100, "output": 50}}
-    script.write_text(json.dumps([reply]))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.model_server", "--script", script, "--port", "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    yield server.stdout.readline().strip()
-    server.terminate()
-    server.wait()
-    server.stdout.close()
+    with model_process(script, [reply]) as url:
+        yield url
 
 
 def service_in(directory: Path, model_url: str, environment: dict[str, str]) -> Service:

@@ -9,8 +9,10 @@ first unused reply whose `when` it contains.
 import argparse
 import asyncio
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,19 @@ async def model_server(
         yield server
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def model_process(script: Path, replies: Sequence[Body]) -> Iterator[str]:
+    """The address of a server of its own, whose replies are written to the file `script`."""
+    script.write_bytes(msgspec.json.encode(replies))
+    command = [sys.executable, "-m", "tests.support.model_server", "--script", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
 
 
 def read_script(path: Path) -> list[ModelReply]:
