@@ -27,6 +27,17 @@ async def test_a_phone_shows_which_page_is_open_in_both_navigation_bars(
             assert await current.evaluate(_IS_IN_BAR), f"{address} {bar}"
 
 
+async def test_a_phone_shows_the_api_reference_in_its_width_and_the_first_call_early(
+    open_page: OpenPage,
+) -> None:
+    page = await open_page(viewport=_PHONE)
+    await page.goto("/v1/docs")
+    assert await page.evaluate("document.documentElement.scrollWidth") == _PHONE["width"]
+    first_call = await page.locator("#first-call").bounding_box()
+    assert first_call is not None
+    assert first_call["y"] < _PHONE["height"]
+
+
 async def test_a_confirmation_in_a_table_is_shown_whole(
     admin: Page, service: BrowserTestService
 ) -> None:
