@@ -17,7 +17,7 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
 from agentjobs.jobs.run.retry import BACKOFF_SECONDS
-from agentjobs.jobs.states import STATUSES, TRANSITIONS
+from agentjobs.jobs.states import RETRYABLE, STATUSES, TRANSITIONS
 from agentjobs.repos.configuration import parse_configuration
 from agentjobs.settings import load
 from agentjobs_client import Client
@@ -175,6 +175,12 @@ def test_agents_are_installed_with_the_commands_of_their_presets() -> None:
     assert [name for name, text in pages.items() if f"`{claude}`" not in text] == []
     agents = (PROJECT / "docs" / "agents.md").read_text()
     assert [name for name, preset in PRESETS.items() if preset.install_with not in agents] == []
+
+
+def test_the_page_on_the_api_lists_every_error_of_a_job() -> None:
+    text = (PROJECT / "docs" / "api.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (yes|no) \|", text, re.MULTILINE)
+    assert {code: retryable == "yes" for code, retryable in rows} == RETRYABLE
 
 
 def test_the_platforms_page_says_how_long_a_job_retries() -> None:
