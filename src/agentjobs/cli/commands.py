@@ -64,7 +64,7 @@ COMMANDS = {
     "users": Command("users:users", "Manage users, roles and sign-in."),
     "keys": Command("keys:keys", "Manage API keys."),
     "repos": Command("repos:repos", "Manage connected repositories."),
-    "forges": Command("forges:forges", "Manage connections to GitHub, GitLab and Gitea."),
+    "forges": Command("forges:forges", "Manage connections to GitHub, GitLab, Gitea and Forgejo."),
     "trackers": Command("trackers.commands:trackers", "Manage ticket trackers (issues and Jira)."),
     "agents": Command("agents:agents", "List and check agent types."),
     "advisories": Command(

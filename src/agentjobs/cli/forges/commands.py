@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.settings import Settings
 
-forges = typer.Typer(no_args_is_help=True, help="Manage connections to GitHub, GitLab and Gitea.")
+forges = typer.Typer(
+    no_args_is_help=True, help="Manage connections to GitHub, GitLab, Gitea and Forgejo."
+)
 
 NOT_ACCEPTED = 1
 
