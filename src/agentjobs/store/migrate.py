@@ -184,6 +184,9 @@ def _mend(connection: Connection) -> None:
     is_newer = revision is not None and revision > known_revisions()[-1]
     actual = schema_of(columns, indexes)
     differences = list(find_differences(engine, actual, is_newer=is_newer))
+    if any(difference.is_lost for difference in differences):
+        # Indexes of a missing table cannot be added. Whoever opens the database names the table.
+        return
     if engine == "postgresql":
         connection.commit()
         # Indexes are created concurrently, which is not possible inside a transaction.

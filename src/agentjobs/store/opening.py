@@ -117,15 +117,14 @@ async def _ensure_complete(db: Database, url: str, *, mend: bool) -> None:
     if mend and any(difference.mending for difference in differences):
         await _migrate(url)
         differences = await find_schema_differences(db)
-    for difference in differences:
-        if not difference.fatal:
-            _log.warning("the database: %s; %s", difference.what, difference.remedy)
     if fatal := [difference for difference in differences if difference.fatal]:
         raise SchemaDamaged(_describe(fatal))
+    for difference in differences:
+        _log.warning("the database: %s; %s", difference.what, difference.remedy)
 
 
 def _describe(fatal: list[Difference]) -> str:
-    lost = [difference for difference in fatal if not difference.mending]
+    lost = [difference for difference in fatal if difference.is_lost]
     shown = (lost or fatal)[0]
     others = f" (and {len(fatal) - 1} more)" if fatal[1:] else ""
     return f"the database is damaged: {shown.what}{others}; {shown.remedy}"

@@ -70,6 +70,10 @@ class Difference(NamedTuple):
     fatal: bool = True
 
     @property
+    def is_lost(self) -> bool:
+        return self.fatal and not self.mending
+
+    @property
     def remedy(self) -> str:
         if self.mending:
             return "run `agentjobs migrate`, which adds it"

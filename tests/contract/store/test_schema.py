@@ -112,6 +112,15 @@ async def test_what_cannot_be_added_is_named(database: Database, database_url: s
     ]
 
 
+async def test_a_missing_table_is_named_and_not_its_indexes(
+    database: Database, database_url: str
+) -> None:
+    await execute(database, "DROP TABLE deliveries")
+    for migrates in (True, False):
+        with pytest.raises(SchemaDamaged, match=r"table deliveries is missing; restore a backup"):
+            await open_and_close(database_url, migrate=migrates)
+
+
 async def test_a_database_that_lost_its_revision_is_not_migrated_from_the_start(
     database: Database, database_url: str
 ) -> None:
