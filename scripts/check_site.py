@@ -26,8 +26,6 @@ LOADED = {
 # Links in the head that only name another page.
 NAMED = frozenset({"alternate", "canonical", "next", "prev"})
 _CSS_URL = re.compile(r"""(?:url\(\s*|@import\s+)["']?([^"')\s;]+)""")
-
-
 # Markdown that a paragraph shows as text.
 _LIST_AS_TEXT = re.compile(r"^(?:- |1\. )|```", re.MULTILINE)
 

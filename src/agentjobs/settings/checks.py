@@ -19,9 +19,9 @@ ROLES = ("viewer", "member", "admin")
 _HIGHEST_PORT = 65_535
 _UNRATED_SEVERITIES = ("none", "low", "medium", "high", "critical")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
-# Host and port only: a path or a query would have no meaning.
 # Characters that need no encoding; no empty segment, and none that proxies resolve.
 _PUBLIC_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*/?")
+# Host and port only: a path or a query would have no meaning.
 _PROXY = re.compile(
     r"http://(?:(?:(?![/?#@])[!-~])+@)?"
     rf"(?:{_LABEL}(?:\.{_LABEL})*\.?|\[[0-9a-f:.]+\])(?::[0-9]+)?/?",

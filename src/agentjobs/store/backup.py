@@ -46,14 +46,10 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 def _dump_postgresql(url: str, target: Path) -> None:
     arguments, environ = connection_arguments(url)
-    command = [_pg_dump(), "--format=custom", f"--file={target}", *arguments]
+    command = [find_program("pg_dump"), "--format=custom", f"--file={target}", *arguments]
     process = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         exit_message = f"pg_dump exited with status {process.returncode}"
         reason = process.stderr.strip().splitlines() or [exit_message]
         raise StoreError(f"the database could not be dumped: {reason[0]}")
     target.chmod(0o600)
-
-
-def _pg_dump() -> str:
-    return find_program("pg_dump")

@@ -195,10 +195,10 @@ def test_a_password_is_on_no_command_line(
     record = tmp_path / "told"
     spy.write_text(
         f'#!/bin/sh\necho "$@" > {record}\necho "$PGPASSWORD" >> {record}\n'
-        f'exec {store_backup._pg_dump()} "$@"\n'
+        f'exec {store_backup.find_program("pg_dump")} "$@"\n'
     )
     spy.chmod(0o755)
-    monkeypatch.setattr(store_backup, "_pg_dump", lambda: str(spy))
+    monkeypatch.setattr(store_backup, "find_program", lambda _: str(spy))
     url = address.format(port=postgres_cluster.port, name=postgres_url.rpartition("/")[2])
 
     store_backup.copy_database(url, tmp_path)
