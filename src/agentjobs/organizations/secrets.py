@@ -85,6 +85,12 @@ async def check_secrets(db: Database, keys: SealingKeys) -> int:
     return len(rows)
 
 
+async def list_secret_names(db: Database) -> frozenset[str]:
+    """Of all organizations."""
+    rows = await db.fetch_all("SELECT DISTINCT name FROM secrets")
+    return frozenset(row["name"] for row in rows)
+
+
 async def _find_sealed(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
     rows = await db.fetch_all(
         "SELECT organization_id, name, sealed FROM secrets WHERE key_id <> :key_id"

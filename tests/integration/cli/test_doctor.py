@@ -78,6 +78,15 @@ def test_a_secret_whose_key_is_lost_is_noticed(agentjobs: CommandLine) -> None:
     assert "which this machine does not have" in problems(answer)
 
 
+def test_an_agent_whose_key_no_organization_has_is_a_note(agentjobs: CommandLine) -> None:
+    declare(agentjobs, '[[agents]]\npreset = "codex"\nexecutable = "/nowhere/codex"\n')
+    agentjobs("orgs", "create", "acme")
+    remedy = "no organization has the key of codex: run `agentjobs secrets set OPENAI_API_KEY`"
+    assert remedy in agentjobs("doctor").out
+    agentjobs("secrets", "set", "OPENAI_API_KEY", "--org", "acme", typed="a-secret-value")
+    assert remedy not in agentjobs("doctor").out
+
+
 def test_a_webhook_whose_secret_is_locked_is_noticed(agentjobs: CommandLine) -> None:
     key, other = ("A" * 43 + "=", "B" * 43 + "=")
     owner = agentjobs.with_settings(

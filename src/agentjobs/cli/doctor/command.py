@@ -19,7 +19,12 @@ from agentjobs.cli.doctor.machine import (
 )
 from agentjobs.cli.doctor.processes import check_processes, is_only_api_here
 from agentjobs.cli.doctor.public_url import check_public_url
-from agentjobs.cli.doctor.stored import check_pauses, check_secrets, check_webhooks
+from agentjobs.cli.doctor.stored import (
+    check_model_keys,
+    check_pauses,
+    check_secrets,
+    check_webhooks,
+)
 from agentjobs.cli.doctor.workers import check_workers
 from agentjobs.cli.machine import require_linux
 from agentjobs.cli.options import DataDir, Json
@@ -132,6 +137,7 @@ async def _check_store(settings: "Settings", db: "Database") -> list[Finding]:
     return [
         *findings,
         *await check_secrets(settings, db),
+        *await check_model_keys(settings, db),
         *await check_webhooks(settings, db),
         *await check_forges(settings, db),
         *await check_workers(settings, db),

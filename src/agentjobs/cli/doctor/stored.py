@@ -30,6 +30,24 @@ async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
     return findings
 
 
+async def check_model_keys(settings: "Settings", db: "Database") -> list[Finding]:
+    """`agentjobs agents doctor` checks the key of one organization."""
+    from agentjobs.agents.catalog import build_catalog
+    from agentjobs.organizations.secrets import list_secret_names
+
+    stored = await list_secret_names(db)
+    return [
+        Finding(
+            "secrets",
+            "note",
+            f"no organization has the key of {agent.id}: run "
+            f"`agentjobs secrets set {agent.model.secret}`",
+        )
+        for agent in build_catalog(settings).all()
+        if agent.model is not None and agent.model.secret not in stored
+    ]
+
+
 async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.problems import Problem
