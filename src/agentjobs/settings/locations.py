@@ -21,6 +21,7 @@ class SettingsFileError(Exception):
         named = re.search(r"(?:unknown field|missing required field) `([^`]+)`", reason)
         if named and "unknown" in reason:
             path = f"{path}.{named[1]}".removeprefix(".")
+            reason = "there is no such setting"
         return cls(path, reason)
 
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,20 @@ def test_an_empty_list_equals_an_unset_one(name: str, tmp_path: Path) -> None:
 def test_a_plan_without_concurrent_jobs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="concurrent_jobs"):
         load(from_file(tmp_path, '[[plans]]\nname = "none"\nconcurrent_jobs = 0\n'))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("port = 1\nslotz = 3\n", "line 2: slotz: there is no such setting"),
+        ('[[plans]]\nname = "x"\nprice = 3\n', "line 3: plans[0].price: there is no such setting"),
+    ],
+)
+def test_a_misspelled_key_of_the_file_is_named_with_its_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load(from_file(tmp_path, text))
 
 
 def test_a_misspelled_variable_is_reported() -> None:
