@@ -157,7 +157,7 @@ async def test_a_file_that_is_not_a_database_is_named_and_not_changed(tmp_path: 
     path = tmp_path / "notes.txt"
     path.write_text("no database at all" * 500)
 
-    with pytest.raises(StoreUnavailable, match=r"notes\.txt.*not an SQLite database"):
+    with pytest.raises(StoreUnavailable, match=r"notes\.txt.*not an SQLite database; restore"):
         await open_database(f"sqlite:///{path}", migrate=True)
 
     assert path.read_text() == "no database at all" * 500

@@ -35,7 +35,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_AUTH: "the permissions do not allow it",
     sqlite3.SQLITE_NOMEM: "there is not enough memory",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
-    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database",
+    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database; restore a backup, or move it away",
 }
 
 _OF_THE_DISK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
