@@ -18,10 +18,10 @@ from tests.support.promql import (
     documented_metrics,
     exposition,
     own_metrics,
+    samples,
     unknown_names,
 )
 from tests.support.service import Service, StartService, connected, wait_until
-from tests.unit.web.test_health_and_metrics import samples
 
 
 def free_port() -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from agentjobs.clock import SECOND_MS, now_ms
 from tests.alerts.deployment import Deployment
 from tests.alerts.promtool import Scrape, check_firing
+from tests.support.promql import samples
 from tests.support.receiver import receiver
 from tests.support.service import Service, wait_until
 from tests.support.webhook_service import add_endpoint
-from tests.unit.web.test_health_and_metrics import samples
 
 HOUR_MS = 3600 * SECOND_MS
 STOPS = 8

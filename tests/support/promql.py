@@ -29,6 +29,15 @@ _NAME = re.compile(r"\b[a-zA-Z_]\w*")
 Exposition = Mapping[str, frozenset[str]]
 
 
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """The values in the output of `/metrics`, by name and the values of the labels."""
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 def exposition(text: str) -> Exposition:
     """The label names of each sample in the output of `/metrics`."""
     labels: dict[str, set[str]] = {}

@@ -34,8 +34,9 @@ async def findings(harness: JobHarness) -> list[Finding]:
 
 
 async def of(harness: JobHarness, subject: str) -> list[tuple[str, str]]:
-    found = await findings(harness)
-    return [(each.state, each.message) for each in found if each.subject == subject]
+    return [
+        (each.state, each.message) for each in await findings(harness) if each.subject == subject
+    ]
 
 
 async def _age(tx: Transaction, worker_id: str) -> None:

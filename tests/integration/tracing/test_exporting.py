@@ -110,12 +110,13 @@ async def test_a_stop_does_not_wait_for_a_collector_that_never_responds(
     monkeypatch.setattr(exporting, "_FLUSH_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        configure({ENDPOINT: f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5"})
+        configure({ENDPOINT: f"http://127.0.0.1:{port}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1.5"})
         async with exporting_traces():
             record()
         assert "not exported within 0.1 s" in messages(caplog)[0]
-        threads = {thread.name: thread for thread in threading.enumerate()}
-        await asyncio.to_thread(threads["last traces"].join)
+        for thread in threading.enumerate():
+            if thread.name == "last traces":
+                await asyncio.to_thread(thread.join)
 
 
 async def test_more_spans_than_the_queue_takes_are_dropped_with_one_warning(

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
@@ -26,6 +25,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreFull, StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
+from tests.support.promql import samples
 from tests.unit.web.service import JOB, Service, refusal
 
 TOKEN = {"Authorization": "Bearer look-here"}
@@ -48,14 +48,6 @@ class UnreachableDatabase:
     fetch_all = fetch_one
     transact = fetch_one
     clock_ms = ping
-
-
-def samples(text: str) -> dict[tuple[str, ...], float]:
-    return {
-        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 async def test_health_and_readiness_need_no_token(service: Service) -> None:

@@ -9,8 +9,9 @@ from agentjobs.identifiers import first_id_at
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from tests.support.deliveries import DeliveryHarness, attempt
+from tests.support.promql import samples
 from tests.unit.web.service import Service
-from tests.unit.web.test_health_and_metrics import TOKEN, UnreachableDatabase, samples
+from tests.unit.web.test_health_and_metrics import TOKEN, UnreachableDatabase
 
 WAITING = "agentjobs_webhook_deliveries_waiting"
 OLDEST = "agentjobs_webhook_oldest_due_seconds"
