@@ -163,7 +163,7 @@ def _gone(request: web.Request) -> web.StreamResponse:
         (lambda _: web.Response(status=302, headers={"Location": "http://a.example/x"}), "another"),
         (lambda _: web.Response(status=302, headers={"Location": "lodash"}), "more than 3 times"),
         (lambda _: web.Response(status=302, headers={"Location": "http://[x"}), "invalid URL"),
-        (_gone, "ServerDisconnectedError"),
+        (_gone, "Server disconnected"),
     ],
     ids=range(9),
 )
