@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.store.postgresql import database
-from agentjobs.store.postgresql.database import ServerClock
+from agentjobs.store.postgresql import server_clock
+from agentjobs.store.postgresql.server_clock import ServerClock
 
 AHEAD_MS = 1_000_000
 
@@ -28,7 +28,7 @@ class Times:
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     times = Times()
-    monkeypatch.setattr(database, "_uptime_ms", lambda: times.uptime_ms)
+    monkeypatch.setattr(server_clock, "_uptime_ms", lambda: times.uptime_ms)
     return times
 
 

@@ -11,7 +11,6 @@ import asyncpg
 
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import Engine, Row, StoreFull, Transaction
-from agentjobs.store.database_clock import POSTGRESQL_NOW
 from agentjobs.store.postgresql.connection import (
     IDLE_IN_TRANSACTION_MS,
     Connection,
@@ -22,6 +21,7 @@ from agentjobs.store.postgresql.connection import (
 )
 from agentjobs.store.postgresql.notifications import CHANNEL, Notifications
 from agentjobs.store.postgresql.pool import ACQUIRE_SECONDS, Pool
+from agentjobs.store.postgresql.server_clock import ServerClock
 from agentjobs.store.statements import render
 from agentjobs.store.transactions import (
     OpenTransaction,
@@ -51,34 +51,6 @@ _BEGIN_THROUGH_POOLER = (
 _EMPTY_CHANGE = "SELECT pg_logical_emit_message(true, 'agentjobs', '')"
 _FULL_SECONDS = 10.0
 """While a table cannot grow, small changes may still be possible."""
-_CLOCK_MAX_AGE_MS = 5_000
-_CLOCK = f"SELECT {POSTGRESQL_NOW} AS at_ms"
-
-
-class ServerClock:
-    """The server's time, from a reading that is a few seconds old at most: a round trip less.
-
-    It does not go back because a reply was slow: an earlier reading that can still be right stays.
-    """
-
-    def __init__(self) -> None:
-        self._offset_ms: int | None = None
-        self._read_at_ms = 0
-
-    async def now_ms(self, fetch_one: Callable[[str], Coroutine[Any, Any, Row | None]]) -> int:
-        """`fetch_one` asks the server, if the last reading is too old."""
-        asked_at = _uptime_ms()
-        offset = self._offset_ms
-        if offset is None or asked_at - self._read_at_ms >= _CLOCK_MAX_AGE_MS:
-            row = await fetch_one(_CLOCK)
-            assert row is not None
-            self._read_at_ms = _uptime_ms()
-            lowest, highest = row["at_ms"] - self._read_at_ms, row["at_ms"] - asked_at
-            offset = self._offset_ms
-            # Both clocks are cut to milliseconds.
-            if offset is None or not lowest - 1 <= offset <= highest + 1:
-                offset = self._offset_ms = lowest
-        return _uptime_ms() + offset
 
 
 class PostgresqlTransaction(OpenTransaction):
@@ -342,8 +314,3 @@ def _rows_changed(status: str) -> int:
     """From the command tag, such as `UPDATE 3`, `INSERT 0 1` or `CREATE TABLE`."""
     last = status.rpartition(" ")[2]
     return int(last) if last.isdigit() else 0
-
-
-def _uptime_ms() -> int:
-    """Goes on while the machine is suspended, and no clock setting changes it."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
