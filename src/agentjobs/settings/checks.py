@@ -198,6 +198,7 @@ def _is_public_url(text: str) -> bool:
         and parts.scheme in {"http", "https"}
         and "@" not in parts.netloc
         and _PUBLIC_PATH.fullmatch(parts.path) is not None
+        and text.isprintable()
         and re.search(r"[?#\s]", text) is None
     )
 

@@ -60,6 +60,7 @@ def test_the_public_url_may_have_a_path(tmp_path: Path, url: str, path: str) -> 
         "https://example.com/my agents",
         "https://example.com/%2e",
         "https://exam ple.com",
+        "https://exam\x1bple.com",
     ],
 )
 def test_a_public_url_that_cannot_work_is_refused(tmp_path: Path, url: str) -> None:
