@@ -1,12 +1,12 @@
 """`agentjobs orgs export` and `delete`: all data of an organization."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.orgs.commands import Name, orgs
 from agentjobs.cli.output import print_json, print_note, print_result
@@ -54,7 +54,8 @@ def delete_org(
 ) -> None:
     """Delete an organization with everything that belongs to it. This cannot be undone."""
     if not yes:
-        _confirm(name)
+        contents = "jobs, repositories, pull requests, keys and users"
+        confirm_name(name, "organization", f"deletes all data of {name}: {contents}")
 
     async def work(admin: Admin) -> dict[str, int]:
         from agentjobs.cli.orgs.deletion import delete_organization
@@ -67,14 +68,3 @@ def delete_org(
         return
     print_result(name)
     print_note(f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host.")
-
-
-def _confirm(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(f"this deletes all data of {name}; confirm it with --yes")
-    print_note(
-        f"This deletes the jobs, repositories, pull requests, keys and users of {name}. It cannot"
-        " be undone. Enter the name of the organization to confirm:"
-    )
-    if sys.stdin.readline().strip() != name:
-        raise typer.BadParameter("the name does not match, so nothing was deleted")

@@ -1,12 +1,12 @@
 """`agentjobs repos`: the repositories connected to an organization."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
@@ -240,7 +240,8 @@ def disconnect_repo(
     """Disconnect a repository: it accepts no more jobs; its jobs and pull requests are kept."""
     if purge:
         if not yes:
-            _confirm_purge(name)
+            effect = f"disconnects {name}, cancels its jobs and removes its files on every machine"
+            confirm_name(name, "repository", f"{effect}: {_PURGED_FILES}")
         _purge_repo(name, org, data_dir, json)
         return
 
@@ -255,18 +256,6 @@ def disconnect_repo(
         return
     print_result(repo.full_name)
     print_note(f"{repo.full_name} is disconnected.")
-
-
-def _confirm_purge(name: str) -> None:
-    effect = f"removes the files of {name} on every machine: {_PURGED_FILES}"
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(f"this {effect}; confirm it with --yes")
-    print_note(
-        f"This disconnects {name}, cancels its jobs and {effect}. It cannot be undone. Enter the"
-        " name of the repository to confirm:"
-    )
-    if sys.stdin.readline().strip() != name:
-        raise typer.BadParameter("the name does not match, so nothing was changed")
 
 
 def _purge_repo(name: str, org: str, data_dir: Path | None, json: bool) -> None:
