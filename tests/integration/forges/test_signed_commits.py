@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.protocol import ForgeError, NewCommit, RepoAddress, SigningPlatform
 from agentjobs.git.signing import SigningKey
 from agentjobs.jobs.run import platform_signing
 from agentjobs.jobs.run.earlier_attempt import PushedWork
@@ -135,3 +135,21 @@ async def test_an_outage_or_a_lost_permission_is_raised_so_that_the_work_is_kept
                 error = caught.value
                 assert isinstance(error, PushDenied) or error.is_temporary or error.is_of_connection
                 assert (run.refs(), run.warnings) == ("", [])
+
+
+async def test_nothing_is_left_behind_if_the_token_expires_while_the_platform_is_busy(
+    tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with platform_harness("github-app", tmp_path, template) as harness:
+        run = Run(harness, tmp_path, monkeypatch)
+        forge = harness.forge
+        assert isinstance(forge, SigningPlatform)
+        create = forge.create_signed_commit
+
+        async def create_later(repo: RepoAddress, ref: str, commit: NewCommit) -> None:
+            await create(repo, ref, commit)
+            await harness.clock.sleep(2 * 3_600)
+
+        monkeypatch.setattr(forge, "create_signed_commit", create_later)
+        assert (await run.sign()).commit != run.work.commit
+        assert (run.refs(), run.warnings) == ("", [])

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+from contextlib import AbstractAsyncContextManager
 
 from agentjobs.connections.connections import load_connection
 from agentjobs.forges.protocol import ForgeError, NewCommit, SigningPlatform
 from agentjobs.git.process import git
+from agentjobs.git.remote import Remote
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.jobs.run.hosted_repo import HostedRepo
@@ -44,18 +46,25 @@ async def sign_by_platform(run: RunContext, repo: HostedRepo, work: PushedWork) 
 async def _sign(run: RunContext, repo: HostedRepo, forge: SigningPlatform, work: PushedWork) -> str:
     await repo.check_claim()
     ref = f"refs/agentjobs/unsigned/{run.job.id}"
-    async with repo.forge.open_remote(repo.address, run.job.credential) as remote:
-        # The platform needs the files of the change before it can make a commit of them.
+    # The platform needs the files of the change before it can make a commit of them.
+    async with _remote(run, repo) as remote:
         await upload_commit(run.mirror, work.commit, ref, remote)
-        try:
-            commit = await _new_commit(run, work)
-            await forge.create_signed_commit(repo.address, ref, commit)
+    # Tokens may expire while a platform is busy: each step has its own connection.
+    try:
+        commit = await _new_commit(run, work)
+        await forge.create_signed_commit(repo.address, ref, commit)
+        async with _remote(run, repo) as remote:
             signed = await download_commit(run.mirror, ref, remote)
-        finally:
-            with contextlib.suppress(PushRejected, RepoUnavailable):
+    finally:
+        with contextlib.suppress(PushRejected, RepoUnavailable, ForgeError):
+            async with _remote(run, repo) as remote:
                 await remove_ref(run.mirror, ref, remote)
     await _check_same_change(run, work, commit, signed)
     return signed
+
+
+def _remote(run: RunContext, repo: HostedRepo) -> AbstractAsyncContextManager[Remote]:
+    return repo.forge.open_remote(repo.address, run.job.credential)
 
 
 async def _new_commit(run: RunContext, work: PushedWork) -> NewCommit:
