@@ -291,6 +291,17 @@ def test_a_store_in_use_is_not_replaced(backup, sqlite_store):
     assert "stop the service first" in refused.err
 
 
+def test_of_two_restores_at_once_the_second_fails(backup, tmp_path, capsys):
+    other = Store(capsys, tmp_path / "other")
+    other.data_dir.mkdir(mode=0o700)
+    with target.exclusive_use(other.data_dir):
+        refused = other.restore(backup)
+    assert refused.exit_code == 2
+    assert "another command is changing" in refused.err
+    assert list(other.data_dir.iterdir()) == []
+    assert other.restore(backup).exit_code == 0
+
+
 def test_a_database_of_running_services_is_not_replaced(postgres_url, tmp_path, capsys):
     store = Store(capsys, tmp_path / "data", postgres_url)
     backup = tmp_path / "backup"

@@ -15,6 +15,7 @@ from agentjobs.cli.backup.restore_result import Restored
 from agentjobs.cli.backup.restore_settings import restore_settings_file
 from agentjobs.cli.backup.target import (
     Target,
+    exclusive_use,
     open_target,
     repositories_in,
     require_apart,
@@ -68,7 +69,8 @@ async def restore(
         needs_migration=needs_migration,
     )
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    await _restore_files(backup, target, result, now, on_progress)
+    with exclusive_use(settings.data_path):
+        await _restore_files(backup, target, result, now, on_progress)
     return result
 
 

@@ -1,5 +1,8 @@
 """Where a backup is restored to: whether it is empty and unused, and has enough space."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +17,7 @@ from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.restore import release_sqlite
 from agentjobs.store.schema import expected_schema, read_schema
+from agentjobs.workspace.locks import try_lock
 
 _FORCE = "restore into an empty one, or pass --force to move what is there aside"
 
@@ -50,6 +54,18 @@ def require_space(directory: Path, needed_bytes: int) -> None:
             f"the disk of {directory} has {free // MIB} MiB free, but the backup needs"
             f" {needed_bytes // MIB + 1} MiB; free space or choose another data directory"
         )
+
+
+@contextmanager
+def exclusive_use(directory: Path) -> Iterator[None]:
+    """Of two restores at once, the second fails. The system unlocks when the process ends."""
+    descriptor = try_lock(directory)
+    if descriptor is None:
+        raise StoreError(f"another command is changing {directory}; try again when it has ended")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 async def open_target(settings: Settings, dumped_tables: list[str], *, force: bool) -> Target:
