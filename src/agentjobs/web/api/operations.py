@@ -13,7 +13,7 @@ from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.context import WebContext
 
 BASE = "/v1"
-_MOST_FREQUENT = "/jobs/{job_id}"
+_TRIED_FIRST = "/jobs/{job_id}"
 
 _REPO_ID = Parameter(
     name="repo_id",
@@ -269,7 +269,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) -> list[Route]:
-    """One route per path; the most frequent path is tried first."""
+    """One route per path, in the order in which they are tried: the most frequent one first."""
     paths: dict[str, dict[str, Method]] = {}
     for each in operations:
         link = f"{context.settings.public_path}{BASE}/docs#{each.id}"
@@ -278,5 +278,5 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
         paths.setdefault(each.route_path, {})[each.method] = method
     return [
         Route(BASE + path, Endpoint(context, context.rate_limiter, methods))
-        for path, methods in sorted(paths.items(), key=lambda item: item[0] != _MOST_FREQUENT)
+        for path, methods in sorted(paths.items(), key=lambda item: item[0] != _TRIED_FIRST)
     ]
