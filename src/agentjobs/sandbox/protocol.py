@@ -66,6 +66,43 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOwner:
+    """Whose run it is: a cluster shows it, and finds what a dead worker left by it.
+
+    `step` is the part of the job, such as `agent` or `setup`. A build that several jobs wait for
+    has no job.
+    """
+
+    organization_id: str
+    step: str
+    job_id: str = ""
+    agent_id: str = ""
+    # Of the job's claim; a later one may end what this one started.
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a cluster runs the command, and with which runtime."""
+
+    runtime_class: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, str | int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootImage:
+    """An image that the sandbox fetches itself, instead of a layer for the root directory.
+
+    `reference` contains the digest. `registry_auth` is a Docker configuration file with the
+    credential for its registry, or empty.
+    """
+
+    reference: str
+    registry_auth: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxTask:
     """One command. `run_dir` holds `job.json` (read-only inside), and `report/` and `artifacts/`
     (writable).
@@ -89,6 +126,9 @@ class SandboxTask:
     layers: tuple[Layer, ...] = ()
     allows_setuid_bits: bool = False
     on_network: OnNetwork | None = None
+    owner: RunOwner | None = None
+    image: RootImage | None = None
+    placement: Placement = field(default_factory=Placement)
 
 
 class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +150,14 @@ class SandboxError(Exception):
 
 class SandboxInterrupted(SandboxError):
     """Ctrl-C in the service's terminal reached the sandbox before it had its own session."""
+
+
+class SandboxLost(SandboxError):
+    """Something outside ended the sandbox, such as a node that failed: run the command again."""
+
+
+class ImageUnavailable(SandboxError):
+    """The image of the task cannot be fetched or started; the message says why."""
 
 
 class SandboxUnavailable(SandboxError):
