@@ -2,8 +2,6 @@
 
 import asyncio
 import dataclasses
-import functools
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,15 +9,14 @@ from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.port_relay import MAX_PORTS
 from agentjobs.sandbox.protocol import (
-    REPORT_DIRECTORY,
     OnOutput,
+    RunningSandbox,
     Sandbox,
     SandboxError,
     SandboxPort,
     SandboxReport,
     SandboxTask,
 )
-from agentjobs.sandbox.relay_process import RelayProcess
 
 _POLL_SECONDS = 0.05
 # Without a `ready` command: a service may open its ports one after the other.
@@ -71,22 +68,19 @@ class RunningService:
         self.name = service.name
         self.port_numbers: list[int] = []
         self._service = service
-        self._uid = sandbox.owner_uid(service.task.slot)
         self._on_output = on_output
         self._tail = OutputTail()
-        self._relay: RelayProcess | None = None
+        self._way_in: RunningSandbox | None = None
+        self._is_ready = not service.ready
         self._is_connected = asyncio.Event()
         running = sandbox.run(self._sandbox_task(), self._receive)
         self._running = asyncio.get_running_loop().create_task(running)
 
     def ports(self) -> tuple[SandboxPort, ...]:
-        relay = self._relay
-        if relay is None or self._running.done():
+        way_in = self._way_in
+        if way_in is None or self._running.done():
             return ()
-        return tuple(
-            SandboxPort(number=number, on_socket=functools.partial(relay.serve, number))
-            for number in self.port_numbers
-        )
+        return tuple(map(way_in.port, self.port_numbers))
 
     async def wait_until_ready(self, seconds: float) -> None:
         """Raises ServiceFailed, or SandboxError if the sandbox did not start."""
@@ -130,8 +124,8 @@ class RunningService:
             # The error of one that could not run has been reported, or nobody waits for it.
             await asyncio.gather(self._running, return_exceptions=True)
         finally:
-            if self._relay is not None:
-                self._relay.close()
+            if self._way_in is not None:
+                self._way_in.close()
 
     def failure(self, reason: str) -> ServiceFailed:
         return ServiceFailed(self.name, reason, self._tail.last_lines())
@@ -141,45 +135,41 @@ class RunningService:
         argv = task.argv
         if self._service.ready:
             argv = ("sh", "-c", _START_WITH_CHECK, "sh", self._service.ready, *argv)
-        return dataclasses.replace(task, argv=argv, on_network=self._connect)
+        return dataclasses.replace(task, argv=argv, on_running=self._connect)
 
     def _receive(self, chunk: bytes) -> None:
         self._tail.add(chunk)
         self._on_output(chunk)
 
-    async def _connect(self, network: int) -> None:
-        self._relay = RelayProcess()
-        await self._relay.enter(network, self._uid)
+    def _connect(self, way_in: RunningSandbox) -> None:
+        self._way_in = way_in
         self._is_connected.set()
 
     async def _find_ports(self) -> list[int]:
         await self._is_connected.wait()
-        assert self._relay is not None
+        assert self._way_in is not None
         try:
-            ports = await self._ready_ports(self._relay)
+            ports = await self._ready_ports(self._way_in)
         except OSError as error:
             raise SandboxError(f"the ports of service {self.name} are unknown: {error}") from error
         if len(ports) > MAX_PORTS:
             raise self.failure(f"listens on more than {MAX_PORTS} ports")
         return ports
 
-    async def _ready_ports(self, relay: RelayProcess) -> list[int]:
-        while not self._is_ready():  # noqa: ASYNC110 - a file that the service creates
-            await asyncio.sleep(_POLL_SECONDS)
+    async def _ready_ports(self, way_in: RunningSandbox) -> list[int]:
+        while not self._is_ready:
+            self._is_ready = await way_in.has_reported(_READY_FILE)
+            await asyncio.sleep(0 if self._is_ready else _POLL_SECONDS)
         previous: list[int] = []
         while True:
-            ports = await relay.listening_ports()
+            ports = await way_in.listening_ports()
             if ports and (self._service.ready or ports == previous):
                 return ports
             previous = ports
             await asyncio.sleep(_SETTLE_SECONDS if ports else _POLL_SECONDS)
 
-    def _is_ready(self) -> bool:
-        ready_file = self._service.task.run_dir / REPORT_DIRECTORY / _READY_FILE
-        return not self._service.ready or os.path.lexists(ready_file)
-
     def _unready_reason(self, seconds: float) -> str:
-        if not self._is_ready():
+        if not self._is_ready:
             return f"was not ready after {seconds:g} seconds: its `ready` command did not succeed"
         return f"listens on no TCP port of 127.0.0.1 after {seconds:g} seconds"
 

@@ -73,7 +73,7 @@ class ProcessSandbox:
     ) -> SandboxReport:
         if task.layers:
             raise SandboxError(_NO_LAYERS)
-        if task.on_network is not None:
+        if task.on_running is not None:
             raise SandboxError('a service needs a sandbox: set sandbox = "bubblewrap"')
         if before_start is not None:
             await before_start()

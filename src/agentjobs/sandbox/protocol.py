@@ -27,7 +27,6 @@ WRITABLE_DIRECTORIES = (REPORT_DIRECTORY, ARTIFACTS_DIRECTORY)
 
 OnOutput = Callable[[bytes], None]
 BeforeStart = Callable[[], Awaitable[None]]
-OnNetwork = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,27 @@ class SandboxPort:
     def __post_init__(self) -> None:
         if (self.protocol is None) == (self.on_socket is None):
             raise ValueError("a port needs either `protocol` or `on_socket`")
+
+
+class RunningSandbox(Protocol):
+    """A way into the sandbox of a service, for whoever started it. Always `close` it.
+
+    The methods raise OSError when the sandbox has ended.
+    """
+
+    async def listening_ports(self) -> list[int]:
+        """The TCP ports of its loopback on which it listens: all, or one more than allowed."""
+
+    def port(self, number: int) -> SandboxPort:
+        """A port for another sandbox that leads to this one."""
+
+    async def has_reported(self, name: str) -> bool:
+        """Whether the command has created this file beside its report."""
+
+    def close(self) -> None: ...
+
+
+OnRunning = Callable[[RunningSandbox], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +129,7 @@ class SandboxTask:
 
     `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
     `allows_setuid_bits`: the caller removes them before anyone else can reach the files.
-    `on_network` gets a descriptor of the sandbox's network namespace before the command starts,
-    which is open during the call.
+    `on_running` gets a way into the sandbox before the command starts, and owns it.
     """
 
     argv: tuple[str, ...]
@@ -125,7 +144,7 @@ class SandboxTask:
     hosts: Mapping[str, str] = field(default_factory=dict)
     layers: tuple[Layer, ...] = ()
     allows_setuid_bits: bool = False
-    on_network: OnNetwork | None = None
+    on_running: OnRunning | None = None
     owner: RunOwner | None = None
     image: RootImage | None = None
     placement: Placement = field(default_factory=Placement)

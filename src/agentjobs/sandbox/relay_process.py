@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import functools
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import agentjobs
 from agentjobs.sandbox.port_relay import ENTERED, PORTS_REQUEST, SAME_USER
+from agentjobs.sandbox.ports import open_network
+from agentjobs.sandbox.protocol import REPORT_DIRECTORY, SandboxPort
 
 REPLY_TIMEOUT_SECONDS = 30
 # Not by its path: a program that is imported has its compiled form stored.
@@ -19,10 +23,26 @@ _PROGRAM = (
 _MAX_REPLY_BYTES = 4096
 
 
-class RelayProcess:
-    """Connects ports of agents' sandboxes to a service. Always `close` it."""
+async def enter_sandbox(init_pid: int, uid: int | None, run_dir: Path) -> "RelayProcess":
+    """Enter the network of this process, and run as this user, if given. Raises OSError."""
+    relay = RelayProcess(run_dir)
+    try:
+        network = open_network(init_pid)
+        try:
+            await relay.enter(network, uid)
+        finally:
+            os.close(network)
+    except BaseException:
+        relay.close()
+        raise
+    return relay
 
-    def __init__(self) -> None:
+
+class RelayProcess:
+    """Connects ports of agents' sandboxes to a service."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
         with other:
@@ -41,22 +61,27 @@ class RelayProcess:
             raise OSError(reply.decode(errors="replace"))
 
     async def listening_ports(self) -> list[int]:
-        """The TCP ports on which the service listens: all, or one more than allowed."""
         self._control.send(PORTS_REQUEST)
         return sorted(map(int, (await self._reply()).split()))
 
-    def serve(self, port: int, listener: socket.socket) -> None:
+    def port(self, number: int) -> SandboxPort:
+        return SandboxPort(number=number, on_socket=functools.partial(self._serve, number))
+
+    async def has_reported(self, name: str) -> bool:
+        return os.path.lexists(self._run_dir / REPORT_DIRECTORY / name)
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _serve(self, port: int, listener: socket.socket) -> None:
         """Connect what this socket accepts to the service's port. The socket is closed here.
 
         Without a relay, the agent's connections are refused.
         """
         with listener, contextlib.suppress(OSError):
             socket.send_fds(self._control, [str(port).encode()], [listener.fileno()])
-
-    def close(self) -> None:
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
 
     async def _reply(self) -> bytes:
         """One request at a time. Raises OSError."""

@@ -17,9 +17,10 @@ from agentjobs.sandbox.deleted_files import DeletedFiles
 from agentjobs.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs.sandbox.limits import OOM_SCORE
 from agentjobs.sandbox.mounts import scratch_directories
-from agentjobs.sandbox.ports import SandboxPorts, open_network
+from agentjobs.sandbox.ports import SandboxPorts
 from agentjobs.sandbox.priority import lower_priority, restore_priority
-from agentjobs.sandbox.protocol import OnNetwork, SandboxError, SandboxTask
+from agentjobs.sandbox.protocol import SandboxError, SandboxTask
+from agentjobs.sandbox.relay_process import RelayProcess, enter_sandbox
 from agentjobs.sandbox.usage import ProcessUsage
 from agentjobs.sandbox.watchdog import Gauge, Watchdog
 
@@ -62,7 +63,7 @@ class Supervision:
     @property
     def needs_time(self) -> bool:
         """Whether `finish_setup` has anything to do."""
-        has_network = self._ports is not None or self._task.on_network is not None
+        has_network = self._ports is not None or self._task.on_running is not None
         return has_network or self._is_outside_cgroup
 
     def attach(self, task: SandboxTask) -> None:
@@ -120,8 +121,8 @@ class Supervision:
             await self._enter_cgroup(self._cgroup, init_pid)
         if self._ports is not None:
             await self._ports.open(init_pid)
-        if self._task.on_network is not None:
-            await _pass_network(init_pid, self._task.on_network)
+        if self._task.on_running is not None:
+            self._task.on_running(await self._open_way_in(init_pid))
 
     def prepare_kill(self) -> None:
         """Let the agent's processes end quickly on a busy machine."""
@@ -144,6 +145,14 @@ class Supervision:
         """Remove files in a thread."""
         loop = asyncio.get_running_loop()
         await wait_despite_cancellation(loop.run_in_executor(self._shared.disk_executor, remove))
+
+    async def _open_way_in(self, init_pid: int) -> RelayProcess:
+        uid_base, slot = self._shared.uid_base, self._task.slot
+        uid = None if uid_base is None else uid_base + slot
+        try:
+            return await enter_sandbox(init_pid, uid, self._task.run_dir)
+        except OSError as error:
+            raise SandboxError(f"the network of the sandbox could not be used: {error}") from error
 
     def _start_ports(self) -> None:
         if self._ports is not None:
@@ -195,17 +204,6 @@ class Supervision:
         with contextlib.suppress(OSError):
             self.exceeded = self.exceeded or self._cgroup.exceeded_limit()
         self._shared.cgroups.discard(self._cgroup)
-
-
-async def _pass_network(init_pid: int, on_network: OnNetwork) -> None:
-    try:
-        namespace = open_network(init_pid)
-        try:
-            await on_network(namespace)
-        finally:
-            os.close(namespace)
-    except OSError as error:
-        raise SandboxError(f"the network of the sandbox could not be used: {error}") from error
 
 
 def _unenforceable(error: BaseException) -> SandboxError:
