@@ -28,10 +28,12 @@ class ImagesHarness:
             "insecure_registries": insecure,
             "lookup": lambda _host: ["127.0.0.1"],
         }
+        sandbox = BubblewrapSandbox(options.pop("uid_base", UID_BASE))
+        sandbox.fetches_images = options.pop("fetches_images", False)
         self.images = Images(
             directory,
             self.session,
-            BubblewrapSandbox(options.pop("uid_base", UID_BASE)),
+            sandbox,
             options.pop("allowed", AllowList.parse(["127.0.0.0/8"])),
             **{**fields, **options},
         )

@@ -122,6 +122,7 @@ async def _run_setup(
             timeout_seconds=tools.setup_seconds,
             slot=tools.slot,
             limits=tools.limits,
+            registries=task.access.registries,
         )
         mirror = tools.mirrors.path(task.repo_id)
         with tools.mirrors.in_use(task.repo_id):

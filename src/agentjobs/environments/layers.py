@@ -1,16 +1,33 @@
 """The layers of a sandbox: an image as its root, a snapshot in its home and workspace."""
 
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from agentjobs.environments.images.model import Image
+from agentjobs.environments.images.model import Image, RegistryCredential
+from agentjobs.environments.images.reference import parse_reference
+from agentjobs.environments.images.registry_auth import auth_file, credentials_for
 from agentjobs.environments.snapshots import StoredSnapshot
 from agentjobs.sandbox import mounts
-from agentjobs.sandbox.protocol import Layer
+from agentjobs.sandbox.protocol import Layer, RootImage
 
 
-def root_layer(image: Image, upper: Path) -> Layer:
-    return Layer(
-        inside=PurePosixPath("/"), lower=image.root, upper=upper, lower_uid=image.owner_uid
+def root_layers(image: Image | None, upper: Path) -> tuple[Layer, ...]:
+    """The image as a layer, unless there is none or the sandbox fetches it."""
+    if image is None or image.root is None:
+        return ()
+    root = PurePosixPath("/")
+    return (Layer(inside=root, lower=image.root, upper=upper, lower_uid=image.owner_uid),)
+
+
+def root_image(image: Image | None, credentials: Iterable[RegistryCredential]) -> RootImage | None:
+    """The image for a sandbox that fetches it, with the credential of its registry."""
+    if image is None or image.root is not None:
+        return None
+    reference = parse_reference(image.reference)
+    matching = credentials_for(reference, credentials)
+    return RootImage(
+        reference=str(reference.pinned(image.digest)),
+        registry_auth=auth_file(matching).decode() if matching else "",
     )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from agentjobs.environments.build_log import BuildLog
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.ignored_files import move_ignored_files
-from agentjobs.environments.images.model import Image
-from agentjobs.environments.layers import home_layer, root_layer
+from agentjobs.environments.images.model import Image, RegistryCredential
+from agentjobs.environments.layers import home_layer, root_image, root_layers
 from agentjobs.environments.secret_search import SearchFailed, find_secret
 from agentjobs.environments.snapshots import HOME, WORKSPACE
 from agentjobs.sandbox.certificates import with_certificates
@@ -26,7 +26,8 @@ _ERRORS_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetupTask:
-    """`secrets` are variables that only setup gets; `ports` lead to the hosts it may reach."""
+    """`secrets` are variables that only setup gets; `ports` lead to the hosts it may reach;
+    `registries` are for a sandbox that fetches the image."""
 
     repo_id: str
     commit: str
@@ -39,6 +40,7 @@ class SetupTask:
     timeout_seconds: float
     slot: int
     limits: Limits
+    registries: Sequence[RegistryCredential] = ()
 
 
 class SetupRunner:
@@ -89,9 +91,10 @@ class SetupRunner:
                 ports=task.ports,
                 hosts=task.hosts,
                 layers=(
-                    *((root_layer(task.image, scratch / "root"),) if task.image else ()),
+                    *root_layers(task.image, scratch / "root"),
                     home_layer(scratch / "empty", directory / HOME),
                 ),
+                image=root_image(task.image, task.registries),
             )
             report = await self._sandbox.run(
                 with_certificates(sandbox_task, self._certificates), log.write

@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from agentjobs.free_space import explain_write_failure
@@ -29,9 +30,11 @@ from agentjobs.sandbox.environment import agent_environment
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
 from agentjobs.sandbox.prepared import PreparedSandbox, fixed_part_of
+from agentjobs.sandbox.process import installed_programs
 from agentjobs.sandbox.protocol import (
     BeforeStart,
     OnOutput,
+    RootImage,
     SandboxError,
     SandboxInterrupted,
     SandboxPort,
@@ -59,6 +62,8 @@ _TOOLS = ("bwrap", "setpriv", "sh")
 
 
 class BubblewrapSandbox:
+    fetches_images = False
+
     def __init__(
         self, uid_base: int, cgroups: Cgroups | None = None, *, disk_floor_bytes: int = 0
     ) -> None:
@@ -140,6 +145,15 @@ class BubblewrapSandbox:
             last_lines=last_lines,
             duration_ms=round((time.monotonic() - started) * 1000),
         )
+
+    async def find_programs(
+        self,
+        names: Collection[str],
+        *,
+        image: RootImage | None = None,  # noqa: ARG002 - images are layers here
+        path: str = "",
+    ) -> dict[str, str]:
+        return installed_programs(names, path)
 
     def prepare(self, task: SandboxTask) -> None:
         fixed_part = fixed_part_of(task)

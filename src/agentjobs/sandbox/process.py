@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from agentjobs.sandbox.priority import NICE_INCREMENT
 from agentjobs.sandbox.protocol import (
     BeforeStart,
     OnOutput,
+    RootImage,
     SandboxError,
     SandboxReport,
     SandboxTask,
@@ -49,7 +51,15 @@ GROUP_POLL_SECONDS = 0.005
 _NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 
+def installed_programs(names: Collection[str], path: str = "") -> dict[str, str]:
+    """Those on this machine."""
+    found = {name: shutil.which(name, path=path or None) for name in names}
+    return {name: program for name, program in found.items() if program is not None}
+
+
 class ProcessSandbox:
+    fetches_images = False
+
     def __init__(self, *, disk_floor_bytes: int = 0) -> None:
         self._disk = SharedDisk(disk_floor_bytes)
         self._disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
@@ -62,6 +72,15 @@ class ProcessSandbox:
 
     async def check_layers(self, directory: Path) -> None:  # noqa: ARG002 - as above
         raise SandboxUnavailable(_NO_LAYERS)
+
+    async def find_programs(
+        self,
+        names: Collection[str],
+        *,
+        image: RootImage | None = None,  # noqa: ARG002 - as above
+        path: str = "",
+    ) -> dict[str, str]:
+        return installed_programs(names, path)
 
     def prepare(self, task: SandboxTask) -> None:
         """There is nothing to create."""

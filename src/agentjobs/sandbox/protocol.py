@@ -5,7 +5,7 @@ Knows nothing of jobs, git or agent definitions; a container or a pod could impl
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -184,6 +184,9 @@ class SandboxUnavailable(SandboxError):
 
 
 class Sandbox(Protocol):
+    # Whether it fetches the `image` of a task itself, instead of having it as a layer.
+    fetches_images: bool
+
     async def check(self) -> None:
         """Run a trial before any job does. Raises SandboxUnavailable."""
 
@@ -200,6 +203,14 @@ class Sandbox(Protocol):
 
         When this returns or raises, no process of the command is alive. A cancelled call kills
         them all at once.
+        """
+
+    async def find_programs(
+        self, names: Collection[str], *, image: RootImage | None = None, path: str = ""
+    ) -> dict[str, str]:
+        """Where they are for a command in this image. Missing ones are left out.
+
+        `path` is where to look, if it is not the usual one. Raises SandboxError.
         """
 
     def prepare(self, task: SandboxTask) -> None:

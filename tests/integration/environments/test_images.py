@@ -82,6 +82,29 @@ async def test_an_image_is_pulled_unpacked_and_described(
     assert await harness.images.resolve("org_a", image.reference, ()) == image.digest
 
 
+async def test_an_image_that_the_sandbox_fetches_is_only_described(
+    tmp_path: Path, private_registry: ImageRegistry, build_image: ImageLayout
+) -> None:
+    harness = ImagesHarness(tmp_path / "described", [private_registry.name], fetches_images=True)
+    credential = RegistryCredential(private_registry.name, USERNAME, PASSWORD)
+    reference = f"{private_registry.name}/acme/build:1"
+    private_registry.forget_requests()
+    image = await harness.fetch(reference, credential)
+    assert (image.digest, image.root, image.size_bytes) == (build_image.digest, None, 0)
+    assert image.entrypoint == ("/bin/entry",)
+    assert harness.images.find("org_a", image.digest) == image
+    assert harness.images.find("org_b", image.digest) is None
+    # Of its blobs, only the configuration was read.
+    downloads = private_registry.downloads()
+    assert downloads
+    assert not set(downloads) & set(build_image.layers)
+    with harness.images.hold(image.digest):
+        assert not await harness.images.remove(image.digest)
+    assert await harness.images.remove(image.digest)
+    assert harness.leftovers() == []
+    harness.session.close()
+
+
 async def test_a_second_fetch_reads_the_manifest_only(
     harness: ImagesHarness, registry: ImageRegistry, build_image: ImageLayout
 ) -> None:

@@ -33,7 +33,10 @@ _MIB = 1024**2
 
 
 class Images:
-    """`directory` may be shared with other processes; `slot` is a sandbox slot for images alone."""
+    """`directory` may be shared with other processes; `slot` is a sandbox slot for images alone.
+
+    A sandbox that fetches images itself only needs their descriptions.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,9 @@ class Images:
         self._registry = Registry(
             self._tools, allowed, insecure_hosts=insecure_registries, lookup=lookup
         )
-        self._stored = StoredImages(directory / "images")
+        self._unpacks = not sandbox.fetches_images
+        name = "images" if self._unpacks else "descriptions"
+        self._stored = StoredImages(directory / name, has_roots=self._unpacks)
         self._layers = Layers(directory / "layouts", self._tools)
         self._lock_directory = directory / "locks"
         self._locks = KeyedLocks(self._lock_directory)
@@ -74,7 +79,7 @@ class Images:
         credentials: Sequence[RegistryCredential],
         on_output: OnOutput,
     ) -> Image:
-        """Pull and unpack what is not here yet.
+        """Pull and unpack what is not here yet, or read its description.
 
         Always reads the manifest with these credentials, and only then may the organization use
         the image. Raises ImageError.
@@ -132,11 +137,24 @@ class Images:
             )
         config = await self._registry.read_config(pull.reference, manifest, pull.credentials)
         description = parse_config(config)
+        if not self._unpacks:
+            await self._describe(manifest, description)
+            return
         async with self._locks.hold(_layers_key(pull.organization_id)):
             await self._download(pull, manifest)
             async with self._locks.hold(f"image-{manifest.digest}"):
                 if not self._stored.has(manifest.digest):
                     await self._unpack(pull, manifest, config, description)
+
+    async def _describe(self, manifest: Manifest, description: ImageConfig) -> None:
+        async with (
+            self._locks.hold(f"image-{manifest.digest}"),
+            self._tools.work_directory() as directory,
+        ):
+            if not self._stored.has(manifest.digest):
+                image = directory / "image"
+                image.mkdir(mode=0o700)
+                self._stored.add(manifest.digest, image, description, owner_uid=None, size=0)
 
     async def _download(self, pull: "_Pull", manifest: Manifest) -> None:
         directory = await run_in_thread(self._layers.prepare, pull.organization_id)

@@ -9,12 +9,13 @@ import msgspec
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """`digest` is that of the manifest for this machine's architecture.
 
-    `owner_uid` owns every file below `root`; None: the service's user.
+    `owner_uid` owns every file below `root`; None: the service's user. `root` is None if the
+    sandbox fetches the image.
     """
 
     reference: str
     digest: str
-    root: Path
+    root: Path | None
     owner_uid: int | None
     size_bytes: int
     entrypoint: tuple[str, ...]

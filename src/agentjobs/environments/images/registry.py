@@ -1,8 +1,6 @@
 """Reads manifests and downloads layers with skopeo, whose only network is a guarded proxy."""
 
-import base64
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from agentjobs.environments.images.manifest import (
 )
 from agentjobs.environments.images.model import RegistryCredential
 from agentjobs.environments.images.reference import Reference
+from agentjobs.environments.images.registry_auth import auth_file, credentials_for
 from agentjobs.environments.images.registry_errors import explain_failure
 from agentjobs.environments.images.tool_sandbox import ToolSandbox
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
@@ -147,7 +146,7 @@ class Registry:
         timeout_seconds: float,
         on_output: OnOutput,
     ) -> None:
-        matching = [each for each in credentials if each.host == reference.host]
+        matching = credentials_for(reference, credentials)
         refusals: list[str] = []
         async with self._network(refusals) as ports:
             report = await self._tools.run(
@@ -157,7 +156,7 @@ class Registry:
                 limits=limits,
                 timeout_seconds=timeout_seconds,
                 on_output=on_output,
-                files={_AUTH_FILE: _auth_file(matching)},
+                files={_AUTH_FILE: auth_file(matching)},
                 ports=ports,
             )
         if report.exit_code != 0:
@@ -184,14 +183,6 @@ class Registry:
 def _check_digest(document: bytes, digest: str, reference: Reference) -> None:
     if digest_of(document) != digest:
         raise ImageError(f"The registry has other content for {reference} than its digest says.")
-
-
-def _auth_file(credentials: Sequence[RegistryCredential]) -> bytes:
-    entries = {
-        each.host: {"auth": base64.b64encode(f"{each.username}:{each.password}".encode()).decode()}
-        for each in credentials
-    }
-    return json.dumps({"auths": entries}).encode()
 
 
 def _read_file(path: Path) -> bytes:

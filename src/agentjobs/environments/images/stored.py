@@ -1,4 +1,4 @@
-"""The unpacked images of this worker, which organizations share, by the manifest's digest."""
+"""The images that this worker knows, which organizations share, by the manifest's digest."""
 
 import contextlib
 import os
@@ -28,13 +28,15 @@ class _Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredImages:
-    """A directory per image, which appears complete and is never written to again.
+    """A directory per image, which appears complete and is never written to again. Without roots,
+    it only has what the image's configuration says.
 
     The file `organizations/<id>` says that the organization's credential has read the manifest.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_roots: bool = True) -> None:
         self._directory = directory
+        self._has_roots = has_roots
 
     def has(self, digest: str) -> bool:
         return (self._path(digest) / _DESCRIPTION).is_file()
@@ -49,7 +51,7 @@ class StoredImages:
         return Image(
             reference=reference,
             digest=digest,
-            root=path / ROOT,
+            root=path / ROOT if self._has_roots else None,
             **msgspec.structs.asdict(description),
         )
 
@@ -62,7 +64,7 @@ class StoredImages:
     def add(
         self, digest: str, unpacked: Path, config: ImageConfig, *, owner_uid: int | None, size: int
     ) -> None:
-        """`unpacked` contains the root, and is moved."""
+        """`unpacked` contains the root, if it has one, and is moved."""
         description = _Description(
             owner_uid=owner_uid, size_bytes=size, **msgspec.structs.asdict(config)
         )

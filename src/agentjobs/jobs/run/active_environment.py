@@ -10,7 +10,12 @@ from agentjobs.agents.model_access import GATEWAY_PORT
 from agentjobs.environments.definition import ServiceDefinition
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.model import Image
-from agentjobs.environments.layers import home_layer, root_layer, workspace_layer
+from agentjobs.environments.layers import (
+    home_layer,
+    root_image,
+    root_layers,
+    workspace_layer,
+)
 from agentjobs.environments.network import open_broker
 from agentjobs.environments.running_service import ServiceFailed, ServiceTask
 from agentjobs.environments.service_tasks import service_task
@@ -21,7 +26,14 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.environment import RunEnvironment
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.outbound.egress.egress import PROXY_PORT
-from agentjobs.sandbox.protocol import Layer, SandboxPort, SandboxReport, SandboxTask
+from agentjobs.sandbox.protocol import (
+    Layer,
+    RootImage,
+    Sandbox,
+    SandboxPort,
+    SandboxReport,
+    SandboxTask,
+)
 from agentjobs.workspace.checkout import Checkout
 
 DIRECTORY = "environment"
@@ -38,6 +50,7 @@ class ActiveEnvironment:
 
     environment: RunEnvironment
     layers: tuple[Layer, ...]
+    root_image: RootImage | None
     services: RunningServices
     broker_ports: tuple[SandboxPort, ...]
 
@@ -62,14 +75,19 @@ class ActiveEnvironment:
                 *services,
             ),
             layers=self.layers,
+            image=self.root_image,
         )
 
-    def connect_agent(self, task: SandboxTask, note: Callable[[str], None]) -> SandboxTask:
+    async def connect_agent(
+        self, task: SandboxTask, sandbox: Sandbox, note: Callable[[str], None]
+    ) -> SandboxTask:
         """Raises EnvironmentFailed if the image cannot run the agent's program."""
         image = self.environment.image
         if image is None:
             return self.connect(task)
         try:
+            if self.root_image is not None:
+                return self.connect(await _in_fetched_image(task, image, self.root_image, sandbox))
             return self.connect(_in_image(task, image))
         except EnvironmentFailed as error:
             if not self.environment.is_devcontainer:
@@ -94,7 +112,8 @@ async def open_environment(
         tasks = _service_tasks(run, plan, environment, directory)
         numbers = (*_RESERVED_PORTS, *(port.number for port in broker_ports))
         async with _services(run, tasks, numbers) as services:
-            active = ActiveEnvironment(environment, layers, services, broker_ports)
+            image = root_image(environment.image, environment.registries)
+            active = ActiveEnvironment(environment, layers, image, services, broker_ports)
             await _run_commands(run, plan, active, checkout, directory)
             services.check()
             yield active
@@ -109,7 +128,7 @@ def _layers(
     for name in ("root", "home", "empty"):
         create_owned_directory(directory / name, uid)
     image, stored = environment.image, environment.stored
-    root = (root_layer(image, directory / "root"),) if image is not None else ()
+    root = root_layers(image, directory / "root")
     if stored is None:
         return (*root, home_layer(directory / "empty", directory / "home"))
     home = home_layer(stored.home, directory / "home", stored.snapshot.owner_uid)
@@ -232,13 +251,25 @@ def _service_task(
         timeout_seconds=plan.timeout_seconds + run.settings.setup_seconds,
         slot=slot,
         limits=plan.agent.limits,
-        layers=(root_layer(image, own / "root"),) if image is not None else (),
+        layers=root_layers(image, own / "root"),
+        image=root_image(image, environment.registries),
     )
     return service_task(service, image, task)
 
 
+async def _in_fetched_image(
+    task: SandboxTask, image: Image, root: RootImage, sandbox: Sandbox
+) -> SandboxTask:
+    name = Path(task.argv[0]).name
+    path = image.variables.get("PATH", "")
+    if name not in await sandbox.find_programs([name], image=root, path=path):
+        raise _missing(image, f"the program {name}")
+    return dataclasses.replace(task, argv=(name, *task.argv[1:]))
+
+
 def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
     """Prefer the image's own program to that of the worker, which needs the worker's libraries."""
+    assert image.root is not None
     program, path = task.argv[0], image.variables.get("PATH")
     name = Path(program).name
     if find_program(image.root, name, path) is not None:
@@ -249,6 +280,10 @@ def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
         if missing is None:
             return task
         lacks = f"{missing}, which the agent's program {name} needs"
-    raise EnvironmentFailed(
-        f"The image {image.reference} has not {lacks}. Install the agent in the image."
+    raise _missing(image, lacks)
+
+
+def _missing(image: Image, lacks: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        f"The image {image.reference} does not have {lacks}. Install the agent in the image."
     )

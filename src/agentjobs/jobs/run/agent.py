@@ -53,7 +53,7 @@ async def _run(
 
         task = connect_task(run, task, network)
         if plan.agent.uses_environment:
-            task = environment.connect_agent(task, run.log.note)
+            task = await environment.connect_agent(task, run.tools.sandbox, run.log.note)
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
         report = await process.run(task, start)

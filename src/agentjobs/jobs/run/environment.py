@@ -15,7 +15,7 @@ from agentjobs.environments.builds import NewBuild
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
-from agentjobs.environments.images.model import Image
+from agentjobs.environments.images.model import Image, RegistryCredential
 from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
 from agentjobs.environments.snapshots import StoredSnapshot
@@ -47,13 +47,15 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnvironment:
-    """`runs_setup`: there is no snapshot, so setup runs for this job alone, without network."""
+    """`runs_setup`: there is no snapshot, so setup runs for this job alone, without network.
+    `registries` are for a sandbox that fetches the images."""
 
     definition: EnvironmentDefinition = dataclasses.field(default_factory=EnvironmentDefinition)
     images: Mapping[str, Image] = dataclasses.field(default_factory=dict)
     stored: StoredSnapshot | None = None
     runs_setup: bool = False
     brokered: Sequence[BrokeredHost] = ()
+    registries: Sequence[RegistryCredential] = dataclasses.field(default=(), repr=False)
     # Whether the agent may run without it, if its program is not in the image.
     is_devcontainer: bool = False
 
@@ -101,6 +103,9 @@ async def choose_environment(
     with contextlib.ExitStack() as held:
         if requested.request.needs_build:
             environment = await _prepare(run, requested, environment, base, held)
+        if environment.images and run.tools.sandbox.fetches_images:
+            registries = await _open_registries(run)
+            environment = dataclasses.replace(environment, registries=registries)
         if environment != NO_ENVIRONMENT:
             await _record(run, environment, started)
         yield environment
@@ -232,9 +237,7 @@ async def _fetch_images(
 ) -> dict[str, Image]:
     """For a commit whose setup is not trusted. Its images are: they come with no secret inside."""
     job, images = run.job, environments.tools.images
-    credentials = await _open(
-        open_registry_credentials(run.db, run.tools.keys, job.organization_id)
-    )
+    credentials = await _open_registries(run)
     digests = {}
     try:
         for reference in requested.request.images:
@@ -251,6 +254,11 @@ async def _fetch_images(
     if fetched is None:
         raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")
     return fetched
+
+
+async def _open_registries(run: RunContext) -> Sequence[RegistryCredential]:
+    organization_id = run.job.organization_id
+    return await _open(open_registry_credentials(run.db, run.tools.keys, organization_id))
 
 
 async def _open(opening: Awaitable[T]) -> T:
