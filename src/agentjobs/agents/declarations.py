@@ -16,7 +16,9 @@ from agentjobs.gateway.upstream import Api, matches_model
 from agentjobs.organizations.secrets import is_secret_name
 from agentjobs.outbound.guard.host_patterns import parse_pattern
 from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import Placement
 from agentjobs.settings import BOUNDS, Settings
+from agentjobs.settings.kubernetes_checks import is_subdomain, label_fault, toleration_fault
 from agentjobs.settings.tables import AgentTable
 from agentjobs.settings.tags import tags_fault
 
@@ -72,6 +74,11 @@ def build_agent(table: AgentTable, settings: Settings) -> Agent:
         preset=table.preset or None,
         executable=table.executable,
         arguments=tuple(table.arguments),
+        placement=Placement(
+            runtime_class=table.runtime_class,
+            node_selector=table.node_selector,
+            tolerations=tuple(table.tolerations),
+        ),
     )
 
 
@@ -85,6 +92,7 @@ def find_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault]:
     yield from _identity_faults(table, plan_names)
     yield from _program_faults(table)
     yield from _bounds_faults(table)
+    yield from _placement_faults(table)
     yield from _environment_faults(table)
     yield from _verify_faults(table)
     yield from _result_faults(table)
@@ -143,6 +151,16 @@ def _bounds_faults(table: AgentTable) -> Iterator[Fault]:
     if table.max_cost_usd is not None and not 0 < table.max_cost_usd < math.inf:
         yield "max_cost_usd", "must be above 0"
     yield from _network_faults(table)
+
+
+def _placement_faults(table: AgentTable) -> Iterator[Fault]:
+    if table.runtime_class and not is_subdomain(table.runtime_class):
+        yield "runtime_class", "must be the name of a runtime class"
+    for key, value in table.node_selector.items():
+        if fault := label_fault(key, value):
+            yield "node_selector", fault
+    if fault := toleration_fault(table.tolerations):
+        yield "tolerations", fault
 
 
 def _network_faults(table: AgentTable) -> Iterator[Fault]:

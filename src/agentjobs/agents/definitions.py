@@ -9,6 +9,7 @@ import msgspec
 from agentjobs.gateway.upstream import Api
 from agentjobs.repos.configuration import OnVerifyFailure
 from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import Placement
 
 ResultKind = Literal["pull_request", "report"]
 
@@ -45,6 +46,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[str, ...] = ()
     read_only: tuple[Path, ...] = ()
     limits: Limits = Limits()
+    placement: Placement = Placement()
     model: ModelAccess | None = None
     max_cost_usd: float | None = None
     verify: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from agentjobs.agents.cve_fixer_support import with_package_managers
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.installation import resolve_preset
 from agentjobs.agents.prompt import JobDetails, build_prompt, job_json
-from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, SandboxTask
+from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, RunOwner, SandboxTask
 
 
 def prepare_run(
@@ -21,6 +21,7 @@ def prepare_run(
     owner_uid: int | None,
     timeout_seconds: float,
     slot: int,
+    owner: RunOwner | None = None,
 ) -> SandboxTask:
     """Write `run_dir`, which must be empty or not exist, and return the task for the sandbox.
 
@@ -39,6 +40,8 @@ def prepare_run(
         slot=slot,
         read_only=agent.read_only,
         limits=agent.limits,
+        owner=owner,
+        placement=agent.placement,
     )
 
 

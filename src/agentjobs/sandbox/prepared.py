@@ -22,7 +22,9 @@ class PreparedSandbox:
 
 
 def fixed_part_of(task: SandboxTask) -> FixedPart:
-    task = dataclasses.replace(task, argv=(), environment={}, timeout_seconds=0, ports=())
+    task = dataclasses.replace(
+        task, argv=(), environment={}, timeout_seconds=0, ports=(), owner=None
+    )
     return FixedPart(task, tuple(map(_inode, task.read_only)))
 
 

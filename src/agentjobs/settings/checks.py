@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agentjobs.settings.kubernetes_checks import check_kubernetes
 from agentjobs.settings.locations import SettingsFileError
 from agentjobs.settings.model import Settings, is_loopback
 from agentjobs.settings.registries import ECOSYSTEMS
@@ -42,6 +43,7 @@ BOUNDS = {
     "drain_grace_seconds": (0, _ANY),
     # Above the users of a usual machine, and low enough for one uid per slot below the maximum.
     "sandbox_uid_base": (65_536, 4_000_000_000),
+    "kubernetes_pending_seconds": (1, 86_400),
     "max_job_log_bytes": (0, _ANY),
     "cache_max_bytes": (0, _ANY),
     "limit_memory_mib": (16, _MAX_MIB),
@@ -83,7 +85,8 @@ _HOST_AND_PORT = re.compile(
 )
 _MENTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,38}")
 _ONE_OF = {
-    "sandbox": ("bubblewrap", "none"),
+    "sandbox": ("bubblewrap", "kubernetes", "none"),
+    "kubernetes_user_namespaces": ("auto", "on", "off"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 
@@ -115,6 +118,7 @@ def check(settings: Settings) -> None:
     _check_oidc(settings)
     _check_advisories(settings)
     _check_insecure_registries(settings)
+    check_kubernetes(settings)
 
 
 def _check_insecure_registries(settings: Settings) -> None:

@@ -20,6 +20,16 @@ OWN_SETTINGS = frozenset(
             "webhooks_proxy",
             "webhook_concurrency",
         ),
+        *(
+            "kubernetes_namespace",
+            "kubernetes_image",
+            "kubernetes_image_pull_policy",
+            "kubernetes_user_namespaces",
+            "kubernetes_pending_seconds",
+            "kubernetes_cache_volume",
+            "kubernetes_worker_labels",
+            "kubernetes_worker_cidrs",
+        ),
         *("ca_file", "encryption_key", "oidc_client_secret", "worker_tags"),
     }
 )

@@ -16,6 +16,9 @@ from agentjobs.settings.tables import DEFAULT_PLANS, AgentTable, PlanTable, Pric
 
 # In `setup_network`: the hosts of package registries.
 REGISTRIES = "registries"
+_ORPHAN_MARGIN_SECONDS = 1.5
+# A busy machine must not end agents whose worker is alive.
+_MIN_ORPHAN_SECONDS = 3.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     drain_grace_seconds: float = 30
     sandbox: str = "bubblewrap"
     sandbox_uid_base: int = 900_000
+    kubernetes_namespace: str = "agentjobs-agents"
+    kubernetes_image: str = ""
+    kubernetes_image_pull_policy: str = "IfNotPresent"
+    kubernetes_user_namespaces: str = "auto"
+    kubernetes_pending_seconds: float = 600
+    kubernetes_cache_volume: str = ""
+    kubernetes_worker_labels: list[str] = []
+    kubernetes_worker_cidrs: list[str] = []
     max_job_log_bytes: int = 16 * 1024 * 1024
     cache_max_bytes: int = 20 * 1024**3
 
@@ -185,6 +196,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def has_sandbox(self) -> bool:
         return self.sandbox.lower() != "none"
+
+    @property
+    def uses_kubernetes(self) -> bool:
+        """Whether agents run in pods, which see no program of this machine."""
+        return self.sandbox.lower() == "kubernetes"
+
+    @property
+    def effective_kubernetes_image(self) -> str:
+        """The image of agents whose repository has no other."""
+        from importlib.metadata import version  # noqa: PLC0415 - most processes do not need it
+
+        return self.kubernetes_image or f"localhost/agentjobs-agent:{version('agentjobs')}"
+
+    @property
+    def orphan_seconds(self) -> float:
+        """After so long without its worker, an agent in a pod ends itself.
+
+        The worker may have died just before it renewed the lease, which must outlast the agent.
+        """
+        seconds = self.lease_seconds - self.lease_renew_seconds - _ORPHAN_MARGIN_SECONDS
+        return max(_MIN_ORPHAN_SECONDS, seconds)
 
     @property
     def effective_slots(self) -> int:

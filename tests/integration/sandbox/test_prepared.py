@@ -11,7 +11,7 @@ import pytest
 
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from agentjobs.sandbox.protocol import RunOwner, SandboxError, SandboxPort
 from tests.support.sandbox import SandboxHarness, eventually, processes_with, unused_uid_base
 
 UID_BASE = unused_uid_base()
@@ -39,7 +39,9 @@ async def test_a_task_runs_in_the_sandbox_that_was_prepared_for_its_workspace(
     namespace = await prepare(harness)
     (harness.workspace / "file").write_text("written later\n")
     report = await harness.shell(
-        f'{NAMESPACE}; cat file; echo "$GREETING"', environment={"GREETING": "it's\n$HOME"}
+        f'{NAMESPACE}; cat file; echo "$GREETING"',
+        environment={"GREETING": "it's\n$HOME"},
+        owner=RunOwner(organization_id="org_1", step="agent", job_id="job_1", fence=3),
     )
     assert report.exit_code == 0
     assert report.last_lines == f"{namespace}\nwritten later\nit's\n$HOME"

@@ -5,6 +5,7 @@ import pytest
 
 from agentjobs.agents.catalog import Catalog, build_catalog
 from agentjobs.agents.definitions import ModelAccess, named_files
+from agentjobs.sandbox.protocol import Placement
 from agentjobs.settings import Settings, SettingsError
 from agentjobs.settings.tables import AgentTable, PlanTable
 
@@ -143,6 +144,17 @@ def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> No
         ({"timeout_seconds": 0}, r"agents\[0\].timeout_seconds"),
         ({"tags": ["GPU"]}, r"agents\[0\].tags: 'GPU' must have 1 to 32 characters"),
         ({"tags": list("abcdefg")}, r"agents\[0\].tags: must be at most 6 tags"),
+        ({"runtime_class": "g visor"}, "runtime_class: must be the name of a runtime class"),
+        ({"node_selector": {"a b": "c"}}, "node_selector: 'a b' is not the key of a label"),
+        ({"node_selector": {"a": "-"}}, "node_selector: '-' is not the value of a label"),
+        ({"tolerations": [{"name": "a"}]}, "tolerations: `name` must be one of: key, operator"),
+        ({"tolerations": [{"key": "a", "operator": "Gt"}]}, "`operator` must be one of: Equal"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "`effect` must be one of: NoSchedule"),
+        ({"tolerations": [{}]}, 'without `key` needs `operator = "Exists"`'),
+        ({"tolerations": [{"operator": "Exists", "value": "a"}]}, "`value` has no meaning"),
+        ({"tolerations": [{"key": "a b"}]}, "'a b' is not the key of a taint"),
+        ({"tolerations": [{"key": "a", "value": 1}]}, "1 is not the value of a taint"),
+        ({"tolerations": [{"key": "a", "tolerationSeconds": 5}]}, "is a number, for `effect ="),
         ({"max_concurrent_jobs": 0}, r"agents\[0\].max_concurrent_jobs: must be at least 1"),
         ({"environment": {"A=B": "c"}}, r"agents\[0\].environment"),
         ({"environment": {"A": "\0"}}, r"agents\[0\].environment"),
@@ -261,6 +273,20 @@ def test_an_agents_cpus_may_be_a_fraction() -> None:
     catalog = catalog_of(table(limits={"cpus": 1.5}), limit_cpus=4)
     built_in, _, declared = catalog.all()
     assert (built_in.limits.cpus, declared.limits.cpus) == (4, 1.5)
+
+
+def test_an_agent_may_say_where_a_cluster_runs_it() -> None:
+    selector = {"pool": "agents", "topology.kubernetes.io/zone": "a1"}
+    tolerations: list[dict[str, str | int]] = [
+        {"operator": "Exists"},
+        {"key": "agents", "value": "only", "effect": "NoExecute", "tolerationSeconds": 60},
+    ]
+    changes = {"runtime_class": "gvisor", "node_selector": selector, "tolerations": tolerations}
+    agent = catalog_of(table(**changes)).get("fixer")
+    assert agent is not None
+    assert agent.placement == Placement(
+        runtime_class="gvisor", node_selector=selector, tolerations=tuple(tolerations)
+    )
 
 
 def test_an_agent_may_require_tags_and_limit_its_jobs() -> None:

@@ -1,9 +1,10 @@
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import SettingsError, is_loopback, load, unknown_variables
+from agentjobs.settings import Settings, SettingsError, is_loopback, load, unknown_variables
 
 
 def from_file(tmp_path: Path, text: str) -> dict[str, str]:
@@ -160,6 +161,18 @@ def test_an_invalid_setting_is_refused(environ: dict[str, str], tmp_path: Path) 
         *(("environment_image_max_mib", text) for text in ("0", "1.5")),
         ("environment_cache_max_mib", "-1"),
         *(("insecure_registries", text) for text in ("http://a", "a/b", "a:", "a b", "a,", "[::1")),
+        ("kubernetes_namespace", "A b"),
+        ("kubernetes_namespace", "a" * 64),
+        *(("kubernetes_image", text) for text in ("-x", "a b", "a" * 513)),
+        ("kubernetes_image_pull_policy", "always"),
+        ("kubernetes_user_namespaces", "yes"),
+        *(("kubernetes_pending_seconds", text) for text in ("0", "x", "86401")),
+        *(
+            ("kubernetes_cache_volume", text)
+            for text in ("x", "node:", "node:a", "node:/a/../b", "claim:", "claim:A", "host:/a")
+        ),
+        *(("kubernetes_worker_labels", text) for text in ("a", "=b", "a=b c", "/a=b", "a=b,")),
+        *(("kubernetes_worker_cidrs", text) for text in ("x", "10.0.0.1/8", "10.0.0.0/33")),
         *(("webhook_disable_days", text) for text in ("x", "nan", "0")),
         *(("delivery_retention_days", text) for text in ("x", "-1")),
     ],
@@ -254,3 +267,34 @@ def test_a_worker_has_at_most_six_tags(tmp_path: Path) -> None:
 def test_loopback_is_recognized_in_every_spelling() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "10.0.0.1", "example.com"))
+
+
+def test_agents_run_in_pods_if_the_sandbox_is_kubernetes(tmp_path: Path) -> None:
+    text = """
+sandbox = "kubernetes"
+kubernetes_image = "registry.example.com:5000/agents@sha256:0123"
+kubernetes_cache_volume = "claim:agents-cache"
+kubernetes_worker_labels = ["app.kubernetes.io/component=worker", "plain="]
+kubernetes_worker_cidrs = ["10.0.0.0/8", "fd00::/64"]
+"""
+    settings = load(from_file(tmp_path, text))
+    assert settings.has_sandbox
+    assert settings.uses_kubernetes
+    assert settings.effective_kubernetes_image == "registry.example.com:5000/agents@sha256:0123"
+    defaults = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "other")})
+    assert not defaults.uses_kubernetes
+    assert (
+        defaults.effective_kubernetes_image == f"localhost/agentjobs-agent:{version('agentjobs')}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "renew_seconds", "orphan_seconds"), [(10, 3, 5.5), (30, 5, 23.5), (4, 2, 3)]
+)
+def test_an_agent_in_a_pod_ends_before_the_lease_of_its_dead_worker(
+    lease_seconds: float, renew_seconds: float, orphan_seconds: float
+) -> None:
+    settings = Settings(
+        data_dir="/nowhere", lease_seconds=lease_seconds, lease_renew_seconds=renew_seconds
+    )
+    assert settings.orphan_seconds == orphan_seconds

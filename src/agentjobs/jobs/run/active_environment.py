@@ -196,6 +196,8 @@ async def _run_commands(
             timeout_seconds=seconds,
             slot=run.slot,
             limits=plan.agent.limits,
+            owner=run.owner(name),
+            placement=plan.agent.placement,
         )
         report = await run.tools.sandbox.run(active.connect(task), run.log.write)
         run.log.end_output()
@@ -253,6 +255,8 @@ def _service_task(
         limits=plan.agent.limits,
         layers=root_layers(image, own / "root"),
         image=root_image(image, environment.registries),
+        owner=run.owner(f"service-{service.name}"),
+        placement=plan.agent.placement,
     )
     return service_task(service, image, task)
 

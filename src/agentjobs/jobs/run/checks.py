@@ -62,6 +62,8 @@ async def _run_check(
         slot=run.slot,
         limits=plan.agent.limits,
         read_only=check.read_only,
+        owner=run.owner("check"),
+        placement=plan.agent.placement,
     )
     run.log.note(f"verification: {command}")
     async with open_egress(run, plan) as network:

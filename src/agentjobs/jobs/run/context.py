@@ -21,7 +21,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.sandbox.protocol import RunOwner, Sandbox
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.tickets.resolve import Tickets
@@ -83,6 +83,16 @@ class RunContext:
     def is_irrevocable(self) -> bool:
         """The branch is pushed, so it is too late to cancel."""
         return self.pushed_commit is not None
+
+    def owner(self, step: str) -> RunOwner:
+        """Of a sandbox of this run."""
+        return RunOwner(
+            organization_id=self.job.organization_id,
+            step=step,
+            job_id=self.job.id,
+            agent_id=self.job.agent,
+            fence=self.job.fence,
+        )
 
     @property
     def db(self) -> Database:

@@ -55,6 +55,7 @@ def prepare_task(
         owner_uid=run.tools.sandbox.owner_uid(run.slot),
         timeout_seconds=plan.timeout_seconds,
         slot=run.slot,
+        owner=run.owner("agent"),
     )
 
 

@@ -26,7 +26,9 @@ class SpareSandboxes:
     def remember(self, task: SandboxTask) -> None:
         """The next job in this slot probably needs such a sandbox."""
         # Neither secrets nor the connections of this job.
-        self._last_tasks[task.slot] = dataclasses.replace(task, argv=(), environment={}, ports=())
+        self._last_tasks[task.slot] = dataclasses.replace(
+            task, argv=(), environment={}, ports=(), owner=None
+        )
 
     def create(self, slots: Iterable[int]) -> None:
         """Create one for each of these free slots that had a job since the last call.
