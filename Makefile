@@ -12,6 +12,8 @@ FAULTS_ARGS ?=
 # The SSH key that signs a release.
 KEY     ?=
 IMAGE      ?= localhost/agentjobs:latest
+# Of agents' pods on Kubernetes; the default of the setting kubernetes_image.
+AGENT_IMAGE ?= localhost/agentjobs-agent:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -106,8 +108,9 @@ test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every
 test-container: system-container $(DEV_STAMP) ## Build the container image twice, run it, and run compose.yaml
 	@$(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
 
-image: ## Build the container image (IMAGE=localhost/agentjobs:latest IMAGE_ARGS="--build-arg BASE=…")
+image: ## Build the container images (IMAGE=localhost/agentjobs:latest AGENT_IMAGE=… IMAGE_ARGS="--build-arg BASE=…")
 	@packaging/container/build $(IMAGE) $(IMAGE_ARGS)
+	@packaging/container/build $(AGENT_IMAGE) --target agent $(IMAGE_ARGS)
 
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py

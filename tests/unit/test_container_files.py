@@ -45,8 +45,9 @@ def test_what_the_image_copies_exists_and_is_not_ignored() -> None:
     assert Path(PROJECT / ".dockerignore").resolve() == PROJECT / ".containerignore"
 
 
-def test_the_image_runs_the_program_as_an_ordinary_user() -> None:
-    assert instructions("USER") == ["10001:10001"]
+def test_the_images_run_as_an_ordinary_user() -> None:
+    assert instructions("FROM")[-2:] == ["runtime AS agent", "runtime AS service"]
+    assert instructions("USER") == ["10001:10001", "10001:10001"]
     assert instructions("ENTRYPOINT") == ['["agentjobs"]']
     assert instructions("STOPSIGNAL") == ["SIGTERM"]
     assert "--uid 10001 " in CONTAINERFILE
