@@ -25,7 +25,16 @@ except SystemExit:
     print(*sys.modules, sep="\\n")
 """
 # Each costs a short command more than its own work.
-_SLOW = {"asyncio", "httpx", "pydantic", "rich", "sqlite3", "uvicorn", "agentjobs.settings"}
+_SLOW = {
+    "asyncio",
+    "httpx",
+    "lightkube",
+    "pydantic",
+    "rich",
+    "sqlite3",
+    "uvicorn",
+    "agentjobs.settings",
+}
 
 
 def imported_by(*arguments: str, **variables: str) -> set[str]:

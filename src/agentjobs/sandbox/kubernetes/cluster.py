@@ -1,0 +1,212 @@
+"""Creates, follows and deletes pods. Waits while the API server is away."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+import msgspec
+import yaml
+from lightkube import AsyncClient
+from lightkube.core.client import LabelSelector
+from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Pod, Secret
+from lightkube.types import PatchType
+
+from agentjobs.sandbox.kubernetes.api_errors import status_code
+from agentjobs.sandbox.kubernetes.api_retries import OnWaiting, call_api
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER, WORKER, label_value
+from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
+from agentjobs.sandbox.kubernetes.pod_watch import PodWatch
+from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_manifest
+from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
+
+# Of a single request; a watch has none.
+_REQUEST_TIMEOUT = 15.0
+# Then the deletion goes on in the background.
+_DELETE_WAIT_SECONDS = 2.0
+_CONFIG_ERRORS = (ConfigError, OSError, KeyError, TypeError, AttributeError, ValueError)
+
+R = TypeVar("R", Pod, Secret)
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """One worker's access to the namespace for agents. Everything happens in one event loop."""
+
+    def __init__(self, settings: ClusterSettings, client: AsyncClient) -> None:
+        self.settings = settings
+        self._client = client
+        self._watch = PodWatch(
+            client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
+        )
+        self._background: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_settings(cls, settings: ClusterSettings) -> Self:
+        """With the service account of the pod that this runs in, or KUBECONFIG.
+
+        Raises SandboxUnavailable.
+        """
+        try:
+            client = AsyncClient(
+                namespace=settings.namespace,
+                timeout=httpx2.Timeout(_REQUEST_TIMEOUT),
+                field_manager=MANAGER,
+            )
+        except (*_CONFIG_ERRORS, msgspec.MsgspecError, yaml.YAMLError) as error:
+            raise SandboxUnavailable(
+                f"there is no usable access to a Kubernetes cluster: {error}. Run the worker in a "
+                "pod with a service account, or set KUBECONFIG to the path of one file."
+            ) from error
+        return cls(settings, client)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._watch.close()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._client.close()
+
+    async def create_pod(self, request: PodRequest, on_waiting: OnWaiting | None = None) -> str:
+        """Its name, once the API server has it.
+
+        Raises SandboxLost if that takes longer than `pending_seconds`, SandboxUnavailable if this
+        worker may not, and SandboxError if no attempt can succeed.
+        """
+        manifest = pod_manifest(
+            request, self.settings, has_user_namespace=self.settings.user_namespaces == "on"
+        )
+        registry_auth = request.image.registry_auth if request.image else ""
+        try:
+            if registry_auth:
+                secret = _pull_secret(manifest, registry_auth)
+                await self._create(secret, "create a pull secret", on_waiting)
+            pod = await self._create(manifest, "create a pod", on_waiting)
+        except BaseException:
+            # The answer to a request that created it may be lost.
+            self._start(self._delete(Pod, request.name))
+            if registry_auth:
+                self._start(self._delete(Secret, request.name))
+            raise
+        if registry_auth:
+            self._start(self._give_secret_to(pod))
+        state = pod_state(pod)
+        self._watch.add(state)
+        return state.name
+
+    def watch_pod(self, name: str) -> AsyncIterator[PodState]:
+        """The state now and after each change. The last one is that in which the pod is gone."""
+        return self._watch.follow(name)
+
+    async def delete_pod(self, name: str) -> None:
+        """Returns after two seconds at most; if the API server is away, the attempts go on."""
+        task = self._start(self._delete(Pod, name))
+        await asyncio.wait({task}, timeout=_DELETE_WAIT_SECONDS)
+
+    async def find_pods(self, labels: Mapping[str, str]) -> list[PodState]:
+        """Of all workers. Raises as `create_pod` does."""
+        selector: LabelSelector = {name: label_value(value) for name, value in labels.items()}
+        selector[MANAGED_BY] = MANAGER
+
+        async def list_pods() -> list[PodState]:
+            pods = self._client.list(Pod, namespace=self.settings.namespace, labels=selector)
+            return [pod_state(pod) async for pod in pods]
+
+        return await self._call(list_pods, "list pods")
+
+    async def _create(self, resource: R, action: str, on_waiting: OnWaiting | None) -> R:
+        async def create() -> R:
+            try:
+                return await self._client.create(resource)
+            except ApiError as error:
+                if status_code(error) != 409:
+                    raise
+                # An earlier attempt created it: nobody else chooses the same name.
+                assert resource.metadata is not None
+                return await self._client.get(type(resource), str(resource.metadata.name))
+
+        return await self._call(create, action, on_waiting)
+
+    async def _delete(self, kind: type[Pod | Secret], name: str) -> None:
+        async def delete() -> None:
+            try:
+                await self._client.delete(kind, name, grace_period=0)
+            except ApiError as error:
+                if status_code(error) != 404:
+                    raise
+
+        try:
+            await call_api(
+                delete,
+                f"delete the {kind.__name__.lower()} {name}",
+                namespace=self.settings.namespace,
+                give_up_seconds=None,
+            )
+        except SandboxError as error:
+            _log.warning("%s", error)
+
+    async def _give_secret_to(self, pod: Pod) -> None:
+        """The cluster deletes it with the pod, even if this worker no longer runs."""
+        assert pod.metadata is not None
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name}
+        patch = {"metadata": {"ownerReferences": [{**owner, "uid": pod.metadata.uid}]}}
+        name = str(pod.metadata.name)
+
+        async def patch_secret() -> None:
+            await self._client.patch(Secret, name, patch, patch_type=PatchType.MERGE)
+
+        try:
+            await self._call(patch_secret, "make a pull secret part of its pod")
+        except SandboxError as error:
+            _log.warning("%s", error)
+
+    async def _call(
+        self,
+        request: Callable[[], Awaitable[T]],
+        action: str,
+        on_waiting: OnWaiting | None = None,
+    ) -> T:
+        return await call_api(
+            request,
+            action,
+            namespace=self.settings.namespace,
+            give_up_seconds=self.settings.pending_seconds,
+            on_waiting=on_waiting,
+        )
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _pull_secret(pod: Pod, registry_auth: str) -> Secret:
+    assert pod.metadata is not None
+    return Secret(
+        metadata=ObjectMeta(
+            name=pod.metadata.name,
+            namespace=pod.metadata.namespace,
+            labels=pod.metadata.labels,
+        ),
+        type="kubernetes.io/dockerconfigjson",
+        stringData={".dockerconfigjson": registry_auth},
+    )

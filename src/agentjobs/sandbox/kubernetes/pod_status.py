@@ -1,0 +1,236 @@
+"""What the status of a pod means for the command that it runs, in words for people."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from lightkube.models import core_v1 as core
+from lightkube.resources.core_v1 import Pod
+
+from agentjobs.sandbox.kubernetes.labels import FENCE
+from agentjobs.sandbox.kubernetes.pods import AGENT_CONTAINER
+from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
+
+_MAX_MESSAGE = 600
+_ENDED_PHASES = ("Succeeded", "Failed")
+_USUAL_WAITING = ("", "ContainerCreating", "PodInitializing")
+_PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+_UNUSABLE_REASONS = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+_START_REASONS = (
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("ContainerCannotRun", "StartError"),
+)
+# What registries and runtimes say when another attempt cannot help.
+_PERMANENT_PULL_ERRORS = (
+    *("not found", "notfound", "manifest unknown", "name unknown", "unauthorized"),
+    *("authentication required", "authorization failed", "denied", "forbidden"),
+    *("no match for platform", "invalid reference"),
+)
+_OWN_STORAGE = (
+    "usage of emptydir volume",
+    "ephemeral local storage usage exceeds the total limit",
+    "exceeded its local ephemeral storage limit",
+)
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "a pod with a higher priority took its place",
+    "DeletionByTaintManager": "its node became unavailable",
+    "DeletionByPodGC": "its node is gone",
+    "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
+    "TerminationByKubelet": "its node ended it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """A pod at one moment.
+
+    `waiting` says why the command does not run yet if that is unusual, otherwise it is empty.
+    `failure` is set as soon as the command can no longer run or finish.
+    """
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "Pending"
+    ip: str = ""
+    waiting: str = ""
+    # What prevents the start is the image of the task.
+    waits_for_task_image: bool = False
+    # The node has created the pod's namespaces; None: it has not said.
+    has_namespaces: bool | None = None
+    is_scheduled: bool = False
+    is_running: bool = False
+    is_oom_killed: bool = False
+    # More than the pod may store on its node's disk.
+    is_storage_exceeded: bool = False
+    is_deadline_exceeded: bool = False
+    is_gone: bool = False
+    failure: ImageUnavailable | SandboxLost | None = None
+    created_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in _ENDED_PHASES
+
+    @property
+    def fence(self) -> int:
+        text = self.annotations.get(FENCE, "")
+        return int(text) if text.isdecimal() else 0
+
+    def gone(self) -> "PodState":
+        """The same pod after its deletion."""
+        failure = self.failure
+        if failure is None and not self.has_ended:
+            failure = SandboxLost("somebody deleted the pod of this run")
+        return replace(self, is_gone=True, is_running=False, failure=failure)
+
+    def start_timeout(self, seconds: float) -> SandboxError:
+        """The failure of a pod that did not start within that time."""
+        reason = self.waiting or "the cluster gave no reason"
+        message = f"the pod did not start within {seconds:g} seconds: {reason}"
+        return ImageUnavailable(message) if self.waits_for_task_image else SandboxLost(message)
+
+
+def pod_state(pod: Pod) -> PodState:
+    metadata, status = pod.metadata, pod.status or core.PodStatus()
+    assert metadata is not None
+    phase = status.phase or "Pending"
+    agent = next((each for each in _containers(status) if each.name == AGENT_CONTAINER), None)
+    waiting, is_task_image, failure = _explain_waiting(pod, status)
+    state = PodState(
+        name=metadata.name or "",
+        uid=metadata.uid or "",
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        phase=phase,
+        ip=status.podIP or "",
+        waiting=waiting,
+        waits_for_task_image=is_task_image,
+        has_namespaces=_condition_value(status, "PodReadyToStartContainers"),
+        is_scheduled=_condition_value(status, "PodScheduled") is True,
+        is_running=phase == "Running" and _is_running(agent) and not metadata.deletionTimestamp,
+        is_oom_killed=any(_terminated(each).reason == "OOMKilled" for each in _containers(status)),
+        is_storage_exceeded=status.reason == "Evicted" and _is_own_storage(status.message or ""),
+        is_deadline_exceeded=status.reason == "DeadlineExceeded",
+        failure=failure,
+        created_at=metadata.creationTimestamp,
+    )
+    return state if failure else replace(state, failure=_explain_end(pod, status, state))
+
+
+def _explain_waiting(
+    pod: Pod, status: core.PodStatus
+) -> tuple[str, bool, ImageUnavailable | SandboxLost | None]:
+    """Why the command does not run yet, whether that is due to the task's image, and whether it
+    is final."""
+    for container in _containers(status):
+        waiting = container.state.waiting if container.state else None
+        terminated = _terminated(container)
+        reason = (waiting and waiting.reason) or terminated.reason or ""
+        message = _shorten((waiting and waiting.message) or terminated.message or "")
+        if reason in _USUAL_WAITING:
+            continue
+        is_task_image = container.name == AGENT_CONTAINER and _has_task_image(pod)
+        words = _container_problem(reason, container.image, message)
+        if words:
+            is_final = reason not in _PULL_REASONS or _is_permanent(message)
+            failure = ImageUnavailable if is_task_image else SandboxLost
+            return words, is_task_image, failure(words) if is_final else None
+    return _scheduling_problem(status), False, None
+
+
+def _container_problem(reason: str, image: str, message: str) -> str:
+    details = f": {message}" if message else ""
+    if reason in _PULL_REASONS or reason in _UNUSABLE_REASONS:
+        return f"the image {image} cannot be fetched ({reason}){details}"
+    if reason in _START_REASONS:
+        return f"the image {image} cannot be started ({reason}){details}"
+    return ""
+
+
+def _scheduling_problem(status: core.PodStatus) -> str:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            message = _shorten(condition.message or condition.reason or "")
+            return f"the cluster has no place for the pod: {message}"
+    return ""
+
+
+def _explain_end(pod: Pod, status: core.PodStatus, state: PodState) -> SandboxLost | None:
+    """Only ends that the command is not to blame for."""
+    if state.is_oom_killed or state.is_storage_exceeded or state.is_deadline_exceeded:
+        return None
+    disruption = _disruption(status)
+    if disruption:
+        return SandboxLost(f"the pod of this run was lost: {disruption}")
+    if state.has_ended:
+        return _unexpected_end(status) if state.phase == "Failed" else None
+    if pod.metadata and pod.metadata.deletionTimestamp:
+        return SandboxLost("somebody deleted the pod of this run")
+    if state.phase == "Unknown":
+        return SandboxLost("the node of this run's pod does not answer")
+    return None
+
+
+def _disruption(status: core.PodStatus) -> str:
+    for condition in status.conditions or ():
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            known = _DISRUPTIONS.get(condition.reason or "", condition.reason or "disruption")
+            message = _shorten(condition.message or "")
+            return f"{known} ({message})" if message else known
+    return ""
+
+
+def _unexpected_end(status: core.PodStatus) -> SandboxLost:
+    if status.reason or status.message:
+        message = f"{status.reason or 'Failed'}: {_shorten(status.message or 'no message')}"
+        return SandboxLost(f"the cluster ended the pod of this run ({message})")
+    for container in _containers(status):
+        terminated = _terminated(container)
+        if terminated.exitCode:
+            details = f": {_shorten(terminated.message)}" if terminated.message else ""
+            return SandboxLost(
+                f"the program {container.name} of this run's pod ended with exit code "
+                f"{terminated.exitCode}{details}"
+            )
+    return SandboxLost("the pod of this run failed without a reason")
+
+
+def _containers(status: core.PodStatus) -> Iterator[core.ContainerStatus]:
+    yield from status.initContainerStatuses or ()
+    yield from status.containerStatuses or ()
+
+
+def _terminated(container: core.ContainerStatus) -> core.ContainerStateTerminated:
+    state = container.state.terminated if container.state else None
+    return state or core.ContainerStateTerminated(exitCode=0)
+
+
+def _is_running(container: core.ContainerStatus | None) -> bool:
+    return container is not None and container.state is not None and bool(container.state.running)
+
+
+def _condition_value(status: core.PodStatus, type: str) -> bool | None:
+    for condition in status.conditions or ():
+        if condition.type == type:
+            return condition.status == "True"
+    return None
+
+
+def _has_task_image(pod: Pod) -> bool:
+    """Only such a pod needs the supervisor from another image."""
+    return pod.spec is not None and bool(pod.spec.initContainers)
+
+
+def _is_permanent(message: str) -> bool:
+    return any(text in message.lower() for text in _PERMANENT_PULL_ERRORS)
+
+
+def _is_own_storage(message: str) -> bool:
+    return any(text in message.lower() for text in _OWN_STORAGE)
+
+
+def _shorten(message: str) -> str:
+    text = " ".join(message.split())
+    return text if len(text) <= _MAX_MESSAGE else f"{text[: _MAX_MESSAGE - 1]}…"

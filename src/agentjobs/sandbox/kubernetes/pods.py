@@ -1,0 +1,265 @@
+"""The pod of one command, as Kubernetes creates it. Talks to nobody."""
+
+import ipaddress
+import math
+import re
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from lightkube.models import core_v1 as core
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Pod
+
+from agentjobs.sandbox import mounts
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import label_value, pod_annotations, pod_labels
+from agentjobs.sandbox.limits import GIB, KIB, Limits
+from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxError, SandboxTask
+
+SUPERVISOR_PORT = 8463
+SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
+SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
+# Where the supervisor is in a pod whose image does not contain it.
+SUPERVISOR_DIRECTORY = "/agentjobs"
+COPIED_SUPERVISOR = f"{SUPERVISOR_DIRECTORY}/supervisor"
+CACHE_DIRECTORY = "/agentjobs-cache"
+AGENT_CONTAINER = "agent"
+SUPERVISOR_CONTAINER = "supervisor"
+# In a user namespace, the same uid is another user of the node in each pod.
+NAMESPACED_UID = 10_001
+
+_MIB = 1024 * KIB
+_UIDS = 100_000
+# The supervisor's own memory, besides that of the agent.
+_SUPERVISOR_MEMORY = 64 * _MIB
+# The supervisor measures the workspace; the kubelet ends the pod only if that fails.
+_STORAGE_MARGIN = GIB
+_UNLIMITED_MEMORY_REQUEST = 256 * _MIB
+_UNLIMITED_CPU_REQUEST = "100m"
+# The worker ends the command; this is for a worker that cannot.
+_DEADLINE_MARGIN_SECONDS = 300
+_LOOPBACK = "127.0.0.1"
+_WORKSPACE_VOLUMES = {"workspace": mounts.WORKSPACE, "run": mounts.RUN_DIRECTORY}
+_HOME_VOLUME = "home"
+_SCRATCH_VOLUMES = {"tmp": mounts.TEMPORARY, "shm": mounts.SHARED_MEMORY}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRequest:
+    """`supervisor` is the value of its environment variable; `name` is chosen here, so that a
+    creation whose answer was lost can be repeated."""
+
+    name: str
+    supervisor: str = field(repr=False)
+    timeout_seconds: float
+    limits: Limits = field(default_factory=Limits)
+    owner: RunOwner | None = None
+    image: RootImage | None = None
+    placement: Placement = field(default_factory=Placement)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    # The home directory is a layer, which may be larger than memory.
+    has_home_on_disk: bool = False
+
+    @classmethod
+    def for_task(cls, task: SandboxTask, supervisor: str) -> "PodRequest":
+        return cls(
+            name=pod_name(task.owner.step if task.owner else ""),
+            supervisor=supervisor,
+            timeout_seconds=task.timeout_seconds,
+            limits=task.limits,
+            owner=task.owner,
+            image=task.image,
+            placement=task.placement,
+            hosts=task.hosts,
+            has_home_on_disk=any(layer.inside == mounts.HOME for layer in task.layers),
+        )
+
+
+def pod_name(step: str) -> str:
+    """Unique, and valid as the name of a pod and of its Secret."""
+    readable = re.sub(r"[^a-z0-9]+", "-", step.lower()).strip("-")[:30].strip("-") or "run"
+    return f"agentjobs-{readable}-{secrets.token_hex(8)}"
+
+
+def pod_manifest(
+    request: PodRequest, settings: ClusterSettings, *, has_user_namespace: bool
+) -> Pod:
+    """Raises SandboxError for a placement that no pod can have."""
+    uid = NAMESPACED_UID if has_user_namespace else settings.uid_base + secrets.randbelow(_UIDS)
+    return Pod(
+        metadata=ObjectMeta(
+            name=request.name,
+            namespace=settings.namespace,
+            labels=pod_labels(request.owner, settings.worker),
+            annotations=pod_annotations(request.owner),
+        ),
+        spec=core.PodSpec(
+            containers=[_agent_container(request, settings)],
+            initContainers=[_supervisor_container(settings)] if request.image else None,
+            volumes=_volumes(request, settings),
+            automountServiceAccountToken=False,
+            enableServiceLinks=False,
+            hostUsers=False if has_user_namespace else None,
+            restartPolicy="Never",
+            terminationGracePeriodSeconds=1,
+            activeDeadlineSeconds=math.ceil(
+                request.timeout_seconds + settings.pending_seconds + _DEADLINE_MARGIN_SECONDS
+            ),
+            securityContext=core.PodSecurityContext(
+                runAsNonRoot=True,
+                runAsUser=uid,
+                runAsGroup=uid,
+                seccompProfile=core.SeccompProfile(type="RuntimeDefault"),
+                sysctls=[core.Sysctl(name="net.ipv4.ip_unprivileged_port_start", value="0")],
+            ),
+            # Nothing of the cluster has a name inside. At least one server is required.
+            dnsPolicy="None",
+            dnsConfig=core.PodDNSConfig(nameservers=[_LOOPBACK]),
+            hostAliases=_host_aliases(request.hosts),
+            imagePullSecrets=(
+                [core.LocalObjectReference(name=request.name)]
+                if request.image and request.image.registry_auth
+                else None
+            ),
+            priorityClassName=settings.priority_class or None,
+            runtimeClassName=request.placement.runtime_class or None,
+            nodeSelector=dict(request.placement.node_selector) or None,
+            tolerations=_tolerations(request.placement.tolerations),
+        ),
+    )
+
+
+def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Container:
+    image = request.image
+    return core.Container(
+        name=AGENT_CONTAINER,
+        image=image.reference if image else settings.image,
+        # Otherwise whoever knows a reference could run an image that another organization pulled.
+        imagePullPolicy="Always" if image else settings.image_pull_policy,
+        command=[COPIED_SUPERVISOR if image else SUPERVISOR_PROGRAM],
+        env=[core.EnvVar(name=SUPERVISOR_VARIABLE, value=request.supervisor)],
+        ports=[core.ContainerPort(containerPort=SUPERVISOR_PORT)],
+        resources=_resources(request.limits),
+        securityContext=_security_context(),
+        terminationMessagePolicy="FallbackToLogsOnError",
+        volumeMounts=_volume_mounts(request, settings),
+        workingDir="/",
+    )
+
+
+def _supervisor_container(settings: ClusterSettings) -> core.Container:
+    memory = {"memory": str(_SUPERVISOR_MEMORY)}
+    return core.Container(
+        name=SUPERVISOR_CONTAINER,
+        image=settings.image,
+        imagePullPolicy=settings.image_pull_policy,
+        command=[SUPERVISOR_PROGRAM, "copy", COPIED_SUPERVISOR],
+        resources=core.ResourceRequirements(
+            requests={**memory, "cpu": _UNLIMITED_CPU_REQUEST}, limits=memory
+        ),
+        securityContext=_security_context(),
+        volumeMounts=[core.VolumeMount(name=SUPERVISOR_CONTAINER, mountPath=SUPERVISOR_DIRECTORY)],
+        workingDir="/",
+    )
+
+
+def _security_context() -> core.SecurityContext:
+    return core.SecurityContext(
+        allowPrivilegeEscalation=False,
+        capabilities=core.Capabilities(drop=["ALL"]),
+        readOnlyRootFilesystem=True,
+        runAsNonRoot=True,
+    )
+
+
+def _resources(limits: Limits) -> core.ResourceRequirements:
+    """Requests equal limits: the cluster must not promise the same memory twice."""
+    maximum: dict[str, str] = {}
+    if limits.memory_bytes:
+        maximum["memory"] = str(limits.memory_bytes + _SUPERVISOR_MEMORY)
+    if limits.cpus:
+        maximum["cpu"] = f"{math.ceil(limits.cpus * 1000)}m"
+    if limits.workspace_bytes:
+        maximum["ephemeral-storage"] = str(limits.workspace_bytes + _STORAGE_MARGIN)
+    minimum = {"memory": str(_UNLIMITED_MEMORY_REQUEST), "cpu": _UNLIMITED_CPU_REQUEST}
+    return core.ResourceRequirements(requests={**minimum, **maximum}, limits=maximum or None)
+
+
+def _volumes(request: PodRequest, settings: ClusterSettings) -> list[core.Volume]:
+    limits = request.limits
+    storage = str(limits.workspace_bytes + _STORAGE_MARGIN) if limits.workspace_bytes else None
+    scratch = str(limits.scratch_bytes) if limits.scratch_bytes else None
+    on_disk = [*_WORKSPACE_VOLUMES, *([_HOME_VOLUME] if request.has_home_on_disk else [])]
+    in_memory = [*_SCRATCH_VOLUMES, *([] if request.has_home_on_disk else [_HOME_VOLUME])]
+    volumes = [
+        *(_empty_directory(name, size=storage) for name in on_disk),
+        *(_empty_directory(name, size=scratch, medium="Memory") for name in in_memory),
+    ]
+    if request.image:
+        volumes.append(_empty_directory(SUPERVISOR_CONTAINER))
+    if settings.cache_volume:
+        volumes.append(_cache_volume(settings.cache_volume))
+    return volumes
+
+
+def _volume_mounts(request: PodRequest, settings: ClusterSettings) -> list[core.VolumeMount]:
+    directories = {**_WORKSPACE_VOLUMES, **_SCRATCH_VOLUMES, _HOME_VOLUME: mounts.HOME}
+    volume_mounts = [
+        core.VolumeMount(name=name, mountPath=str(path)) for name, path in directories.items()
+    ]
+    if request.image:
+        volume_mounts.append(
+            core.VolumeMount(
+                name=SUPERVISOR_CONTAINER, mountPath=SUPERVISOR_DIRECTORY, readOnly=True
+            )
+        )
+    if settings.cache_volume:
+        organization = request.owner.organization_id if request.owner else ""
+        volume_mounts.append(
+            core.VolumeMount(
+                name="cache",
+                mountPath=CACHE_DIRECTORY,
+                # Organizations never see what others cached.
+                subPath=label_value(organization) or "none",
+            )
+        )
+    return volume_mounts
+
+
+def _empty_directory(
+    name: str, *, size: str | None = None, medium: str | None = None
+) -> core.Volume:
+    return core.Volume(name=name, emptyDir=core.EmptyDirVolumeSource(medium=medium, sizeLimit=size))
+
+
+def _cache_volume(text: str) -> core.Volume:
+    kind, _, place = text.partition(":")
+    if kind == "node" and place.startswith("/"):
+        return core.Volume(
+            name="cache", hostPath=core.HostPathVolumeSource(path=place, type="Directory")
+        )
+    if kind == "claim" and place:
+        return core.Volume(
+            name="cache",
+            persistentVolumeClaim=core.PersistentVolumeClaimVolumeSource(claimName=place),
+        )
+    raise SandboxError(f"cache volume {text!r}: write node:/path or claim:NAME")
+
+
+def _host_aliases(hosts: Mapping[str, str]) -> list[core.HostAlias] | None:
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, address in hosts.items():
+        names[str(ipaddress.ip_address(address))].append(name)
+    return [core.HostAlias(ip=ip, hostnames=hostnames) for ip, hostnames in names.items()] or None
+
+
+def _tolerations(
+    tolerations: Iterable[Mapping[str, str | int]],
+) -> list[core.Toleration] | None:
+    try:
+        return [msgspec.convert(dict(each), core.Toleration) for each in tolerations] or None
+    except msgspec.ValidationError as error:
+        raise SandboxError(f"a toleration of the agent is not valid: {error}") from error

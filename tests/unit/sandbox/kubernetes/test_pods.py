@@ -1,0 +1,199 @@
+"""The pod of a command: its rights, its limits, its volumes and its names."""
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import label_value
+from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_manifest, pod_name
+from agentjobs.sandbox.limits import GIB, Limits
+from agentjobs.sandbox.protocol import (
+    Layer,
+    Placement,
+    RootImage,
+    RunOwner,
+    SandboxError,
+    SandboxTask,
+)
+
+OWNER = RunOwner(
+    organization_id="org_1", step="agent", job_id="job_1", agent_id="my agent: v2", fence=7
+)
+IMAGE = RootImage(reference="registry.test/app@sha256:abc", registry_auth='{"auths": {}}')
+
+
+def settings(**changes: Any) -> ClusterSettings:
+    return ClusterSettings(worker="w1", image="localhost/agent:1", **changes)
+
+
+def request(**changes: Any) -> PodRequest:
+    values: dict[str, Any] = {"name": "p", "supervisor": "{}", "timeout_seconds": 60} | changes
+    return PodRequest(**values)
+
+
+def spec_of(pod: PodRequest, has_user_namespace: bool = False, **changes: Any) -> dict[str, Any]:
+    manifest = pod_manifest(pod, settings(**changes), has_user_namespace=has_user_namespace)
+    spec: dict[str, Any] = manifest.to_dict()["spec"]
+    return spec
+
+
+def test_no_container_has_more_rights_than_the_restricted_standard_allows() -> None:
+    spec = spec_of(request(image=IMAGE))
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in (*spec["containers"], *spec["initContainers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        }
+    assert spec["restartPolicy"] == "Never"
+
+
+def test_nothing_of_the_cluster_has_a_name() -> None:
+    spec = spec_of(request(hosts={"db": "127.0.0.2", "cache": "127.0.0.2", "api": "127.0.0.3"}))
+    assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
+    assert spec["hostAliases"] == [
+        {"ip": "127.0.0.2", "hostnames": ["db", "cache"]},
+        {"ip": "127.0.0.3", "hostnames": ["api"]},
+    ]
+
+
+def test_a_user_namespace_makes_a_fixed_user_enough() -> None:
+    spec = spec_of(request(), has_user_namespace=True)
+    assert spec["hostUsers"] is False
+    assert spec["securityContext"]["runAsUser"] == 10_001
+
+
+def test_without_a_user_namespace_each_pod_has_a_user_of_its_own() -> None:
+    specs = [spec_of(request(), uid_base=500_000) for _ in range(20)]
+    users = {spec["securityContext"]["runAsUser"] for spec in specs}
+    assert len(users) > 1
+    assert all(500_000 <= user < 600_000 for user in users)
+    assert all("hostUsers" not in spec for spec in specs)
+
+
+def test_requests_equal_limits() -> None:
+    limits = Limits(memory_bytes=GIB, cpus=1.5, workspace_bytes=GIB)
+    resources = spec_of(request(limits=limits))["containers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert resources["limits"] == {
+        "memory": str(GIB + 64 * 1024**2),
+        "cpu": "1500m",
+        "ephemeral-storage": str(2 * GIB),
+    }
+
+
+def test_without_limits_a_pod_still_requests_something() -> None:
+    limits = Limits(memory_bytes=0, cpus=0, workspace_bytes=0, scratch_bytes=0)
+    spec = spec_of(request(limits=limits))
+    assert spec["containers"][0]["resources"] == {
+        "requests": {"memory": "268435456", "cpu": "100m"}
+    }
+    assert all("sizeLimit" not in volume["emptyDir"] for volume in spec["volumes"])
+
+
+def test_an_image_of_the_task_gets_the_supervisor_from_ours() -> None:
+    spec = spec_of(request(image=IMAGE))
+    (agent,), (copying,) = spec["containers"], spec["initContainers"]
+    assert (agent["image"], agent["imagePullPolicy"]) == (IMAGE.reference, "Always")
+    assert copying["image"] == "localhost/agent:1"
+    assert copying["command"][1:] == ["copy", *agent["command"]]
+    mount = next(each for each in agent["volumeMounts"] if each["mountPath"] == "/agentjobs")
+    assert mount["readOnly"] is True
+    assert spec["imagePullSecrets"] == [{"name": "p"}]
+
+
+def test_the_default_image_needs_neither_a_copy_nor_a_secret() -> None:
+    spec = spec_of(request())
+    assert spec["containers"][0]["command"] == ["/usr/local/bin/agentjobs-supervisor"]
+    assert "initContainers" not in spec
+    assert "imagePullSecrets" not in spec
+
+
+def test_a_layer_for_the_home_directory_is_on_disk() -> None:
+    layer = Layer(inside=PurePosixPath("/home/agent"), lower=Path("/l"), upper=Path("/u"))
+    task = SandboxTask(
+        argv=("true",),
+        environment={},
+        workspace=Path("/w"),
+        run_dir=Path("/r"),
+        timeout_seconds=60,
+        slot=0,
+        layers=(layer,),
+        owner=OWNER,
+    )
+    volumes = {each["name"]: each for each in spec_of(PodRequest.for_task(task, "{}"))["volumes"]}
+    assert "medium" not in volumes["home"]["emptyDir"]
+    assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
+
+
+def test_a_pod_goes_where_its_agent_says() -> None:
+    placement = Placement(
+        runtime_class="gvisor",
+        node_selector={"pool": "agents"},
+        tolerations=({"key": "agents", "operator": "Exists", "tolerationSeconds": 5},),
+    )
+    spec = spec_of(request(placement=placement), priority_class="low")
+    assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("gvisor", "low")
+    assert spec["nodeSelector"] == {"pool": "agents"}
+    assert spec["tolerations"] == [{"key": "agents", "operator": "Exists", "tolerationSeconds": 5}]
+
+
+def test_a_toleration_that_is_not_one_is_an_error_in_words() -> None:
+    placement = Placement(tolerations=({"tolerationSeconds": "soon"},))
+    with pytest.raises(SandboxError, match="toleration of the agent is not valid"):
+        spec_of(request(placement=placement))
+
+
+@pytest.mark.parametrize(
+    ("text", "volume"),
+    [
+        ("node:/var/cache", {"hostPath": {"path": "/var/cache", "type": "Directory"}}),
+        ("claim:cache", {"persistentVolumeClaim": {"claimName": "cache"}}),
+    ],
+)
+def test_organizations_see_only_their_own_part_of_the_cache(
+    text: str, volume: dict[str, Any]
+) -> None:
+    spec = spec_of(request(owner=OWNER), cache_volume=text)
+    assert spec["volumes"][-1] == {"name": "cache", **volume}
+    mount = spec["containers"][0]["volumeMounts"][-1]
+    assert (mount["name"], mount["subPath"]) == ("cache", "org_1")
+
+
+def test_labels_are_valid_and_annotations_are_whole() -> None:
+    metadata = pod_manifest(request(owner=OWNER), settings(), has_user_namespace=False).metadata
+    assert metadata is not None
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    assert labels["agentjobs.dev/job"] == "job_1"
+    assert labels["agentjobs.dev/agent"].startswith("my-agent-v2-")
+    assert annotations["agentjobs.dev/agent"] == "my agent: v2"
+    assert annotations["agentjobs.dev/fence"] == "7"
+
+
+@given(st.text())
+def test_any_text_has_a_valid_label_value(text: str) -> None:
+    value = label_value(text)
+    assert len(value) <= 63
+    assert bool(value) == bool(text)
+    assert not value or (value[0] + value[-1]).isalnum()
+    assert set(value) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+
+
+def test_long_texts_with_the_same_start_have_different_label_values() -> None:
+    assert label_value("a" * 64) != label_value("a" * 65)
+
+
+@given(st.text())
+def test_any_step_has_a_valid_pod_name(step: str) -> None:
+    name = pod_name(step)
+    assert len(name) <= 63
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert name != pod_name(step)
