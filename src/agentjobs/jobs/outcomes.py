@@ -55,6 +55,13 @@ class DiskFull(msgspec.Struct, frozen=True):
     max_attempts: int
 
 
+class LostSandbox(msgspec.Struct, frozen=True):
+    """Something outside ended the sandbox, such as a node that failed: the job is requeued without
+    spending an attempt, and fails as the run did after too many of them."""
+
+    failure: Failed
+
+
 class Kept(msgspec.Struct, frozen=True):
     """The agent's work is done and could not be published: the job is requeued with it.
 
@@ -69,7 +76,7 @@ class Abandoned(msgspec.Struct, frozen=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
-Interrupted = Released | Unreachable | NotReady | DiskFull | Kept
+Interrupted = Released | Unreachable | NotReady | DiskFull | LostSandbox | Kept
 """Runs that end without a result."""
 
 Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
@@ -78,7 +85,11 @@ Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
 def reason_of(outcome: Outcome) -> str | None:
     """Why a run did not complete its job, in the words that the job's user sees."""
     match outcome:
-        case Failed(code, message) | DiskFull(Failed(code, message)):
+        case (
+            Failed(code, message)
+            | DiskFull(Failed(code, message))
+            | LostSandbox(Failed(code, message))
+        ):
             return f"{code}: {message}"
         case Unreachable(outage) | Kept(outage=Outage() as outage):
             return outage.message

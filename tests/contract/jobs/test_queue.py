@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
-from agentjobs.jobs.outcomes import Cancelled, Completed, DiskFull, Failed, Released
+from agentjobs.jobs.outcomes import Cancelled, Completed, DiskFull, Failed, LostSandbox, Released
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.claimer import Claimer
@@ -25,6 +25,7 @@ from agentjobs.jobs.queue.leases import (
     renew,
     sign_off,
 )
+from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs
@@ -475,6 +476,52 @@ async def test_a_full_disk_requeues_a_job_until_its_agent_was_started_three_time
     error = (await harness.view(caller, job_id)).error
     assert error is not None
     assert (error.code, error.message) == ("agent_failed", "No space left on device")
+
+
+async def test_a_lost_sandbox_requeues_a_job_without_an_attempt_up_to_a_limit(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    lost = LostSandbox(Failed("sandbox_error", "The sandbox was lost: the node failed."))
+    # One whose agent had not started yet counts too.
+    assert await finish_job(harness.db, await harness.claim(), lost)
+    assert await harness.events(caller, job_id) == ["job.queued"]
+    for _ in range(MAX_LOST_SANDBOXES - 2):
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        assert await finish_job(harness.db, claimed, lost)
+        job = await harness.view(caller, job_id)
+        assert (job.status, job.attempt) == ("queued", 0)
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, BASE)
+    assert await finish_job(harness.db, claimed, lost)
+    error = (await harness.view(caller, job_id)).error
+    assert error is not None
+    assert error.code == "sandbox_error"
+    assert error.message.startswith("The sandbox was lost: the node failed. This was sandbox 20")
+
+
+async def test_a_lost_sandbox_is_neither_a_lost_worker_nor_one_that_was_cut_off(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    lost = LostSandbox(Failed("sandbox_error", "The sandbox was lost."))
+    for _ in range(3):
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        assert await finish_job(harness.db, claimed, lost)
+    await harness.db.transact(_two_days_earlier)
+    for _ in range(2):
+        await start_job(harness.db, await harness.claim(), BASE)
+        await harness.expire_leases()
+        await rescue_lost_jobs(harness.db, harness.context.settings)
+        assert (await harness.view(caller, job_id)).status == "queued"
+
+
+async def _two_days_earlier(tx: Transaction) -> None:
+    await tx.execute("UPDATE lost_claims SET lost_at = lost_at - :ms", ms=2 * DAY_MS)
 
 
 async def test_a_job_that_was_started_before_is_marked_so_after_a_drain(

@@ -25,6 +25,7 @@ from agentjobs.jobs.outcomes import (
     Completed,
     Failed,
     Kept,
+    LostSandbox,
     Outcome,
     Released,
     Unreachable,
@@ -49,6 +50,7 @@ from tests.support.jobs import AGENTS, JobHarness, job_harness
 BASE, HEAD = "1" * 40, "2" * 40
 DONE = Completed("http://x/1", 1, HEAD, draft=False)
 KEPT = Kept(KeptWork(BASE, HEAD, b"a bundle"))
+LOST = LostSandbox(Failed("sandbox_error", "evicted"))
 AWAY = Unreachable(Outage(LOCAL, "away"))
 PLANS = {"free": 1, "pro": 5}
 WORKERS = ("wrk_a", "wrk_b", "wrk_c")
@@ -116,7 +118,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         job=claims,
-        outcome=st.sampled_from([DONE, KEPT, AWAY, Released(), Failed("timeout", ""), Cancelled()]),
+        outcome=st.sampled_from(
+            [DONE, KEPT, AWAY, LOST, Released(), Failed("timeout", ""), Cancelled()]
+        ),
     )
     def finish(self, job: ClaimedJob, outcome: Outcome) -> None:
         before = self.row(job.id)

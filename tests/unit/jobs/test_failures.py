@@ -21,6 +21,7 @@ from agentjobs.jobs.outcomes import (
     Failed,
     JobFailed,
     LimitExceeded,
+    LostSandbox,
     Outcome,
     Released,
     Unreachable,
@@ -29,7 +30,12 @@ from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
-from agentjobs.sandbox.protocol import SandboxInterrupted, SandboxUnavailable
+from agentjobs.sandbox.protocol import (
+    ImageUnavailable,
+    SandboxInterrupted,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
@@ -94,6 +100,7 @@ def outcome(
         (RepoUnavailable("away"), "repo_unavailable"),
         (PushRejected("no"), "push_rejected"),
         (SandboxUnavailable("no bwrap"), "sandbox_error"),
+        (ImageUnavailable("no such image"), "environment_failed"),
         (IndexFailure("too large"), "sandbox_error"),
         (OSError(5, "Input/output error"), "sandbox_error"),
         (ForgeError("no"), "forge_error"),
@@ -144,6 +151,12 @@ def test_an_agent_that_reports_a_full_disk_is_not_run_again() -> None:
     # Its temporary directory is in memory, and it may print anything.
     failed = JobFailed("agent_failed", "cp: error writing '/tmp/x': No space left on device")
     assert isinstance(outcome(failed), Failed)
+
+
+def test_a_sandbox_that_something_outside_ended_is_not_the_jobs_fault() -> None:
+    result = outcome(SandboxLost("the pod was evicted: the node has hunter2 memory"))
+    message = "The sandbox was lost: the pod was evicted: the node has [redacted] memory."
+    assert result == LostSandbox(Failed("sandbox_error", message))
 
 
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:

@@ -4,6 +4,7 @@ from agentjobs.jobs.outcomes import (
     DiskFull,
     Interrupted,
     Kept,
+    LostSandbox,
     NotReady,
     Outcome,
     Released,
@@ -13,6 +14,7 @@ from agentjobs.jobs.outcomes import (
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.environment_holds import EnvironmentHold, store_hold
+from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES, record_lost_sandbox
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
 from agentjobs.jobs.queue.transition import (
     Change,
@@ -42,6 +44,8 @@ async def requeue(
             return await _wait_for_environment(tx, job, row, outcome.hold)
         case DiskFull():
             return await _retry_elsewhere(tx, job, row, outcome)
+        case LostSandbox():
+            return await _replace_sandbox(tx, job, row, outcome)
         case Released():
             return _release(job, row, await tx.clock_ms())
 
@@ -74,6 +78,17 @@ async def _retry_elsewhere(
     if row["attempt"] >= outcome.max_attempts:
         return to_failed(job.id, now, outcome.failure.code, outcome.failure.message, job.fence)
     return to_queued(job.id, now, job.fence)
+
+
+async def _replace_sandbox(
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: LostSandbox
+) -> Change | None:
+    now = await tx.clock_ms()
+    lost = await record_lost_sandbox(tx, job.id, now)
+    if lost < MAX_LOST_SANDBOXES:
+        return _release(job, row, now)
+    message = f"{outcome.failure.message} This was sandbox {lost} of the job; it is not retried."
+    return to_failed(job.id, now, outcome.failure.code, message, job.fence)
 
 
 async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:

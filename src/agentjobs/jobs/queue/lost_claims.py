@@ -1,4 +1,4 @@
-"""Claims whose lease expired, and how many of them a job may have.
+"""Claims whose lease expired or whose sandbox was lost, and how many of them a job may have.
 
 A worker that returns was only cut off from the database: its claims do not count as lost workers.
 """
@@ -12,6 +12,10 @@ from agentjobs.store.database import Transaction
 MAX_LOST_IN_PREPARATION = 10
 # For how long a job that is cut off from the database again and again is requeued.
 MAX_CUT_OFF_MS = DAY_MS
+# A pod that a cluster evicts at once must not be created for ever.
+MAX_LOST_SANDBOXES = 20
+# Instead of a worker, which was not lost.
+_SANDBOX = "sandbox"
 
 
 class LostClaims(msgspec.Struct, frozen=True):
@@ -35,8 +39,10 @@ async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaim
         now=now,
     )
     rows = await tx.fetch_all(
-        "SELECT lost_at, started, was_alive FROM lost_claims WHERE job_id = :job_id",
+        "SELECT lost_at, started, was_alive FROM lost_claims"
+        " WHERE job_id = :job_id AND worker_id <> :sandbox",
         job_id=job_id,
+        sandbox=_SANDBOX,
     )
     dead = [bool(row["started"]) for row in rows if not row["was_alive"]]
     return LostClaims(
@@ -44,6 +50,24 @@ async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaim
         during_preparation=len(dead) - sum(dead),
         first_cut_off_at=min((row["lost_at"] for row in rows if row["was_alive"]), default=None),
     )
+
+
+async def record_lost_sandbox(tx: Transaction, job_id: str, now: int) -> int:
+    """Add the claim that the job still has; return how many sandboxes the job lost."""
+    await tx.execute(
+        "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
+        " SELECT id, fence, :sandbox, CAST(:now AS BIGINT), status = 'running', TRUE"
+        " FROM jobs WHERE id = :job_id",
+        job_id=job_id,
+        now=now,
+        sandbox=_SANDBOX,
+    )
+    row = await tx.fetch_one(
+        "SELECT COUNT(*) AS lost FROM lost_claims WHERE job_id = :job_id AND worker_id = :sandbox",
+        job_id=job_id,
+        sandbox=_SANDBOX,
+    )
+    return 0 if row is None else int(row["lost"])
 
 
 async def mark_alive(tx: Transaction, worker_id: str) -> None:

@@ -15,6 +15,7 @@ from agentjobs.jobs.outcomes import (
     Failed,
     JobFailed,
     Kept,
+    LostSandbox,
     NotReady,
     Outcome,
     Released,
@@ -29,7 +30,12 @@ from agentjobs.jobs.run.kept_work import keep_finished_work, publishing_outage
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
-from agentjobs.sandbox.protocol import SandboxError, SandboxInterrupted
+from agentjobs.sandbox.protocol import (
+    ImageUnavailable,
+    SandboxError,
+    SandboxInterrupted,
+    SandboxLost,
+)
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
@@ -49,22 +55,18 @@ _CODES: dict[type[Exception], str] = {
     RepoUnavailable: "repo_unavailable",
     GitError: "repo_unavailable",
     PushRejected: "push_rejected",
+    ImageUnavailable: "environment_failed",
     SandboxError: "sandbox_error",
     ForgeError: "forge_error",
 }
 
 
 async def outcome_of(error: Exception, run: RunContext) -> Outcome:
-    if (outage := await _find_outage(error, run)) is not None:
-        what = "tracker" if isinstance(error, TrackerUnavailable) else "platform"
-        run.log.note(f"the job waits until its {what} responds: {outage.message}")
-        return Unreachable(outage)
+    if (waiting := await _requeue(error, run)) is not None:
+        return waiting
     match error:
         case ClaimLost():
             return Abandoned()
-        case EnvironmentNotReady():
-            run.log.note(str(error))
-            return NotReady(error.hold)
         case StoreUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
             return Released()
@@ -76,6 +78,24 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
     return await _charge(Failed(failure.code, run.log.redact(message)), error, run)
+
+
+async def _requeue(
+    error: Exception, run: RunContext
+) -> Unreachable | NotReady | LostSandbox | None:
+    """For errors of other parts, which the job's log explains; None for all others."""
+    if (outage := await _find_outage(error, run)) is not None:
+        what = "tracker" if isinstance(error, TrackerUnavailable) else "platform"
+        run.log.note(f"the job waits until its {what} responds: {outage.message}")
+        return Unreachable(outage)
+    if isinstance(error, EnvironmentNotReady):
+        run.log.note(str(error))
+        return NotReady(error.hold)
+    if isinstance(error, SandboxLost):
+        reason = run.log.redact(str(error))
+        run.log.note(f"the sandbox was lost, and the job is queued again: {reason}")
+        return LostSandbox(Failed("sandbox_error", f"The sandbox was lost: {reason}."))
+    return None
 
 
 async def _charge(failure: Failed, error: Exception, run: RunContext) -> Failed | Kept | DiskFull:
