@@ -45,6 +45,8 @@ FORGEJO_SOURCE ?=
 PROMETHEUS_DIR := .prometheus
 # Images and containers of `make test-container`.
 CONTAINER_DIR := .container
+# Kubernetes built for `make test-kubernetes`, its images and its running cluster.
+KUBERNETES_DIR := .kubernetes
 PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
 # The generator of the documentation site has its own environment too.
@@ -52,7 +54,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container
+.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +110,10 @@ test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every
 test-container: system-container $(DEV_STAMP) ## Build the container image twice, run it, and run compose.yaml
 	@$(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
 
+test-kubernetes: system-test system-kubernetes $(DEV_STAMP) ## Build Kubernetes, start a cluster, and run sandboxes in its pods (needs root)
+	@$(BIN)/python scripts/build_kubernetes.py $(KUBERNETES_DIR)
+	@$(BIN)/python -m pytest tests/kubernetes $(PYTEST_ARGS)
+
 image: ## Build the container images (IMAGE=localhost/agentjobs:latest AGENT_IMAGE=… IMAGE_ARGS="--build-arg BASE=…")
 	@packaging/container/build $(IMAGE) $(IMAGE_ARGS)
 	@packaging/container/build $(AGENT_IMAGE) --target agent $(IMAGE_ARGS)
@@ -151,7 +157,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(KUBERNETES_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -226,3 +232,6 @@ system-platforms:
 
 system-container:
 	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
+
+system-kubernetes:
+	@scripts/system-packages busybox-static containerd containernetworking-plugins etcd-server golang-go iproute2 mmdebstrap nftables runc
