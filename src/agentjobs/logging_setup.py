@@ -108,7 +108,7 @@ def configure_logging(level: str = "info", handler: LineHandler | None = None) -
     # The service has its own access log.
     logging.getLogger("uvicorn.access").disabled = True
     # The service logs the relevant steps itself.
-    for verbose in ("alembic", "uvicorn"):
+    for verbose in ("alembic", "httpx2", "uvicorn"):
         logging.getLogger(verbose).setLevel(logging.WARNING)
 
 

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
-import msgspec
 import yaml
 from lightkube import AsyncClient
 from lightkube.core.client import LabelSelector
@@ -29,7 +28,7 @@ from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
 _REQUEST_TIMEOUT = 15.0
 # Then the deletion goes on in the background.
 _DELETE_WAIT_SECONDS = 2.0
-_CONFIG_ERRORS = (ConfigError, OSError, KeyError, TypeError, AttributeError, ValueError)
+_CONFIG_ERRORS = (ConfigError, OSError, LookupError, TypeError, AttributeError, AssertionError)
 
 R = TypeVar("R", Pod, Secret)
 T = TypeVar("T")
@@ -42,7 +41,11 @@ class Cluster:
 
     def __init__(self, settings: ClusterSettings, client: AsyncClient) -> None:
         self.settings = settings
-        self._client = client
+        self.client = client
+        # `detect_user_namespaces` decides if the setting is `auto`.
+        self.has_user_namespaces = settings.user_namespaces == "on"
+        # Those that this process created or follows.
+        self.used_pods: set[str] = set()
         self._watch = PodWatch(
             client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
         )
@@ -60,7 +63,7 @@ class Cluster:
                 timeout=httpx2.Timeout(_REQUEST_TIMEOUT),
                 field_manager=MANAGER,
             )
-        except (*_CONFIG_ERRORS, msgspec.MsgspecError, yaml.YAMLError) as error:
+        except (*_CONFIG_ERRORS, ValueError, yaml.YAMLError) as error:
             raise SandboxUnavailable(
                 f"there is no usable access to a Kubernetes cluster: {error}. Run the worker in a "
                 "pod with a service account, or set KUBECONFIG to the path of one file."
@@ -83,7 +86,13 @@ class Cluster:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._client.close()
+        await self.client.close()
+
+    @property
+    def own_namespace(self) -> str:
+        """Of the pod that this runs in; empty outside the cluster."""
+        config = self.client.config
+        return config.namespace if config.fname is None else ""
 
     async def create_pod(self, request: PodRequest, on_waiting: OnWaiting | None = None) -> str:
         """Its name, once the API server has it.
@@ -91,10 +100,9 @@ class Cluster:
         Raises SandboxLost if that takes longer than `pending_seconds`, SandboxUnavailable if this
         worker may not, and SandboxError if no attempt can succeed.
         """
-        manifest = pod_manifest(
-            request, self.settings, has_user_namespace=self.settings.user_namespaces == "on"
-        )
+        manifest = pod_manifest(request, self.settings, has_user_namespace=self.has_user_namespaces)
         registry_auth = request.image.registry_auth if request.image else ""
+        self.used_pods.add(request.name)
         try:
             if registry_auth:
                 secret = _pull_secret(manifest, registry_auth)
@@ -108,12 +116,12 @@ class Cluster:
             raise
         if registry_auth:
             self._start(self._give_secret_to(pod))
-        state = pod_state(pod)
-        self._watch.add(state)
-        return state.name
+        self._watch.add(pod_state(pod))
+        return request.name
 
     def watch_pod(self, name: str) -> AsyncIterator[PodState]:
         """The state now and after each change. The last one is that in which the pod is gone."""
+        self.used_pods.add(name)
         return self._watch.follow(name)
 
     async def delete_pod(self, name: str) -> None:
@@ -121,47 +129,49 @@ class Cluster:
         task = self._start(self._delete(Pod, name))
         await asyncio.wait({task}, timeout=_DELETE_WAIT_SECONDS)
 
+    async def delete_secret(self, name: str) -> None:
+        await self._delete(Secret, name)
+
     async def find_pods(self, labels: Mapping[str, str]) -> list[PodState]:
         """Of all workers. Raises as `create_pod` does."""
         selector: LabelSelector = {name: label_value(value) for name, value in labels.items()}
         selector[MANAGED_BY] = MANAGER
 
         async def list_pods() -> list[PodState]:
-            pods = self._client.list(Pod, namespace=self.settings.namespace, labels=selector)
+            pods = self.client.list(Pod, namespace=self.settings.namespace, labels=selector)
             return [pod_state(pod) async for pod in pods]
 
-        return await self._call(list_pods, "list pods")
+        return await self.call(list_pods, "list pods")
 
     async def _create(self, resource: R, action: str, on_waiting: OnWaiting | None) -> R:
         async def create() -> R:
             try:
-                return await self._client.create(resource)
+                return await self.client.create(resource)
             except ApiError as error:
                 if status_code(error) != 409:
                     raise
                 # An earlier attempt created it: nobody else chooses the same name.
                 assert resource.metadata is not None
-                return await self._client.get(type(resource), str(resource.metadata.name))
+                return await self.client.get(type(resource), str(resource.metadata.name))
 
-        return await self._call(create, action, on_waiting)
+        return await self.call(create, action, on_waiting)
 
     async def _delete(self, kind: type[Pod | Secret], name: str) -> None:
         async def delete() -> None:
             try:
-                await self._client.delete(kind, name, grace_period=0)
+                await self.client.delete(kind, name, grace_period=0)
             except ApiError as error:
                 if status_code(error) != 404:
                     raise
 
+        action = f"delete the {kind.__name__.lower()} {name}"
+        namespace = self.settings.namespace
         try:
-            await call_api(
-                delete,
-                f"delete the {kind.__name__.lower()} {name}",
-                namespace=self.settings.namespace,
-                give_up_seconds=None,
-            )
+            await call_api(delete, action, namespace=namespace, give_up_seconds=None)
         except SandboxError as error:
             _log.warning("%s", error)
+        finally:
+            self.used_pods.discard(name)
 
     async def _give_secret_to(self, pod: Pod) -> None:
         """The cluster deletes it with the pod, even if this worker no longer runs."""
@@ -171,19 +181,20 @@ class Cluster:
         name = str(pod.metadata.name)
 
         async def patch_secret() -> None:
-            await self._client.patch(Secret, name, patch, patch_type=PatchType.MERGE)
+            await self.client.patch(Secret, name, patch, patch_type=PatchType.MERGE)
 
         try:
-            await self._call(patch_secret, "make a pull secret part of its pod")
+            await self.call(patch_secret, "make a pull secret part of its pod")
         except SandboxError as error:
             _log.warning("%s", error)
 
-    async def _call(
+    async def call(
         self,
         request: Callable[[], Awaitable[T]],
         action: str,
         on_waiting: OnWaiting | None = None,
     ) -> T:
+        """Wait for the API server for `pending_seconds`. Raises as `create_pod` does."""
         return await call_api(
             request,
             action,

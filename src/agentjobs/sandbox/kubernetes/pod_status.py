@@ -68,6 +68,7 @@ class PodState:
     is_gone: bool = False
     failure: ImageUnavailable | SandboxLost | None = None
     created_at: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -115,6 +116,7 @@ def pod_state(pod: Pod) -> PodState:
         is_deadline_exceeded=status.reason == "DeadlineExceeded",
         failure=failure,
         created_at=metadata.creationTimestamp,
+        ended_at=_terminated(agent).finishedAt if agent else None,
     )
     return state if failure else replace(state, failure=_explain_end(pod, status, state))
 

@@ -62,6 +62,8 @@ class PodRequest:
     hosts: Mapping[str, str] = field(default_factory=dict)
     # The home directory is a layer, which may be larger than memory.
     has_home_on_disk: bool = False
+    # None: as the cluster has decided for all.
+    has_user_namespace: bool | None = None
 
     @classmethod
     def for_task(cls, task: SandboxTask, supervisor: str) -> "PodRequest":
@@ -88,6 +90,8 @@ def pod_manifest(
     request: PodRequest, settings: ClusterSettings, *, has_user_namespace: bool
 ) -> Pod:
     """Raises SandboxError for a placement that no pod can have."""
+    if request.has_user_namespace is not None:
+        has_user_namespace = request.has_user_namespace
     uid = NAMESPACED_UID if has_user_namespace else settings.uid_base + secrets.randbelow(_UIDS)
     return Pod(
         metadata=ObjectMeta(

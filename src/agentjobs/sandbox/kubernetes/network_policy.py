@@ -1,0 +1,88 @@
+"""The NetworkPolicy of agents: workers reach the supervisor of a pod, and nothing else passes."""
+
+from lightkube.core.exceptions import ApiError
+from lightkube.models import networking_v1 as networking
+from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.resources.networking_v1 import NetworkPolicy
+
+from agentjobs.sandbox.kubernetes.api_errors import status_code
+from agentjobs.sandbox.kubernetes.cluster import Cluster
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER
+from agentjobs.sandbox.kubernetes.pods import SUPERVISOR_PORT
+
+POLICY_NAME = "agentjobs-agents"
+
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+
+async def ensure_network_policy(cluster: Cluster) -> None:
+    """Create it, or change it back to what it should be. Raises as `Cluster.call` does."""
+    policy = network_policy(cluster.settings, cluster.own_namespace)
+
+    async def ensure() -> None:
+        try:
+            current = await cluster.client.get(NetworkPolicy, POLICY_NAME)
+        except ApiError as error:
+            if status_code(error) != 404:
+                raise
+            await _create(cluster, policy)
+            return
+        if current.spec != policy.spec or not _has_labels(current, policy):
+            assert current.metadata is not None
+            assert policy.metadata is not None
+            policy.metadata.resourceVersion = current.metadata.resourceVersion
+            await cluster.client.replace(policy)
+
+    await cluster.call(ensure, "ensure the network policy of agents")
+
+
+def network_policy(settings: ClusterSettings, own_namespace: str) -> NetworkPolicy:
+    """`own_namespace` is that of the pod which this worker runs in, or empty."""
+    return NetworkPolicy(
+        metadata=ObjectMeta(
+            name=POLICY_NAME, namespace=settings.namespace, labels={MANAGED_BY: MANAGER}
+        ),
+        spec=networking.NetworkPolicySpec(
+            podSelector=LabelSelector(matchLabels={MANAGED_BY: MANAGER}),
+            policyTypes=["Ingress", "Egress"],
+            ingress=[
+                networking.NetworkPolicyIngressRule(
+                    # Without peers anybody may connect; the supervisor still wants a token.
+                    from_=_workers(settings, own_namespace) or None,
+                    ports=[networking.NetworkPolicyPort(port=SUPERVISOR_PORT, protocol="TCP")],
+                )
+            ],
+        ),
+    )
+
+
+def _workers(settings: ClusterSettings, own_namespace: str) -> list[networking.NetworkPolicyPeer]:
+    blocks = [
+        networking.NetworkPolicyPeer(ipBlock=networking.IPBlock(cidr=cidr))
+        for cidr in settings.worker_cidrs
+    ]
+    if not settings.worker_labels and not own_namespace:
+        return blocks
+    namespaces = {_NAMESPACE_NAME: own_namespace} if own_namespace else None
+    labels = dict(settings.worker_labels) or None
+    pods = networking.NetworkPolicyPeer(
+        namespaceSelector=LabelSelector(matchLabels=namespaces),
+        podSelector=LabelSelector(matchLabels=labels) if labels else None,
+    )
+    return [pods, *blocks]
+
+
+async def _create(cluster: Cluster, policy: NetworkPolicy) -> None:
+    try:
+        await cluster.client.create(policy)
+    except ApiError as error:
+        # Another worker was faster.
+        if status_code(error) != 409:
+            raise
+
+
+def _has_labels(current: NetworkPolicy, policy: NetworkPolicy) -> bool:
+    labels = (current.metadata and current.metadata.labels) or {}
+    expected = (policy.metadata and policy.metadata.labels) or {}
+    return labels.items() >= expected.items()

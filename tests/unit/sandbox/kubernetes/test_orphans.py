@@ -1,0 +1,37 @@
+"""Which pods nobody uses any more."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import WORKER
+from agentjobs.sandbox.kubernetes.orphans import is_orphan
+from agentjobs.sandbox.kubernetes.pod_status import PodState
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+SETTINGS = ClusterSettings(worker="mine", image="i", pending_seconds=600)
+OLD, RECENT = NOW - timedelta(hours=2), NOW - timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        ({"worker": "mine", "phase": "Running", "ip": "10.0.0.1"}, True),
+        ({"worker": "mine", "name": "used", "phase": "Running", "ip": "10.0.0.1"}, False),
+        ({"worker": "mine", "name": "used", "phase": "Failed", "ended_at": OLD}, False),
+        ({"worker": "other", "phase": "Running", "ip": "10.0.0.1"}, False),
+        ({"worker": "other", "phase": "Failed", "ended_at": OLD}, True),
+        ({"worker": "other", "phase": "Succeeded", "ended_at": RECENT}, False),
+        ({"worker": "other", "phase": "Pending"}, True),
+        ({"worker": "other", "phase": "Pending", "created_at": RECENT}, False),
+        # It may be about to start; the supervisor ends by itself if its worker is dead.
+        ({"worker": "other", "phase": "Pending", "ip": "10.0.0.1"}, False),
+        ({"worker": "other", "phase": "Failed", "created_at": None}, False),
+    ],
+)
+def test_only_what_no_living_worker_uses_is_an_orphan(pod: dict[str, Any], expected: bool) -> None:
+    values = {"name": "p", "created_at": OLD} | pod
+    state = PodState(labels={WORKER: values.pop("worker")}, **values)
+    assert is_orphan(state, SETTINGS, {"used"}, NOW) is expected
