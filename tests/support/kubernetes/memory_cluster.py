@@ -1,0 +1,99 @@
+"""A small Kubernetes cluster in this process: an API server and a node that runs pods for real."""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentjobs.workspace.removal import remove
+from tests.support.kubernetes.api_server import ApiServer, Target
+from tests.support.kubernetes.kubelet import NODE, Kubelet
+from tests.support.kubernetes.objects import RESOURCES, Objects
+
+T = TypeVar("T")
+
+
+class MemoryCluster:
+    """Lives in a thread of its own: tests reach its parts with `call` only, or over HTTP."""
+
+    def __init__(self, directory: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._directory = directory
+        self.wait(self._start())
+        self.kubeconfig = directory / "kubeconfig"
+        self.write_kubeconfig()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.api.port}"
+
+    def write_kubeconfig(self) -> None:
+        """Again, when a test has changed the token."""
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(self.url, self.api.token)))
+
+    def create_namespace(self, name: str) -> str:
+        item = {"metadata": {"name": name}}
+        self.call(lambda: self.api.create(Target(RESOURCES["namespaces"]), item))
+        return name
+
+    def call(self, function: Callable[[], T]) -> T:
+        async def run() -> T:
+            return function()
+
+        return self.wait(run())
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def close(self) -> None:
+        self.wait(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self.objects = Objects()
+        self.api = ApiServer(self.objects)
+        self.kubelet = Kubelet(self.objects, self._directory)
+        self.api.on_delete = self.kubelet.end
+        self.kubelet.delete = self.api.remove_pod
+        self.api.read_log = self.kubelet.log_of
+        node = {"metadata": {"name": NODE, "labels": self.kubelet.labels}, "status": {}}
+        self.api.create(Target(RESOURCES["nodes"]), node)
+        for name in ("default", "kube-system"):
+            self.api.create(Target(RESOURCES["namespaces"]), {"metadata": {"name": name}})
+        await self.api.start()
+
+    async def _stop(self) -> None:
+        await self.api.stop()
+        await self.kubelet.close()
+
+
+@contextlib.contextmanager
+def memory_cluster() -> Iterator[MemoryCluster]:
+    # On a disk: files of pods in memory would count as memory of the tests.
+    directory = Path(tempfile.mkdtemp(prefix="agentjobs-cluster-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    cluster = MemoryCluster(directory)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+        remove(directory)
+
+
+def _kubeconfig(url: str, token: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": {"server": url}}],
+        "users": [{"name": "tests", "user": {"token": token}}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+        "current-context": "tests",
+    }

@@ -1,0 +1,157 @@
+"""Opens sockets in the networks of pods, and relays a pod's address to one port inside.
+
+A small process of its own does it, since only a single-threaded one may enter a user namespace.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import agentjobs
+from agentjobs.sandbox.port_listener import enter
+
+PORT = 8463
+_ADDRESSES = (int(IPv4Address("127.64.0.1")), int(IPv4Address("127.127.255.254")))
+_PROGRAM = (
+    "import sys; sys.path[:0] = sys.argv[1:];"
+    " from tests.support.kubernetes.pod_network import main; main()"
+)
+_LOWEST_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+
+
+class SocketOpener:
+    """Always `close` it."""
+
+    def __init__(self) -> None:
+        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = asyncio.Lock()
+        paths = [str(Path(__file__).parents[3]), str(Path(agentjobs.__file__).parents[1])]
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, *paths],
+                stdin=other.fileno(),
+                env={},
+                start_new_session=True,
+            )
+
+    async def open(self, network: int) -> socket.socket:
+        """A TCP socket in this network, which is not connected. Raises OSError."""
+        async with self._lock:
+            return await asyncio.to_thread(self._open, network)
+
+    def _open(self, network: int) -> socket.socket:
+        socket.send_fds(self._control, [b"open"], [network])
+        reply, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
+        if not descriptors:
+            raise OSError(reply.decode() or "the opener ended")
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def main() -> None:
+    """Each request is for a process of its own: whoever has entered one network stays there."""
+    control = socket.socket(fileno=os.dup(0))
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+        if not request:
+            os._exit(0)
+        if (child := os.fork()) == 0:
+            _serve(control, descriptors[0])
+            os._exit(0)
+        os.close(descriptors[0])
+        os.waitpid(child, 0)
+
+
+def _serve(control: socket.socket, network: int) -> None:
+    try:
+        enter(network)
+        # The pod's sysctl.
+        with contextlib.suppress(OSError):
+            _LOWEST_PORT.write_text("0")
+        opened = socket.socket()
+    except OSError as error:
+        control.send(str(error).encode())
+    else:
+        socket.send_fds(control, [b"opened"], [opened.fileno()])
+
+
+class PodAddress:
+    """An address of this machine whose port leads to the same port in the pod's network."""
+
+    def __init__(self, opener: SocketOpener) -> None:
+        self._opener = opener
+        self._network: int | None = None
+        self._relays: set[asyncio.Task[None]] = set()
+        self._listener = _listen()
+        self.ip: str = self._listener.getsockname()[0]
+
+    async def start(self, network: int) -> None:
+        """Owns the descriptor from now on."""
+        self._network = network
+        (await self._opener.open(network)).close()
+        self._accepting = asyncio.ensure_future(self._accept())
+
+    async def close(self) -> None:
+        """Connections break."""
+        self._listener.close()
+        if self._network is None:
+            return
+        tasks = {self._accepting, *self._relays}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        os.close(self._network)
+
+    async def _accept(self) -> None:
+        while True:
+            connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+            relay = asyncio.ensure_future(self._relay(connection))
+            self._relays.add(relay)
+            relay.add_done_callback(self._relays.discard)
+
+    async def _relay(self, outside: socket.socket) -> None:
+        assert self._network is not None
+        loop = asyncio.get_running_loop()
+        with (
+            outside,
+            contextlib.suppress(OSError),
+            await self._opener.open(self._network) as inside,
+        ):
+            inside.setblocking(False)
+            # If nothing listens, the client's connection is reset.
+            outside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await loop.sock_connect(inside, ("127.0.0.1", PORT))
+            outside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+            await asyncio.gather(_copy(outside, inside), _copy(inside, outside))
+
+
+async def _copy(source: socket.socket, target: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(source, 262_144):
+        await loop.sock_sendall(target, data)
+    target.shutdown(socket.SHUT_WR)
+
+
+def _listen() -> socket.socket:
+    low, high = _ADDRESSES
+    while True:
+        listener = socket.socket()
+        listener.setblocking(False)
+        try:
+            listener.bind((str(IPv4Address(low + secrets.randbelow(high - low))), PORT))
+        except OSError:
+            listener.close()
+            continue
+        listener.listen(64)
+        return listener
