@@ -179,6 +179,13 @@ class ImageUnavailable(SandboxError):
     """The image of the task cannot be fetched or started; the message says why."""
 
 
+class UnusableResult(SandboxError):
+    """What the agent left cannot be taken over; the argument is the end of the sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The agent's result cannot be used because {reason}.")
+
+
 class SandboxUnavailable(SandboxError):
     """This machine cannot create such a sandbox; the message says what to install or set."""
 

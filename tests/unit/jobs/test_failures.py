@@ -35,6 +35,7 @@ from agentjobs.sandbox.protocol import (
     SandboxInterrupted,
     SandboxLost,
     SandboxUnavailable,
+    UnusableResult,
 )
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
@@ -101,6 +102,7 @@ def outcome(
         (PushRejected("no"), "push_rejected"),
         (SandboxUnavailable("no bwrap"), "sandbox_error"),
         (ImageUnavailable("no such image"), "environment_failed"),
+        (UnusableResult("it contains a device"), "unsafe_change"),
         (IndexFailure("too large"), "sandbox_error"),
         (OSError(5, "Input/output error"), "sandbox_error"),
         (ForgeError("no"), "forge_error"),

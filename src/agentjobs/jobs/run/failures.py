@@ -35,6 +35,7 @@ from agentjobs.sandbox.protocol import (
     SandboxError,
     SandboxInterrupted,
     SandboxLost,
+    UnusableResult,
 )
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
@@ -56,6 +57,7 @@ _CODES: dict[type[Exception], str] = {
     GitError: "repo_unavailable",
     PushRejected: "push_rejected",
     ImageUnavailable: "environment_failed",
+    UnusableResult: "unsafe_change",
     SandboxError: "sandbox_error",
     ForgeError: "forge_error",
 }

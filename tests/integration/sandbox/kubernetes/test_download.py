@@ -1,0 +1,192 @@
+"""What a pod sends is applied by a process of its own."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from agentjobs.sandbox.kubernetes.download import TransferLimits, download_changes
+from agentjobs.sandbox.limits import FILE_BYTES, Limits
+from agentjobs.sandbox.protocol import SandboxError, UnusableResult
+from tests.support.child_processes import children_of
+from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, member
+from tests.support.sandbox import eventually
+
+NO_LIMITS = TransferLimits.of(Limits(workspace_bytes=0, file_bytes=0))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    target = tmp_path / "target"
+    target.mkdir()
+    return target
+
+
+def write_tree(root: Path) -> None:
+    """Names and kinds that real trees have, and some that they should not have."""
+    names = [b"new\nline", b"\xff\xfe", b"-rf", b" ", b"x" * 255, b"./dot/.hidden", b"\\back"]
+    names += [b"/".join([b"deep"] * 60 + [b"file"]), b"/".join([b"y" * 200] * 15 + [b"file"])]
+    for number, name in enumerate(names):
+        path = Path(os.fsdecode(os.fsencode(root) + b"/" + name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name * number * 100)
+    (root / "empty").mkdir()
+    (root / "program").write_text("#!/bin/sh\n")
+    (root / "program").chmod(0o755)
+    (root / "large").write_bytes(os.urandom(3 * 1024**2 + 1))
+    (root / "link").symlink_to("../nowhere/" + "z" * 300)
+    (root / "absolute").symlink_to("/etc/passwd")
+
+
+def content_of(root: Path) -> dict[bytes, tuple[int, bytes]]:
+    def read(path: Path) -> bytes:
+        if path.is_symlink():
+            return os.fsencode(path.readlink())
+        return path.read_bytes() if path.is_file() else b""
+
+    return {
+        os.fsencode(path.relative_to(root)): (path.lstat().st_mode, read(path))
+        for path in root.rglob("*")
+    }
+
+
+async def test_any_ordinary_tree_arrives_as_it_was(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    write_tree(source)
+    received = await download(target, gnu_archive(source))
+    assert content_of(target) == content_of(source)
+    assert received.entries == len(content_of(source))
+    assert received.used_bytes > received.entries * FILE_BYTES
+    assert (target / "program").stat().st_mtime == int((source / "program").stat().st_mtime)
+
+
+async def test_deletions_come_before_changes(target: Path) -> None:
+    (target / "was-directory" / "inner").mkdir(parents=True)
+    (target / "was-directory" / "inner" / "file").write_text("x")
+    (target / "was-file").write_text("x")
+    archive = member(b"was-directory", b"a file") + member(b"was-file/", kind=b"5")
+    deleted = [b"was-directory", b"was-directory/inner", b"was-directory/inner/file", b"was-file"]
+    await download(target, archive + member(b"was-file/new", b"x") + END, deleted)
+    assert (target / "was-directory").read_text() == "a file"
+    assert (target / "was-file" / "new").read_text() == "x"
+
+
+async def test_what_was_deleted_of_a_lower_directory_is_remembered(
+    tmp_path: Path, target: Path
+) -> None:
+    lower = tmp_path / "lower"
+    (lower / "deep" / "er").mkdir(parents=True)
+    for name in ("a", "deep/er/file", "deep/kept"):
+        (lower / name).write_text("lower")
+    deleted = [b"a", b"only-here", b"deep/er", b"deep/er/file", b"deep/er/missing"]
+    await download(target, deleted=deleted, lower=lower)
+    record = tmp_path / "target.deleted"
+    assert record.read_bytes() == b"a\0deep/er"
+    await download(target, deleted=[b"deep", b"deep/er", b"new"], lower=lower)
+    assert set(record.read_bytes().split(b"\0")) == {b"a", b"deep", b"deep/er"}
+    assert (lower / "deep" / "er" / "file").read_text() == "lower"
+    assert {path.name for path in tmp_path.iterdir()} == {"lower", "target", "target.deleted"}
+
+
+async def test_a_parent_that_only_the_lower_directory_has_gets_its_mode(
+    tmp_path: Path, target: Path
+) -> None:
+    lower = tmp_path / "lower"
+    (lower / "private" / "open").mkdir(parents=True)
+    (lower / "private").chmod(0o750)
+    (lower / "private" / "open").chmod(0o777)
+    await download(target, member(b"private/open/file", b"x") + END, lower=lower)
+    assert (target / "private").stat().st_mode & 0o777 == 0o750
+    assert (target / "private" / "open").stat().st_mode & 0o777 == 0o777
+
+
+async def test_a_refusal_is_an_error_in_words(target: Path) -> None:
+    with pytest.raises(UnusableResult, match=r"^The agent's result cannot be used because a path"):
+        await download(target, member(b"../outside", b"x") + END)
+    assert list(target.parent.iterdir()) == [target]
+
+
+async def test_the_limits_of_the_workspace_hold(target: Path) -> None:
+    limits = Limits(workspace_bytes=10 * FILE_BYTES)
+    left = TransferLimits.of(limits, received_bytes=9 * FILE_BYTES)
+    for archive, exceeded in ((member(b"a"), None), (member(b"a", b"x"), limits.workspace_text)):
+        channels = MemoryChannel(archive + END), MemoryChannel()
+        assert (await download_changes(*channels, target, left)).exceeded == exceeded
+
+
+class EndlessChannel(MemoryChannel):
+    """Repeats its content until it is closed."""
+
+    async def read(self, limit: int = 65_536) -> bytes:
+        assert not self.is_closed
+        assert len(self.content) <= limit
+        return self.content
+
+
+class SilentChannel(MemoryChannel):
+    """Never sends anything."""
+
+    async def read(self, limit: int = 65_536) -> bytes:
+        assert limit
+        never: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        return await never
+
+
+class LostChannel(MemoryChannel):
+    async def read(self, limit: int = 65_536) -> bytes:
+        raise ConnectionResetError(f"lost after {limit} bytes")
+
+
+async def test_an_endless_stream_is_ended(target: Path) -> None:
+    limits = TransferLimits.of(Limits(workspace_bytes=1000 * FILE_BYTES))
+    changes = EndlessChannel(member(b"file", b"content") * 60)
+    received = await download_changes(changes, MemoryChannel(), target, limits)
+    assert received.exceeded is not None
+    assert changes.is_closed
+
+
+async def test_an_endless_list_of_deletions_is_ended(target: Path) -> None:
+    deletions, changes = EndlessChannel(b"x" * 65_536), SilentChannel()
+    with pytest.raises(UnusableResult, match="too long"):
+        await download_changes(changes, deletions, target, NO_LIMITS)
+    assert deletions.is_closed
+    assert changes.is_closed
+
+
+async def test_a_lost_connection_is_raised_and_leaves_no_process(target: Path) -> None:
+    before = children_of()
+    with pytest.raises(ConnectionResetError, match="lost"):
+        await download_changes(LostChannel(), MemoryChannel(), target, NO_LIMITS)
+    assert children_of() == before
+
+
+async def test_a_cancelled_download_leaves_no_process_and_no_descriptor(target: Path) -> None:
+    before = children_of(), len(list(Path("/proc/self/fd").iterdir()))
+    download = asyncio.ensure_future(
+        download_changes(SilentChannel(), MemoryChannel(), target, NO_LIMITS)
+    )
+    await eventually(lambda: children_of() > before[0])
+    download.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await download
+    assert (children_of(), len(list(Path("/proc/self/fd").iterdir()))) == before
+
+
+async def test_a_process_that_is_killed_is_a_sandbox_error(target: Path) -> None:
+    before = children_of()
+    download = asyncio.ensure_future(
+        download_changes(SilentChannel(), MemoryChannel(), target, NO_LIMITS)
+    )
+    await eventually(lambda: children_of() > before)
+    for pid in children_of() - before:
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SandboxError, match="ended with -9"):
+        await download
+
+
+async def test_a_missing_directory_is_named(target: Path) -> None:
+    with pytest.raises(SandboxError, match=r"No such file or directory: .*/target/missing"):
+        await download(target / "missing")
