@@ -1,0 +1,291 @@
+"""Many streams over one connection, each with its own flow control.
+
+The peer may send what it has credit for, so a slow reader costs at most one window of memory and
+delays nobody else. Knows nothing of TLS, supervisors or what the streams carry.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from agentjobs.sandbox.kubernetes.frames import (
+    CREDIT_FIELD,
+    MAX_DATA_BYTES,
+    MAX_MESSAGE_BYTES,
+    OFFSET_FIELD,
+    Frame,
+    FrameDecoder,
+    FrameType,
+    ProtocolError,
+    encode_frame,
+)
+
+WINDOW_BYTES = 1024 * 1024
+# Credit is returned in portions, not for every read.
+CREDIT_PORTION_BYTES = WINDOW_BYTES // 4
+# Channels that the peer opened, and what all channels together hold unread. One more is closed.
+MAX_PEER_CHANNELS = 512
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+
+
+class ConnectionLost(Exception):
+    """The connection has ended, and all its channels with it."""
+
+
+class ChannelClosed(ConnectionLost):
+    """The peer closed this channel before its end; the connection goes on."""
+
+
+class Handler(Protocol):
+    """What is not a stream. Raises ProtocolError for what the peer must not send."""
+
+    def on_message(self, payload: bytes) -> None: ...
+
+    def on_output(self, offset: int, data: bytes) -> None: ...
+
+    def on_ack(self, offset: int) -> None: ...
+
+    def on_open(self, channel: "Channel", request: bytes) -> None: ...
+
+    def on_lost(self, error: ConnectionLost) -> None: ...
+
+
+class Channel:
+    def __init__(self, connection: "Connection", number: int) -> None:
+        self.number = number
+        self._connection = connection
+        self._chunks: deque[bytes] = deque()
+        self._readable = asyncio.Event()
+        self._unread_bytes = 0
+        self._consumed_bytes = 0
+        self._has_peer_ended = False
+        self._sendable = asyncio.Event()
+        self._credit = WINDOW_BYTES
+        self._sendable.set()
+        self._is_ended = False
+        self._error: ConnectionLost | None = None
+
+    async def read(self, limit: int = MAX_DATA_BYTES) -> bytes:
+        """Empty when the peer has ended the stream. Raises ConnectionLost."""
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self._has_peer_ended:
+                return b""
+            self._readable.clear()
+            await self._readable.wait()
+        chunk = self._chunks.popleft()
+        if len(chunk) > limit:
+            self._chunks.appendleft(chunk[limit:])
+            chunk = chunk[:limit]
+        self._consume(len(chunk))
+        return chunk
+
+    async def write(self, data: bytes) -> None:
+        """Waits until the peer takes it. Raises ConnectionLost."""
+        rest = memoryview(data)
+        while rest:
+            await self._connection.drained()
+            if self._credit == 0 and self._error is None:
+                self._sendable.clear()
+                await self._sendable.wait()
+                continue
+            if self._error is not None:
+                raise self._error
+            size = min(len(rest), self._credit, MAX_DATA_BYTES)
+            self._credit -= size
+            self._connection.send(FrameType.DATA, self.number, bytes(rest[:size]))
+            rest = rest[size:]
+
+    def end(self) -> None:
+        """Nothing more will be written; what the peer sends can still be read."""
+        if not self._is_ended and self._error is None:
+            self._is_ended = True
+            self._connection.send(FrameType.END, self.number)
+            self._forget_if_over()
+
+    def close(self) -> None:
+        """End both directions at once, unless both have ended."""
+        if self._connection.forget(self):
+            self._connection.send(FrameType.CLOSE, self.number)
+        self.fail(ChannelClosed("the channel was closed"))
+
+    def receive(self, data: bytes) -> None:
+        self._unread_bytes += len(data)
+        self._connection.unread_bytes += len(data)
+        if self._has_peer_ended or self._unread_bytes + self._consumed_bytes > WINDOW_BYTES:
+            raise ProtocolError("the peer sent more than it had credit for")
+        if data:
+            self._chunks.append(data)
+            self._readable.set()
+
+    def receive_end(self) -> None:
+        self._has_peer_ended = True
+        self._readable.set()
+        self._forget_if_over()
+
+    def receive_credit(self, size: int) -> None:
+        self._credit += size
+        self._sendable.set()
+
+    def fail(self, error: ConnectionLost) -> None:
+        """Drops what nobody has read."""
+        if self._error is None:
+            self._error = error
+        self._connection.unread_bytes -= self._unread_bytes
+        self._unread_bytes = 0
+        self._chunks.clear()
+        self._readable.set()
+        self._sendable.set()
+
+    def _consume(self, size: int) -> None:
+        self._unread_bytes -= size
+        self._connection.unread_bytes -= size
+        self._consumed_bytes += size
+        if self._consumed_bytes >= CREDIT_PORTION_BYTES and not self._has_peer_ended:
+            self._connection.send(
+                FrameType.CREDIT, self.number, CREDIT_FIELD.pack(self._consumed_bytes)
+            )
+            self._consumed_bytes = 0
+
+    def _forget_if_over(self) -> None:
+        if self._is_ended and self._has_peer_ended:
+            self._connection.forget(self)
+
+
+class Connection(asyncio.Protocol):
+    """One end. `first_channel` is 2 for a worker and 1 for a supervisor."""
+
+    def __init__(self, handler: Handler, first_channel: int = 2) -> None:
+        self.unread_bytes = 0
+        # When something last arrived, by the event loop's clock.
+        self.last_received = 0.0
+        self._handler = handler
+        self._next_channel = first_channel
+        self._channels: dict[int, Channel] = {}
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._error: ConnectionLost | None = None
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    def send_message(self, message: Mapping[str, Any]) -> None:
+        """Raises ValueError if it is too long."""
+        payload = msgspec.json.encode(message)
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a message of {len(payload)} bytes is too long")
+        self.send(FrameType.MESSAGE, 0, payload)
+
+    def send_output(self, offset: int, data: bytes) -> None:
+        self.send(FrameType.OUTPUT, 0, OFFSET_FIELD.pack(offset) + data)
+
+    def send_ack(self, offset: int) -> None:
+        self.send(FrameType.ACK, 0, OFFSET_FIELD.pack(offset))
+
+    def open(self, request: Mapping[str, Any]) -> Channel:
+        """Raises ConnectionLost."""
+        if self._error is not None:
+            raise self._error
+        channel = Channel(self, self._next_channel)
+        self._channels[channel.number] = channel
+        self._next_channel += 2
+        self.send(FrameType.OPEN, channel.number, msgspec.json.encode(request))
+        return channel
+
+    def send(self, type: FrameType, channel: int = 0, payload: bytes = b"") -> None:
+        """Does nothing when the connection is lost: the handler and each channel know it."""
+        if self._transport is not None and self._error is None:
+            self._transport.write(encode_frame(type, channel, payload))
+
+    async def drained(self) -> None:
+        """Wait until the transport wants more. Raises ConnectionLost."""
+        await self._drained.wait()
+        if self._error is not None:
+            raise self._error
+
+    def forget(self, channel: Channel) -> bool:
+        """False if it was over before."""
+        return self._channels.pop(channel.number, None) is not None
+
+    def abort(self, reason: str = "the connection was closed") -> None:
+        self._lose(ConnectionLost(reason))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self._error is not None:
+            self._transport.abort()
+        self.last_received = asyncio.get_running_loop().time()
+
+    def data_received(self, data: bytes) -> None:
+        self.last_received = asyncio.get_running_loop().time()
+        try:
+            for frame in self._decoder.feed(data):
+                if self._error is None:
+                    self._receive(frame)
+        except ProtocolError as error:
+            self._lose(ConnectionLost(f"the peer broke the protocol: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(ConnectionLost(f"the connection was lost: {exc or 'the peer closed it'}"))
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+
+    def _receive(self, frame: Frame) -> None:
+        match frame.type:
+            case FrameType.MESSAGE:
+                self._handler.on_message(frame.payload)
+            case FrameType.OPEN:
+                self._accept(frame)
+            case FrameType.OUTPUT:
+                offset = OFFSET_FIELD.unpack_from(frame.payload)[0]
+                self._handler.on_output(offset, frame.payload[OFFSET_FIELD.size :])
+            case FrameType.ACK:
+                self._handler.on_ack(OFFSET_FIELD.unpack(frame.payload)[0])
+            case _:
+                # A frame for an unknown channel was sent before the peer knew of its end.
+                if (channel := self._channels.get(frame.channel)) is not None:
+                    self._pass_to(channel, frame)
+
+    def _pass_to(self, channel: Channel, frame: Frame) -> None:
+        match frame.type:
+            case FrameType.DATA:
+                channel.receive(frame.payload)
+                if self.unread_bytes > MAX_UNREAD_BYTES:
+                    channel.close()
+            case FrameType.END:
+                channel.receive_end()
+            case FrameType.CREDIT:
+                channel.receive_credit(CREDIT_FIELD.unpack(frame.payload)[0])
+            case _:
+                self.forget(channel)
+                channel.fail(ChannelClosed("the peer closed the channel"))
+
+    def _accept(self, frame: Frame) -> None:
+        if frame.channel % 2 == self._next_channel % 2 or frame.channel in self._channels:
+            raise ProtocolError(f"the peer opened channel {frame.channel}, which is not free")
+        channel = Channel(self, frame.channel)
+        self._channels[frame.channel] = channel
+        opened_by_peer = sum(number % 2 == frame.channel % 2 for number in self._channels)
+        if opened_by_peer > MAX_PEER_CHANNELS:
+            channel.close()
+        else:
+            self._handler.on_open(channel, frame.payload)
+
+    def _lose(self, error: ConnectionLost) -> None:
+        if self._error is not None:
+            return
+        self._error = error
+        if self._transport is not None:
+            self._transport.abort()
+        self._drained.set()
+        for channel in self._channels.values():
+            channel.fail(error)
+        self._channels.clear()
+        self._handler.on_lost(error)

@@ -1,0 +1,261 @@
+"""A worker's connection to the supervisor of a pod: mutually authenticated, alive or lost.
+
+Passes on the output, each byte once and in order, over as many connections as it takes.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from agentjobs.sandbox.kubernetes.channels import Channel, Connection, ConnectionLost
+from agentjobs.sandbox.kubernetes.credentials import PORT, SERVER_NAME, Credentials
+from agentjobs.sandbox.kubernetes.frames import ProtocolError
+from agentjobs.sandbox.kubernetes.messages import (
+    VERSION,
+    Ended,
+    Failed,
+    Hello,
+    Message,
+    Uploaded,
+    decode_message,
+    decode_request,
+)
+
+CONNECT_SECONDS = 1.0
+HELLO_SECONDS = 10.0
+PING_SECONDS = 1.0
+# The supervisor keeps up to 1 MiB that is not acknowledged. So this bounds endless output to about
+# 13 MB/s, as the pause after a full chunk does in other sandboxes.
+ACK_SECONDS = 0.08
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+class RequestFailed(Exception):
+    """The supervisor could not do it; the message says why."""
+
+
+class Output(Protocol):
+    """Receives the agent's output. `offset` counts what it has received."""
+
+    offset: int
+
+    def receive(self, data: bytes) -> None: ...
+
+
+OnPort = Callable[[Channel, int], None]
+
+
+class Supervisor:
+    """An open connection. `ended` is done when the agent is dead, `lost` when this connection is.
+
+    Neither future has an exception.
+    """
+
+    def __init__(self, output: Output, on_port: OnPort, silence_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._output = output
+        self._on_port = on_port
+        self._silence_seconds = silence_seconds
+        self.ended: asyncio.Future[Ended] = loop.create_future()
+        self.lost: asyncio.Future[ConnectionLost] = loop.create_future()
+        self._hello: asyncio.Future[Hello] = loop.create_future()
+        self._requesting = asyncio.Lock()
+        self._has_greeted = False
+        self._reply: tuple[type[Any], asyncio.Future[Any]] | None = None
+        self._uploads: dict[int, asyncio.Future[Uploaded]] = {}
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self.connection = Connection(self)
+
+    @property
+    def hello(self) -> Hello:
+        return self._hello.result()
+
+    async def greet(self, token: str) -> None:
+        """Raises ConnectionLost."""
+        self._has_greeted = True
+        self.connection.send_message(
+            {
+                "type": "hello",
+                "version": VERSION,
+                "token": token,
+                "output_from": self._output.offset,
+            }
+        )
+        await self._wait(self._hello)
+        self._ping()
+
+    async def request(self, message: Mapping[str, Any], reply: type[Reply]) -> Reply:
+        """Raises RequestFailed and ConnectionLost."""
+        async with self._requesting:
+            future: asyncio.Future[Reply | Failed] = self._loop.create_future()
+            self._reply = (reply, future)
+            try:
+                self.connection.send_message(message)
+                answer = await self._wait(future)
+            finally:
+                self._reply = None
+        if isinstance(answer, Failed):
+            raise RequestFailed(answer.reason or "the supervisor gave no reason")
+        return answer
+
+    def send(self, type: str) -> None:
+        """A message that has no reply."""
+        self.connection.send_message({"type": type})
+
+    def open(self, kind: str, **arguments: str | int | bool) -> Channel:
+        """Raises ConnectionLost."""
+        return self.connection.open({"kind": kind, **arguments})
+
+    def open_upload(self, path: str, *, track: bool) -> Channel:
+        """Raises ConnectionLost."""
+        channel = self.open("upload", path=path, track=track)
+        self._uploads[channel.number] = self._loop.create_future()
+        return channel
+
+    async def finish_upload(self, channel: Channel) -> Uploaded:
+        """Raises RequestFailed and ConnectionLost."""
+        channel.end()
+        uploaded = await self._wait(self._uploads[channel.number])
+        del self._uploads[channel.number]
+        if uploaded.error is not None:
+            raise RequestFailed(uploaded.error)
+        return uploaded
+
+    def close(self) -> None:
+        self.connection.abort()
+
+    def on_message(self, payload: bytes) -> None:
+        # Until then, the peer is not known to be the supervisor.
+        if not self._has_greeted:
+            raise ProtocolError("the supervisor spoke first")
+        message = decode_message(payload)
+        if not self._hello.done():
+            self._receive_hello(message)
+        elif isinstance(message, Ended):
+            _resolve(self.ended, message)
+        elif isinstance(message, Uploaded):
+            self._receive_uploaded(message)
+        elif self._reply is not None and isinstance(message, (self._reply[0], Failed)):
+            _resolve(self._reply[1], message)
+
+    def on_output(self, offset: int, data: bytes) -> None:
+        if offset > self._output.offset or not self._hello.done():
+            raise ProtocolError("a part of the output is missing")
+        data = data[self._output.offset - offset :]
+        if data:
+            self._output.receive(data)
+            if self._ack_timer is None:
+                self._ack_timer = self._loop.call_later(ACK_SECONDS, self._ack)
+
+    def on_ack(self, offset: int) -> None:  # noqa: ARG002 - required by the protocol
+        raise ProtocolError("a supervisor has nothing to acknowledge")
+
+    def on_open(self, channel: Channel, request: bytes) -> None:
+        match decode_request(request):
+            case {"kind": "port", "number": int(number)} if self._hello.done():
+                self._on_port(channel, number)
+            case _:
+                raise ProtocolError("a supervisor may open channels for ports only")
+
+    def on_lost(self, error: ConnectionLost) -> None:
+        for timer in (self._ack_timer, self._ping_timer):
+            if timer is not None:
+                timer.cancel()
+        _resolve(self.lost, error)
+
+    def _receive_hello(self, message: Message) -> None:
+        if not isinstance(message, Hello):
+            raise ProtocolError("the first message is not a hello")
+        if message.version != VERSION:
+            raise ProtocolError(f"the supervisor speaks version {message.version}, not {VERSION}")
+        _resolve(self._hello, message)
+        if message.ended is not None:
+            _resolve(self.ended, message.ended)
+
+    def _receive_uploaded(self, message: Uploaded) -> None:
+        if message.channel in self._uploads:
+            _resolve(self._uploads[message.channel], message)
+
+    def _ack(self) -> None:
+        self._ack_timer = None
+        self.connection.send_ack(self._output.offset)
+
+    def _ping(self) -> None:
+        if self._loop.time() - self.connection.last_received > self._silence_seconds:
+            self.connection.abort("the supervisor has gone silent")
+            return
+        self.send("ping")
+        self._ping_timer = self._loop.call_later(PING_SECONDS, self._ping)
+
+    async def _wait(self, future: asyncio.Future[Reply]) -> Reply:
+        await asyncio.wait((future, self.lost), return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            raise self.lost.result()
+        return future.result()
+
+
+async def connect(
+    address: str,
+    credentials: Credentials,
+    output: Output,
+    on_port: OnPort,
+    silence_seconds: float,
+) -> Supervisor:
+    """Raises ConnectionLost if nothing that has the credentials answers."""
+    supervisor = Supervisor(output, on_port, silence_seconds)
+    try:
+        await _dial(supervisor.connection, address, credentials)
+        async with asyncio.timeout(HELLO_SECONDS):
+            await supervisor.greet(credentials.token)
+    except (OSError, TimeoutError) as error:
+        supervisor.close()
+        raise ConnectionLost(f"{address}: {str(error) or 'no answer in time'}") from None
+    except BaseException:
+        supervisor.close()
+        raise
+    return supervisor
+
+
+async def _dial(connection: Connection, address: str, credentials: Credentials) -> None:
+    """Raises OSError, TimeoutError and ConnectionLost."""
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        # A packet that is lost while the pod gets its network would cost a second at least.
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await loop.sock_connect(sock, (address, PORT))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        sock.close()
+        raise
+    transport, _ = await loop.create_connection(
+        lambda: connection,
+        sock=sock,
+        ssl=_tls_context(),
+        server_hostname=SERVER_NAME,
+        ssl_handshake_timeout=HELLO_SECONDS,
+        ssl_shutdown_timeout=CONNECT_SECONDS,
+    )
+    tls = transport.get_extra_info("ssl_object")
+    if tls.getpeercert(binary_form=True) != credentials.certificate_der:
+        raise ConnectionLost(f"what listens at {address} is not the supervisor of this run")
+
+
+def _tls_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # `_dial` compares the whole certificate instead.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _resolve(future: asyncio.Future[Any], result: object) -> None:
+    if not future.done():
+        future.set_result(result)

@@ -1,0 +1,88 @@
+"""Frames of the connection between a worker and a supervisor: bytes in, frames out, and back.
+
+Knows sizes, not meanings. A peer that exceeds a size is cut off before its payload is kept.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+MAX_DATA_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+CREDIT_FIELD = struct.Struct(">I")
+OFFSET_FIELD = struct.Struct(">Q")
+
+_HEADER = struct.Struct(">BII")
+
+
+class ProtocolError(Exception):
+    """The peer does not speak this protocol; the connection is of no more use."""
+
+
+class FrameType(IntEnum):
+    MESSAGE = 0
+    OPEN = 1
+    DATA = 2
+    END = 3
+    CLOSE = 4
+    CREDIT = 5
+    OUTPUT = 6
+    ACK = 7
+
+
+class Frame(NamedTuple):
+    type: FrameType
+    channel: int
+    payload: bytes
+
+
+_SIZES = {
+    FrameType.MESSAGE: (2, MAX_MESSAGE_BYTES),
+    FrameType.OPEN: (2, MAX_DATA_BYTES),
+    FrameType.DATA: (0, MAX_DATA_BYTES),
+    FrameType.END: (0, 0),
+    FrameType.CLOSE: (0, 0),
+    FrameType.CREDIT: (CREDIT_FIELD.size, CREDIT_FIELD.size),
+    FrameType.OUTPUT: (OFFSET_FIELD.size, OFFSET_FIELD.size + MAX_DATA_BYTES),
+    FrameType.ACK: (OFFSET_FIELD.size, OFFSET_FIELD.size),
+}
+
+
+def encode_frame(type: FrameType, channel: int = 0, payload: bytes = b"") -> bytes:
+    return _HEADER.pack(type, channel, len(payload)) + payload
+
+
+class FrameDecoder:
+    """Keeps at most one incomplete frame."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yields each frame that is complete now. Raises ProtocolError."""
+        self._buffer += data
+        position = 0
+        try:
+            while len(self._buffer) - position >= _HEADER.size:
+                kind, channel, length = _header(self._buffer, position)
+                end = position + _HEADER.size + length
+                if len(self._buffer) < end:
+                    return
+                payload = bytes(memoryview(self._buffer)[position + _HEADER.size : end])
+                position = end
+                yield Frame(kind, channel, payload)
+        finally:
+            del self._buffer[:position]
+
+
+def _header(buffer: bytearray, position: int) -> tuple[FrameType, int, int]:
+    number, channel, length = _HEADER.unpack_from(buffer, position)
+    try:
+        kind = FrameType(number)
+    except ValueError:
+        raise ProtocolError(f"there is no frame of type {number}") from None
+    minimum, maximum = _SIZES[kind]
+    if not minimum <= length <= maximum:
+        raise ProtocolError(f"a frame of type {kind.name} has {length} bytes")
+    return kind, channel, length

@@ -1,0 +1,78 @@
+"""Messages that a supervisor sends. Decoding checks every field; unknown fields are ignored."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from agentjobs.sandbox.kubernetes.frames import ProtocolError
+
+VERSION = 1
+
+
+class Ended(msgspec.Struct, frozen=True, tag_field="type", tag="ended"):
+    """All processes of the agent are dead, and all their output was sent."""
+
+    exit_code: int | None
+    exceeded: Literal["memory", "workspace", "cpu"] | None = None
+    duration_ms: int = 0
+
+
+class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
+    version: int
+    architecture: str
+    state: Literal["new", "prepared", "running", "ended"]
+    ended: Ended | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True, tag_field="type", tag="prepared"):
+    pass
+
+
+class Started(msgspec.Struct, frozen=True, tag_field="type", tag="started"):
+    pass
+
+
+class Failed(msgspec.Struct, frozen=True, tag_field="type", tag="failed"):
+    reason: str = ""
+
+
+class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
+    pass
+
+
+class Uploaded(msgspec.Struct, frozen=True, tag_field="type", tag="uploaded"):
+    channel: int
+    entries: int = 0
+    error: str | None = None
+
+
+class Ports(msgspec.Struct, frozen=True, tag_field="type", tag="ports"):
+    ports: list[int]
+
+
+class Programs(msgspec.Struct, frozen=True, tag_field="type", tag="programs"):
+    paths: dict[str, str]
+
+
+class Dialed(msgspec.Struct, frozen=True, tag_field="type", tag="dialed"):
+    results: dict[str, str]
+
+
+Message = Hello | Prepared | Started | Failed | Ended | Pong | Uploaded | Ports | Programs | Dialed
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_request_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_message(payload: bytes) -> Message:
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a message cannot be read: {error}") from None
+
+
+def decode_request(payload: bytes) -> dict[str, Any]:
+    """What the peer wants to do with a channel that it opens."""
+    try:
+        return _request_decoder.decode(payload)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the request for a channel cannot be read: {error}") from None
