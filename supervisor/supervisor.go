@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	stateNew      = "new"
+	statePrepared = "prepared"
+	stateRunning  = "running"
+	stateEnded    = "ended"
+
+	// Until the first connection, when nothing runs yet: the worker has to learn the pod's address.
+	firstContactTimeout = 60 * time.Second
+	orphanInterval      = 100 * time.Millisecond
+	maxCPUs             = 4
+)
+
+// supervisor is the state of the pod, which outlives connections.
+type supervisor struct {
+	config    *config
+	output    *output
+	reaper    *reaper
+	trees     *trees
+	ports     *ports
+	umask     int
+	lastFrame atomic.Int64
+	touched   atomic.Bool
+
+	// One operation that changes the state at a time.
+	operation sync.Mutex
+	mutex     sync.Mutex
+	changed   *sync.Cond
+	state     string
+	command   command
+	run       *agentRun
+	ended     *ended
+	session   *session
+}
+
+func newSupervisor(c *config) *supervisor {
+	s := &supervisor{config: c, output: newOutput(), reaper: newReaper(), trees: newTrees(), state: stateNew}
+	s.ports = newPorts(s)
+	s.changed = sync.NewCond(&s.mutex)
+	s.lastFrame.Store(int64(sinceStart()))
+	return s
+}
+
+// supervise returns only if it cannot start.
+func supervise() error {
+	if os.Getpid() != 1 {
+		return errors.New("not the first process of a container: nothing could end what an agent leaves behind")
+	}
+	if err := becomeUnreadable(); err != nil {
+		return fmt.Errorf("the agent could read this process: %w", err)
+	}
+	c, err := takeConfig()
+	if err != nil {
+		return err
+	}
+	limitRuntime()
+	s := newSupervisor(c)
+	s.umask = clearUmask()
+	absorbSignals()
+	goSafely(s.reaper.run)
+	server, err := listen(s)
+	if err != nil {
+		return err
+	}
+	goSafely(server.serve)
+	s.waitForOrphan()
+	return nil
+}
+
+// limitRuntime bounds what this process takes from the agent's share.
+func limitRuntime() {
+	if runtime.NumCPU() > maxCPUs {
+		runtime.GOMAXPROCS(maxCPUs)
+	}
+	debug.SetGCPercent(50)
+	startThreads()
+}
+
+var started = time.Now()
+
+func sinceStart() time.Duration {
+	return time.Since(started)
+}
+
+// touch notes that the worker is there.
+func (s *supervisor) touch() {
+	s.lastFrame.Store(int64(sinceStart()))
+	s.touched.Store(true)
+}
+
+// waitForOrphan ends this process, and with it the agent, when the worker is gone.
+func (s *supervisor) waitForOrphan() {
+	for {
+		timeout := s.config.orphanTimeout()
+		if !s.touched.Load() && timeout < firstContactTimeout {
+			timeout = firstContactTimeout
+		}
+		if sinceStart()-time.Duration(s.lastFrame.Load()) > timeout {
+			fmt.Fprintln(os.Stderr, "agentjobs-supervisor: no worker; the agent is killed")
+			s.exit(1)
+		}
+		time.Sleep(orphanInterval)
+	}
+}
+
+// exit kills what is alive. The kernel does the same when the first process ends.
+func (s *supervisor) exit(code int) {
+	killAll()
+	os.Exit(code)
+}
+
+// serveSession makes this connection the current one, until it ends.
+func (s *supervisor) serveSession(n *session, hello *message) {
+	if !s.output.isAvailable(hello.OutputFrom) {
+		return
+	}
+	s.mutex.Lock()
+	previous := s.session
+	s.session = n
+	reply := helloReply{
+		Type: "hello", Version: protocolVersion, Architecture: architecture, State: s.state, Ended: s.ended,
+	}
+	s.changed.Broadcast()
+	s.mutex.Unlock()
+	if previous != nil {
+		previous.close()
+	}
+	if n.sendMessage(reply) == nil {
+		n.goSafely(func() { n.sendOutputFrom(hello.OutputFrom) })
+		n.goSafely(n.answerPings)
+		n.goSafely(n.handleMessages)
+		_ = n.serve()
+	}
+	n.close()
+	s.mutex.Lock()
+	if s.session == n {
+		s.session = nil
+	}
+	s.mutex.Unlock()
+}
+
+// currentSession waits for a worker, which may reconnect at any time.
+func (s *supervisor) currentSession() *session {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for s.session == nil {
+		s.changed.Wait()
+	}
+	return s.session
+}

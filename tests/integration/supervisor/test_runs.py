@@ -1,0 +1,69 @@
+"""The life of a command under the supervisor: start, output, end, and what it leaves behind."""
+
+import pytest
+
+from tests.support.supervisor import command, shell
+from tests.support.supervisor_client import archive_of, contents_of, members_of
+
+
+def test_files_go_in_and_the_changed_ones_come_out(client):
+    files = {"src": None, "src/kept.py": b"kept", "src/old.py": b"old", "gone.txt": b"gone"}
+    assert client.upload(archive_of(files))["error"] is None
+    ended = client.run(
+        shell("echo new > src/old.py; rm gone.txt; mkdir made; echo more > made/file")
+    )
+    assert ended["exit_code"] == 0
+    archive = client.download()
+    assert contents_of(archive) == {"src/old.py": b"new\n", "made/file": b"more\n"}
+    assert list(members_of(archive)) == ["made", "made/file", "src/old.py"]
+    assert client.deletions() == [b"gone.txt"]
+
+
+def test_the_output_of_both_streams_and_the_exit_code_arrive(client):
+    ended = client.run(shell("echo one; echo two >&2; exit 7"))
+    assert bytes(client.output) == b"one\ntwo\n"
+    assert (ended["exit_code"], ended["exceeded"]) == (7, None)
+    assert ended["duration_ms"] >= 0
+
+
+def test_a_signal_gives_the_exit_code_of_a_shell(client):
+    assert client.run(shell("kill -9 $$"))["exit_code"] == 137
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (["no-such-program"], 127, b"no-such-program: not found\n"),
+        (["/no/such/program"], 127, b"/no/such/program: not found\n"),
+        (["/etc/passwd"], 126, b"/etc/passwd: permission denied\n"),
+        (["/workspace"], 126, b"/workspace: permission denied\n"),
+    ],
+)
+def test_a_program_that_cannot_run_ends_as_in_a_shell(client, argv, code, text):
+    assert client.run(command(*argv))["exit_code"] == code
+    assert bytes(client.output) == text
+
+
+def test_kill_ends_every_process_and_reports_no_exit_code(client, supervisor):
+    client.start(
+        shell("(setsid sh -c 'while :; do sleep 100 & wait; done' &) ; echo up; sleep 100")
+    )
+    client.wait_for_output(b"up")
+    client.send("kill")
+    ended = client.expect("ended")
+    assert ended["exit_code"] is None
+    assert supervisor.processes() == []
+
+
+def test_what_the_command_leaves_running_is_killed_at_its_end(client, supervisor):
+    ended = client.run(
+        shell("(setsid sh -c 'trap \"\" TERM HUP; sleep 100; sleep 100' &) ; exit 3")
+    )
+    assert ended["exit_code"] == 3
+    assert supervisor.processes() == []
+
+
+def test_exit_ends_the_supervisor_with_success(client, supervisor):
+    client.start(shell("sleep 100"))
+    client.send("exit")
+    assert supervisor.wait() == 0

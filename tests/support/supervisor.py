@@ -1,0 +1,167 @@
+"""Runs the supervisor of agents' pods for real, as the first process of a namespace without a
+network."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from tests.support.paths import PROJECT
+from tests.support.supervisor_client import SupervisorClient
+
+PROGRAM = PROJECT / ".supervisor" / "agentjobs-supervisor"
+PORT = 8463
+WAIT_SECONDS = 60
+ORPHAN_SECONDS = 60.0
+# Nothing of the sandbox but its namespaces: those are the container runtime's part.
+_OPTIONS = (
+    *(
+        "bwrap",
+        "--die-with-parent",
+        "--unshare-pid",
+        "--as-pid-1",
+        "--unshare-net",
+        "--unshare-ipc",
+    ),
+    *("--unshare-user", "--uid", "10001", "--gid", "10001", "--cap-drop", "ALL"),
+    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"),
+)
+_OWN_MOUNTS = ("proc", "dev", "sys", "tmp", "run", "workspace")
+_CONNECTOR = Path(__file__).with_name("supervisor_connector.py")
+
+
+class RunningSupervisor:
+    """Its pod, with the directories of a worker's run."""
+
+    def __init__(self, base: Path, **config: Any) -> None:
+        self.workspace = base / "workspace"
+        self.run_dir = base / "run"
+        for directory in (self.workspace, self.run_dir / "report"):
+            directory.mkdir(parents=True)
+        self.token = secrets.token_urlsafe(32)
+        authority = trustme.CA()
+        certificate = authority.issue_cert("supervisor")
+        self._authority = authority
+        config = {
+            "certificate": b"".join(b.bytes() for b in certificate.cert_chain_pems).decode(),
+            "key": certificate.private_key_pem.bytes().decode(),
+            "token_sha256": hashlib.sha256(self.token.encode()).hexdigest(),
+            "port": PORT,
+            "orphan_seconds": ORPHAN_SECONDS,
+            "directories": ["/workspace", "/run/agentjobs"],
+            **config,
+        }
+        information, written = os.pipe()
+        self.process = subprocess.Popen(
+            [
+                *_OPTIONS,
+                *_machine(),
+                *("--bind", str(self.workspace), "/workspace"),
+                *("--bind", str(self.run_dir), "/run/agentjobs"),
+                *("--ro-bind", str(PROGRAM), "/run/supervisor"),
+                *("--info-fd", str(written), "/run/supervisor"),
+            ],
+            stdin=subprocess.DEVNULL,
+            env={"AGENTJOBS_SUPERVISOR": json.dumps(config)},
+            pass_fds=(written,),
+        )
+        os.close(written)
+        with os.fdopen(information) as file:
+            self.pid: int = json.load(file)["child-pid"]
+
+    def connect(
+        self, output_from: int = 0, *, token: str | None = None, acknowledges: bool = True
+    ) -> SupervisorClient:
+        client = SupervisorClient(self.open_tls(), acknowledges=acknowledges)
+        client.send("hello", version=1, token=token or self.token, output_from=output_from)
+        client.hello = client.expect("hello")
+        return client
+
+    def open_tls(self) -> ssl.SSLSocket:
+        context = ssl.create_default_context()
+        self._authority.configure_trust(context)
+        connection = context.wrap_socket(self.open_socket(), server_hostname="supervisor")
+        connection.settimeout(WAIT_SECONDS)
+        return connection
+
+    def open_socket(self, port: int = PORT) -> socket.socket:
+        """Connected to a port inside the pod."""
+        ours, theirs = socket.socketpair()
+        namespace = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
+        with ours, theirs:
+            subprocess.run(
+                [sys.executable, "-I", "-S", str(_CONNECTOR), str(port), str(theirs.fileno())],
+                stdin=namespace,
+                pass_fds=(theirs.fileno(),),
+                check=True,
+            )
+            os.close(namespace)
+            _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        connection = socket.socket(fileno=descriptors[0])
+        connection.settimeout(WAIT_SECONDS)
+        return connection
+
+    def wait(self) -> int:
+        return self.process.wait(WAIT_SECONDS)
+
+    def processes(self) -> list[str]:
+        """Names of all processes of the pod but the first."""
+        status = Path(f"/proc/{self.pid}/root/proc").iterdir()
+        return [
+            (path / "comm").read_text().strip()
+            for path in status
+            if path.name.isdigit() and path.name != "1"
+        ]
+
+
+def _machine() -> Iterator[str]:
+    for path in Path("/").iterdir():
+        if path.name not in _OWN_MOUNTS:
+            yield from ("--ro-bind", str(path), str(path))
+
+
+@contextlib.contextmanager
+def running_supervisor(base: Path, **config: Any) -> Iterator[RunningSupervisor]:
+    supervisor = RunningSupervisor(base, **config)
+    try:
+        yield supervisor
+    finally:
+        supervisor.process.send_signal(signal.SIGKILL)
+        supervisor.process.wait()
+
+
+def command(*argv: str, **changes: Any) -> dict[str, Any]:
+    """The fields of `prepare`."""
+    fields: dict[str, Any] = {
+        "argv": argv,
+        "environment": {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"},
+        "directory": "/workspace",
+        "seccomp": None,
+        "nice": 10,
+        "oom_score_adj": 500,
+        "ports": [],
+        "limits": {},
+    }
+    return {**fields, **changes}
+
+
+def shell(script: str, *arguments: str, **changes: Any) -> dict[str, Any]:
+    return command("sh", "-c", script, "sh", *arguments, **changes)
+
+
+def python(script: str, *arguments: str, **changes: Any) -> dict[str, Any]:
+    # The tests' own may be in a directory that the pod does not have.
+    return command(
+        os.path.realpath(sys.executable), "-I", "-S", "-c", script, *arguments, **changes
+    )

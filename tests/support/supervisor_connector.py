@@ -1,0 +1,41 @@
+"""A program that connects to a port in the network namespace on its standard input, and passes the
+socket on: connections stay where they were opened."""
+
+import os
+import sys
+import time
+from array import array
+from pathlib import Path
+from socket import AF_INET, AF_UNIX, SCM_RIGHTS, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
+from agentjobs.sandbox.port_listener import enter
+
+WAIT_SECONDS = 60
+
+
+def connect(port: int) -> socket:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        sock = socket(AF_INET, SOCK_STREAM)
+        sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        try:
+            sock.connect(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            sock.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+            continue
+        return sock
+
+
+def main() -> None:
+    passed = socket(AF_UNIX, SOCK_STREAM, fileno=int(sys.argv[2]))
+    enter(0)
+    connected = connect(int(sys.argv[1]))
+    passed.sendmsg([b"\0"], [(SOL_SOCKET, SCM_RIGHTS, array("i", [connected.fileno()]))])
+    os._exit(0)
+
+
+main()
