@@ -249,4 +249,4 @@ system-container:
 	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
 
 system-kubernetes:
-	@scripts/system-packages busybox-static containerd containernetworking-plugins etcd-server golang-go iproute2 mmdebstrap nftables runc
+	@scripts/system-packages busybox-static containernetworking-plugins etcd-server gcc golang-go iproute2 libseccomp-dev mmdebstrap nftables pkg-config

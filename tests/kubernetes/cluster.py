@@ -35,7 +35,7 @@ class Cluster:
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self.directory = directory.resolve()
         self.run_directory = self.directory / "run"
-        self.namespaces = Namespaces(self.run_directory)
+        self.namespaces = Namespaces(self.run_directory, self.directory / "bin")
         self.kubeconfig = self.run_directory / "admin.kubeconfig"
 
     @property
@@ -134,6 +134,8 @@ class Cluster:
         commands = [
             "mount --make-rprivate / && mount --make-rshared /",
             "mount -t tmpfs -o mode=755 tmpfs /run",
+            # User namespaces mount another /proc only where a complete one is mounted.
+            "mkdir /run/proc && mount -t proc proc /run/proc",
             f"mount -t tmpfs -o mode=700 tmpfs {etcd}",
             *(f"mount -t tmpfs -o mode=755 tmpfs {path}" for path in _HOST_DIRECTORIES),
             *(

@@ -61,26 +61,27 @@ class Addresses:
 
 def containerd(directory: Path) -> str:
     return f"""\
-version = 2
+version = 3
 root = "{directory}/containerd"
 state = "/run/containerd"
 [grpc]
 address = "{CONTAINERD_SOCKET}"
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{directory}/registries"
+[plugins."io.containerd.cri.v1.runtime"]
 # Lowering a score needs CAP_SYS_RESOURCE, which not all machines have.
 restrict_oom_score_adj = true
 disable_apparmor = true
 tolerate_missing_hugetlb_controller = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{directory}/cni-plugins"
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{directory}/cni-plugins"]
 conf_dir = "{directory}/cni"
-[plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "overlayfs"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".registry]
-config_path = "{directory}/registries"
 """
 
 

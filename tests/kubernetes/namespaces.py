@@ -16,10 +16,7 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.stdin.buffer.read()
 """
-_ENVIRONMENT = {
-    "HOME": "/root",
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-}
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WAIT_SECONDS = 120.0
 
 
@@ -28,10 +25,12 @@ class CommandFailed(Exception):
 
 
 class Namespaces:
-    """`directory` keeps the pid files and logs of what runs inside."""
+    """`directory` keeps the pid files and logs of what runs inside; the programs of `binaries`
+    come before others of the same name."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, binaries: Path) -> None:
         self.directory = directory
+        self._environment = {"HOME": "/root", "PATH": f"{binaries}:{_PATH}"}
         self._children: list[subprocess.Popen[bytes]] = []
         self._keep_open: int | None = None
 
@@ -73,6 +72,7 @@ class Namespaces:
             [*self.enter(), *map(str, command)],
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
+            env=self._environment,
             capture_output=True,
             text=True,
             check=False,
@@ -98,7 +98,7 @@ class Namespaces:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_ENVIRONMENT,
+                env=self._environment,
                 start_new_session=True,
             )
         self._children.append(child)

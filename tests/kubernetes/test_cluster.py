@@ -15,8 +15,8 @@ from tests.kubernetes.images import BUSYBOX_IMAGE, DEBIAN_IMAGE
 from tests.kubernetes.namespaces import Namespaces, wait_for
 
 
-def run_pod(cluster: Cluster, name: str, container: dict[str, Any]) -> None:
-    spec = {"restartPolicy": "Never", "containers": [{"name": "main", **container}]}
+def run_pod(cluster: Cluster, name: str, container: dict[str, Any], **fields: Any) -> None:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", **container}], **fields}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
     cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--now")
     cluster.kubectl("create", "-f", "-", text=json.dumps(pod))
@@ -51,6 +51,15 @@ def test_a_pod_runs_with_a_restricted_security_context(cluster: Cluster) -> None
     lines = cluster.kubectl("logs", "restricted").splitlines()
     assert lines[:3] == ["10001", "CapEff:\t0000000000000000", "Seccomp:\t2"]
     assert "Read-only file system" in lines[3]
+
+
+def test_a_pod_has_a_user_namespace_of_its_own(cluster: Cluster) -> None:
+    container = {"image": BUSYBOX_IMAGE, "command": ["cat", "/proc/self/uid_map"]}
+    run_pod(cluster, "user-namespace", container, hostUsers=False)
+    wait_for_phase(cluster, "user-namespace", "Succeeded")
+    inside, outside, count = cluster.kubectl("logs", "user-namespace").split()
+    assert (inside, count) == ("0", "65536")
+    assert int(outside) >= 65536
 
 
 def test_the_memory_limit_of_a_pod_holds(cluster: Cluster) -> None:
@@ -88,7 +97,7 @@ def test_namespaces_end_with_the_process_that_made_them(
 ) -> None:
     program = (
         "import sys, signal, pathlib; from tests.kubernetes.namespaces import Namespaces\n"
-        "namespaces = Namespaces(pathlib.Path(sys.argv[1]))\n"
+        "namespaces = Namespaces(pathlib.Path(sys.argv[1]), pathlib.Path())\n"
         "namespaces.create(outlives_caller=False)\n"
         "namespaces.start('sleeper', 'sleep', 'infinity')\n"
         "print('ready', flush=True); signal.pause()"
@@ -96,7 +105,7 @@ def test_namespaces_end_with_the_process_that_made_them(
     owner = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
     assert owner.stdout is not None
     assert owner.stdout.readline() == b"ready\n"
-    namespaces = Namespaces(tmp_path)
+    namespaces = Namespaces(tmp_path, tmp_path)
     assert namespaces.is_running("sleeper")
     owner.send_signal(number)
     owner.wait()
