@@ -88,9 +88,16 @@ class PodState:
 
     def start_timeout(self, seconds: float) -> SandboxError:
         """The failure of a pod that did not start within that time."""
-        reason = self.waiting or "the cluster gave no reason"
+        reason = self.waiting or self._silent_reason
         message = f"the pod did not start within {seconds:g} seconds: {reason}"
         return ImageUnavailable(message) if self.waits_for_task_image else SandboxLost(message)
+
+    @property
+    def _silent_reason(self) -> str:
+        if not self.is_scheduled:
+            return "the cluster has not chosen a node for it"
+        missing = "run its image" if self.has_namespaces else "create its network and volumes"
+        return f"its node could not {missing} yet; `kubectl describe pod {self.name}` says more"
 
 
 def pod_state(pod: Pod) -> PodState:
@@ -136,7 +143,7 @@ def _explain_waiting(
         is_task_image = container.name == AGENT_CONTAINER and _has_task_image(pod)
         words = _container_problem(reason, container.image, message)
         if words:
-            is_final = reason not in _PULL_REASONS or _is_permanent(message)
+            is_final = reason not in _PULL_REASONS or _is_permanent(message, container.image)
             failure = ImageUnavailable if is_task_image else SandboxLost
             return words, is_task_image, failure(words) if is_final else None
     return _scheduling_problem(status), False, None
@@ -225,8 +232,9 @@ def _has_task_image(pod: Pod) -> bool:
     return pod.spec is not None and bool(pod.spec.initContainers)
 
 
-def _is_permanent(message: str) -> bool:
-    return any(text in message.lower() for text in _PERMANENT_PULL_ERRORS)
+def _is_permanent(message: str, image: str) -> bool:
+    text = message.replace(image, "").lower()
+    return any(error in text for error in _PERMANENT_PULL_ERRORS)
 
 
 def _is_own_storage(message: str) -> bool:
