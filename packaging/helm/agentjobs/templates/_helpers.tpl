@@ -46,6 +46,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* Settings that all processes share, as YAML. */}}
 {{- define "agentjobs.sharedSettings" -}}
 public_url: {{ required "publicUrl is required: set it to the address at which users and workers reach the service, such as https://agents.example.com" .Values.publicUrl | quote }}
+# Created by the program, so that it owns the directory: the volume belongs to root.
+data_dir: /var/lib/agentjobs/data
 host: 0.0.0.0
 metrics_bind: 0.0.0.0:9090
 # The hook migrates.
