@@ -11,6 +11,7 @@ from agentjobs.sandbox.limits import Limits
 
 LIMITS = Limits(workspace_bytes=64 * 1024**2, file_bytes=16 * 1024**2)
 END = bytes(1024)
+LONG_LINK = b"././@LongLink"
 
 
 class MemoryChannel:
@@ -64,7 +65,7 @@ def member(
 
 
 def long_name(name: bytes, *, kind: bytes = b"L") -> bytes:
-    return member(b"././@LongLink", name + b"\0", kind=kind)
+    return member(LONG_LINK, name + b"\0", kind=kind)
 
 
 def gnu_archive(source: Path) -> bytes:

@@ -8,6 +8,7 @@ from tests.hostile.fuzz.targets import (
     inventory,
     outbound,
     platforms,
+    pods,
     text,
     web,
 )
@@ -20,5 +21,6 @@ TARGETS: tuple[Target, ...] = (
     *web.TARGETS,
     *outbound.TARGETS,
     *platforms.TARGETS,
+    *pods.TARGETS,
     *text.TARGETS,
 )
