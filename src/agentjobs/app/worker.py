@@ -8,16 +8,19 @@ from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.app.worker_environments import environments_of
 from agentjobs.gateway.prices import load_prices
+from agentjobs.identifiers import new_id
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.jobs.queue.adoption import adopt_jobs
+from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.sandbox.factory import sandbox_for
+from agentjobs.sandbox.worker_identity import WorkerIdentity
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB, CheckoutLimits
@@ -27,8 +30,46 @@ from agentjobs.workspace.mirror import Mirrors
 @contextlib.asynccontextmanager
 async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
     settings = context.settings
+    worker_id = new_id("wrk")
+    identity = WorkerIdentity.open(settings.data_path) if settings.uses_kubernetes else None
+    with contextlib.nullcontext() if identity is None else contextlib.closing(identity):
+        adopted = await _adopt_jobs(context, identity, worker_id)
+        async with _worker(context, git_url, worker_id, identity, adopted) as worker:
+            yield worker
+
+
+async def _adopt_jobs(
+    context: JobsContext, identity: WorkerIdentity | None, worker_id: str
+) -> list[ClaimedJob]:
+    """Whose agents run in pods that are still there."""
+    if identity is None:
+        return []
+    dead = identity.dead_workers
+    identity.add(worker_id)
+    settings = context.settings
+    jobs = await adopt_jobs(
+        context.db,
+        worker_id,
+        dead,
+        count=settings.effective_slots,
+        lease_seconds=settings.lease_seconds,
+    )
+    identity.keep_only(worker_id)
+    return jobs
+
+
+@contextlib.asynccontextmanager
+async def _worker(
+    context: JobsContext,
+    git_url: str,
+    worker_id: str,
+    identity: WorkerIdentity | None,
+    adopted: list[ClaimedJob],
+) -> AsyncIterator[Worker]:
+    settings = context.settings
     sandbox = sandbox_for(settings)
-    await sandbox.check()
+    if not adopted:
+        await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
     public_url = settings.effective_public_url
     certificates = certificates_of(settings)
@@ -70,8 +111,9 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
             poms=pom_fetcher(settings, registry),
             certificates=certificates,
             environments=environments,
+            identity=identity,
         )
-        worker = Worker(tools, settings.effective_slots)
+        worker = Worker(tools, settings.effective_slots, worker_id, adopted)
         await worker.start()
         yield worker
     finally:

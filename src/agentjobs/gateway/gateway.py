@@ -27,13 +27,15 @@ from agentjobs.gateway.trace import call_span, record_response, record_usage
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.tracing.spans import Span, current_traceparent
 
+TOKEN_PREFIX = "sk-agentjobs-"  # noqa: S105 - no secret without its rest
 _SLOW_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
 
 class Gateway:
-    """`token` is the agent's API key, which is valid only for this gateway.
+    """`token` is the agent's API key, which is valid only for this gateway. By default, nobody
+    knows it before.
 
     `on_note` receives lines for the job's log, `on_budget_exceeded` the reason to end the job.
     Calls belong to the trace that is current when the gateway is created.
@@ -48,8 +50,9 @@ class Gateway:
         ledger: Ledger,
         on_note: Callable[[str], None],
         on_budget_exceeded: Callable[[str], None],
+        token: str | None = None,
     ) -> None:
-        self.token = f"sk-agentjobs-{secrets.token_hex(24)}"
+        self.token = token or f"{TOKEN_PREFIX}{secrets.token_hex(24)}"
         self._upstream = upstream
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)

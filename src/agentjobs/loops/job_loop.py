@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 from agentjobs import logging_setup
 from agentjobs.free_space import FreeSpace
@@ -150,6 +151,11 @@ class JobLoop:
         tasks = {active.task for active in self._active.values() if active.task is not None}
         if tasks:
             await asyncio.wait(tasks)
+
+    def adopt(self, jobs: Sequence[ClaimedJob]) -> None:
+        """Run jobs of a dead worker, of which there are at most as many as slots."""
+        for job in jobs:
+            self._start(job)
 
     async def run(self, stopping: asyncio.Event) -> None:
         changes = self._db.changes

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 
 from agentjobs.fleet.processes import program_version
 from agentjobs.free_space import FreeSpace
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
+from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.loops.cancel_loop import CancelLoop
 from agentjobs.loops.deleted_repos_loop import DeletedReposLoop, RepoCache
@@ -17,24 +18,31 @@ from agentjobs.loops.environment_loop import EnvironmentLoop
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
-from agentjobs.loops.loop import Loop, PeriodicLoop, keep_alive, run_loops
+from agentjobs.loops.loop import Loop, PeriodicLoop, first_of, keep_alive, run_loops
 from agentjobs.loops.open_files import raise_open_files_limit
 from agentjobs.loops.readiness_loop import check_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
+from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
+_CHECK_AGAIN_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
 class Worker:
-    def __init__(self, tools: JobTools, slots: int) -> None:
+    """`adopted` are jobs whose agents a dead worker started, and which wait for this one."""
+
+    def __init__(
+        self, tools: JobTools, slots: int, worker_id: str, adopted: Sequence[ClaimedJob] = ()
+    ) -> None:
         self._tools = tools
+        self._adopted = adopted
         self._db = tools.context.db
         self._settings = tools.context.settings
         self._info = leases.WorkerInfo(
-            new_id("wrk"),
+            worker_id,
             socket.gethostname(),
             slots,
             agents=[],
@@ -66,13 +74,29 @@ class Worker:
     async def start(self) -> None:
         """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()
+        if not self._adopted:
+            await self._prepare()
+        await self._leases.register()
+        fields = {"worker_id": self._info.id, "slots": self._info.slots}
+        _log.info("worker ready", extra={"fields": {**fields, "agents": self._info.agents}})
+
+    async def _prepare(self) -> None:
+        """Remove what dead processes left, and find out which agents can run here."""
         await self._tools.workspaces.sweep()
         if self._tools.environments is not None:
             await self._tools.environments.start()
         await check_agents(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
-        await self._leases.register()
-        fields = {"worker_id": self._info.id, "slots": self._info.slots}
-        _log.info("worker ready", extra={"fields": {**fields, "agents": self._info.agents}})
+
+    async def _prepare_after_adoption(self) -> None:
+        """Adopted agents cannot wait for it: they end themselves if no worker appears."""
+        while True:
+            try:
+                await self._tools.sandbox.check()
+                break
+            except SandboxUnavailable as error:
+                _log.error("no new job can start: %s", error)
+                await asyncio.sleep(_CHECK_AGAIN_SECONDS)
+        await self._prepare()
 
     async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
@@ -86,7 +110,6 @@ class Worker:
             ]
             if self._tools.environments is not None:
                 until_stopped.append(EnvironmentLoop(self._tools, self._tools.environments))
-            group.create_task(run_loops(until_stopped, stopping))
             until_drained: list[Loop] = [
                 self._leases,
                 self._cancels,
@@ -94,6 +117,12 @@ class Worker:
                 fleet_size_loop(self._db, self._info.id),
             ]
             group.create_task(run_loops(until_drained, drained))
+            if self._adopted:
+                _log.info("%d jobs of a dead worker go on", len(self._adopted))
+                self._jobs.adopt(self._adopted)
+                preparing = keep_alive("start", self._prepare_after_adoption)
+                await first_of(stopping.wait(), preparing)
+            group.create_task(run_loops(until_stopped, stopping))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             await self._drain(hurry)
             drained.set()

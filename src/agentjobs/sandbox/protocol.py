@@ -99,6 +99,9 @@ class RunOwner:
     agent_id: str = ""
     # Of the job's claim; a later one may end what this one started.
     fence: int = 0
+    # The fence of the claim whose command this run only continues; 0 for a new command. If it is
+    # gone, `run` raises SandboxLost.
+    continues: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

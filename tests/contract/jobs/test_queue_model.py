@@ -30,6 +30,7 @@ from agentjobs.jobs.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
@@ -53,7 +54,8 @@ KEPT = Kept(KeptWork(BASE, HEAD, b"a bundle"))
 LOST = LostSandbox(Failed("sandbox_error", "evicted"))
 AWAY = Unreachable(Outage(LOCAL, "away"))
 PLANS = {"free": 1, "pro": 5}
-WORKERS = ("wrk_a", "wrk_b", "wrk_c")
+WORKERS = ("wrk_a", "wrk_b", "wrk_c", "wrk_d")
+SUCCESSOR = "wrk_d"
 LETTERS = {
     "job.queued": "Q",
     "job.started": "S",
@@ -153,6 +155,28 @@ class QueueMachine(RuleBasedStateMachine):
         """It may come back and try to continue: its claims stay in the bundle."""
         self.run(self.harness.db.transact(expire_leases, worker))
         self.run(rescue_lost_jobs(self.harness.db, self.harness.context.settings))
+
+    @rule(target=claims, dead=st.sampled_from(WORKERS[:-1]), count=st.integers(0, 3))
+    def restart(self, dead: str, count: int) -> Any:
+        """Its successor adopts its jobs, if their leases hold."""
+        before = {key: row for key, row in self.rows().items() if row["lease_owner"] == dead}
+        events = self.events()
+        adopting = adopt_jobs(self.harness.db, SUCCESSOR, [dead], count=count, lease_seconds=10)
+        adopted = self.run(adopting)
+        assert len(adopted) <= count
+        for job in adopted:
+            row, earlier = self.row(job.id), before[job.id]
+            assert (row["lease_owner"], row["fence"]) == (SUCCESSOR, job.fence)
+            assert (earlier["status"], earlier["cancel_requested_at"]) == ("running", None)
+            assert (job.continues, job.attempt + 1) == (earlier["fence"], row["attempt"])
+            assert self.events()[job.id] == events[job.id]
+        for job_id, earlier in before.items():
+            row = self.row(job_id)
+            assert row["lease_owner"] != dead
+            assert row["attempt"] == earlier["attempt"] - (
+                row["status"] == "queued" and earlier["status"] == "running"
+            )
+        return multiple(*adopted)
 
     @rule(worker=st.sampled_from(WORKERS), job=claims)
     def renew(self, worker: str, job: ClaimedJob) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.jobs.cause import Cause, stored_cause
 from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED
+from agentjobs.jobs.states import RUNNING
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Row, Transaction
@@ -60,6 +61,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     queued_at: int = 0
     # The trace of the request that created the job.
     traceparent: str | None = None
+    # The base commit of a job whose agent already runs: a dead worker started it.
+    adopted_base: str | None = None
 
     @property
     def base_branch(self) -> str:
@@ -88,11 +91,21 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         return f"{REFUSED}{self.repo_id}"
 
     @property
+    def is_adopted(self) -> bool:
+        return self.adopted_base is not None
+
+    @property
+    def continues(self) -> int:
+        """The fence of the claim whose agent this one continues; 0 if it starts an agent."""
+        return self.fence - 1 if self.is_adopted else 0
+
+    @property
     def claim(self) -> Claim:
         return self.id, self.fence
 
 
 def claimed_job(row: Row, credential: str) -> ClaimedJob:
+    is_adopted = row["status"] == RUNNING
     return ClaimedJob(
         id=row["id"],
         organization_id=row["organization_id"],
@@ -107,7 +120,8 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         ticket_id=row["ticket_id"],
         config_override=msgspec.json.decode(row["config_override"]),
         fence=row["fence"],
-        attempt=row["attempt"],
+        # Of earlier attempts: that of the running agent is not over.
+        attempt=row["attempt"] - is_adopted,
         was_started_before=row["started_at"] is not None,
         branch=row["branch"],
         credential=credential,
@@ -127,6 +141,7 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         created_by=row["created_by"],
         queued_at=row["queued_at"],
         traceparent=row["traceparent"],
+        adopted_base=row["base_commit"] if is_adopted else None,
     )
 
 

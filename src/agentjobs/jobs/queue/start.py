@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
 from agentjobs.jobs.queue.transition import Change, apply_all
 from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Database, Transaction
@@ -22,7 +22,14 @@ class _Start(msgspec.Struct, frozen=True):
 async def start_job(
     db: Database, job: ClaimedJob, base_commit: str, prompt: str | None = None
 ) -> None:
-    """`prompt` is the agent's prompt; None keeps that of an earlier attempt. Raises ClaimLost."""
+    """`prompt` is the agent's prompt; None keeps that of an earlier attempt. Raises ClaimLost.
+
+    Clients have already seen the start of an adopted job.
+    """
+    if job.is_adopted:
+        if not await db.transact(lock_claim, job):
+            raise ClaimLost
+        return
     if not await transact_together(db, _start_all, _Start(job, base_commit, prompt)):
         raise ClaimLost
 

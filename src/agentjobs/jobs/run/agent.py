@@ -13,7 +13,7 @@ from agentjobs.jobs.run.agent_network import connect_task, open_agent_network
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.trace import agent_span
-from agentjobs.sandbox.protocol import BeforeStart, SandboxReport, SandboxTask
+from agentjobs.sandbox.protocol import BeforeStart, SandboxLost, SandboxReport, SandboxTask
 from agentjobs.tracing.trace_context import VARIABLE
 from agentjobs.workspace.checkout import Checkout, is_small
 
@@ -44,6 +44,8 @@ async def _run(
     async with open_agent_network(run, plan, process.stop_over_budget) as network:
 
         async def start() -> None:
+            if run.job.is_adopted:
+                raise SandboxLost("the agent that another worker started is gone")
             if run.job.was_started_before:
                 await remove_results(run.db, run.job)
             prompt = task.environment["AGENTJOBS_PROMPT"]
@@ -56,6 +58,8 @@ async def _run(
             task = await environment.connect_agent(task, run.tools.sandbox, run.log.note)
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
+        if run.job.is_adopted:
+            run.log.note("the worker was restarted, and the agent goes on")
         report = await process.run(task, start)
     process.check_budget()
     _check_report(run, report, task, process.watch)

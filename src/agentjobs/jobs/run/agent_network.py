@@ -13,7 +13,7 @@ from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.environments.network import BROKER_PORTS, Network
 from agentjobs.environments.network import open_egress as open_egress_to
-from agentjobs.gateway.gateway import Gateway
+from agentjobs.gateway.gateway import TOKEN_PREFIX, Gateway
 from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.jobs.outcomes import JobFailed
@@ -84,9 +84,18 @@ async def _open_gateway(
         ledger=Ledger(run.db, account, usage_writer(job.id)),
         on_note=run.log.note,
         on_budget_exceeded=on_budget_exceeded,
+        token=_gateway_token(run),
     )
     run.log.add_secret(gateway.token)
     return gateway
+
+
+def _gateway_token(run: RunContext) -> str | None:
+    """The same for a worker that adopts the job, because its agent keeps the token."""
+    identity, job = run.tools.identity, run.job
+    if identity is None:
+        return None
+    return f"{TOKEN_PREFIX}{identity.derive_token(f'gateway {job.id} {job.attempt}')}"
 
 
 async def _model_key(run: RunContext, model: ModelAccess) -> str:

@@ -22,11 +22,14 @@ from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import RunOwner, Sandbox
+from agentjobs.sandbox.worker_identity import WorkerIdentity
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
+
+AGENT_STEP = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class JobTools:
     poms: PomFetcher
     # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
+    # Of a worker whose agents outlive it; None for others.
+    identity: WorkerIdentity | None = None
     # None if this worker cannot provide environments.
     environments: WorkerEnvironments | None = None
 
@@ -92,6 +97,7 @@ class RunContext:
             job_id=self.job.id,
             agent_id=self.job.agent,
             fence=self.job.fence,
+            continues=self.job.continues if step == AGENT_STEP else 0,
         )
 
     @property

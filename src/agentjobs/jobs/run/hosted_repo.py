@@ -124,6 +124,9 @@ async def open_repo(run: RunContext) -> HostedRepo:
 @traced("fetch")
 async def fetch_base_commit(run: RunContext, repo: HostedRepo) -> str:
     job = run.job
+    if job.adopted_base is not None:
+        # The worker that started the agent has fetched it into this data directory.
+        return job.adopted_base
     known_head = job.repo_head if job.base_branch == job.default_branch else None
     return await repo.fetch(job.base_branch, known_head)
 

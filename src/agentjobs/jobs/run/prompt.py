@@ -8,7 +8,7 @@ from typing import Any
 from agentjobs.agents.invocation import prepare_run
 from agentjobs.agents.prompt import JobDetails, PreviousPull, TicketText
 from agentjobs.inventory.commit_summary import CommitSummary
-from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.context import AGENT_STEP, RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.spare_sandboxes import run_dir_in
 from agentjobs.sandbox.protocol import SandboxTask
@@ -55,7 +55,7 @@ def prepare_task(
         owner_uid=run.tools.sandbox.owner_uid(run.slot),
         timeout_seconds=plan.timeout_seconds,
         slot=run.slot,
-        owner=run.owner("agent"),
+        owner=run.owner(AGENT_STEP),
     )
 
 

@@ -40,6 +40,7 @@ from agentjobs.jobs.run.ticket import find_ticket, find_ticket_again, link_ticke
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.jobs.verification import Verification
 from agentjobs.repos.configuration import Configuration
+from agentjobs.sandbox.protocol import SandboxLost
 from agentjobs.tickets.resolve import FoundTicket
 from agentjobs.tracing.spans import traced_entry
 from agentjobs.workspace.checkout import Checkout
@@ -81,6 +82,7 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             return merged
         choice = choose_environment(run, plan, base, summary, configuration)
         async with traced_entry("environment", choice) as environment:
+            _check_adopted(run, environment)
             work = _report if agent.result == "report" else _propose
             return await work(run, repo, plan, base, summary, environment)
 
@@ -199,6 +201,13 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
         pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
         await repo.end_outage()
         return pull
+
+
+def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
+    """What the agent uses besides its own sandbox ended with the worker that started it."""
+    definition = environment.definition
+    if run.job.is_adopted and (definition.services or definition.start or environment.runs_setup):
+        raise SandboxLost("the services of its environment ended with the worker that started it")
 
 
 async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: PushedWork) -> Completed:
