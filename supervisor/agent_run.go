@@ -52,7 +52,7 @@ func (s *supervisor) start() error {
 	if err := s.trees.takeBaselines(); err != nil {
 		return err
 	}
-	watch := newWatch()
+	watch := newWatch(s.command.Limits, s.config.Directories)
 	pid, pipe, err := s.spawn()
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"path/filepath"
 	"sort"
 	"sync"
 	"syscall"
@@ -55,13 +56,28 @@ func newTrees() *trees {
 func (t *trees) track(path string) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.tracked[path] = true
+	t.tracked[filepath.Clean(path)] = true
 }
 
+// baseline may be below a tracked directory. It is nil if nothing was there.
 func (t *trees) baseline(path string) *node {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	return t.baselines[path]
+	path = filepath.Clean(path)
+	below := []string{}
+	for {
+		if n, isTracked := t.baselines[path]; isTracked {
+			for _, name := range below {
+				n = n.child(name)
+			}
+			return n
+		}
+		if path == "/" {
+			return nil
+		}
+		below = append([]string{filepath.Base(path)}, below...)
+		path = filepath.Dir(path)
+	}
 }
 
 func (t *trees) takeBaselines() error {

@@ -56,10 +56,7 @@ func becomeAgent(r *execRequest) error {
 		fmt.Fprintf(os.Stderr, "%s: not found\n", r.Argv[0])
 		os.Exit(exitNotFound)
 	}
-	environment := make([]string, 0, len(r.Environment))
-	for name, value := range r.Environment {
-		environment = append(environment, name+"="+value)
-	}
+	environment := agentEnvironment(r)
 	// Fails if the priority already is lower.
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, r.Nice)
 	if err := setLimits(r.Limits); err != nil {
@@ -76,6 +73,27 @@ func becomeAgent(r *execRequest) error {
 	fmt.Fprintf(os.Stderr, "%s: %v\n", r.Argv[0], err)
 	os.Exit(exitNotExecutable)
 	return nil
+}
+
+func agentEnvironment(r *execRequest) []string {
+	trustWorkspace(r)
+	environment := make([]string, 0, len(r.Environment))
+	for name, value := range r.Environment {
+		environment = append(environment, name+"="+value)
+	}
+	return environment
+}
+
+// trustWorkspace lets git use the workspace: a volume belongs to root, not to the agent.
+func trustWorkspace(r *execRequest) {
+	var status syscall.Stat_t
+	if syscall.Stat(r.Directory, &status) != nil || int(status.Uid) == os.Geteuid() || r.Environment == nil {
+		return
+	}
+	count, _ := strconv.Atoi(r.Environment["GIT_CONFIG_COUNT"])
+	r.Environment[fmt.Sprintf("GIT_CONFIG_KEY_%d", count)] = "safe.directory"
+	r.Environment[fmt.Sprintf("GIT_CONFIG_VALUE_%d", count)] = r.Directory
+	r.Environment["GIT_CONFIG_COUNT"] = strconv.Itoa(count + 1)
 }
 
 // findProgram returns the first executable in PATH, or else the first file.

@@ -84,6 +84,12 @@ type dialedReply struct {
 	Results map[string]string `json:"results"`
 }
 
+type existenceReply struct {
+	Type   string `json:"type"`
+	Path   string `json:"path"`
+	Exists bool   `json:"exists"`
+}
+
 // opening is the payload of OPEN: what a channel is for.
 type opening struct {
 	Kind    string `json:"kind"`

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+)
 
 // handleMessages serves the worker's requests in their order.
 func (s *session) handleMessages() {
@@ -30,6 +33,9 @@ func (s *session) handle(m *message) {
 		_ = s.sendMessage(portsReply{Type: "ports", Ports: s.supervisor.listeningPorts()})
 	case "find_programs":
 		_ = s.sendMessage(programsReply{Type: "programs", Paths: findPrograms(m.Names, m.Path)})
+	case "exists":
+		_, err := os.Lstat(m.Path)
+		_ = s.sendMessage(existenceReply{Type: "existence", Path: m.Path, Exists: err == nil})
 	case "dial":
 		s.goSafely(func() {
 			_ = s.sendMessage(dialedReply{Type: "dialed", Results: dialAll(m.Addresses, m.Seconds)})

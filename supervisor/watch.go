@@ -26,9 +26,15 @@ type watch struct {
 	memory gauge
 }
 
-func newWatch() *watch {
+func newWatch(l limits, directories []string) *watch {
 	w := &watch{stop: make(chan struct{}), memory: newMemoryGauge()}
 	w.gauges = append(w.gauges, w.memory)
+	if l.CPUSeconds > 0 {
+		w.gauges = append(w.gauges, newCPUGauge(l.CPUSeconds))
+	}
+	if l.WorkspaceBytes > 0 && len(directories) > 0 {
+		w.gauges = append(w.gauges, newDiskGauge(l.WorkspaceBytes, directories, w.stop))
+	}
 	w.ended.Add(len(w.gauges))
 	return w
 }

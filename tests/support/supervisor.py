@@ -161,7 +161,4 @@ def shell(script: str, *arguments: str, **changes: Any) -> dict[str, Any]:
 
 
 def python(script: str, *arguments: str, **changes: Any) -> dict[str, Any]:
-    # The tests' own may be in a directory that the pod does not have.
-    return command(
-        os.path.realpath(sys.executable), "-I", "-S", "-c", script, *arguments, **changes
-    )
+    return command("python3", "-I", "-S", "-c", script, *arguments, **changes)

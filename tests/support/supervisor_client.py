@@ -7,7 +7,7 @@ import json
 import ssl
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 MESSAGE, OPEN, DATA, END, CLOSE, CREDIT, OUTPUT, ACK = range(8)
@@ -159,7 +159,9 @@ class SupervisorClient:
         self.connection.close()
 
 
-def archive_of(entries: dict[str, bytes | None]) -> bytes:
+def archive_of(
+    entries: Mapping[str, bytes | None], modes: Mapping[str, int] | None = None
+) -> bytes:
     """A tar with these files, and directories where the content is None."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -167,7 +169,7 @@ def archive_of(entries: dict[str, bytes | None]) -> bytes:
             member = tarfile.TarInfo(name)
             member.mtime = 1_700_000_000
             member.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
-            member.mode = 0o755 if content is None else 0o644
+            member.mode = (modes or {}).get(name, 0o755 if content is None else 0o644)
             member.size = len(content or b"")
             archive.addfile(member, io.BytesIO(content or b""))
     return buffer.getvalue()
