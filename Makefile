@@ -118,7 +118,7 @@ test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every
 test-container: system-container $(DEV_STAMP) ## Build the container image twice, run it, and run compose.yaml
 	@$(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
 
-test-kubernetes: system-test system-kubernetes $(DEV_STAMP) ## Build Kubernetes, start a cluster, and run sandboxes in its pods (needs root)
+test-kubernetes: system-test system-kubernetes $(DEV_STAMP) $(SUPERVISOR) ## Build Kubernetes, start a cluster, and run sandboxes in its pods (needs root)
 	@$(BIN)/python scripts/build_kubernetes.py $(KUBERNETES_DIR)
 	@$(BIN)/python -m pytest tests/kubernetes $(PYTEST_ARGS)
 
@@ -249,4 +249,4 @@ system-container:
 	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
 
 system-kubernetes:
-	@scripts/system-packages busybox-static containernetworking-plugins etcd-server gcc golang-go iproute2 libseccomp-dev mmdebstrap nftables pkg-config
+	@scripts/system-packages busybox-static containernetworking-plugins etcd-server gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config

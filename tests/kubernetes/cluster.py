@@ -208,14 +208,10 @@ class Cluster:
 
     def _start_node(self) -> None:
         self.start_containerd()
-        image_directory = self.directory / "images"
-        image_directory.mkdir(exist_ok=True)
-        archives = images.write_small_images(image_directory)
-        debian = images.write_debian_image(image_directory)
+        archive = images.write_images(self.directory / "images")
         ctr = ("ctr", "--address", CONTAINERD_SOCKET, "version")
         wait_for(lambda: _succeeds(self.namespaces, *ctr), "containerd did not start")
-        for archive in (*archives, debian):
-            self.load_image(archive)
+        self.load_image(archive)
         self.start_kubelet()
 
     def _is_ready(self) -> bool:
