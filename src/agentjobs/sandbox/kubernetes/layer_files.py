@@ -33,7 +33,7 @@ def task_uploads(task: SandboxTask) -> list[TaskUpload]:
         TaskUpload(
             inside=inside,
             sources=(layer.lower, layer.upper),
-            excluded=_deleted_paths(layer.upper),
+            excluded=deleted_paths(layer.upper),
         )
         for inside, layer in layers.items()
     ]
@@ -68,7 +68,7 @@ def _layers(task: SandboxTask) -> dict[PurePosixPath, Layer]:
     return layers
 
 
-def _deleted_paths(upper: Path) -> tuple[bytes, ...]:
+def deleted_paths(upper: Path) -> tuple[bytes, ...]:
     """What earlier runs deleted of the lower directory."""
     try:
         return tuple(deleted_record(upper).read_bytes().split(b"\0"))

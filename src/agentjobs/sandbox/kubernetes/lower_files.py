@@ -20,27 +20,27 @@ def main() -> None:
 
 
 def visible_paths(lower: bytes, upper: bytes, deleted: Collection[bytes]) -> Iterator[bytes]:
-    """Parents before children. Whatever `upper` has instead is not listed."""
+    """Parents before children. What `upper` has is not listed, but its directories are entered."""
     pending = [b""]
     while pending:
         prefix = pending.pop()
         with os.scandir(lower + b"/" + prefix) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                is_directory = entry.is_dir(follow_symlinks=False)
-                if path in deleted or _is_hidden(upper + b"/" + path, is_directory=is_directory):
+                if path in deleted:
                     continue
-                if is_directory:
-                    pending.append(path + b"/")
+                upper_mode = _mode(upper + b"/" + path)
+                if entry.is_dir(follow_symlinks=False):
+                    if upper_mode is None or stat.S_ISDIR(upper_mode):
+                        pending.append(path + b"/")
                 elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):
                     continue
-                yield path
+                if upper_mode is None:
+                    yield path
 
 
-def _is_hidden(path: bytes, *, is_directory: bool) -> bool:
-    """Only directories are merged."""
+def _mode(path: bytes) -> int | None:
     try:
-        mode = os.lstat(path).st_mode
+        return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return False
-    return not (is_directory and stat.S_ISDIR(mode))
+        return None
