@@ -7,6 +7,7 @@ import ssl
 import httpx2
 import msgspec
 from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.models.meta_v1 import Status
 
 from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
 
@@ -57,7 +58,7 @@ def message_of(error: Exception) -> str:
     if isinstance(error, ApiError):
         return error.status.message or error.status.reason or "no message"
     if isinstance(error, httpx2.HTTPStatusError):
-        return f"HTTP status {error.response.status_code}"
+        return _status_message(error.response) or f"HTTP status {error.response.status_code}"
     if isinstance(error, msgspec.MsgspecError | KeyError):
         return "the answer is not that of a Kubernetes API server"
     return str(error) or type(error).__name__
@@ -86,3 +87,11 @@ def explain(error: Exception, action: str, namespace: str) -> SandboxError:
     if code in (403, 400, 422):
         return SandboxError(f"the cluster refuses to {action}: {message}")
     return SandboxError(f"this worker could not {action}: {message}")
+
+
+def _status_message(response: httpx2.Response) -> str:
+    """lightkube reads it only if the content type has no parameters, which proxies may add."""
+    try:
+        return msgspec.json.decode(response.content, type=Status).message or ""
+    except (msgspec.MsgspecError, httpx2.StreamError):
+        return ""

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import httpx2
 import yaml
+from httpx2 import HTTPStatusError, Timeout
 from lightkube import AsyncClient
 from lightkube.core.client import LabelSelector
-from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.core.exceptions import ConfigError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod, Secret
 from lightkube.types import PatchType
@@ -30,7 +30,7 @@ _REQUEST_TIMEOUT = 15.0
 _DELETE_WAIT_SECONDS = 2.0
 _CONFIG_ERRORS = (ConfigError, OSError, LookupError, TypeError, AttributeError, AssertionError)
 
-R = TypeVar("R", Pod, Secret)
+R = TypeVar("R", bound=Pod | Secret)
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ class Cluster:
         self.has_user_namespaces = settings.user_namespaces == "on"
         # Those that this process created or follows.
         self.used_pods: set[str] = set()
+        self._pods_without_secret: set[str] = set()
         self._watch = PodWatch(
             client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
         )
@@ -60,7 +61,7 @@ class Cluster:
         try:
             client = AsyncClient(
                 namespace=settings.namespace,
-                timeout=httpx2.Timeout(_REQUEST_TIMEOUT),
+                timeout=Timeout(_REQUEST_TIMEOUT),
                 field_manager=MANAGER,
             )
         except (*_CONFIG_ERRORS, ValueError, yaml.YAMLError) as error:
@@ -103,6 +104,8 @@ class Cluster:
         manifest = pod_manifest(request, self.settings, has_user_namespace=self.has_user_namespaces)
         registry_auth = request.image.registry_auth if request.image else ""
         self.used_pods.add(request.name)
+        if not registry_auth:
+            self._pods_without_secret.add(request.name)
         try:
             if registry_auth:
                 secret = _pull_secret(manifest, registry_auth)
@@ -110,9 +113,7 @@ class Cluster:
             pod = await self._create(manifest, "create a pod", on_waiting)
         except BaseException:
             # The answer to a request that created it may be lost.
-            self._start(self._delete(Pod, request.name))
-            if registry_auth:
-                self._start(self._delete(Secret, request.name))
+            self._start_deletion(request.name)
             raise
         if registry_auth:
             self._start(self._give_secret_to(pod))
@@ -126,11 +127,7 @@ class Cluster:
 
     async def delete_pod(self, name: str) -> None:
         """Returns after two seconds at most; if the API server is away, the attempts go on."""
-        task = self._start(self._delete(Pod, name))
-        await asyncio.wait({task}, timeout=_DELETE_WAIT_SECONDS)
-
-    async def delete_secret(self, name: str) -> None:
-        await self._delete(Secret, name)
+        await asyncio.wait({self._start_deletion(name)}, timeout=_DELETE_WAIT_SECONDS)
 
     async def find_pods(self, labels: Mapping[str, str]) -> list[PodState]:
         """Of all workers. Raises as `create_pod` does."""
@@ -147,20 +144,35 @@ class Cluster:
         async def create() -> R:
             try:
                 return await self.client.create(resource)
-            except ApiError as error:
+            except HTTPStatusError as error:
                 if status_code(error) != 409:
                     raise
                 # An earlier attempt created it: nobody else chooses the same name.
+                if isinstance(resource, Secret):
+                    return resource
                 assert resource.metadata is not None
                 return await self.client.get(type(resource), str(resource.metadata.name))
 
         return await self.call(create, action, on_waiting)
 
+    def _start_deletion(self, name: str) -> asyncio.Task[None]:
+        return self._start(self._delete_with_secret(name))
+
+    async def _delete_with_secret(self, name: str) -> None:
+        """The cluster deletes the Secret with its pod, unless this worker died between the two."""
+        try:
+            await self._delete(Pod, name)
+            if name not in self._pods_without_secret:
+                await self._delete(Secret, name)
+        finally:
+            self.used_pods.discard(name)
+            self._pods_without_secret.discard(name)
+
     async def _delete(self, kind: type[Pod | Secret], name: str) -> None:
         async def delete() -> None:
             try:
                 await self.client.delete(kind, name, grace_period=0)
-            except ApiError as error:
+            except HTTPStatusError as error:
                 if status_code(error) != 404:
                     raise
 
@@ -170,8 +182,6 @@ class Cluster:
             await call_api(delete, action, namespace=namespace, give_up_seconds=None)
         except SandboxError as error:
             _log.warning("%s", error)
-        finally:
-            self.used_pods.discard(name)
 
     async def _give_secret_to(self, pod: Pod) -> None:
         """The cluster deletes it with the pod, even if this worker no longer runs."""

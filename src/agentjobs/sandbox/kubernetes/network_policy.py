@@ -1,6 +1,6 @@
 """The NetworkPolicy of agents: workers reach the supervisor of a pod, and nothing else passes."""
 
-from lightkube.core.exceptions import ApiError
+from httpx2 import HTTPStatusError
 from lightkube.models import networking_v1 as networking
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.networking_v1 import NetworkPolicy
@@ -23,7 +23,7 @@ async def ensure_network_policy(cluster: Cluster) -> None:
     async def ensure() -> None:
         try:
             current = await cluster.client.get(NetworkPolicy, POLICY_NAME)
-        except ApiError as error:
+        except HTTPStatusError as error:
             if status_code(error) != 404:
                 raise
             await _create(cluster, policy)
@@ -76,7 +76,7 @@ def _workers(settings: ClusterSettings, own_namespace: str) -> list[networking.N
 async def _create(cluster: Cluster, policy: NetworkPolicy) -> None:
     try:
         await cluster.client.create(policy)
-    except ApiError as error:
+    except HTTPStatusError as error:
         # Another worker was faster.
         if status_code(error) != 409:
             raise

@@ -5,12 +5,9 @@ import logging
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
-from lightkube.core.client import LabelSelector
-from lightkube.resources.core_v1 import Secret
-
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.labels import JOB, MANAGED_BY, MANAGER, WORKER, label_value
+from agentjobs.sandbox.kubernetes.labels import JOB, WORKER, label_value
 from agentjobs.sandbox.kubernetes.pod_status import PodState
 from agentjobs.sandbox.protocol import RunOwner, SandboxError
 
@@ -33,7 +30,6 @@ async def delete_orphans(cluster: Cluster, keep: Collection[str] = ()) -> list[s
     for name in orphans:
         _log.info("Deleting the pod %s, which no worker uses", name)
         await cluster.delete_pod(name)
-    await _delete_secrets(cluster, {pod.name for pod in pods} | used, now)
     return orphans
 
 
@@ -63,26 +59,6 @@ def is_orphan(
     if pod.has_ended:
         return age > _GRACE_SECONDS
     return not pod.ip and age > 2 * settings.pending_seconds + _GRACE_SECONDS
-
-
-async def _delete_secrets(cluster: Cluster, pods: Collection[str], now: datetime) -> None:
-    """Those whose pod was never created: the cluster deletes the others with their pods."""
-
-    async def list_secrets() -> list[str]:
-        selector: LabelSelector = {MANAGED_BY: MANAGER}
-        namespace = cluster.settings.namespace
-        secrets = cluster.client.list(Secret, namespace=namespace, labels=selector)
-        return [
-            str(secret.metadata.name)
-            async for secret in secrets
-            if secret.metadata
-            and secret.metadata.name not in pods
-            and _age_seconds(secret.metadata.creationTimestamp, now) > min_age
-        ]
-
-    min_age = cluster.settings.pending_seconds + _GRACE_SECONDS
-    for name in await cluster.call(list_secrets, "list pull secrets"):
-        await cluster.delete_secret(name)
 
 
 def _age_seconds(moment: datetime | None, now: datetime) -> float:

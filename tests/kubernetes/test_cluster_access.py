@@ -1,0 +1,13 @@
+"""What a worker does with pods, on a real cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sandbox.kubernetes.test_cluster import *  # noqa: F403 - the same tests
+from tests.kubernetes.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(cluster: Cluster) -> Path:
+    return cluster.kubeconfig
