@@ -9,27 +9,40 @@ import cve_fixer
 from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.image_programs import PYTHON
 from agentjobs.outbound.guard.host_patterns import is_pattern
 from agentjobs.sandbox.limits import Limits
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
 
+_LINT_FIXER_MODULE = "agentjobs.agents.builtin.lint_fixer"
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
 # A separate program: the sandbox shows its directory and nothing else of the service.
 CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
 
 
 def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
-    plan_required = settings.plans[0].name
-    lint_fixer = _python_agent("lint-fixer", "Lint fixer", _LINT_FIXER, plan_required, limits)
+    in_image = settings.uses_kubernetes
+    lint_fixer = Agent(
+        id="lint-fixer",
+        name="Lint fixer",
+        plan_required=settings.plans[0].name,
+        command=_in_image(_LINT_FIXER_MODULE) if in_image else _on_worker(_LINT_FIXER),
+        timeout_seconds=3600,
+        read_only=() if in_image else python_files(),
+        limits=limits,
+        uses_environment=False,
+    )
     script = CVE_FIXER_DIRECTORY / "__main__.py"
-    cve_fixer_agent = _python_agent(CVE_FIXER, "CVE fixer", script, plan_required, limits)
     return (
         msgspec.structs.replace(
             lint_fixer, description="Fixes and formats Python files with ruff."
         ),
         msgspec.structs.replace(
-            cve_fixer_agent,
+            lint_fixer,
+            id=CVE_FIXER,
+            name="CVE fixer",
+            command=_in_image(cve_fixer.__name__) if in_image else _on_worker(script),
             description="Upgrades packages with known vulnerabilities to safe versions.",
             network=_registry_hosts(settings),
             uses_package_managers=True,
@@ -43,18 +56,16 @@ def _registry_hosts(settings: Settings) -> tuple[str, ...]:
     return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
 
-def _python_agent(id: str, name: str, script: Path, plan_required: str, limits: Limits) -> Agent:
-    return Agent(
-        id=id,
-        name=name,
-        plan_required=plan_required,
-        # Isolated mode, because the working directory is untrusted and must not provide modules.
-        command=(sys.executable, "-I", "-u", str(script)),
-        timeout_seconds=3600,
-        read_only=python_files(),
-        limits=limits,
-        uses_environment=False,
-    )
+# Isolated mode, because the working directory is untrusted and must not provide modules.
+
+
+def _on_worker(script: Path) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-u", str(script))
+
+
+def _in_image(module: str) -> tuple[str, ...]:
+    """The image may be another build, with modules in another place."""
+    return (PYTHON, "-I", "-u", "-m", module)
 
 
 def python_files() -> tuple[Path, ...]:

@@ -31,6 +31,7 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
     "cargo": ("Cargo.lock files", "apt install cargo"),
 }
+TOOL_NAMES = frozenset(_TOOLS)
 
 
 class FixerTools(msgspec.Struct, frozen=True, kw_only=True):

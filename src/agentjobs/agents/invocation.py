@@ -7,6 +7,7 @@ import msgspec
 
 from agentjobs.agents.cve_fixer_support import with_package_managers
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.agents.installation import resolve_preset
 from agentjobs.agents.prompt import JobDetails, build_prompt, job_json
 from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, RunOwner, SandboxTask
@@ -22,12 +23,14 @@ def prepare_run(
     timeout_seconds: float,
     slot: int,
     owner: RunOwner | None = None,
+    image: ImagePrograms | None = None,
 ) -> SandboxTask:
     """Write `run_dir`, which must be empty or not exist, and return the task for the sandbox.
+    `image` has the agent's program, if it runs in a pod.
 
     Raises NotInstalled (a SandboxError) if the agent's program is no longer installed.
     """
-    agent = with_package_managers(resolve_preset(agent))
+    agent = image.resolve(agent) if image else with_package_managers(resolve_preset(agent))
     prompt = build_prompt(job)
     create_run_directory(run_dir, owner_uid)
     _write_job_file(run_dir, msgspec.json.encode(job_json(job, prompt)))

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.agents.installation import Installation, NotInstalled, find_installation
 from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.agents.presets.preset import Preset
@@ -35,6 +37,20 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     installed: bool
     version: str | None = None
     reason: str | None = None
+
+
+async def check_agents(
+    agents: Sequence[Agent], *, in_sandbox: bool = True, image: ImagePrograms | None = None
+) -> list[Readiness]:
+    """`image` has the programs of agents, if they run in pods."""
+    if image is None:
+        return [await check_readiness(agent, in_sandbox=in_sandbox) for agent in agents]
+    await image.ask(agents)
+    reasons = [(agent.id, image.problem(agent)) for agent in agents]
+    return [
+        Readiness(agent=agent_id, installed=reason is None, reason=reason)
+        for agent_id, reason in reasons
+    ]
 
 
 async def check_readiness(agent: Agent, *, in_sandbox: bool = True) -> Readiness:

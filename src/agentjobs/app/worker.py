@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
+from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.app.worker_environments import environments_of
 from agentjobs.gateway.prices import load_prices
@@ -67,7 +68,7 @@ async def _worker(
     adopted: list[ClaimedJob],
 ) -> AsyncIterator[Worker]:
     settings = context.settings
-    sandbox = sandbox_for(settings)
+    sandbox = sandbox_for(settings, identity)
     if not adopted:
         await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
@@ -112,6 +113,9 @@ async def _worker(
             certificates=certificates,
             environments=environments,
             identity=identity,
+            image_programs=None
+            if identity is None
+            else ImagePrograms(sandbox, settings.effective_kubernetes_image),
         )
         worker = Worker(tools, settings.effective_slots, worker_id, adopted)
         await worker.start()

@@ -81,15 +81,15 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
     catalog = build_catalog(settings)
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
-        from agentjobs.agents.readiness import check_readiness
+        from agentjobs.agents.installed_agents import check_installed
 
-        findings = []
-        for agent in sorted(catalog.all(), key=lambda agent: agent.id):
-            readiness = await check_readiness(agent, in_sandbox=settings.has_sandbox)
-            findings.append(
-                _finding(agent, readiness, await _missing_key_reason(admin, agent, org))
+        agents = sorted(catalog.all(), key=lambda agent: agent.id)
+        return [
+            _finding(agent, readiness, await _missing_key_reason(admin, agent, org))
+            for agent, readiness in zip(
+                agents, await check_installed(settings, agents), strict=True
             )
-        return findings
+        ]
 
     findings = with_store(data_dir, work)
     if json:

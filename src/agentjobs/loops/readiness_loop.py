@@ -4,7 +4,8 @@ import logging
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.agents.definitions import Agent
-from agentjobs.agents.readiness import check_readiness
+from agentjobs.agents.image_programs import ImagePrograms
+from agentjobs.agents.readiness import check_agents
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.loops.loop import PeriodicLoop
 
@@ -12,21 +13,26 @@ _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 60.0
 
 
-def readiness_loop(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) -> PeriodicLoop:
+def readiness_loop(
+    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: ImagePrograms | None
+) -> PeriodicLoop:
     return PeriodicLoop(
         "readiness",
         _INTERVAL_SECONDS,
-        lambda: check_agents(catalog, worker, in_sandbox=in_sandbox),
+        lambda: find_ready_agents(catalog, worker, in_sandbox=in_sandbox, image=image),
         first_after_seconds=_INTERVAL_SECONDS,
     )
 
 
-async def check_agents(catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool) -> None:
+async def find_ready_agents(
+    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: ImagePrograms | None
+) -> None:
     """A program may be installed or removed while the worker runs."""
+    agents = catalog.all()
+    checked = await check_agents(agents, in_sandbox=in_sandbox, image=image)
     problems = {
-        agent.id: _missing_tags(agent, worker)
-        or (await check_readiness(agent, in_sandbox=in_sandbox)).reason
-        for agent in catalog.all()
+        agent.id: _missing_tags(agent, worker) or readiness.reason
+        for agent, readiness in zip(agents, checked, strict=True)
     }
     unready = {agent: reason for agent, reason in problems.items() if reason is not None}
     for agent, reason in unready.items():

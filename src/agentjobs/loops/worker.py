@@ -20,7 +20,7 @@ from agentjobs.loops.job_loop import JobLoop
 from agentjobs.loops.lease_loop import LeaseLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, first_of, keep_alive, run_loops
 from agentjobs.loops.open_files import raise_open_files_limit
-from agentjobs.loops.readiness_loop import check_agents, readiness_loop
+from agentjobs.loops.readiness_loop import find_ready_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.settings.digest import configuration_digest
@@ -85,7 +85,12 @@ class Worker:
         await self._tools.workspaces.sweep()
         if self._tools.environments is not None:
             await self._tools.environments.start()
-        await check_agents(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
+        await find_ready_agents(
+            self._tools.context.catalog,
+            self._info,
+            in_sandbox=self._settings.has_sandbox,
+            image=self._tools.image_programs,
+        )
 
     async def _prepare_after_adoption(self) -> None:
         """Adopted agents cannot wait for it: they end themselves if no worker appears."""
@@ -141,15 +146,16 @@ class Worker:
 
     @property
     def _readiness(self) -> PeriodicLoop:
-        return readiness_loop(self._tools.context.catalog, self._info, in_sandbox=self._in_sandbox)
+        return readiness_loop(
+            self._tools.context.catalog,
+            self._info,
+            in_sandbox=self._settings.has_sandbox,
+            image=self._tools.image_programs,
+        )
 
     @property
     def _disk(self) -> PeriodicLoop:
         return disk_loop(self._free_space, self._info, self._tools.workspaces)
-
-    @property
-    def _in_sandbox(self) -> bool:
-        return self._settings.has_sandbox
 
     @property
     def _cache_cleanup(self) -> PeriodicLoop:

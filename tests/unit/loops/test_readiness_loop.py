@@ -2,7 +2,7 @@
 
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.queue.leases import WorkerInfo
-from agentjobs.loops.readiness_loop import check_agents
+from agentjobs.loops.readiness_loop import find_ready_agents
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import AgentTable
 
@@ -15,7 +15,7 @@ async def test_a_worker_offers_only_agents_whose_tags_it_has() -> None:
     )
     catalog = build_catalog(Settings(data_dir="/nowhere", agents=tables))
     worker = WorkerInfo("wrk_a", "host", 1, [], tags=["gpu", "fast"])
-    await check_agents(catalog, worker, in_sandbox=True)
+    await find_ready_agents(catalog, worker, in_sandbox=True, image=None)
     assert {"any", "gpu"} <= set(worker.agents)
     assert "both" not in worker.agents
     assert worker.unready["both"].startswith("it requires a worker with the tags large")

@@ -81,12 +81,12 @@ def check_network_settings(settings: "Settings") -> list[Finding]:
 
 async def check_agents(settings: "Settings") -> list[Finding]:
     from agentjobs.agents.catalog import build_catalog
-    from agentjobs.agents.readiness import check_readiness
+    from agentjobs.agents.installed_agents import check_installed
 
-    in_sandbox = settings.has_sandbox
     findings: list[Finding] = []
-    for agent in build_catalog(settings).all():
-        readiness = await check_readiness(agent, in_sandbox=in_sandbox)
+    agents = build_catalog(settings).all()
+    checked = await check_installed(settings, agents)
+    for agent, readiness in zip(agents, checked, strict=True):
         version = f" {readiness.version}" if readiness.version else ""
         text = f"{agent.id}{version}"
         if readiness.reason is None:

@@ -8,6 +8,7 @@ import aiohttp
 
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.agents.artifacts import Artifacts
+from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.forges.protocol import Forge
@@ -56,6 +57,8 @@ class JobTools:
     certificates: Path | None = None
     # Of a worker whose agents outlive it; None for others.
     identity: WorkerIdentity | None = None
+    # None if agents run programs of this machine.
+    image_programs: ImagePrograms | None = None
     # None if this worker cannot provide environments.
     environments: WorkerEnvironments | None = None
 

@@ -25,7 +25,7 @@ def copy_worker_files(task: SandboxTask) -> SandboxTask:
     """
     directory = task.run_dir / _DIRECTORY
     copies: dict[str, str] = {}
-    for number, path in enumerate(filter(_is_copied, task.read_only)):
+    for number, path in enumerate(filter(is_copied, task.read_only)):
         copy = directory / str(number) / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, copy)
@@ -38,7 +38,8 @@ def copy_worker_files(task: SandboxTask) -> SandboxTask:
     )
 
 
-def _is_copied(path: Path) -> bool:
+def is_copied(path: Path) -> bool:
+    """Otherwise it is expected in the image."""
     if any(path.is_relative_to(directory) for directory in _IN_THE_IMAGE):
         return False
     try:

@@ -1,0 +1,23 @@
+"""Whether agents can run, for commands that look without being a worker."""
+
+from collections.abc import Sequence
+
+from agentjobs.agents.definitions import Agent
+from agentjobs.agents.image_programs import ImagePrograms
+from agentjobs.agents.readiness import Readiness, check_agents
+from agentjobs.sandbox.factory import trial_sandbox
+from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.settings import Settings
+
+
+async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[Readiness]:
+    """On this machine, or in the image of pods."""
+    if not settings.uses_kubernetes:
+        return await check_agents(agents, in_sandbox=settings.has_sandbox)
+    try:
+        async with trial_sandbox(settings) as sandbox:
+            image = ImagePrograms(sandbox, settings.effective_kubernetes_image)
+            return await check_agents(agents, image=image)
+    except SandboxError as error:
+        reason = f"the image of agents cannot be asked: {error}"
+        return [Readiness(agent=agent.id, installed=False, reason=reason) for agent in agents]
