@@ -15,9 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.kubernetes import cgroups, configuration, images, programs
+from tests.kubernetes import cgroups, configuration, images, policy_plugin, programs
 from tests.kubernetes.certificates import Authority
-from tests.kubernetes.configuration import CONTAINERD_SOCKET, KERNEL_VALUES, NODE, Addresses
+from tests.kubernetes.configuration import (
+    CONTAINERD_SOCKET,
+    KERNEL_VALUES,
+    NODE,
+    POLICY_PLUGIN,
+    Addresses,
+)
 from tests.kubernetes.namespaces import CommandFailed, Namespaces, wait_for
 from tests.support.paths import PROJECT
 
@@ -118,12 +124,24 @@ class Cluster:
         plugins = next(Path(path) for path in _CNI_PLUGINS if Path(path).is_dir())
         for plugin in plugins.iterdir():
             (run / "cni-plugins" / plugin.name).symlink_to(plugin)
+        self._write_policy_plugin()
         (run / "cni" / "10-pods.conflist").write_text(configuration.network(addresses))
         (run / "containerd.toml").write_text(configuration.containerd(run))
         (run / "kubelet.json").write_text(configuration.kubelet(run, addresses))
         (run / "resolv.conf").write_text("")
         for name, value in KERNEL_VALUES.items():
             (run / "kernel" / name.replace("/", ".")).write_text(f"{value}\n")
+
+    def _write_policy_plugin(self) -> None:
+        run, addresses = self.run_directory, self.addresses
+        (run / policy_plugin.RECORDS).mkdir()
+        nodes = [addresses.node, addresses.pod_gateway]
+        settings = {"server": addresses.server, "node_addresses": nodes}
+        (run / policy_plugin.SETTINGS).write_text(json.dumps(settings))
+        plugin = run / "cni-plugins" / POLICY_PLUGIN
+        command = f"exec {sys.executable} -S -m tests.kubernetes.policy_plugin {run}"
+        plugin.write_text(f"#!/bin/sh\ncd {PROJECT} && {command}\n")
+        plugin.chmod(0o755)
 
     def _prepare_mounts(self) -> None:
         for path in _HOST_DIRECTORIES:

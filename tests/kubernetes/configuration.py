@@ -7,6 +7,7 @@ from pathlib import Path
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 NODE = "node"
+POLICY_PLUGIN = "policies"
 PAUSE_IMAGE = "localhost/pause:test"
 # kubelet writes these sysctls of the whole machine unless they already have its values.
 KERNEL_VALUES = {
@@ -41,6 +42,10 @@ class Addresses:
     @property
     def node(self) -> str:
         return f"10.{self.number}.0.2"
+
+    @property
+    def pod_gateway(self) -> str:
+        return f"10.{self.number}.1.1"
 
     @property
     def pods(self) -> str:
@@ -133,7 +138,8 @@ def network(addresses: Addresses) -> str:
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
-    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
+    plugins = [bridge, {"type": POLICY_PLUGIN}]
+    return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": plugins})
 
 
 def service_rules(addresses: Addresses) -> str:

@@ -1,35 +1,17 @@
 """What the other tests rely on: the cluster runs pods, limits them, and leaves nothing behind."""
 
-import json
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.images import BUSYBOX_IMAGE, DEBIAN_IMAGE
 from tests.kubernetes.namespaces import Namespaces, wait_for
-
-
-def run_pod(cluster: Cluster, name: str, container: dict[str, Any], **fields: Any) -> None:
-    spec = {"restartPolicy": "Never", "containers": [{"name": "main", **container}], **fields}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    cluster.kubectl("delete", "pod", name, "--ignore-not-found", "--now")
-    cluster.kubectl("create", "-f", "-", text=json.dumps(pod))
-
-
-def status(cluster: Cluster, name: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(cluster.kubectl("get", "pod", name, "-o", "json"))["status"]
-    return answer
-
-
-def wait_for_phase(cluster: Cluster, name: str, phase: str) -> dict[str, Any]:
-    wait_for(lambda: status(cluster, name)["phase"] == phase, f"{name} is not {phase}")
-    return status(cluster, name)
+from tests.kubernetes.pods import run_pod, wait_for_phase
 
 
 def test_a_pod_runs_with_a_restricted_security_context(cluster: Cluster) -> None:
