@@ -2,6 +2,7 @@
 network."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -50,9 +51,7 @@ class RunningSupervisor:
         for directory in (self.workspace, self.run_dir / "report"):
             directory.mkdir(parents=True)
         self.token = secrets.token_urlsafe(32)
-        authority = trustme.CA()
-        certificate = authority.issue_cert("supervisor")
-        self._authority = authority
+        certificate = _certificate()
         config = {
             "certificate": b"".join(b.bytes() for b in certificate.cert_chain_pems).decode(),
             "key": certificate.private_key_pem.bytes().decode(),
@@ -85,12 +84,16 @@ class RunningSupervisor:
     ) -> SupervisorClient:
         client = SupervisorClient(self.open_tls(), acknowledges=acknowledges)
         client.send("hello", version=1, token=token or self.token, output_from=output_from)
-        client.hello = client.expect("hello")
+        try:
+            client.hello = client.expect("hello")
+        except ConnectionError:
+            client.close()
+            raise
         return client
 
     def open_tls(self) -> ssl.SSLSocket:
-        context = ssl.create_default_context()
-        self._authority.configure_trust(context)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _authority().configure_trust(context)
         connection = context.wrap_socket(self.open_socket(), server_hostname="supervisor")
         connection.settimeout(WAIT_SECONDS)
         return connection
@@ -123,6 +126,16 @@ class RunningSupervisor:
             for path in status
             if path.name.isdigit() and path.name != "1"
         ]
+
+
+@functools.cache
+def _authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@functools.cache
+def _certificate() -> trustme.LeafCert:
+    return _authority().issue_cert("supervisor")
 
 
 def _machine() -> Iterator[str]:

@@ -1,0 +1,363 @@
+"""The worker's connection: who may connect, what survives its loss, and what it carries."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.supervisor import WAIT_SECONDS, python, running_supervisor, shell
+from tests.support.supervisor_client import CLOSE, DATA, END, MESSAGE, OPEN, archive_of
+
+RING_BYTES = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def shared_supervisor(tmp_path_factory):
+    """With a running command."""
+    with running_supervisor(tmp_path_factory.mktemp("shared")) as running:
+        client = running.connect()
+        client.start(shell("sleep 1000"))
+        client.close()
+        yield running
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_wrong_token_is_refused_and_the_right_one_still_works(supervisor):
+    with pytest.raises(ConnectionResetError):
+        supervisor.connect(token="wrong")
+    client = supervisor.connect()
+    assert (client.hello["version"], client.hello["state"]) == (1, "new")
+    assert client.hello["architecture"] in ("x86_64", "aarch64")
+    assert client.hello["ended"] is None
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" * 10,
+        struct.pack(">BII", MESSAGE, 0, 8 * 1024 * 1024),
+        struct.pack(">BII", DATA, 2, 4) + b"data",
+        struct.pack(">BII", MESSAGE, 0, 2) + b"[]",
+        struct.pack(">BII", MESSAGE, 0, 4) + b"null",
+        struct.pack(">BII", 200, 0, 0),
+    ],
+)
+def test_what_is_no_hello_closes_the_connection(shared_supervisor, data):
+    connection = shared_supervisor.open_tls()
+    connection.sendall(data)
+    assert is_closed(connection)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "channel", "payload"),
+    [
+        (DATA, 2, b"x" * 65_537),
+        (MESSAGE, 0, b"not json"),
+        (MESSAGE, 4, b"{}"),
+        (OPEN, 3, b'{"kind":"connect","port":1}'),
+        (OPEN, 2, b"not json"),
+        (END, 0, b""),
+        (6, 0, b"\0" * 9),
+        (7, 0, struct.pack(">Q", 10**12)),
+        (9, 0, b""),
+    ],
+)
+def test_a_protocol_error_ends_the_connection_and_not_the_run(
+    shared_supervisor, kind, channel, payload
+):
+    client = shared_supervisor.connect()
+    assert client.hello["state"] == "running"
+    with pytest.raises(OSError):
+        send_and_wait(client, kind, channel, payload)
+    client.close()
+    again = shared_supervisor.connect()
+    assert again.hello["state"] == "running"
+    again.close()
+
+
+def test_a_new_connection_replaces_the_old_one(supervisor, client):
+    second = supervisor.connect()
+    with pytest.raises(ConnectionResetError):
+        client.expect("never")
+    assert second.request("ping", "pong")
+    second.close()
+
+
+def test_data_beyond_the_credit_is_a_protocol_error(client):
+    script = """if True:
+        import socket, time
+        s = socket.create_server(("127.0.0.1", 9000))
+        accepted = s.accept()
+        time.sleep(1000)
+    """
+    client.start(python(script))
+    wait_for_port(client, 9000)
+    channel = client.open("connect", port=9000)
+    channel.credit = 1 << 40
+    with pytest.raises(OSError):
+        client.write(channel, b"x" * (1 << 27))
+
+
+def test_many_strangers_do_not_keep_the_worker_out_for_long(supervisor):
+    strangers = [supervisor.open_socket() for _ in range(8)]
+    refused = supervisor.open_socket()
+    assert is_closed(refused)
+    strangers.pop().close()
+    refused.close()
+    client = supervisor.connect()
+    assert client.request("ping", "pong")
+    client.close()
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_output_continues_after_a_reconnect_and_nothing_is_lost(supervisor):
+    first = supervisor.connect()
+    first.start(shell("echo one; until [ -e go ]; do sleep 0.01; done; echo two"))
+    first.wait_for_output(b"one\n")
+    first.close()
+    (supervisor.workspace / "go").touch()
+    second = supervisor.connect(output_from=4)
+    ended = second.expect("ended")
+    assert (ended["exit_code"], bytes(second.output)) == (0, b"two\n")
+    second.close()
+    third = supervisor.connect(output_from=4)
+    assert third.hello["state"] == "ended"
+    assert third.hello["ended"] == ended
+    # The second connection has acknowledged it.
+    assert third.expect("ended") == ended
+    assert bytes(third.output) == b""
+    third.close()
+
+
+def test_an_agent_waits_while_its_output_is_not_acknowledged(supervisor):
+    client = supervisor.connect(acknowledges=False)
+    script = """if True:
+        import os
+        os.set_blocking(1, False)
+        written = 0
+        while not os.path.exists("go"):
+            try:
+                written += os.write(1, b"x" * 4096)
+            except BlockingIOError:
+                continue
+        os.set_blocking(1, True)
+        open("written", "w").write(str(written))
+        print("end")
+    """
+    client.start(python(script))
+    client.wait_until(lambda: len(client.output) >= RING_BYTES - 65_536)
+    (supervisor.workspace / "go").touch()
+    file = supervisor.workspace / "written"
+    wait_for(lambda: file.exists() and file.read_text() != "")
+    # What is kept and what a pipe holds, and no more.
+    assert RING_BYTES - 65_536 <= int(file.read_text()) <= RING_BYTES + 2 * 65_536
+    client.acknowledges = True
+    client.acknowledge(len(client.output))
+    assert client.expect("ended")["exit_code"] == 0
+    assert client.output.endswith(b"xend\n")
+    client.close()
+
+
+def test_the_end_is_reported_though_nobody_reads_the_output(supervisor):
+    client = supervisor.connect(acknowledges=False)
+    client.start(shell("yes | head -c 3000000; echo more; sleep 1000"))
+    client.wait_until(lambda: len(client.output) >= RING_BYTES - 65_536)
+    client.send("kill")
+    assert client.expect("ended")["exit_code"] is None
+    client.close()
+
+
+def test_an_agent_without_a_worker_is_killed(tmp_path):
+    with running_supervisor(tmp_path, orphan_seconds=0.5) as supervisor:
+        client = supervisor.connect()
+        client.start(shell("trap '' TERM; echo up; while :; do sleep 1000; done"))
+        client.wait_for_output(b"up")
+        assert supervisor.wait() != 0
+        client.close()
+
+
+def test_a_worker_that_pings_keeps_its_agent(tmp_path):
+    with running_supervisor(tmp_path, orphan_seconds=1) as supervisor:
+        client = supervisor.connect()
+        client.start(shell("sleep 1.5; echo done"))
+        while b"done" not in client.output:
+            assert client.request("ping", "pong")
+            time.sleep(0.02)
+        assert client.expect("ended")["exit_code"] == 0
+        client.close()
+
+
+def test_connections_of_the_agent_reach_the_worker_and_back(client):
+    script = """if True:
+        import socket
+        s = socket.create_connection(("127.0.0.1", 3128))
+        s.sendall(b"x" * 3_000_000)
+        s.shutdown(socket.SHUT_WR)
+        received = b""
+        while part := s.recv(65536):
+            received += part
+        print(len(received), received[:5])
+    """
+    client.start(python(script, ports=[3128]))
+    client.wait_until(lambda: 1 in client.channels and client.channels[1].is_ended)
+    channel = client.channels[1]
+    assert channel.kind == {"kind": "port", "number": 3128}
+    assert len(channel.received) == 3_000_000
+    client.write(channel, b"hello" * 500_000)
+    client.end(channel)
+    assert client.expect("ended")["exit_code"] == 0
+    assert bytes(client.output) == b"2500000 b'hello'\n"
+
+
+def test_a_channel_that_the_worker_closes_ends_the_agents_connection(client):
+    script = """if True:
+        import socket
+        s = socket.create_connection(("127.0.0.1", 3128))
+        s.sendall(b"x")
+        print("ended" if s.recv(1) == b"" else "data")
+    """
+    client.start(python(script, ports=[3128]))
+    client.wait_until(lambda: 1 in client.channels)
+    client.send_frame(CLOSE, 1)
+    assert client.expect("ended")["exit_code"] == 0
+    assert bytes(client.output) == b"ended\n"
+
+
+def test_a_connection_of_the_agent_waits_for_a_worker_that_reconnects(supervisor):
+    first = supervisor.connect()
+    script = """if True:
+        import os, socket
+        print("up", flush=True)
+        while not os.path.exists("go"):
+            pass
+        s = socket.create_connection(("127.0.0.1", 3128))
+        print("connected", flush=True)
+        print(s.recv(10))
+    """
+    first.start(python(script, ports=[3128]))
+    first.wait_for_output(b"up")
+    first.close()
+    (supervisor.workspace / "go").touch()
+    second = supervisor.connect(output_from=3)
+    second.wait_until(lambda: 1 in second.channels)
+    second.write(second.channels[1], b"answer")
+    assert second.expect("ended")["exit_code"] == 0
+    assert b"answer" in second.output
+    second.close()
+
+
+def test_only_so_many_connections_of_the_agent_are_open_at_a_time(client):
+    script = """if True:
+        import select, socket
+        sockets = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(600)]
+        print("up", flush=True)
+        select.select(sockets, [], [])
+    """
+    client.start(python(script, ports=[3128]))
+    client.wait_until(lambda: b"up" in client.output and len(client.channels) >= 512)
+    assert client.request("ping", "pong")
+    assert len(client.channels) == 512
+    client.send_frame(CLOSE, 1)
+    assert client.expect("ended")["exit_code"] == 0
+
+
+def test_the_worker_connects_to_a_port_inside(client):
+    script = """if True:
+        import socket
+        server = socket.create_server(("127.0.0.1", 9000))
+        server6 = socket.create_server(("::1", 9001), family=socket.AF_INET6)
+        for s in (server, server6):
+            connection, _ = s.accept()
+            connection.sendall(connection.recv(100).upper())
+            connection.close()
+    """
+    client.start(python(script, ports=[3128]))
+    wait_for_port(client, 9001)
+    assert client.request("list_ports", "ports")["ports"] == [9000, 9001]
+    for port in (9000, 9001):
+        channel = client.open("connect", port=port)
+        client.write(channel, b"hello")
+        client.end(channel)
+        assert client.read_all(channel) == b"HELLO"
+    assert client.expect("ended")["exit_code"] == 0
+
+
+@pytest.mark.parametrize("port", [1, 0, 70_000, -1])
+def test_a_port_that_nothing_listens_on_closes_the_channel(client, port):
+    channel = client.open("connect", port=port)
+    with pytest.raises(ConnectionResetError):
+        client.read_all(channel)
+
+
+def test_a_port_that_is_taken_is_said_before_the_start(client):
+    failed = client.request("prepare", "failed", **shell("true", ports=[8463]))
+    assert "8463" in failed["reason"]
+    assert client.run(shell("true", ports=[3128]))["exit_code"] == 0
+
+
+def test_programs_and_paths_inside_are_found(client):
+    found = client.request(
+        "find_programs", "programs", names=["sh", "no-such", "../bin/sh"], path="/nowhere:/usr/bin"
+    )
+    assert found["paths"]["sh"] == "/usr/bin/sh"
+    assert "no-such" not in found["paths"]
+    assert client.request("exists", "existence", path="/run/agentjobs/report")["exists"] is True
+    assert client.request("exists", "existence", path="/run/agentjobs/none")["exists"] is False
+
+
+def test_dialed_addresses_tell_what_happened(client):
+    addresses = ["127.0.0.1:8463", "127.0.0.1:1", "10.1.2.3:443", "nonsense"]
+    dialed = client.request("dial", "dialed", addresses=addresses, seconds=2)
+    assert dialed["results"] == {
+        "127.0.0.1:8463": "open",
+        "127.0.0.1:1": "refused",
+        "10.1.2.3:443": "unreachable",
+        "nonsense": "unreachable",
+    }
+
+
+def test_requests_in_the_wrong_order_are_refused_in_words(client):
+    assert "no command is prepared" in client.request("start", "failed")["reason"]
+    assert "empty" in client.request("prepare", "failed", **shell("true") | {"argv": []})["reason"]
+    assert "unknown message" in client.request("nonsense", "failed")["reason"]
+    client.start(shell("sleep 1000"))
+    assert "already" in client.request("prepare", "failed", **shell("true"))["reason"]
+    with pytest.raises(ConnectionResetError, match="still running"):
+        client.download()
+    with pytest.raises(ConnectionResetError, match="unknown kind"):
+        client.read_all(client.open("nonsense"))
+
+
+def test_kill_before_the_start_ends_the_run(client):
+    client.upload(archive_of({"a": b"x"}))
+    ended = client.request("kill", "ended")
+    assert (ended["exit_code"], ended["exceeded"]) == (None, None)
+    assert "no command is prepared" in client.request("start", "failed")["reason"]
+
+
+def send_and_wait(client, kind: int, channel: int, payload: bytes) -> None:
+    client.send_frame(kind, channel, payload)
+    client.expect("never")
+
+
+def wait_for(is_reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def wait_for_port(client, port: int) -> None:
+    while port not in client.request("list_ports", "ports")["ports"]:
+        pass
