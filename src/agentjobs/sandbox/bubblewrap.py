@@ -26,7 +26,7 @@ from agentjobs.sandbox.bwrap_command import BwrapCommand
 from agentjobs.sandbox.cgroup import Cgroups, delegation_command, find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.child import wait_despite_cancellation
-from agentjobs.sandbox.environment import agent_environment
+from agentjobs.sandbox.environment import environment_inside
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
 from agentjobs.sandbox.prepared import PreparedSandbox, fixed_part_of
@@ -37,7 +37,6 @@ from agentjobs.sandbox.protocol import (
     RootImage,
     SandboxError,
     SandboxInterrupted,
-    SandboxPort,
     SandboxReport,
     SandboxTask,
     SandboxUnavailable,
@@ -119,7 +118,7 @@ class BubblewrapSandbox:
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
-        commands = start_commands(task.argv, _environment(task))
+        commands = start_commands(task.argv, environment_inside(task))
         launch = self._take_prepared(task) or self._launch(task)
         try:
             launch.attach(task, commands, on_output)
@@ -275,21 +274,6 @@ def _start_failure(task: SandboxTask, message: str) -> str:
             "with a shell, made for this architecture"
         )
     return message or "the sandbox was killed by another process"
-
-
-def _environment(task: SandboxTask) -> dict[str, str]:
-    return agent_environment(
-        task,
-        path=mounts.PATH,
-        home=mounts.HOME,
-        temporary=mounts.TEMPORARY,
-        run_dir=mounts.RUN_DIRECTORY,
-        address_of=_address_in_sandbox,
-    )
-
-
-def _address_in_sandbox(port: SandboxPort) -> str:
-    return f"127.0.0.1:{port.number}"
 
 
 def _seccomp(*, all_memory_is_counted: bool, allows_setuid_bits: bool = False) -> bytes:

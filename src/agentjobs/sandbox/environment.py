@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import PurePath
 
+from agentjobs.sandbox import mounts
 from agentjobs.sandbox.protocol import (
     ARTIFACTS_DIRECTORY,
     JOB_FILE,
@@ -12,6 +13,18 @@ from agentjobs.sandbox.protocol import (
     SandboxPort,
     SandboxTask,
 )
+
+
+def environment_inside(task: SandboxTask) -> dict[str, str]:
+    """With the paths and addresses that every sandbox has."""
+    return agent_environment(
+        task,
+        path=mounts.PATH,
+        home=mounts.HOME,
+        temporary=mounts.TEMPORARY,
+        run_dir=mounts.RUN_DIRECTORY,
+        address_of=lambda port: f"127.0.0.1:{port.number}",
+    )
 
 
 def agent_environment(

@@ -23,7 +23,7 @@ class PreparedSandbox:
 
 def fixed_part_of(task: SandboxTask) -> FixedPart:
     task = dataclasses.replace(
-        task, argv=(), environment={}, timeout_seconds=0, ports=(), owner=None
+        task, argv=(), environment={}, timeout_seconds=0, ports=(), owner=None, on_note=None
     )
     return FixedPart(task, tuple(map(_inode, task.read_only)))
 

@@ -67,6 +67,7 @@ class RunningSandbox(Protocol):
 
 
 OnRunning = Callable[[RunningSandbox], None]
+OnNote = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class SandboxTask:
     `hosts` maps names to loopback addresses inside the sandbox, which its ports serve.
     `allows_setuid_bits`: the caller removes them before anyone else can reach the files.
     `on_running` gets a way into the sandbox before the command starts, and owns it.
+    `on_note` gets sentences about what the sandbox waits for.
     """
 
     argv: tuple[str, ...]
@@ -148,6 +150,7 @@ class SandboxTask:
     layers: tuple[Layer, ...] = ()
     allows_setuid_bits: bool = False
     on_running: OnRunning | None = None
+    on_note: OnNote | None = None
     owner: RunOwner | None = None
     image: RootImage | None = None
     placement: Placement = field(default_factory=Placement)

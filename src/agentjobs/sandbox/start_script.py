@@ -24,9 +24,14 @@ def prepare_commands(limits: Limits | None) -> bytes:
 
 def start_commands(argv: Sequence[str], variables: Mapping[str, str]) -> bytes:
     """A group, which a shell runs only when it has read all of it. Raises SandboxError."""
+    check_command(argv, variables)
+    exports = "".join(f"export {name}={shlex.quote(text)}; " for name, text in variables.items())
+    return os.fsencode(f"{{ {exports}exec {shlex.join(argv)} </dev/null; }}\n")
+
+
+def check_command(argv: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Raises SandboxError if no process can have them."""
     if any("\0" in text for text in (*argv, *variables.values())):
         raise SandboxError("the command or an environment variable of the agent contains a NUL")
     if invalid := [name for name in variables if not _VARIABLE.fullmatch(name)]:
         raise SandboxError(f"{invalid[0]!r} is not the name of an environment variable")
-    exports = "".join(f"export {name}={shlex.quote(text)}; " for name, text in variables.items())
-    return os.fsencode(f"{{ {exports}exec {shlex.join(argv)} </dev/null; }}\n")

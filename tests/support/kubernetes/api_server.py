@@ -94,7 +94,7 @@ class ApiServer:
             await self._fail(request)
             return await self._handle(request)
         except ApiError as error:
-            return web.json_response(error.status, status=error.code, headers=error.headers)
+            return _json(error.status, status=error.code, headers=error.headers)
 
     async def _fail(self, request: web.Request) -> None:
         self.requests.append(f"{request.method} {request.path_qs}")
@@ -107,9 +107,9 @@ class ApiServer:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if (document := _discovery(request.path)) is not None:
-            return web.json_response(document)
+            return _json(document)
         if request.path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
-            return web.json_response(self._review(await _body(request)), status=201)
+            return _json(self._review(await _body(request)), status=201)
         target = _target(request.path)
         verb = _verb(request, target)
         self._authorize(verb, target)
@@ -158,16 +158,14 @@ class ApiServer:
         return self.objects.create(target.resource, target.namespace, item)
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
-        return web.json_response(self.create(target, await _body(request)), status=201)
+        return _json(self.create(target, await _body(request)), status=201)
 
     async def _evict(self, _request: web.Request, target: Target) -> web.Response:
         self.delete(target, None)
-        return web.json_response(_success(), status=201)
+        return _json(_success(), status=201)
 
     async def _get(self, _request: web.Request, target: Target) -> web.Response:
-        return web.json_response(
-            self.objects.get(target.resource.plural, target.namespace, target.name)
-        )
+        return _json(self.objects.get(target.resource.plural, target.namespace, target.name))
 
     async def _log(self, _request: web.Request, target: Target) -> web.Response:
         pod = self.objects.get("pods", target.namespace, target.name)
@@ -180,12 +178,12 @@ class ApiServer:
         ]
         kind, group_version = f"{target.resource.kind}List", target.resource.group_version
         metadata = {"resourceVersion": str(self.objects.version)}
-        return web.json_response(
+        return _json(
             {"kind": kind, "apiVersion": group_version, "metadata": metadata, "items": items}
         )
 
     async def _update(self, request: web.Request, target: Target) -> web.Response:
-        return web.json_response(self.update(target, await _body(request)))
+        return _json(self.update(target, await _body(request)))
 
     def update(self, target: Target, item: Object) -> Object:
         current = self.objects.get(target.resource.plural, target.namespace, target.name)
@@ -202,11 +200,11 @@ class ApiServer:
             try:
                 self.objects.get(target.resource.plural, target.namespace, target.name)
             except ApiError:
-                return web.json_response(self.create(target, patch), status=201)
+                return _json(self.create(target, patch), status=201)
         elif request.content_type not in _PATCHES:
             raise ApiError(415, "UnsupportedMediaType", "the body of the request was unknown")
         current = self.objects.get(target.resource.plural, target.namespace, target.name)
-        return web.json_response(self.update(target, _merge(current, patch)))
+        return _json(self.update(target, _merge(current, patch)))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         if not target.name:
@@ -217,7 +215,7 @@ class ApiServer:
         current = self.objects.get(target.resource.plural, target.namespace, target.name)
         if uid and uid != current["metadata"]["uid"]:
             raise ApiError(409, "Conflict", f"the UID in the precondition ({uid}) does not match")
-        return web.json_response(self.delete(target, None if seconds is None else int(seconds)))
+        return _json(self.delete(target, None if seconds is None else int(seconds)))
 
     def delete(self, target: Target, seconds: int | None) -> Object:
         plural = target.resource.plural
@@ -293,6 +291,12 @@ class ApiServer:
             except TimeoutError:
                 if request.query.get("allowWatchBookmarks") in ("true", "1"):
                     await _send(response, "BOOKMARK", _bookmark(target.resource, version))
+
+
+def _json(document: Object, status: int = 200, headers: Any = None) -> web.Response:
+    """With the exact content type of a real API server: clients compare it."""
+    body = json.dumps(document).encode()
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
 def _verb(request: web.Request, target: Target) -> str:

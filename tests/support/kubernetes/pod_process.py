@@ -138,10 +138,13 @@ class ContainerProcess:
             path, name = mount["mountPath"], mount["name"]
             if name in self._volumes:
                 source = self._volumes[name] / mount.get("subPath", "")
+                # Otherwise only root can enter the parent directory that bwrap creates.
+                yield ("--dir", str(PurePosixPath(path).parent))
                 yield ("--ro-bind" if mount.get("readOnly") else "--bind", str(source), path)
                 continue
             limit = volumes[name]["emptyDir"].get("sizeLimit")
             size = ("--size", str(int(amount(limit)))) if limit else ()
+            yield ("--dir", str(PurePosixPath(path).parent))
             yield ("--perms", "0777", *size, "--tmpfs", path)
 
     def _files(self, descriptors: list[int], stack: contextlib.ExitStack) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Cluster:
         self._watch = PodWatch(
             client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
         )
+        self._creations: dict[str, asyncio.Future[Any]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -143,7 +144,7 @@ class Cluster:
     async def _create(self, resource: R, action: str, on_waiting: OnWaiting | None) -> R:
         async def create() -> R:
             try:
-                return await self.client.create(resource)
+                return await self._send(resource)
             except HTTPStatusError as error:
                 if status_code(error) != 409:
                     raise
@@ -155,12 +156,22 @@ class Cluster:
 
         return await self.call(create, action, on_waiting)
 
+    async def _send(self, resource: R) -> R:
+        """Once: a request that is cancelled on its way could create it after its deletion."""
+        name = str(resource.metadata and resource.metadata.name)
+        request = asyncio.ensure_future(self.client.create(resource))
+        self._creations[name] = request
+        request.add_done_callback(lambda _: self._creations.pop(name, None))
+        return await asyncio.shield(request)
+
     def _start_deletion(self, name: str) -> asyncio.Task[None]:
         return self._start(self._delete_with_secret(name))
 
     async def _delete_with_secret(self, name: str) -> None:
         """The cluster deletes the Secret with its pod, unless this worker died between the two."""
         try:
+            if (creation := self._creations.get(name)) is not None:
+                await asyncio.wait({creation})
             await self._delete(Pod, name)
             if name not in self._pods_without_secret:
                 await self._delete(Secret, name)

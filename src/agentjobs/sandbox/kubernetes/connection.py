@@ -38,14 +38,19 @@ class RequestFailed(Exception):
 
 
 class Output(Protocol):
-    """Receives the agent's output. `offset` counts what it has received."""
+    """Receives the agent's output. `offset` counts what it has received.
+
+    `may_skip`: an earlier worker has what comes before the first output.
+    """
 
     offset: int
+    may_skip: bool
 
     def receive(self, data: bytes) -> None: ...
 
 
-OnPort = Callable[[Channel, int], None]
+# The channel, and the address that the agent connected to.
+OnPort = Callable[[Channel, tuple[str, int]], None]
 
 
 class Supervisor:
@@ -144,7 +149,12 @@ class Supervisor:
             _resolve(self._reply[1], message)
 
     def on_output(self, offset: int, data: bytes) -> None:
-        if offset > self._output.offset or not self._hello.done():
+        if not self._hello.done():
+            raise ProtocolError("output came before the hello")
+        if self._output.may_skip:
+            self._output.offset = max(offset, self._output.offset)
+            self._output.may_skip = False
+        if offset > self._output.offset:
             raise ProtocolError("a part of the output is missing")
         data = data[self._output.offset - offset :]
         if data:
@@ -157,8 +167,8 @@ class Supervisor:
 
     def on_open(self, channel: Channel, request: bytes) -> None:
         match decode_request(request):
-            case {"kind": "port", "number": int(number)} if self._hello.done():
-                self._on_port(channel, number)
+            case {"kind": "port", "number": int(number), **rest} if self._hello.done():
+                self._on_port(channel, (str(rest.get("address", "127.0.0.1")), number))
             case _:
                 raise ProtocolError("a supervisor may open channels for ports only")
 
@@ -174,8 +184,6 @@ class Supervisor:
         if message.version != VERSION:
             raise ProtocolError(f"the supervisor speaks version {message.version}, not {VERSION}")
         _resolve(self._hello, message)
-        if message.ended is not None:
-            _resolve(self.ended, message.ended)
 
     def _receive_uploaded(self, message: Uploaded) -> None:
         if message.channel in self._uploads:

@@ -21,7 +21,6 @@ class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
     version: int
     architecture: str
     state: Literal["new", "prepared", "running", "ended"]
-    ended: Ended | None = None
 
 
 class Prepared(msgspec.Struct, frozen=True, tag_field="type", tag="prepared"):
@@ -54,11 +53,28 @@ class Programs(msgspec.Struct, frozen=True, tag_field="type", tag="programs"):
     paths: dict[str, str]
 
 
+class Existence(msgspec.Struct, frozen=True, tag_field="type", tag="existence"):
+    path: str
+    exists: bool
+
+
 class Dialed(msgspec.Struct, frozen=True, tag_field="type", tag="dialed"):
     results: dict[str, str]
 
 
-Message = Hello | Prepared | Started | Failed | Ended | Pong | Uploaded | Ports | Programs | Dialed
+Message = (
+    Hello
+    | Prepared
+    | Started
+    | Failed
+    | Ended
+    | Pong
+    | Uploaded
+    | Ports
+    | Programs
+    | Existence
+    | Dialed
+)
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _request_decoder = msgspec.json.Decoder(dict[str, Any])
 

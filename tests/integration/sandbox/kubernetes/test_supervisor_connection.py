@@ -17,8 +17,9 @@ from tests.support.scripted_supervisor import ScriptedSupervisor, descriptors
 
 
 class KeptOutput:
-    def __init__(self, offset: int = 0) -> None:
+    def __init__(self, offset: int = 0, *, may_skip: bool = False) -> None:
         self.offset = offset
+        self.may_skip = may_skip
         self.data = b""
 
     def receive(self, data: bytes) -> None:
@@ -26,8 +27,8 @@ class KeptOutput:
         self.data += data
 
 
-def no_port(channel: Channel, number: int) -> None:
-    raise AssertionError((channel, number))
+def no_port(channel: Channel, address: tuple[str, int]) -> None:
+    raise AssertionError((channel, address))
 
 
 @pytest.fixture(scope="module")
@@ -149,17 +150,27 @@ async def test_a_gap_in_the_output_is_a_lost_connection(
         assert "is missing" in str(await worker.lost)
 
 
-async def test_the_end_is_known_by_its_message_or_by_the_next_hello(
+async def test_who_follows_an_earlier_worker_gets_what_that_did_not_acknowledge(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    output = KeptOutput(may_skip=True)
+    async with connected(supervisor, credentials, output) as worker:
+        supervisor.connection.send_output(100, b"abc")
+        assert await supervisor.acks.get() == 103
+        assert output.data == b"abc"
+        supervisor.connection.send_output(104, b"e")
+        assert "is missing" in str(await worker.lost)
+
+
+async def test_the_end_is_known_by_its_message(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
     ended = {"exit_code": 3, "exceeded": None, "duration_ms": 5}
+    supervisor.hello |= {"state": "ended", "ended": ended}
     async with connected(supervisor, credentials) as worker:
+        assert not worker.ended.done()
         supervisor.say("ended", **ended)
         assert await worker.ended == Ended(exit_code=3, duration_ms=5)
-    for described in (ended, {"type": "ended", **ended}):
-        supervisor.hello |= {"state": "ended", "ended": described}
-        async with connected(supervisor, credentials) as worker:
-            assert (await worker.ended).exit_code == 3
 
 
 async def test_an_upload_is_confirmed_or_refused(
@@ -184,18 +195,18 @@ async def test_an_upload_is_confirmed_or_refused(
 async def test_connections_of_the_agent_arrive_with_their_port(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
-    opened: asyncio.Queue[tuple[Channel, int]] = asyncio.Queue()
+    opened: asyncio.Queue[tuple[Channel, tuple[str, int]]] = asyncio.Queue()
     worker = await connect(
         supervisor.address,
         credentials,
         KeptOutput(),
-        lambda channel, number: opened.put_nowait((channel, number)),
+        lambda channel, address: opened.put_nowait((channel, address)),
         60,
     )
-    inside = supervisor.connection.open({"kind": "port", "number": 3128})
-    channel, number = await opened.get()
+    inside = supervisor.connection.open({"kind": "port", "number": 443, "address": "127.88.0.1"})
+    channel, address = await opened.get()
     await channel.write(b"hello")
-    assert (await inside.read(), number) == (b"hello", 3128)
+    assert (await inside.read(), address) == (b"hello", ("127.88.0.1", 443))
     supervisor.connection.open({"kind": "download", "path": "/etc"})
     assert "ports only" in str(await worker.lost)
 

@@ -1,0 +1,94 @@
+"""Reaches the supervisor of a pod as soon as it listens, and again after a lost connection."""
+
+import asyncio
+
+from agentjobs.sandbox.kubernetes.channels import ConnectionLost
+from agentjobs.sandbox.kubernetes.connection import OnPort, Output, Supervisor, connect
+from agentjobs.sandbox.kubernetes.credentials import Credentials
+from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
+
+RETRY_SECONDS = 0.05
+# A pod that fetches an image for minutes is asked less often.
+SLOW_RETRY_SECONDS = 0.5
+SLOW_AFTER_SECONDS = 10.0
+# The node says that it runs, but nothing answers.
+MAX_SILENT_START_SECONDS = 60.0
+
+
+class PodConnection:
+    """`address` is known if the pod was reached before this process started."""
+
+    def __init__(
+        self,
+        pod: FollowedPod,
+        credentials: Credentials,
+        output: Output,
+        on_port: OnPort,
+        *,
+        pending_seconds: float,
+        orphan_seconds: float,
+        address: str = "",
+    ) -> None:
+        self.pod = pod
+        self._credentials = credentials
+        self._output = output
+        self._on_port = on_port
+        self._pending_seconds = pending_seconds
+        self._orphan_seconds = orphan_seconds
+        self._address = address
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def address(self) -> str:
+        return self.pod.state.ip or self._address
+
+    @property
+    def current(self) -> Supervisor:
+        """Raises ConnectionLost."""
+        if self._supervisor is None:
+            raise ConnectionLost("the pod is not connected")
+        return self._supervisor
+
+    async def connect(self) -> Supervisor:
+        """Raises SandboxError when the pod cannot be reached any more."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        was_connected = self._supervisor is not None or bool(self._address)
+        self.close()
+        reason = "it has no address"
+        running_since: float | None = None
+        while not self.pod.over.done():
+            if self.address:
+                try:
+                    self._supervisor = await self._try_once()
+                except ConnectionLost as error:
+                    reason = str(error)
+                else:
+                    return self._supervisor
+            waited = loop.time() - began
+            if self.pod.state.is_running and running_since is None:
+                running_since = loop.time()
+            if was_connected and waited > self._orphan_seconds:
+                raise self.pod.explain_loss(reason)
+            if running_since is not None and loop.time() - running_since > MAX_SILENT_START_SECONDS:
+                raise self.pod.explain_loss(f"it runs, but does not answer ({reason})")
+            if running_since is None and not was_connected and waited > self._pending_seconds:
+                raise self.pod.state.start_timeout(self._pending_seconds)
+            is_slow = running_since is None and waited > SLOW_AFTER_SECONDS
+            await self.pod.wait_for_change(SLOW_RETRY_SECONDS if is_slow else RETRY_SECONDS)
+        raise self.pod.explain_loss(reason)
+
+    def close(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.close()
+            self._supervisor = None
+
+    async def _try_once(self) -> Supervisor:
+        return await connect(
+            self.address,
+            self._credentials,
+            self._output,
+            self._on_port,
+            # Half of it is left for a new connection.
+            silence_seconds=self._orphan_seconds / 2,
+        )

@@ -1,0 +1,258 @@
+"""One command in a pod, from the first connection until its results are here.
+
+A lost connection changes nothing: after the next one, the supervisor's state says how to go on.
+"""
+
+import asyncio
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agentjobs.sandbox.child import wait_despite_cancellation
+from agentjobs.sandbox.environment import environment_inside
+from agentjobs.sandbox.kubernetes.channels import ConnectionLost
+from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
+from agentjobs.sandbox.kubernetes.layer_files import TaskUpload, task_uploads
+from agentjobs.sandbox.kubernetes.messages import Ended, Prepared, Started
+from agentjobs.sandbox.kubernetes.pod_connection import PodConnection
+from agentjobs.sandbox.kubernetes.pod_status import PodState
+from agentjobs.sandbox.kubernetes.results import receive_artifacts, receive_results
+from agentjobs.sandbox.kubernetes.run_output import RunOutput
+from agentjobs.sandbox.kubernetes.running_pod import RunningPod
+from agentjobs.sandbox.kubernetes.upload import upload_tree
+from agentjobs.sandbox.limits import MAX_OPEN_FILES, OOM_SCORE, Limits
+from agentjobs.sandbox.mounts import WORKSPACE
+from agentjobs.sandbox.priority import NICE_INCREMENT
+from agentjobs.sandbox.protocol import SandboxError, SandboxLost, SandboxReport, SandboxTask
+from agentjobs.sandbox.seccomp import filter_program
+from agentjobs.sandbox.syscalls import ARCHITECTURES
+
+KILL_SECONDS = 1.0
+# A cancelled command must be gone within two seconds.
+ARTIFACTS_SECONDS = 0.5
+
+# Gets the Unix time of the start, before the command starts.
+OnStart = Callable[[float], Awaitable[None]]
+
+
+class SupervisedRun:
+    """`started_at` is given if the command was started by an earlier worker."""
+
+    def __init__(
+        self,
+        task: SandboxTask,
+        connection: PodConnection,
+        output: RunOutput,
+        on_start: OnStart,
+        started_at: float | None = None,
+    ) -> None:
+        self._task = task
+        self._connection = connection
+        self._output = output
+        self._on_start = on_start
+        self._started_at = started_at
+        self._has_way_in = False
+        self._is_timed_out = False
+        self._before_start: asyncio.Task[None] | None = None
+
+    async def complete(self, before_start: Callable[[], Awaitable[None]]) -> SandboxReport:
+        """Raises SandboxError, and what `before_start` and the output's callback raise."""
+        following = asyncio.ensure_future(self._follow(before_start))
+        over, failed = self._connection.pod.over, self._output.failed
+        try:
+            futures: set[asyncio.Future[Any]] = {following, over, failed}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                raise failed.result()
+            if following.done():
+                return following.result()
+            return self._report_of_pod(over.result())
+        finally:
+            tasks = [task for task in (following, self._before_start) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await wait_despite_cancellation(*tasks)
+
+    async def stop(self, *, fetches_artifacts: bool) -> None:
+        """Kill what is alive, if the pod can be reached. Takes two seconds at most."""
+        try:
+            supervisor = self._connection.current
+            supervisor.send("kill")
+            if self._started_at is not None:
+                await _wait_for_end(supervisor, KILL_SECONDS)
+            if fetches_artifacts and supervisor.ended.done():
+                async with asyncio.timeout(ARTIFACTS_SECONDS):
+                    await receive_artifacts(supervisor, self._task)
+            supervisor.send("exit")
+        except (ConnectionLost, SandboxError, TimeoutError):
+            pass
+        finally:
+            self._connection.close()
+
+    async def _follow(self, before_start: Callable[[], Awaitable[None]]) -> SandboxReport:
+        while True:
+            try:
+                supervisor = await self._connection.connect()
+            except SandboxLost:
+                if self._remaining_seconds() > 0:
+                    raise
+                return self._report(timed_out=True)
+            if self._before_start is None and self._started_at is None:
+                self._before_start = asyncio.ensure_future(_call(before_start))
+            try:
+                return await self._go_on(supervisor)
+            except RequestFailed as error:
+                raise SandboxError(f"the sandbox did not start: {error}") from error
+            except ConnectionLost:
+                continue
+
+    async def _go_on(self, supervisor: Supervisor) -> SandboxReport:
+        state = supervisor.hello.state
+        if state in ("new", "prepared") and self._is_adopted:
+            raise SandboxLost("the command was not started before its worker ended")
+        if state == "new":
+            await self._prepare(supervisor)
+        if state in ("new", "prepared"):
+            await self._start(supervisor)
+        ended = await self._wait_for_end(supervisor)
+        exceeded = await receive_results(supervisor, self._task)
+        return self._report(ended, exceeded)
+
+    @property
+    def _is_adopted(self) -> bool:
+        return self._started_at is not None and self._before_start is None
+
+    async def _prepare(self, supervisor: Supervisor) -> None:
+        uploads = [
+            asyncio.ensure_future(_upload(supervisor, upload))
+            for upload in task_uploads(self._task)
+        ]
+        try:
+            await asyncio.gather(*uploads)
+        finally:
+            for upload in uploads:
+                upload.cancel()
+            await wait_despite_cancellation(*uploads)
+        await supervisor.request(_command(self._task, supervisor.hello.architecture), Prepared)
+
+    async def _start(self, supervisor: Supervisor) -> None:
+        if self._task.on_running is not None and not self._has_way_in:
+            self._has_way_in = True
+            self._task.on_running(RunningPod(lambda: self._connection.current))
+        assert self._before_start is not None
+        await asyncio.shield(self._before_start)
+        if self._started_at is None:
+            started_at = time.time()
+            await self._on_start(started_at)
+            self._started_at = started_at
+        await supervisor.request({"type": "start"}, Started)
+
+    async def _wait_for_end(self, supervisor: Supervisor) -> Ended:
+        """Raises ConnectionLost."""
+        ended = await _wait_for_end(supervisor, self._remaining_seconds())
+        if ended is None:
+            self._is_timed_out = True
+            supervisor.send("kill")
+            ended = await _wait_for_end(supervisor, KILL_SECONDS)
+        if ended is None:
+            raise ConnectionLost("the supervisor does not end the command")
+        return ended
+
+    def _remaining_seconds(self) -> float:
+        if self._started_at is None:
+            return self._task.timeout_seconds
+        return max(0.0, self._started_at + self._task.timeout_seconds - time.time())
+
+    def _report_of_pod(self, state: PodState) -> SandboxReport:
+        """Of a pod that the cluster ended. Raises SandboxError if the command is not to blame."""
+        limits = self._task.limits
+        if state.is_oom_killed:
+            return self._report(exceeded=limits.memory_text)
+        if state.is_storage_exceeded:
+            return self._report(exceeded=limits.workspace_text)
+        if state.is_deadline_exceeded:
+            return self._report(timed_out=True)
+        raise self._connection.pod.explain_loss("it has ended")
+
+    def _report(
+        self, ended: Ended | None = None, exceeded: str | None = None, *, timed_out: bool = False
+    ) -> SandboxReport:
+        duration_ms = round(1000 * (self._task.timeout_seconds - self._remaining_seconds()))
+        exit_code = None
+        if ended is not None:
+            exceeded = _limit_text(self._task.limits, ended.exceeded) or exceeded
+            timed_out = self._is_timed_out and ended.exit_code is None
+            duration_ms = ended.duration_ms
+            exit_code = ended.exit_code
+        return SandboxReport(
+            exit_code=None if exceeded or timed_out else exit_code,
+            timed_out=timed_out and not exceeded,
+            exceeded=exceeded,
+            last_lines=self._output.tail.last_lines(),
+            duration_ms=duration_ms,
+        )
+
+
+async def _call(before_start: Callable[[], Awaitable[None]]) -> None:
+    await before_start()
+
+
+async def _upload(supervisor: Supervisor, upload: TaskUpload) -> None:
+    channel = supervisor.open_upload(str(upload.inside), track=True)
+    await upload_tree(channel, upload.sources, upload.excluded)
+    await supervisor.finish_upload(channel)
+
+
+async def _wait_for_end(supervisor: Supervisor, seconds: float) -> Ended | None:
+    """None if it takes longer. Raises ConnectionLost."""
+    futures = (supervisor.ended, supervisor.lost)
+    await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if supervisor.ended.done():
+        return supervisor.ended.result()
+    if supervisor.lost.done():
+        raise supervisor.lost.result()
+    return None
+
+
+def _command(task: SandboxTask, architecture: str) -> dict[str, Any]:
+    """Raises SandboxError."""
+    if architecture not in ARCHITECTURES:
+        raise SandboxError(
+            f"agents have no system call filter for {architecture}: run them on nodes with "
+            f"{' or '.join(ARCHITECTURES)}"
+        )
+    program = filter_program(
+        ARCHITECTURES[architecture],
+        # The kernel counts what a pod uses.
+        all_memory_is_counted=True,
+        allows_setuid_bits=task.allows_setuid_bits,
+    )
+    limits = task.limits
+    return {
+        "type": "prepare",
+        "argv": task.argv,
+        "environment": environment_inside(task),
+        "directory": str(WORKSPACE),
+        "seccomp": base64.b64encode(program).decode(),
+        "nice": NICE_INCREMENT,
+        "oom_score_adj": int(OOM_SCORE),
+        "ports": [port.number for port in task.ports],
+        "limits": {
+            "file_bytes": limits.file_bytes,
+            "processes": limits.processes,
+            "open_files": MAX_OPEN_FILES,
+            "cpu_seconds": limits.cpu_seconds,
+            "workspace_bytes": limits.workspace_bytes,
+            "memory_bytes": limits.memory_bytes,
+        },
+    }
+
+
+def _limit_text(limits: Limits, name: str | None) -> str | None:
+    texts = {
+        "memory": limits.memory_text,
+        "workspace": limits.workspace_text,
+        "cpu": limits.cpu_text,
+    }
+    return None if name is None else texts[name]
