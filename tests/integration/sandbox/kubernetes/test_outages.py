@@ -1,0 +1,282 @@
+"""An API server that is away, overloaded or restarted fails nothing that can wait."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs.sandbox.kubernetes.cluster import Cluster
+from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.labels import JOB
+from agentjobs.sandbox.kubernetes.orphans import delete_orphans
+from agentjobs.sandbox.protocol import SandboxLost, SandboxUnavailable
+from tests.integration.sandbox.kubernetes.test_cluster import (
+    follow,
+    is_gone,
+    is_running,
+    request,
+)
+from tests.support.kubernetes.client import AGENT_IMAGE
+from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.kubernetes.objects import ApiError
+
+NAMESPACE = "agents"
+QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MemoryCluster]:
+    with memory_cluster() as server:
+        server.create_namespace(NAMESPACE)
+        yield server
+
+
+@pytest.fixture
+def settings(server: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterSettings]:
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    yield ClusterSettings(
+        worker="worker-1",
+        namespace=NAMESPACE,
+        image=AGENT_IMAGE,
+        user_namespaces="off",
+        pending_seconds=60,
+    )
+    server.api.faults.errors.clear()
+    server.api.faults.forbidden.clear()
+
+
+@pytest.fixture
+async def worker(settings: ClusterSettings) -> AsyncIterator[Cluster]:
+    async with Cluster.from_settings(settings) as worker:
+        yield worker
+        for pod in await worker.find_pods({}):
+            await worker.delete_pod(pod.name)
+
+
+async def stop(server: MemoryCluster) -> None:
+    await asyncio.to_thread(server.wait, server.api.stop())
+
+
+async def start(server: MemoryCluster) -> None:
+    await asyncio.to_thread(server.wait, server.api.start())
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - it happens in another thread
+            await asyncio.sleep(0.01)
+
+
+def watches_of(server: MemoryCluster) -> list[str]:
+    return [each for each in server.api.requests if "watch=true" in each]
+
+
+@pytest.mark.parametrize("code", [429, 500, 503, 504])
+async def test_errors_that_pass_are_waited_out(
+    server: MemoryCluster, worker: Cluster, code: int
+) -> None:
+    server.api.faults.errors.append(ApiError(code, "Busy", "try again"))
+    name = await worker.create_pod(request())
+    assert [pod.name for pod in await worker.find_pods({JOB: "job_1"})] == [name]
+
+
+async def test_a_creation_waits_for_the_server_and_says_so(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    await stop(server)
+    is_told = asyncio.Event()
+    words: list[str] = []
+
+    def on_waiting(text: str) -> None:
+        words.append(text)
+        is_told.set()
+
+    creating = asyncio.create_task(worker.create_pod(request(), on_waiting))
+    await is_told.wait()
+    await start(server)
+    await follow(worker, await creating, is_running)
+    assert words[0].startswith("waiting to create a pod: the Kubernetes API server does not answer")
+
+
+async def test_a_creation_gives_up_in_the_end(
+    server: MemoryCluster, settings: ClusterSettings
+) -> None:
+    impatient = dataclasses.replace(settings, pending_seconds=0.3)
+    await stop(server)
+    try:
+        async with Cluster.from_settings(impatient) as worker:
+            with pytest.raises(SandboxLost, match=r"could not create a pod for 0.3 seconds"):
+                await worker.create_pod(request())
+    finally:
+        await start(server)
+
+
+async def test_a_running_pod_is_followed_over_a_restart_of_the_server(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    name = await worker.create_pod(request())
+    await follow(worker, name, is_running)
+    await stop(server)
+    # Nobody can ask the server about this, but the pod ends all the same.
+    await asyncio.to_thread(
+        server.call, lambda: server.kubelet.pod(NAMESPACE, name).fail("Evicted", "low on memory")
+    )
+    await start(server)
+    state = await follow(worker, name, lambda state: state.failure)
+    assert "low on memory" in str(state.failure)
+
+
+async def test_a_watch_that_breaks_resumes_where_it_was(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    name = await worker.create_pod(request())
+    await follow(worker, name, is_running)
+    server.api.requests.clear()
+    await asyncio.to_thread(server.call, server.api.drop_watches)
+    await asyncio.to_thread(
+        server.call, lambda: server.kubelet.pod(NAMESPACE, name).kill("OOMKilled")
+    )
+    assert (await follow(worker, name, lambda state: state.has_ended)).is_oom_killed
+    assert all("resourceVersion=" in each for each in watches_of(server))
+    assert not [each for each in server.api.requests if "watch=true" not in each]
+
+
+async def test_a_version_that_the_server_forgot_lists_again(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    kept, deleted = [await worker.create_pod(request()) for _ in range(2)]
+    for name in (kept, deleted):
+        await follow(worker, name, is_running)
+    await stop(server)
+    pod = server.objects.get("pods", NAMESPACE, deleted)
+    await asyncio.to_thread(server.call, lambda: server.api.remove_pod(pod))
+    # The node must have seen it: it would not list again.
+    await asyncio.to_thread(server.call, server.objects.compact)
+    await start(server)
+    gone = await follow(worker, deleted, is_gone)
+    assert isinstance(gone.failure, SandboxLost)
+    assert (await follow(worker, kept, is_running)).failure is None
+
+
+async def test_all_pods_of_a_worker_share_one_watch(server: MemoryCluster, worker: Cluster) -> None:
+    server.api.requests.clear()
+    names = [await worker.create_pod(request()) for _ in range(4)]
+    await asyncio.gather(*(follow(worker, name, is_running) for name in names))
+    assert len(watches_of(server)) == 1
+    assert "agentjobs.dev%2Fworker%3Dworker-1" in watches_of(server)[0]
+
+
+async def test_a_deletion_goes_on_after_the_server_is_back(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    name = await worker.create_pod(request())
+    await follow(worker, name, is_running)
+    await stop(server)
+    await worker.delete_pod(name)
+    await start(server)
+    await follow(worker, name, is_gone)
+
+
+async def test_a_cancelled_creation_leaves_no_pod(server: MemoryCluster, worker: Cluster) -> None:
+    server.api.faults.delay_seconds = 0.2
+    server.api.requests.clear()
+    creating = asyncio.create_task(worker.create_pod(request()))
+    await wait_until(lambda: bool(server.api.requests))
+    creating.cancel()
+    server.api.faults.delay_seconds = 0
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    await wait_until(lambda: not worker.used_pods)
+    assert not await worker.find_pods({JOB: "job_1"})
+
+
+async def test_a_used_up_quota_is_waited_for_in_words(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    server.api.faults.errors.append(ApiError(403, "Forbidden", QUOTA))
+    words: list[str] = []
+    await worker.create_pod(request(), words.append)
+    assert words == [f"waiting to create a pod: {QUOTA}"]
+
+
+async def test_a_missing_permission_is_named(server: MemoryCluster, worker: Cluster) -> None:
+    server.api.faults.forbidden.add(("create", "pods"))
+    with pytest.raises(
+        SandboxUnavailable,
+        match="tests needs the permission to create pods in the namespace agents",
+    ):
+        await worker.create_pod(request())
+
+
+async def test_pods_are_watched_once_the_permission_is_there(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    name = await worker.create_pod(request())
+    server.api.faults.forbidden.add(("watch", "pods"))
+    server.api.requests.clear()
+    following = asyncio.create_task(follow(worker, name, is_running))
+    await wait_until(lambda: bool(watches_of(server)))
+    server.api.faults.forbidden.clear()
+    assert (await following).ip
+
+
+async def test_a_wrong_credential_is_said(
+    server: MemoryCluster, settings: ClusterSettings, tmp_path: Path
+) -> None:
+    config = json.loads(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": "wrong"}
+    (tmp_path / "config").write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        async with Cluster.from_settings(settings) as worker:
+            with pytest.raises(
+                SandboxUnavailable, match="does not accept this worker's credential"
+            ):
+                await worker.create_pod(request())
+
+
+async def test_a_token_that_is_replaced_in_its_file_is_read_again(
+    server: MemoryCluster, settings: ClusterSettings, tmp_path: Path
+) -> None:
+    config = json.loads(server.kubeconfig.read_text())
+    token = tmp_path / "token"
+    token.write_text(f"{server.api.token}\n")
+    config["users"][0]["user"] = {"tokenFile": str(token)}
+    (tmp_path / "config").write_text(json.dumps(config))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        async with Cluster.from_settings(settings) as worker:
+            await worker.find_pods({})
+            before, server.api.token = server.api.token, "rotated"
+            try:
+                token.write_text("rotated\n")
+                name = await worker.create_pod(request())
+                await follow(worker, name, is_running)
+                await delete_orphans(worker)
+                await worker.delete_pod(name)
+            finally:
+                server.api.token = before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "clusters: 1", '{"clusters": [], "contexts": [], "current-context": "x"}'],
+)
+def test_an_unusable_kubeconfig_is_an_error_in_words(
+    settings: ClusterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(SandboxUnavailable, match="no usable access to a Kubernetes cluster"):
+        Cluster.from_settings(settings)
+
+
+def test_a_missing_kubeconfig_is_named(
+    settings: ClusterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(SandboxUnavailable, match=f"{tmp_path}/none not found"):
+        Cluster.from_settings(settings)
