@@ -11,6 +11,7 @@ from tests.integration.sandbox.test_api_server import has_ended, is_running, sta
 from tests.support.kubernetes.client import ApiClient
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.kubernetes.objects import ApiError
+from tests.support.sandbox import eventually
 
 SERVE = """
 import socket
@@ -44,6 +45,9 @@ def can_connect(address: tuple[str, int]) -> bool:
         socket.create_connection(address, 10).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:
+        # It was accepted, and nothing listens inside.
+        return True
     return True
 
 
@@ -113,7 +117,7 @@ def test_a_quiet_watch_gets_bookmarks(cluster: MemoryCluster, client: ApiClient)
     other.close()
 
 
-def test_the_address_of_a_pod_leads_to_its_port(client: ApiClient) -> None:
+async def test_the_address_of_a_pod_leads_to_its_port(client: ApiClient) -> None:
     client.create_pod("python3", "-c", SERVE)
     address = (client.wait_for_pod(is_running)["status"]["podIP"], 8463)
     assert address[0].startswith("127.")
@@ -123,8 +127,17 @@ def test_the_address_of_a_pod_leads_to_its_port(client: ApiClient) -> None:
             connection.sendall(b"there")
             assert connection.recv(100) == b"hello there"
     client.delete(f"{client.pods}/pod", gracePeriodSeconds=0)
-    while can_connect(address):
-        pass
+    await eventually(lambda: not can_connect(address))
+
+
+def test_a_flood_of_connections_does_not_delay_the_end_of_a_pod(client: ApiClient) -> None:
+    client.create_pod()
+    address = (client.wait_for_pod(is_running)["status"]["podIP"], 8463)
+    for _ in range(300):
+        can_connect(address)
+    client.delete(f"{client.pods}/pod", gracePeriodSeconds=0)
+    client.create_pod("true", name="next")
+    assert client.wait_for_pod(has_ended, "next")["status"]["phase"] == "Succeeded"
 
 
 def test_a_pod_that_does_not_listen_resets_connections(client: ApiClient) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs.workspace.removal import remove
-from tests.support.kubernetes.objects import ApiError, Change, Object, Objects, timestamp
+from tests.support.kubernetes.objects import ApiError, Object, Objects, timestamp
 from tests.support.kubernetes.pod_network import PodAddress, SocketOpener
 from tests.support.kubernetes.pod_process import ContainerProcess
 
@@ -81,20 +81,16 @@ class Kubelet:
         return "ErrImagePull", message
 
     async def _follow(self) -> None:
-        version = 0
+        """By what exists, not by changes, which a compaction may have removed."""
         while True:
-            for change in self.objects.since(version):
-                self._apply(change)
-            version = self.objects.version
+            existing = {pod["metadata"]["uid"]: pod for pod in self.objects.list("pods")}
+            for uid in existing.keys() - self.pods.keys():
+                self.pods[uid] = RunningPod(existing[uid], self)
+            for uid in self.pods.keys() - existing.keys():
+                self.pods[uid].kill()
+                if self.pods[uid].running.done():
+                    del self.pods[uid]
             await self.objects.wait_for_change()
-
-    def _apply(self, change: Change) -> None:
-        if change.plural != "pods":
-            return
-        if change.before is None and change.after is not None:
-            self.pods[change.after["metadata"]["uid"]] = RunningPod(change.after, self)
-        elif change.after is None and change.before is not None:
-            self.pods[change.before["metadata"]["uid"]].kill()
 
 
 class RunningPod:

@@ -5,12 +5,14 @@ A small process of its own does it, since only a single-threaded one may enter a
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import socket
 import struct
 import subprocess
 import sys
+import threading
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -23,6 +25,8 @@ _PROGRAM = (
     "import sys; sys.path[:0] = sys.argv[1:];"
     " from tests.support.kubernetes.pod_network import main; main()"
 )
+# Others wait in the listener's queue.
+_MAX_CONNECTIONS = 64
 _LOWEST_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
@@ -31,7 +35,7 @@ class SocketOpener:
 
     def __init__(self) -> None:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._lock = asyncio.Lock()
+        self._lock = threading.Lock()
         paths = [str(Path(__file__).parents[3]), str(Path(agentjobs.__file__).parents[1])]
         with other:
             self._process = subprocess.Popen(
@@ -43,12 +47,19 @@ class SocketOpener:
 
     async def open(self, network: int) -> socket.socket:
         """A TCP socket in this network, which is not connected. Raises OSError."""
-        async with self._lock:
-            return await asyncio.to_thread(self._open, network)
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, network))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread cannot be interrupted, and nobody else would close its socket.
+            with contextlib.suppress(OSError):
+                (await opening).close()
+            raise
 
     def _open(self, network: int) -> socket.socket:
-        socket.send_fds(self._control, [b"open"], [network])
-        reply, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
+        with self._lock:
+            socket.send_fds(self._control, [b"open"], [network])
+            reply, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
         if not descriptors:
             raise OSError(reply.decode() or "the opener ended")
         return socket.socket(fileno=descriptors[0])
@@ -93,6 +104,7 @@ class PodAddress:
         self._opener = opener
         self._network: int | None = None
         self._relays: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._listener = _listen()
         self.ip: str = self._listener.getsockname()[0]
 
@@ -115,10 +127,17 @@ class PodAddress:
 
     async def _accept(self) -> None:
         while True:
+            await self._free.acquire()
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
             relay = asyncio.ensure_future(self._relay(connection))
             self._relays.add(relay)
-            relay.add_done_callback(self._relays.discard)
+            relay.add_done_callback(functools.partial(self._end_relay, connection))
+
+    def _end_relay(self, connection: socket.socket, relay: asyncio.Task[None]) -> None:
+        """Also of one that was cancelled before it began."""
+        connection.close()
+        self._relays.discard(relay)
+        self._free.release()
 
     async def _relay(self, outside: socket.socket) -> None:
         assert self._network is not None
