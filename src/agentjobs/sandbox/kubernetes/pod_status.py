@@ -54,6 +54,7 @@ class PodState:
     annotations: Mapping[str, str] = field(default_factory=dict)
     phase: str = "Pending"
     ip: str = ""
+    node_ip: str = ""
     waiting: str = ""
     # What prevents the start is the image of the task.
     waits_for_task_image: bool = False
@@ -113,6 +114,7 @@ def pod_state(pod: Pod) -> PodState:
         annotations=metadata.annotations or {},
         phase=phase,
         ip=status.podIP or "",
+        node_ip=status.hostIP or "",
         waiting=waiting,
         waits_for_task_image=is_task_image,
         has_namespaces=_condition_value(status, "PodReadyToStartContainers"),
