@@ -83,8 +83,14 @@ func (p *ports) relay(number int, connection *net.TCPConn) {
 	if local, ok := connection.LocalAddr().(*net.TCPAddr); !ok || !local.IP.IsLoopback() {
 		return
 	}
-	c, err := p.supervisor.currentSession().open(opening{Kind: "port", Number: number})
-	if err == nil {
-		relay(c, connection)
+	for {
+		session := p.supervisor.currentSession()
+		c, err := session.open(opening{Kind: "port", Number: number})
+		if err == nil {
+			relay(c, connection)
+			return
+		}
+		// The worker reconnects.
+		<-session.closed
 	}
 }

@@ -100,7 +100,7 @@ func (s *session) open(kind opening) (*channel, error) {
 		return nil, err
 	}
 	s.mutex.Lock()
-	if s.isClosed || len(s.channels) >= maxChannels {
+	if s.isClosed {
 		s.mutex.Unlock()
 		return nil, errChannelClosed
 	}
@@ -127,6 +127,7 @@ func (s *session) remove(id uint32) {
 func (s *session) close() {
 	s.closeOnce.Do(func() {
 		close(s.closed)
+		s.supervisor.endSession(s)
 		// The deadline also wakes a Write that holds the lock of a TLS connection.
 		_ = s.connection.SetDeadline(longAgo)
 		s.mutex.Lock()

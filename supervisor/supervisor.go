@@ -123,32 +123,41 @@ func (s *supervisor) exit(code int) {
 
 // serveSession makes this connection the current one, until it ends.
 func (s *supervisor) serveSession(n *session, hello *message) {
-	if !s.output.isAvailable(hello.OutputFrom) {
+	defer n.close()
+	if !s.output.isAvailable(hello.OutputFrom) || n.sendMessage(s.helloReply()) != nil {
 		return
 	}
-	s.mutex.Lock()
-	previous := s.session
-	s.session = n
-	reply := helloReply{
-		Type: "hello", Version: protocolVersion, Architecture: architecture, State: s.state, Ended: s.ended,
-	}
-	s.changed.Broadcast()
-	s.mutex.Unlock()
-	if previous != nil {
+	if previous := s.setSession(n); previous != nil {
 		previous.close()
 	}
-	if n.sendMessage(reply) == nil {
-		n.goSafely(func() { n.sendOutputFrom(hello.OutputFrom) })
-		n.goSafely(n.answerPings)
-		n.goSafely(n.handleMessages)
-		_ = n.serve()
-	}
-	n.close()
+	n.goSafely(func() { n.sendOutputFrom(hello.OutputFrom) })
+	n.goSafely(n.answerPings)
+	n.goSafely(n.handleMessages)
+	_ = n.serve()
+}
+
+func (s *supervisor) helloReply() helloReply {
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return helloReply{
+		Type: "hello", Version: protocolVersion, Architecture: architecture, State: s.state, Ended: s.ended,
+	}
+}
+
+func (s *supervisor) setSession(n *session) (previous *session) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	previous, s.session = s.session, n
+	s.changed.Broadcast()
+	return previous
+}
+
+func (s *supervisor) endSession(n *session) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if s.session == n {
 		s.session = nil
 	}
-	s.mutex.Unlock()
 }
 
 // currentSession waits for a worker, which may reconnect at any time.

@@ -51,7 +51,8 @@ type extractor struct {
 	// Open directories from the root of the upload to that of the last entry.
 	path        []string
 	descriptors []int
-	directories []*tar.Header
+	// By path. A later entry of the same directory replaces the earlier one.
+	directories map[string]*tar.Header
 	entries     int
 	buffer      []byte
 }
@@ -61,7 +62,11 @@ func newExtractor(path string) (*extractor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &extractor{descriptors: []int{descriptor}, buffer: make([]byte, maxDataBytes)}, nil
+	return &extractor{
+		descriptors: []int{descriptor},
+		directories: make(map[string]*tar.Header),
+		buffer:      make([]byte, maxDataBytes),
+	}, nil
 }
 
 func (e *extractor) close() {
@@ -97,13 +102,13 @@ func (e *extractor) add(header *tar.Header, content io.Reader) error {
 	}
 	switch header.Typeflag {
 	case tar.TypeDir:
-		return e.addDirectory(parent, name, header)
+		return e.addDirectory(parent, parents, name, header)
 	case tar.TypeReg, tar.TypeGNUSparse:
 		return e.addFile(parent, name, header, content)
 	case tar.TypeSymlink:
 		return e.addLink(parent, name, header)
 	case tar.TypeLink:
-		return e.addHardLink(name, parents, header.Linkname)
+		return e.addHardLink(parents, name, header.Linkname)
 	}
 	// A workspace may contain a FIFO or a socket, which nothing needs.
 	e.entries--

@@ -2,7 +2,10 @@ package main
 
 import (
 	"archive/tar"
+	"fmt"
 	"io"
+	"sort"
+	"strings"
 	"syscall"
 )
 
@@ -11,19 +14,19 @@ const (
 	writableMode = 0o700
 )
 
-func (e *extractor) addDirectory(parent int, name string, header *tar.Header) error {
+func (e *extractor) addDirectory(parent int, parents []string, name string, header *tar.Header) error {
 	err := syscall.Mkdirat(parent, name, writableMode)
 	if err == syscall.EEXIST {
-		err = e.keepDirectory(parent, name)
+		err = keepDirectory(parent, name)
 	}
 	if err == nil {
-		e.directories = append(e.directories, header)
+		e.directories[strings.Join(append(parents, name), "/")] = header
 	}
 	return err
 }
 
 // keepDirectory uses the one that exists. Anything else with that name is replaced.
-func (e *extractor) keepDirectory(parent int, name string) error {
+func keepDirectory(parent int, name string) error {
 	var status syscall.Stat_t
 	if err := fstatat(parent, name, &status); err != nil {
 		return err
@@ -39,13 +42,11 @@ func (e *extractor) keepDirectory(parent int, name string) error {
 
 func (e *extractor) addFile(parent int, name string, header *tar.Header, content io.Reader) error {
 	mode := uint32(header.Mode) & 0o7777
-	descriptor, err := openat(parent, name, createFile, mode)
-	if err == syscall.EEXIST {
-		if err := removeTree(parent, name); err != nil {
-			return err
-		}
+	var descriptor int
+	err := e.create(parent, name, func() (err error) {
 		descriptor, err = openat(parent, name, createFile, mode)
-	}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -85,13 +86,7 @@ func (e *extractor) copyContent(descriptor int, content io.Reader) error {
 }
 
 func (e *extractor) addLink(parent int, name string, header *tar.Header) error {
-	err := symlinkat(header.Linkname, parent, name)
-	if err == syscall.EEXIST {
-		if err := removeTree(parent, name); err != nil {
-			return err
-		}
-		err = symlinkat(header.Linkname, parent, name)
-	}
+	err := e.create(parent, name, func() error { return symlinkat(header.Linkname, parent, name) })
 	if err != nil {
 		return err
 	}
@@ -99,7 +94,7 @@ func (e *extractor) addLink(parent int, name string, header *tar.Header) error {
 }
 
 // addHardLink leaves the directory of the entry to find the other name, and returns to it.
-func (e *extractor) addHardLink(name string, parents []string, target string) error {
+func (e *extractor) addHardLink(parents []string, name, target string) error {
 	targetParents, targetName, err := splitName(target)
 	if err != nil {
 		return err
@@ -117,36 +112,59 @@ func (e *extractor) addHardLink(name string, parents []string, target string) er
 	if err != nil {
 		return err
 	}
-	err = linkat(source, targetName, parent, name)
-	if err == syscall.EEXIST {
-		if err := removeTree(parent, name); err != nil {
-			return err
-		}
-		err = linkat(source, targetName, parent, name)
+	return e.create(parent, name, func() error { return linkat(source, targetName, parent, name) })
+}
+
+// create replaces what has the same name.
+func (e *extractor) create(parent int, name string, attempt func() error) error {
+	err := attempt()
+	if err != syscall.EEXIST {
+		return err
 	}
-	return err
+	if err := removeTree(parent, name); err != nil {
+		return err
+	}
+	e.forget(strings.Join(append(e.path, name), "/"))
+	return attempt()
+}
+
+// forget is called for what is no longer a directory.
+func (e *extractor) forget(path string) {
+	for directory := range e.directories {
+		if directory == path || strings.HasPrefix(directory, path+"/") {
+			delete(e.directories, directory)
+		}
+	}
 }
 
 // finishDirectories sets modes and times, of inner directories first.
 func (e *extractor) finishDirectories() error {
-	for i := len(e.directories) - 1; i >= 0; i-- {
-		header := e.directories[i]
-		parents, name, err := splitName(header.Name)
-		if err != nil {
-			return err
-		}
-		parent, err := e.enter(parents)
-		if err != nil {
-			return err
-		}
-		if err := setTime(parent, name, header.ModTime.Unix()); err != nil {
-			return err
-		}
-		if err := syscall.Fchmodat(parent, name, uint32(header.Mode)&0o7777, 0); err != nil {
-			return err
+	paths := make([]string, 0, len(e.directories))
+	for path := range e.directories {
+		paths = append(paths, path)
+	}
+	sort.Sort(sort.Reverse(sort.StringSlice(paths)))
+	for _, path := range paths {
+		if err := e.finishDirectory(path, e.directories[path]); err != nil {
+			return fmt.Errorf("%q: %w", path, err)
 		}
 	}
 	return nil
+}
+
+func (e *extractor) finishDirectory(path string, header *tar.Header) error {
+	parents, name, err := splitName(path)
+	if err != nil {
+		return err
+	}
+	parent, err := e.enter(parents)
+	if err != nil {
+		return err
+	}
+	if err := setTime(parent, name, header.ModTime.Unix()); err != nil {
+		return err
+	}
+	return syscall.Fchmodat(parent, name, uint32(header.Mode)&0o7777, 0)
 }
 
 // removeTree makes room for an entry of another kind, or another version of it.

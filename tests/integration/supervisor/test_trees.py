@@ -18,6 +18,11 @@ def changed(client, files, script, **fields):
     return client.download()
 
 
+def tar_blocks(archive: bytes) -> bytes:
+    """Without the end, so that another archive can follow."""
+    return archive.rstrip(b"\0").ljust(-(-len(archive.rstrip(b"\0")) // 512) * 512, b"\0")
+
+
 def test_an_upload_keeps_modes_times_and_links(client, supervisor):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -61,6 +66,16 @@ def test_a_later_upload_replaces_what_is_there(client, supervisor):
     assert (root / "c").read_bytes() == b"new"
     assert (root / "d").is_dir()
     assert stat.S_ISDIR((root / "link").lstat().st_mode)
+
+
+def test_the_last_entry_of_a_directory_gives_its_mode(client, supervisor):
+    """The upper layer of a tree repeats directories of the lower one, or replaces them."""
+    lower = tar_blocks(archive_of({"a": None, "a/b": None, "c": None, "c/d": None}))
+    upper = archive_of({"a": None, "a/b": None, "a/b/file": b"", "c": b"file"}, modes={"a": 0o300})
+    assert client.upload(lower + upper)["error"] is None
+    root = supervisor.workspace
+    modes = [stat.S_IMODE((root / name).stat().st_mode) for name in ("a", "a/b", "c")]
+    assert modes == [0o300, 0o755, 0o644]
 
 
 @pytest.mark.parametrize("name", ["../escape", "/escape", "a/../../escape", "link/escape"])
