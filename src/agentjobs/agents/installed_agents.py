@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.agents.readiness import Readiness, check_agents
-from agentjobs.sandbox.factory import trial_sandbox
+from agentjobs.sandbox.factory import open_trial_pods
 from agentjobs.sandbox.protocol import SandboxError
 from agentjobs.settings import Settings
 
@@ -15,7 +15,7 @@ async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[R
     if not settings.uses_kubernetes:
         return await check_agents(agents, in_sandbox=settings.has_sandbox)
     try:
-        async with trial_sandbox(settings) as sandbox:
+        async with open_trial_pods(settings) as sandbox:
             image = ImagePrograms(sandbox, settings.effective_kubernetes_image)
             return await check_agents(agents, image=image)
     except SandboxError as error:

@@ -10,7 +10,7 @@ from agentjobs.agents.definitions import Agent
 from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.agents.installation import resolve_preset
 from agentjobs.agents.prompt import JobDetails, build_prompt, job_json
-from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, RunOwner, SandboxTask
+from agentjobs.sandbox.protocol import JOB_FILE, WRITABLE_DIRECTORIES, OnNote, RunOwner, SandboxTask
 
 
 def prepare_run(
@@ -23,6 +23,7 @@ def prepare_run(
     timeout_seconds: float,
     slot: int,
     owner: RunOwner | None = None,
+    on_note: OnNote | None = None,
     image: ImagePrograms | None = None,
 ) -> SandboxTask:
     """Write `run_dir`, which must be empty or not exist, and return the task for the sandbox.
@@ -44,6 +45,7 @@ def prepare_run(
         read_only=agent.read_only,
         limits=agent.limits,
         owner=owner,
+        on_note=on_note,
         placement=agent.placement,
     )
 

@@ -20,7 +20,8 @@ from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge
-from agentjobs.sandbox.factory import sandbox_for
+from agentjobs.sandbox.factory import open_sandbox
+from agentjobs.sandbox.protocol import Sandbox
 from agentjobs.sandbox.worker_identity import WorkerIdentity
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
@@ -35,8 +36,11 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     identity = WorkerIdentity.open(settings.data_path) if settings.uses_kubernetes else None
     with contextlib.nullcontext() if identity is None else contextlib.closing(identity):
         adopted = await _adopt_jobs(context, identity, worker_id)
-        async with _worker(context, git_url, worker_id, identity, adopted) as worker:
-            yield worker
+        async with open_sandbox(settings, identity) as sandbox:
+            if not adopted:
+                await sandbox.check()
+            async with _worker(context, git_url, worker_id, sandbox, identity, adopted) as worker:
+                yield worker
 
 
 async def _adopt_jobs(
@@ -64,13 +68,11 @@ async def _worker(
     context: JobsContext,
     git_url: str,
     worker_id: str,
+    sandbox: Sandbox,
     identity: WorkerIdentity | None,
     adopted: list[ClaimedJob],
 ) -> AsyncIterator[Worker]:
     settings = context.settings
-    sandbox = sandbox_for(settings, identity)
-    if not adopted:
-        await sandbox.check()
     mirrors = Mirrors(settings.data_path / "mirrors")
     public_url = settings.effective_public_url
     certificates = certificates_of(settings)

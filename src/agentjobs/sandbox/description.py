@@ -1,4 +1,4 @@
-"""Describes the sandbox of this machine for `agentjobs doctor`.
+"""Describes the sandbox of this machine, or of its cluster, for `agentjobs doctor`.
 
 Runs a trial and changes nothing.
 """
@@ -13,6 +13,7 @@ import msgspec
 from agentjobs.sandbox.bubblewrap import NO_CPU_CONTROLLER, BubblewrapSandbox
 from agentjobs.sandbox.cgroup import delegation_command, find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
+from agentjobs.sandbox.factory import open_trial_pods
 from agentjobs.sandbox.process import WARNING
 from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.sandbox.syscalls import architecture_of_this_machine
@@ -40,6 +41,8 @@ class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def describe_sandbox(settings: Settings) -> SandboxDescription:
+    if settings.uses_kubernetes:
+        return await _describe_pods(settings)
     if not settings.has_sandbox:
         return SandboxDescription(
             kind="none",
@@ -66,6 +69,13 @@ async def describe_sandbox(settings: Settings) -> SandboxDescription:
         problems=problems,
         notes=notes,
     )
+
+
+async def _describe_pods(settings: Settings) -> SandboxDescription:
+    from agentjobs.sandbox.kubernetes.description import describe_pods  # noqa: PLC0415 - for clusters only
+
+    async with open_trial_pods(settings) as sandbox:
+        return await describe_pods(sandbox)
 
 
 async def _problems(settings: Settings) -> tuple[str, ...]:

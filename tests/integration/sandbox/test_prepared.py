@@ -42,6 +42,7 @@ async def test_a_task_runs_in_the_sandbox_that_was_prepared_for_its_workspace(
         f'{NAMESPACE}; cat file; echo "$GREETING"',
         environment={"GREETING": "it's\n$HOME"},
         owner=RunOwner(organization_id="org_1", step="agent", job_id="job_1", fence=3),
+        on_note=print,
     )
     assert report.exit_code == 0
     assert report.last_lines == f"{namespace}\nwritten later\nit's\n$HOME"

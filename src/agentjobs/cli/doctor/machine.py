@@ -21,15 +21,20 @@ async def check_sandbox(settings: "Settings") -> list[Finding]:
     from agentjobs.sandbox.description import describe_sandbox
 
     description = await describe_sandbox(settings)
-    findings: list[Finding] = [
-        Finding("sandbox", "ok", f"{description.kind} {description.version}".strip()),
-        Finding("sandbox", "ok", f"agents run as {description.runs_as}"),
-        Finding("sandbox", "ok", f"system calls: {description.seccomp}"),
-        Finding("sandbox", "ok", f"limits are enforced by {description.limits}"),
+    findings = [Finding("sandbox", "ok", f"{description.kind} {description.version}".strip())]
+    findings += [
+        Finding("sandbox", "ok", f"{what} {text}")
+        for what, text in (
+            ("agents run as", description.runs_as),
+            ("system calls:", description.seccomp),
+            ("limits are enforced by", description.limits),
+            ("repositories can have an environment:", description.environments),
+        )
+        # A cluster that does not answer says nothing of them.
+        if text
     ]
-    if description.environments:
-        text = f"repositories can have an environment: {description.environments}"
-        findings += [Finding("sandbox", "ok", text), _check_image_tools()]
+    if description.environments and not settings.uses_kubernetes:
+        findings.append(_check_image_tools())
     findings += [Finding("sandbox", "note", note) for note in description.notes]
     return findings + [Finding("sandbox", "problem", problem) for problem in description.problems]
 

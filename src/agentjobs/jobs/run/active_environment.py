@@ -197,6 +197,7 @@ async def _run_commands(
             slot=run.slot,
             limits=plan.agent.limits,
             owner=run.owner(name),
+            on_note=run.log.note,
             placement=plan.agent.placement,
         )
         report = await run.tools.sandbox.run(active.connect(task), run.log.write)
@@ -256,6 +257,7 @@ def _service_task(
         layers=root_layers(image, own / "root"),
         image=root_image(image, environment.registries),
         owner=run.owner(f"service-{service.name}"),
+        on_note=run.log.note,
         placement=plan.agent.placement,
     )
     return service_task(service, image, task)

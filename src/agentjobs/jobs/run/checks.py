@@ -63,6 +63,7 @@ async def _run_check(
         limits=plan.agent.limits,
         read_only=check.read_only,
         owner=run.owner("check"),
+        on_note=run.log.note,
         placement=plan.agent.placement,
     )
     run.log.note(f"verification: {command}")

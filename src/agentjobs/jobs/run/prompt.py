@@ -56,6 +56,7 @@ def prepare_task(
         timeout_seconds=plan.timeout_seconds,
         slot=run.slot,
         owner=run.owner(AGENT_STEP),
+        on_note=run.log.note,
         image=run.tools.image_programs,
     )
 

@@ -27,7 +27,7 @@ class SpareSandboxes:
         """The next job in this slot probably needs such a sandbox."""
         # Neither secrets nor the connections of this job.
         self._last_tasks[task.slot] = dataclasses.replace(
-            task, argv=(), environment={}, ports=(), owner=None
+            task, argv=(), environment={}, ports=(), owner=None, on_note=None
         )
 
     def create(self, slots: Iterable[int]) -> None:
