@@ -21,6 +21,7 @@ from agentjobs.sandbox.protocol import (
 _POLL_SECONDS = 0.05
 # Without a `ready` command: a service may open its ports one after the other.
 _SETTLE_SECONDS = 0.25
+_END_SECONDS = 10
 _READY_FILE = "ready"
 # The first argument is the `ready` command, the others start the service. A service may not expect
 # a child that it did not start, so the check is none.
@@ -83,19 +84,26 @@ class RunningService:
         return tuple(map(way_in.port, self.port_numbers))
 
     async def wait_until_ready(self, seconds: float) -> None:
-        """Raises ServiceFailed, or SandboxError if the sandbox did not start."""
-        finding = asyncio.get_running_loop().create_task(self._find_ports())
+        """Raises ServiceFailed, or SandboxError if the sandbox did not start.
+
+        The time for its sandbox, whose image may have to be fetched, does not count.
+        """
+        loop = asyncio.get_running_loop()
+        connecting = loop.create_task(self._is_connected.wait())
+        finding = loop.create_task(self._find_ports())
         try:
-            await asyncio.wait(
-                {finding, self._running}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            for future, timeout in ((connecting, None), (finding, seconds)):
+                await asyncio.wait(
+                    {future, self._running}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
             self.check()
             if not finding.done():
                 raise self.failure(self._unready_reason(seconds))
             self.port_numbers = finding.result()
         finally:
-            finding.cancel()
-            await asyncio.gather(finding, return_exceptions=True)
+            for task in (connecting, finding):
+                task.cancel()
+            await asyncio.gather(connecting, finding, return_exceptions=True)
 
     def check(self) -> None:
         """Raises ServiceFailed or SandboxError if it has ended."""
@@ -151,6 +159,8 @@ class RunningService:
         try:
             ports = await self._ready_ports(self._way_in)
         except OSError as error:
+            # A service that has ended is reported as such when its sandbox is gone.
+            await asyncio.wait({self._running}, timeout=_END_SECONDS)
             raise SandboxError(f"the ports of service {self.name} are unknown: {error}") from error
         if len(ports) > MAX_PORTS:
             raise self.failure(f"listens on more than {MAX_PORTS} ports")
