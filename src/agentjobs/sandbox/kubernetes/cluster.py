@@ -84,7 +84,10 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
+        """Deletions that have begun get a moment to finish."""
         await self._watch.close()
+        if self._background:
+            await asyncio.wait(self._background, timeout=_DELETE_WAIT_SECONDS)
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -1,37 +1,74 @@
 """Brings back what a command left in its pod."""
 
+import contextlib
+from dataclasses import dataclass, field
+
+from agentjobs.sandbox.kubernetes.channels import Channel
 from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.download import Received, TransferLimits, download_changes
 from agentjobs.sandbox.kubernetes.layer_files import TaskDownload, task_downloads
 from agentjobs.sandbox.protocol import ARTIFACTS_DIRECTORY, SandboxTask
 
+_EMPTY_BLOCK = bytes(512)
+
 
 async def receive_results(supervisor: Supervisor, task: SandboxTask) -> str | None:
     """The limit that they exceed, as text. Raises SandboxError and ConnectionLost."""
     received_bytes = 0
-    for download in task_downloads(task):
-        received = await _receive(supervisor, task, download, received_bytes)
-        if received.exceeded is not None:
-            return received.exceeded
-        received_bytes += received.used_bytes
+    with contextlib.ExitStack() as stack:
+        streams = [_open(supervisor, download, stack) for download in task_downloads(task)]
+        for stream in streams:
+            received = await _receive(stream, task, received_bytes)
+            if received.exceeded is not None:
+                return received.exceeded
+            received_bytes += received.used_bytes
     return None
 
 
 async def receive_artifacts(supervisor: Supervisor, task: SandboxTask) -> None:
     """Raises as `receive_results` does."""
-    for download in task_downloads(task):
-        if download.target == task.run_dir / ARTIFACTS_DIRECTORY:
-            await _receive(supervisor, task, download, 0)
+    with contextlib.ExitStack() as stack:
+        for download in task_downloads(task):
+            if download.target == task.run_dir / ARTIFACTS_DIRECTORY:
+                await _receive(_open(supervisor, download, stack), task, 0)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A channel whose start was read already."""
+
+    channel: Channel
+    start: list[bytes] = field(default_factory=list)
+
+    async def peek(self) -> bytes:
+        self.start = [await self.channel.read()]
+        return self.start[0]
+
+    async def read(self) -> bytes:
+        return self.start.pop() if self.start else await self.channel.read()
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def _open(
+    supervisor: Supervisor, download: TaskDownload, stack: contextlib.ExitStack
+) -> tuple[TaskDownload, _Stream, _Stream]:
+    """All are opened before the first is read, so that the pod looks for changes meanwhile."""
+    path = str(download.inside)
+    changes = supervisor.open("download", path=path, changes=True)
+    stack.callback(changes.close)
+    deletions = supervisor.open("deletions", path=path)
+    stack.callback(deletions.close)
+    return download, _Stream(changes), _Stream(deletions)
 
 
 async def _receive(
-    supervisor: Supervisor, task: SandboxTask, download: TaskDownload, received_bytes: int
+    stream: tuple[TaskDownload, _Stream, _Stream], task: SandboxTask, received_bytes: int
 ) -> Received:
-    path = str(download.inside)
-    return await download_changes(
-        supervisor.open("download", path=path, changes=True),
-        supervisor.open("deletions", path=path),
-        download.target,
-        TransferLimits.of(task.limits, received_bytes),
-        lower=download.lower,
-    )
+    download, changes, deletions = stream
+    # Most commands change one directory: it takes a process to look at each.
+    if not await deletions.peek() and (await changes.peek()).startswith(_EMPTY_BLOCK):
+        return Received()
+    limits = TransferLimits.of(task.limits, received_bytes)
+    return await download_changes(changes, deletions, download.target, limits, lower=download.lower)

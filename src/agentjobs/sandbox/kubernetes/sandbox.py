@@ -36,6 +36,7 @@ from agentjobs.sandbox.kubernetes.worker_files import copy_worker_files
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
     BeforeStart,
+    OnNote,
     OnOutput,
     RootImage,
     RunOwner,
@@ -149,7 +150,7 @@ class KubernetesSandbox:
         credentials = new_credentials()
         request = self._request(task, credentials)
         note = task.on_note or _log.info
-        await self.cluster.create_pod(request, note)
+        await self._create_pod(request, note)
 
         async def prepare_start() -> None:
             await self._end_superseded(task.owner)
@@ -168,6 +169,14 @@ class KubernetesSandbox:
         run = SupervisedRun(task, connection, output, record)
         async with self._ending(pod, run):
             return await run.complete(prepare_start)
+
+    async def _create_pod(self, request: PodRequest, on_note: OnNote) -> None:
+        try:
+            await self.cluster.create_pod(request, on_note)
+        except asyncio.CancelledError:
+            deleting = asyncio.ensure_future(self.cluster.delete_pod(request.name))
+            await wait_despite_cancellation(deleting)
+            raise
 
     async def _continue(
         self, task: SandboxTask, owner: RunOwner, on_output: OnOutput
@@ -227,7 +236,7 @@ class KubernetesSandbox:
             image=image,
         )
         request = self._request(task, credentials)
-        await self.cluster.create_pod(request)
+        await self._create_pod(request, _log.info)
         pod = FollowedPod(self.cluster, request.name, _log.info)
         output = RunOutput(_discard)
         connection = self._connection(pod, credentials, output, task)
