@@ -65,9 +65,9 @@ class SupervisedRun:
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if failed.done():
                 raise failed.result()
-            if following.done():
-                return following.result()
-            return self._report_of_pod(over.result())
+            if over.done() and not _has_report(following):
+                return self._report_of_pod(over.result())
+            return following.result()
         finally:
             tasks = [task for task in (following, self._before_start) if task is not None]
             for task in tasks:
@@ -192,6 +192,13 @@ class SupervisedRun:
             last_lines=self._output.tail.last_lines(),
             duration_ms=duration_ms,
         )
+
+
+def _has_report(following: asyncio.Future[SandboxReport]) -> bool:
+    """Otherwise the state of the pod says more than a lost connection."""
+    if not following.done() or following.cancelled():
+        return False
+    return not isinstance(following.exception(), SandboxLost)
 
 
 async def _call(before_start: Callable[[], Awaitable[None]]) -> None:

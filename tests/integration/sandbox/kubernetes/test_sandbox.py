@@ -1,17 +1,37 @@
 """What a sandbox of pods does beyond what every sandbox guarantees."""
 
 import asyncio
+import contextlib
+import dataclasses
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentjobs.sandbox.kubernetes import pod_connection
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import (
+    ImageUnavailable,
+    Placement,
+    RootImage,
+    RunOwner,
+    SandboxError,
+    SandboxLost,
+    SandboxPort,
+    SandboxUnavailable,
+)
+from tests.support.kubernetes.client import AGENT_IMAGE
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
-from tests.support.sandbox import SandboxHarness, eventually
+from tests.support.kubernetes.objects import Object
+from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
 
 NAMESPACE = "agents"
+OWNER = RunOwner(organization_id="org_1", job_id="job_1", step="agent", fence=3)
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +46,10 @@ async def sandbox(
     cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[KubernetesSandbox]:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    sandbox = KubernetesSandbox(settings(), tmp_path / "sandbox")
-    yield sandbox
-    await sandbox.close()
-    await eventually(lambda: pod_names(cluster) == [])
+    async with sandbox_with(tmp_path) as sandbox:
+        yield sandbox
+    await eventually(lambda: pods(cluster) == [])
+    assert not list((tmp_path / "sandbox").rglob("*.json"))
 
 
 @pytest.fixture
@@ -37,25 +57,33 @@ def harness(sandbox: KubernetesSandbox, tmp_path: Path) -> SandboxHarness:
     return SandboxHarness(sandbox, tmp_path)
 
 
-def settings(orphan_seconds: float = 20, pending_seconds: float = 60) -> ClusterSettings:
-    return ClusterSettings(
+@contextlib.asynccontextmanager
+async def sandbox_with(directory: Path, **changes: Any) -> AsyncIterator[KubernetesSandbox]:
+    settings = ClusterSettings(
         worker="worker-1",
         namespace=NAMESPACE,
-        image="localhost/agentjobs-agent:test",
+        image=AGENT_IMAGE,
         user_namespaces="off",
-        orphan_seconds=orphan_seconds,
-        pending_seconds=pending_seconds,
+        orphan_seconds=30,
+        pending_seconds=60,
     )
+    sandbox = KubernetesSandbox(dataclasses.replace(settings, **changes), directory / "sandbox")
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
 
 
-def pod_names(cluster: MemoryCluster) -> list[str]:
-    pods = cluster.call(lambda: cluster.objects.list("pods", NAMESPACE))
-    return [pod["metadata"]["name"] for pod in pods]
+def pods(cluster: MemoryCluster) -> list[Object]:
+    return cluster.call(lambda: cluster.objects.list("pods", NAMESPACE))
 
 
-async def test_files_go_in_and_changes_come_back_also_after_a_timeout(
-    harness: SandboxHarness,
-) -> None:
+def pod_name(cluster: MemoryCluster) -> str:
+    (pod,) = pods(cluster)
+    return str(pod["metadata"]["name"])
+
+
+async def test_changes_come_back_also_after_a_timeout(harness: SandboxHarness) -> None:
     (harness.workspace / "kept").write_text("kept")
     (harness.workspace / "removed").write_text("removed")
     report = await harness.shell(
@@ -67,12 +95,203 @@ async def test_files_go_in_and_changes_come_back_also_after_a_timeout(
     assert (harness.artifacts_dir / "a").read_text() == "1\n"
 
 
-async def test_artifacts_come_back_after_a_cancellation(
-    harness: SandboxHarness, cluster: MemoryCluster
+async def test_artifacts_but_no_changes_come_back_after_a_cancellation(
+    harness: SandboxHarness,
 ) -> None:
     running = harness.start("echo 1 > $AGENTJOBS_ARTIFACTS/a; echo x > new; echo on; sleep 100")
     await harness.wait_for_output(b"on\n")
     running.cancel()
     await asyncio.wait({running})
+    assert running.cancelled()
     assert (harness.artifacts_dir / "a").read_text() == "1\n"
     assert not (harness.workspace / "new").exists()
+
+
+async def test_the_pod_shows_whose_run_it_is_and_no_secret_of_it(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    environment = {"SECRET": "not-for-the-cluster"}
+    running = harness.start("echo on; sleep 100", owner=OWNER, environment=environment)
+    await harness.wait_for_output(b"on\n")
+    (pod,) = pods(cluster)
+    assert pod["metadata"]["labels"]["agentjobs.dev/job"] == "job_1"
+    (record,) = (harness.private.parent / "sandbox" / "runs").iterdir()
+    assert record.stat().st_mode & 0o777 == 0o600
+    token = record.read_text().partition('"token":"')[2].partition('"')[0]
+    assert len(token) >= 43
+    assert token not in str(pod)
+    assert "not-for-the-cluster" not in str(pod)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Supervisor]:
+    """Those that runs have made so far."""
+    made: list[Supervisor] = []
+    connect = pod_connection.connect
+
+    async def record(*arguments: Any, **keywords: Any) -> Supervisor:
+        made.append(await connect(*arguments, **keywords))
+        return made[-1]
+
+    monkeypatch.setattr(pod_connection, "connect", record)
+    return made
+
+
+async def test_a_run_survives_its_connections(
+    harness: SandboxHarness, connections: list[Supervisor]
+) -> None:
+    numbers = 3_000
+    running = harness.start(f"seq 1 {numbers}; sleep 0.3; seq 1 {numbers}; echo x > new")
+    for count in range(1, 5):
+        await eventually(lambda count=count: len(connections) >= count)  # type: ignore[misc]
+        await asyncio.wait({running}, timeout=0.05)
+        connections[-1].connection.abort("the test cut it")
+    assert (await running).exit_code == 0
+    lines = "".join(f"{number}\n" for number in range(1, numbers + 1))
+    assert harness.output.decode() == lines * 2
+    assert (harness.workspace / "new").read_text() == "x\n"
+
+
+async def test_an_api_server_that_is_away_does_not_matter_to_a_running_command(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    running = harness.start("echo on; sleep 0.2; echo x > new")
+    await harness.wait_for_output(b"on\n")
+    cluster.wait(cluster.api.stop())
+    try:
+        report = await running
+    finally:
+        cluster.wait(cluster.api.start())
+    assert report.exit_code == 0
+    assert (harness.workspace / "new").read_text() == "x\n"
+    await eventually(lambda: pods(cluster) == [], 20)
+
+
+async def test_a_cancelled_run_ends_its_agent_at_once_while_the_api_server_is_away(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    marker = ProcessMarker()
+    running = harness.start(f"echo on; {marker.sleeper()}")
+    await harness.wait_for_output(b"on\n")
+    cluster.wait(cluster.api.stop())
+    try:
+        running.cancel()
+        await eventually(lambda: marker.processes() == [], 2)
+        await asyncio.wait({running})
+    finally:
+        cluster.wait(cluster.api.start())
+    await eventually(lambda: pods(cluster) == [], 20)
+
+
+async def test_a_pod_that_somebody_deletes_is_a_lost_sandbox(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    running = harness.start("echo on; sleep 100")
+    await harness.wait_for_output(b"on\n")
+    name = pod_name(cluster)
+    cluster.call(lambda: cluster.kubelet.pod(NAMESPACE, name).fail("Evicted", "low on memory"))
+    with pytest.raises(SandboxLost, match="low on memory"):
+        await running
+
+
+async def test_a_pod_that_the_kernel_killed_for_its_memory_is_a_limit_of_the_agent(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    running = harness.start("echo on; sleep 100", limits=Limits(memory_bytes=64 * 1024**2))
+    await harness.wait_for_output(b"on\n")
+    name = pod_name(cluster)
+    cluster.call(lambda: cluster.kubelet.pod(NAMESPACE, name).kill("OOMKilled"))
+    report = await running
+    assert (report.exceeded, report.exit_code, report.timed_out) == (
+        "64 MiB of memory",
+        None,
+        False,
+    )
+    assert report.last_lines == "on"
+
+
+async def test_an_image_that_cannot_be_fetched_is_said_in_words(
+    harness: SandboxHarness, cluster: MemoryCluster
+) -> None:
+    image = RootImage(reference="registry.invalid/team/tools@sha256:" + "0" * 64)
+    notes: list[str] = []
+    cluster.kubelet.unavailable_images[image.reference] = "manifest unknown"
+    with pytest.raises(ImageUnavailable, match="manifest unknown"):
+        await harness.shell("true", image=image, on_note=notes.append)
+    assert "manifest unknown" in notes[0]
+
+
+async def test_a_pod_without_a_place_is_a_lost_sandbox_after_a_while(
+    tmp_path: Path, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    notes: list[str] = []
+    placement = Placement(node_selector={"disk": "fast"})
+    async with sandbox_with(tmp_path, pending_seconds=0.3) as sandbox:
+        harness = SandboxHarness(sandbox, tmp_path)
+        with pytest.raises(SandboxLost, match=r"did not start within 0\.3 seconds"):
+            await harness.shell("true", placement=placement, on_note=notes.append)
+    assert "no place" in notes[0]
+    await eventually(lambda: pods(cluster) == [])
+
+
+async def test_a_check_says_what_is_missing(
+    sandbox: KubernetesSandbox, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sandbox.check()
+    cluster.api.faults.forbidden.add(("create", "pods"))
+    try:
+        with pytest.raises(SandboxUnavailable, match="create a pod"):
+            await sandbox.check()
+    finally:
+        cluster.api.faults.forbidden.clear()
+    monkeypatch.setitem(cluster.kubelet.unavailable_images, AGENT_IMAGE, "manifest unknown")
+    with pytest.raises(SandboxUnavailable, match="manifest unknown"):
+        await sandbox.check()
+
+
+async def test_programs_are_those_of_the_image(
+    sandbox: KubernetesSandbox, cluster: MemoryCluster
+) -> None:
+    image = RootImage(reference="registry.example/tools@sha256:" + "1" * 64)
+    programs = await sandbox.find_programs(["sh", "no-such-program"], image=image)
+    assert list(programs) == ["sh"]
+    requests = len(cluster.api.requests)
+    assert await sandbox.find_programs(["sh", "no-such-program"], image=image) == programs
+    assert len(cluster.api.requests) == requests
+    assert await sandbox.find_programs(["sh"], image=image, path="/nowhere") == {}
+
+
+async def test_an_earlier_claim_of_the_job_has_ended_before_the_next_command_starts(
+    harness: SandboxHarness, cluster: MemoryCluster, tmp_path: Path
+) -> None:
+    marker = ProcessMarker()
+    running = harness.start(f"echo on; {marker.sleeper()}", owner=OWNER)
+    await harness.wait_for_output(b"on\n")
+    async with sandbox_with(tmp_path / "other", worker="worker-2") as other:
+        next_harness = SandboxHarness(other, tmp_path, slot=1)
+        owner = dataclasses.replace(OWNER, fence=4)
+        script = "echo started"
+        assert (await next_harness.shell(script, owner=owner)).exit_code == 0
+        assert next_harness.output == b"started\n"
+    with pytest.raises(SandboxLost):
+        await running
+    assert marker.processes() == []
+
+
+async def test_a_port_without_a_protocol_is_refused(harness: SandboxHarness) -> None:
+    port = SandboxPort(number=443, on_socket=lambda listener: listener.close())
+    with pytest.raises(SandboxError, match="socket"):
+        await harness.run("true", ports=(port,))
+
+
+async def test_an_idle_run_costs_next_to_nothing(harness: SandboxHarness) -> None:
+    running = harness.start("echo on; sleep 100")
+    await harness.wait_for_output(b"on\n")
+    before = time.thread_time()
+    await asyncio.wait({running}, timeout=1.5)
+    assert time.thread_time() - before < 0.3
+    running.cancel()
+    await asyncio.wait({running})
