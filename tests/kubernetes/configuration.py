@@ -116,6 +116,8 @@ def kubelet(directory: Path, addresses: Addresses) -> str:
             "volumePluginDir": f"{directory}/volume-plugins",
             "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%"},
+            # Afterwards, a node takes pods again.
+            "evictionPressureTransitionPeriod": "1s",
             "serializeImagePulls": False,
             "maxPods": 100,
             # A node that stops is noticed soon.
