@@ -98,4 +98,5 @@ type opening struct {
 	Changes bool   `json:"changes,omitempty"`
 	Port    int    `json:"port,omitempty"`
 	Number  int    `json:"number,omitempty"`
+	Address string `json:"address,omitempty"`
 }

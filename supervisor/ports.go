@@ -80,12 +80,14 @@ func (p *ports) serve(number int, listener net.Listener) {
 // relay serves the agent. Connections from other pods have another local address.
 func (p *ports) relay(number int, connection *net.TCPConn) {
 	defer connection.Close()
-	if local, ok := connection.LocalAddr().(*net.TCPAddr); !ok || !local.IP.IsLoopback() {
+	local, ok := connection.LocalAddr().(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() {
 		return
 	}
+	kind := opening{Kind: "port", Number: number, Address: local.IP.String()}
 	for {
 		session := p.supervisor.currentSession()
-		c, err := session.open(opening{Kind: "port", Number: number})
+		c, err := session.open(kind)
 		if err == nil {
 			relay(c, connection)
 			return

@@ -201,7 +201,7 @@ def test_a_worker_that_pings_keeps_its_agent(tmp_path):
 def test_connections_of_the_agent_reach_the_worker_and_back(client):
     script = """if True:
         import socket
-        s = socket.create_connection(("127.0.0.1", 3128))
+        s = socket.create_connection(("127.88.0.1", 3128))
         s.sendall(b"x" * 3_000_000)
         s.shutdown(socket.SHUT_WR)
         received = b""
@@ -212,7 +212,7 @@ def test_connections_of_the_agent_reach_the_worker_and_back(client):
     client.start(python(script, ports=[3128]))
     client.wait_until(lambda: 1 in client.channels and client.channels[1].is_ended)
     channel = client.channels[1]
-    assert channel.kind == {"kind": "port", "number": 3128}
+    assert channel.kind == {"kind": "port", "number": 3128, "address": "127.88.0.1"}
     assert len(channel.received) == 3_000_000
     client.write(channel, b"hello" * 500_000)
     client.end(channel)
