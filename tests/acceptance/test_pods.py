@@ -1,12 +1,13 @@
-"""Jobs whose agents run in pods, on a small cluster in memory."""
+"""Jobs whose agents run in pods, on a small cluster in memory; tests/kubernetes has a real one."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
-from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
+from tests.support.kubernetes.memory_cluster import memory_cluster
 from tests.support.service import Api, Service, connected, pull_requests, wait_until
 
 AGENTS = """
@@ -28,21 +29,21 @@ command = ["no-such-program"]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[MemoryCluster]:
+def kubeconfig() -> Iterator[Path]:
     with memory_cluster() as cluster:
-        yield cluster
+        yield cluster.kubeconfig
 
 
 @pytest.fixture(scope="module")
-def kubernetes(cluster: MemoryCluster) -> Iterator[ApiClient]:
-    client = ApiClient(cluster.kubeconfig)
+def kubernetes(kubeconfig: Path) -> Iterator[ApiClient]:
+    client = ApiClient(kubeconfig)
     yield client
     client.close()
 
 
 @pytest.fixture(scope="module")
 def service(
-    cluster: MemoryCluster, kubernetes: ApiClient, tmp_path_factory: pytest.TempPathFactory
+    kubeconfig: Path, kubernetes: ApiClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
     data_dir = tmp_path_factory.mktemp("pods") / "data"
     data_dir.mkdir()
@@ -56,7 +57,7 @@ def service(
         # A busy machine may take long for a restart.
         "AGENTJOBS_LEASE_SECONDS": "60",
         "AGENTJOBS_LEASE_RENEW_SECONDS": "1",
-        "KUBECONFIG": str(cluster.kubeconfig),
+        "KUBECONFIG": str(kubeconfig),
     }
     service = Service(data_dir, environment).start()
     yield service
@@ -95,6 +96,7 @@ def test_the_doctor_describes_the_cluster_and_what_its_image_lacks(service: Serv
     findings = json.loads(result.stdout)["findings"]
     sandbox = [finding["message"] for finding in findings if finding["subject"] == "sandbox"]
     assert sandbox[0].startswith("kubernetes v1.")
+    assert any("the cluster's network" in message for message in sandbox)
     agents = {
         finding["message"].partition(":")[0].split()[0]: finding["state"]
         for finding in findings

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, cast
 
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
@@ -17,6 +18,7 @@ from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
+from agentjobs.loops.network_loop import network_loop
 from agentjobs.loops.worker import Worker
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge
@@ -27,6 +29,9 @@ from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB, CheckoutLimits
 from agentjobs.workspace.mirror import Mirrors
+
+if TYPE_CHECKING:
+    from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 
 
 @contextlib.asynccontextmanager
@@ -119,7 +124,8 @@ async def _worker(
             if identity is None
             else ImagePrograms(sandbox, settings.effective_kubernetes_image),
         )
-        worker = Worker(tools, settings.effective_slots, worker_id, adopted)
+        loops = [] if identity is None else [network_loop(cast("KubernetesSandbox", sandbox))]
+        worker = Worker(tools, settings.effective_slots, worker_id, adopted, loops)
         await worker.start()
         yield worker
     finally:

@@ -32,12 +32,19 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """`adopted` are jobs whose agents a dead worker started, and which wait for this one."""
+    """`adopted` are jobs whose agents a dead worker started, and which wait for this one.
+    `loops` run besides the usual ones."""
 
     def __init__(
-        self, tools: JobTools, slots: int, worker_id: str, adopted: Sequence[ClaimedJob] = ()
+        self,
+        tools: JobTools,
+        slots: int,
+        worker_id: str,
+        adopted: Sequence[ClaimedJob] = (),
+        loops: Sequence[Loop] = (),
     ) -> None:
         self._tools = tools
+        self._loops = loops
         self._adopted = adopted
         self._db = tools.context.db
         self._settings = tools.context.settings
@@ -112,6 +119,7 @@ class Worker:
                 self._deleted_repos,
                 self._readiness,
                 self._disk,
+                *self._loops,
             ]
             if self._tools.environments is not None:
                 until_stopped.append(EnvironmentLoop(self._tools, self._tools.environments))

@@ -27,7 +27,8 @@ _MAX_UID = 2**32 - 2
 class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):
     """`problems` keep agents from running safely and name a fix; `notes` need no action.
 
-    `environments` is empty if repositories cannot have one on this machine.
+    `environments` is empty if repositories cannot have one on this machine; `network` is for
+    clusters only.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):
     seccomp: str = ""
     limits: str = ""
     environments: str = ""
+    network: str = ""
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -23,12 +23,13 @@ async def check_sandbox(settings: "Settings") -> list[Finding]:
     description = await describe_sandbox(settings)
     findings = [Finding("sandbox", "ok", f"{description.kind} {description.version}".strip())]
     findings += [
-        Finding("sandbox", "ok", f"{what} {text}")
+        Finding("sandbox", "ok", f"{what} {text}".strip())
         for what, text in (
             ("agents run as", description.runs_as),
             ("system calls:", description.seccomp),
             ("limits are enforced by", description.limits),
             ("repositories can have an environment:", description.environments),
+            ("", description.network),
         )
         # A cluster that does not answer says nothing of them.
         if text

@@ -12,6 +12,7 @@ from agentjobs.sandbox.kubernetes.access import (
     server_version,
 )
 from agentjobs.sandbox.kubernetes.cluster import Cluster
+from agentjobs.sandbox.kubernetes.network_probe import probe_network
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from agentjobs.sandbox.protocol import SandboxError
 
@@ -63,6 +64,7 @@ async def _with_trials(
 ) -> SandboxDescription:
     try:
         await sandbox.check()
+        network = await probe_network(sandbox.cluster)
     except SandboxError as error:
         return msgspec.structs.replace(described, problems=(str(error),))
     has_user_namespaces = sandbox.cluster.has_user_namespaces
@@ -75,6 +77,8 @@ async def _with_trials(
         seccomp="RuntimeDefault, and the filter of the service",
         limits="the cgroups of pods and a watchdog in them",
         environments="the cluster pulls their images, and layers are copied to pods",
+        network=network.explanation if network.is_enforced else "",
+        problems=() if network.is_enforced else (network.explanation,),
         notes=described.notes if has_user_namespaces else (*described.notes, _NO_USER_NAMESPACES),
     )
 
