@@ -210,6 +210,11 @@ class Connection(asyncio.Protocol):
         """False if it was over before."""
         return self._channels.pop(channel.number, None) is not None
 
+    def fail_channel(self, number: int, reason: str) -> None:
+        """The peer says why it is about to close a channel."""
+        if (channel := self._channels.pop(number, None)) is not None:
+            channel.fail(ChannelClosed(reason))
+
     def abort(self, reason: str = "the connection was closed") -> None:
         self._lose(ConnectionLost(reason))
 

@@ -145,6 +145,8 @@ class Supervisor:
             _resolve(self.ended, message)
         elif isinstance(message, Uploaded):
             self._receive_uploaded(message)
+        elif isinstance(message, Failed) and message.channel:
+            self.connection.fail_channel(message.channel, message.reason)
         elif self._reply is not None and isinstance(message, (self._reply[0], Failed)):
             _resolve(self._reply[1], message)
 

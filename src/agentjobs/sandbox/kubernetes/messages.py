@@ -32,7 +32,10 @@ class Started(msgspec.Struct, frozen=True, tag_field="type", tag="started"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="type", tag="failed"):
+    """The last request, or a channel, which is then closed."""
+
     reason: str = ""
+    channel: int = 0
 
 
 class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):

@@ -3,13 +3,15 @@
 import contextlib
 from dataclasses import dataclass, field
 
-from agentjobs.sandbox.kubernetes.channels import Channel
+from agentjobs.safe_text import ellipsize, single_line
+from agentjobs.sandbox.kubernetes.channels import Channel, ChannelClosed
 from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.download import Received, TransferLimits, download_changes
 from agentjobs.sandbox.kubernetes.layer_files import TaskDownload, task_downloads
-from agentjobs.sandbox.protocol import ARTIFACTS_DIRECTORY, SandboxTask
+from agentjobs.sandbox.protocol import ARTIFACTS_DIRECTORY, SandboxTask, UnusableResult
 
 _EMPTY_BLOCK = bytes(512)
+_MAX_CHARACTERS = 300
 
 
 async def receive_results(supervisor: Supervisor, task: SandboxTask) -> str | None:
@@ -67,8 +69,15 @@ async def _receive(
     stream: tuple[TaskDownload, _Stream, _Stream], task: SandboxTask, received_bytes: int
 ) -> Received:
     download, changes, deletions = stream
-    # Most commands change one directory: it takes a process to look at each.
-    if not await deletions.peek() and (await changes.peek()).startswith(_EMPTY_BLOCK):
-        return Received()
     limits = TransferLimits.of(task.limits, received_bytes)
-    return await download_changes(changes, deletions, download.target, limits, lower=download.lower)
+    try:
+        # Most commands change one directory: it takes a process to look at each.
+        if not await deletions.peek() and (await changes.peek()).startswith(_EMPTY_BLOCK):
+            return Received()
+        return await download_changes(
+            changes, deletions, download.target, limits, lower=download.lower
+        )
+    except ChannelClosed as error:
+        # Another attempt would fail, too.
+        reason = ellipsize(single_line(str(error)), _MAX_CHARACTERS)
+        raise UnusableResult(f"its files cannot be read: {reason}") from None

@@ -5,13 +5,14 @@ A lost connection changes nothing: after the next one, the supervisor's state sa
 
 import asyncio
 import base64
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import environment_inside
-from agentjobs.sandbox.kubernetes.channels import ConnectionLost
+from agentjobs.sandbox.kubernetes.channels import ChannelClosed, ConnectionLost
 from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
 from agentjobs.sandbox.kubernetes.layer_files import TaskUpload, task_uploads
 from agentjobs.sandbox.kubernetes.messages import Ended, Prepared, Started
@@ -207,7 +208,9 @@ async def _call(before_start: Callable[[], Awaitable[None]]) -> None:
 
 async def _upload(supervisor: Supervisor, upload: TaskUpload) -> None:
     channel = supervisor.open_upload(str(upload.inside), track=True)
-    await upload_tree(channel, upload.sources, upload.excluded)
+    # The reason why the supervisor closes the channel is in its answer.
+    with contextlib.suppress(ChannelClosed):
+        await upload_tree(channel, upload.sources, upload.excluded)
     await supervisor.finish_upload(channel)
 
 

@@ -24,6 +24,7 @@ from agentjobs.sandbox.protocol import (
     SandboxLost,
     SandboxPort,
     SandboxUnavailable,
+    UnusableResult,
 )
 from tests.support.kubernetes.client import AGENT_IMAGE
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
@@ -93,6 +94,15 @@ async def test_changes_come_back_also_after_a_timeout(harness: SandboxHarness) -
     assert (report.timed_out, harness.output) == (True, b"keptremoved")
     assert sorted(path.name for path in harness.workspace.iterdir()) == ["kept", "new"]
     assert (harness.artifacts_dir / "a").read_text() == "1\n"
+
+
+@pytest.mark.parametrize(("name_bytes", "levels"), [(200, 25), (1, 600)])
+async def test_a_tree_too_deep_for_a_path_is_unusable(
+    harness: SandboxHarness, name_bytes: int, levels: int
+) -> None:
+    script = f"n=$(printf %0{name_bytes}d 0); seq {levels} | while read i; do mkdir $n; cd $n; done"
+    with pytest.raises(UnusableResult, match=r"longer than 4095 bytes|too deep"):
+        await harness.shell(script)
 
 
 async def test_artifacts_but_no_changes_come_back_after_a_cancellation(
