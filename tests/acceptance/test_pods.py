@@ -8,13 +8,16 @@ import pytest
 
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
 from tests.support.kubernetes.memory_cluster import memory_cluster
-from tests.support.service import Api, Service, connected, pull_requests, wait_until
+from tests.support.model_server import model_process
+from tests.support.service import Api, Service, pull_requests, sample_repository, wait_until
 
 AGENTS = """
 [[agents]]
 id = "slow"
 name = "Slow"
-command = ["sh", "-c", "echo counting; echo changed > edited.txt; sleep 2; echo counted"]
+command = ["python3", "slow.py"]
+model_api = "openai"
+model_url = "MODEL_URL"
 
 [[agents]]
 id = "sleepy"
@@ -26,6 +29,43 @@ id = "absent"
 name = "Absent"
 command = ["no-such-program"]
 """
+# Calls its model before and after a while. No worker may be there to answer.
+SLOW = """
+import json, os, time
+from urllib import error, request
+
+opener = request.build_opener(request.ProxyHandler({}))
+
+def ask():
+    body = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
+    headers = {
+        "Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}",
+        "Content-Type": "application/json",
+    }
+    url = f"{os.environ['OPENAI_BASE_URL']}/chat/completions"
+    while True:
+        try:
+            return opener.open(request.Request(url, json.dumps(body).encode(), headers)).read()
+        except error.HTTPError:
+            raise
+        except OSError:
+            time.sleep(0.1)
+
+ask()
+open("edited.txt", "w").write("changed")
+print("counting", flush=True)
+time.sleep(2)
+ask()
+print("counted")
+"""
+
+
+@pytest.fixture(scope="module")
+def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    script = tmp_path_factory.mktemp("model") / "script.json"
+    reply = {"text": "hello to you", "always": True, "usage": {"input": 100, "output": 50}}
+    with model_process(script, [reply]) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +83,21 @@ def kubernetes(kubeconfig: Path) -> Iterator[ApiClient]:
 
 @pytest.fixture(scope="module")
 def service(
-    kubeconfig: Path, kubernetes: ApiClient, tmp_path_factory: pytest.TempPathFactory
+    kubeconfig: Path,
+    kubernetes: ApiClient,
+    model_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     data_dir = tmp_path_factory.mktemp("pods") / "data"
     data_dir.mkdir()
-    (data_dir / "agentjobs.toml").write_text(AGENTS)
+    (data_dir / "agentjobs.toml").write_text(AGENTS.replace("MODEL_URL", model_url))
     environment = {
         "AGENTJOBS_SANDBOX": "kubernetes",
         "AGENTJOBS_KUBERNETES_NAMESPACE": kubernetes.namespace,
         "AGENTJOBS_KUBERNETES_IMAGE": AGENT_IMAGE,
         "AGENTJOBS_KUBERNETES_USER_NAMESPACES": "off",
         "AGENTJOBS_SLOTS": "2",
+        "AGENTJOBS_EGRESS_ALLOW": "127.0.0.0/8",
         # A busy machine may take long for a restart.
         "AGENTJOBS_LEASE_SECONDS": "60",
         "AGENTJOBS_LEASE_RENEW_SECONDS": "1",
@@ -66,7 +110,12 @@ def service(
 
 @pytest.fixture(scope="module")
 def api(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Api:
-    return connected(service, tmp_path_factory.mktemp("pods"))
+    source = sample_repository(tmp_path_factory.mktemp("pods") / "source", {"slow.py": SLOW})
+    service.connect(source, "acme/shop")
+    service.admin("secrets", "set", "OPENAI_API_KEY", typed="sk-real-key")
+    api = service.client(service.key())
+    api.wait_ready("acme/shop")
+    return api
 
 
 def pods_of(kubernetes: ApiClient, job_id: str) -> list[str]:
@@ -119,6 +168,8 @@ def test_a_restarted_worker_continues_an_agent_that_runs_once(
     job = api.wait_status(job_id, "completed", "failed")
     log = api.log(job_id)
     assert (job["status"], job["attempt"]) == ("completed", 1), log
+    # The agent keeps the key for its model.
+    assert job["usage"]["input_tokens"] == 200
     assert api.events(job_id) == [
         "job.queued",
         "job.started",
