@@ -4,6 +4,8 @@ Passes on the output, each byte once and in order, over as many connections as i
 """
 
 import asyncio
+import contextlib
+import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -29,6 +31,13 @@ PING_SECONDS = 1.0
 # The supervisor keeps up to 1 MiB that is not acknowledged. So this bounds endless output to about
 # 13 MB/s, as the pause after a full chunk does in other sandboxes.
 ACK_SECONDS = 0.08
+# A supervisor that sends more does not wait for acknowledgements.
+MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
+# Enough for the baseline of a huge tree, which is taken when a command starts.
+REQUEST_SECONDS = 300.0
+# Far more than a supervisor has to say, but not enough to occupy a worker.
+MAX_MESSAGES = 1_000
+MAX_MESSAGES_PER_SECOND = 100.0
 
 Reply = TypeVar("Reply", bound=Message)
 
@@ -70,6 +79,9 @@ class Supervisor:
         self._hello: asyncio.Future[Hello] = loop.create_future()
         self._requesting = asyncio.Lock()
         self._has_greeted = False
+        self._greeted_at = loop.time()
+        self._messages = 0
+        self._acknowledged = 0
         self._reply: tuple[type[Any], asyncio.Future[Any]] | None = None
         self._uploads: dict[int, asyncio.Future[Uploaded]] = {}
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -83,6 +95,8 @@ class Supervisor:
     async def greet(self, token: str) -> None:
         """Raises ConnectionLost."""
         self._has_greeted = True
+        self._greeted_at = self._loop.time()
+        self._acknowledged = self._output.offset
         self.connection.send_message(
             {
                 "type": "hello",
@@ -101,7 +115,11 @@ class Supervisor:
             self._reply = (reply, future)
             try:
                 self.connection.send_message(message)
-                answer = await self._wait(future)
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    answer = await self._wait(future)
+            except TimeoutError:
+                self.connection.abort("the supervisor does not reply")
+                raise ConnectionLost("the supervisor does not reply") from None
             finally:
                 self._reply = None
         if isinstance(answer, Failed):
@@ -138,6 +156,10 @@ class Supervisor:
         # Until then, the peer is not known to be the supervisor.
         if not self._has_greeted:
             raise ProtocolError("the supervisor spoke first")
+        self._messages += 1
+        seconds = self._loop.time() - self._greeted_at
+        if self._messages > MAX_MESSAGES + seconds * MAX_MESSAGES_PER_SECOND:
+            raise ProtocolError("the supervisor sends too many messages")
         message = decode_message(payload)
         if not self._hello.done():
             self._receive_hello(message)
@@ -154,11 +176,13 @@ class Supervisor:
         if not self._hello.done():
             raise ProtocolError("output came before the hello")
         if self._output.may_skip:
-            self._output.offset = max(offset, self._output.offset)
+            self._output.offset = self._acknowledged = max(offset, self._output.offset)
             self._output.may_skip = False
         if offset > self._output.offset:
             raise ProtocolError("a part of the output is missing")
         data = data[self._output.offset - offset :]
+        if self._output.offset + len(data) > self._acknowledged + MAX_UNACKNOWLEDGED_BYTES:
+            raise ProtocolError("the output does not wait for acknowledgements")
         if data:
             self._output.receive(data)
             if self._ack_timer is None:
@@ -170,7 +194,7 @@ class Supervisor:
     def on_open(self, channel: Channel, request: bytes) -> None:
         match decode_request(request):
             case {"kind": "port", "number": int(number), **rest} if self._hello.done():
-                self._on_port(channel, (str(rest.get("address", "127.0.0.1")), number))
+                self._on_port(channel, (_loopback(rest.get("address", "127.0.0.1")), number))
             case _:
                 raise ProtocolError("a supervisor may open channels for ports only")
 
@@ -193,7 +217,8 @@ class Supervisor:
 
     def _ack(self) -> None:
         self._ack_timer = None
-        self.connection.send_ack(self._output.offset)
+        self._acknowledged = self._output.offset
+        self.connection.send_ack(self._acknowledged)
 
     def _ping(self) -> None:
         if self._loop.time() - self.connection.last_received > self._silence_seconds:
@@ -264,6 +289,14 @@ def _tls_context() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _loopback(address: object) -> str:
+    """The same text. Raises ProtocolError for anything else."""
+    with contextlib.suppress(ValueError):
+        if isinstance(address, str) and ipaddress.ip_address(address).is_loopback:
+            return address
+    raise ProtocolError("a port of a pod has a loopback address only")
 
 
 def _resolve(future: asyncio.Future[Any], result: object) -> None:

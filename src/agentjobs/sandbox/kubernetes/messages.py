@@ -1,20 +1,27 @@
 """Messages that a supervisor sends. Decoding checks every field; unknown fields are ignored."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from agentjobs.sandbox.kubernetes.frames import ProtocolError
 
 VERSION = 1
+MAX_PORTS = 64
+
+_ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
+_Duration = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+# They become part of errors and logs.
+_Reason = Annotated[str, msgspec.Meta(max_length=65_536)]
 
 
 class Ended(msgspec.Struct, frozen=True, tag_field="type", tag="ended"):
     """All processes of the agent are dead, and all their output was sent."""
 
-    exit_code: int | None
+    exit_code: _ExitCode | None
     exceeded: Literal["memory", "workspace", "cpu"] | None = None
-    duration_ms: int = 0
+    duration_ms: _Duration = 0
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
@@ -34,7 +41,7 @@ class Started(msgspec.Struct, frozen=True, tag_field="type", tag="started"):
 class Failed(msgspec.Struct, frozen=True, tag_field="type", tag="failed"):
     """The last request, or a channel, which is then closed."""
 
-    reason: str = ""
+    reason: _Reason = ""
     channel: int = 0
 
 
@@ -45,11 +52,11 @@ class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
 class Uploaded(msgspec.Struct, frozen=True, tag_field="type", tag="uploaded"):
     channel: int
     entries: int = 0
-    error: str | None = None
+    error: _Reason | None = None
 
 
 class Ports(msgspec.Struct, frozen=True, tag_field="type", tag="ports"):
-    ports: list[int]
+    ports: Annotated[list[_PortNumber], msgspec.Meta(max_length=MAX_PORTS)]
 
 
 class Programs(msgspec.Struct, frozen=True, tag_field="type", tag="programs"):

@@ -13,6 +13,9 @@ SLOW_RETRY_SECONDS = 0.5
 SLOW_AFTER_SECONDS = 10.0
 # The node says that it runs, but nothing answers.
 MAX_SILENT_START_SECONDS = 60.0
+# Connections that end soon after each other: the next one will not help.
+SHORT_CONNECTION_SECONDS = 60.0
+MAX_SHORT_CONNECTIONS = 20
 
 
 class PodConnection:
@@ -37,6 +40,8 @@ class PodConnection:
         self._orphan_seconds = orphan_seconds
         self._address = address
         self._supervisor: Supervisor | None = None
+        self._connected_at = 0.0
+        self._short_connections = 0
 
     @property
     def address(self) -> str:
@@ -54,7 +59,8 @@ class PodConnection:
         loop = asyncio.get_running_loop()
         began = loop.time()
         was_connected = self._supervisor is not None or bool(self._address)
-        self.close()
+        if self._supervisor is not None:
+            await self._leave(self._supervisor)
         reason = "it has no address"
         running_since: float | None = None
         while not self.pod.over.done():
@@ -64,6 +70,7 @@ class PodConnection:
                 except ConnectionLost as error:
                     reason = str(error)
                 else:
+                    self._connected_at = loop.time()
                     return self._supervisor
             waited = loop.time() - began
             if self.pod.state.is_running and running_since is None:
@@ -82,6 +89,16 @@ class PodConnection:
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None
+
+    async def _leave(self, supervisor: Supervisor) -> None:
+        """Count it, and wait a little before the next one."""
+        is_short = asyncio.get_running_loop().time() - self._connected_at < SHORT_CONNECTION_SECONDS
+        self._short_connections = self._short_connections + 1 if is_short else 0
+        self.close()
+        if self._short_connections > MAX_SHORT_CONNECTIONS:
+            reason = supervisor.lost.result() if supervisor.lost.done() else "it does not go on"
+            raise self.pod.explain_loss(f"its connections end at once ({reason})")
+        await self.pod.wait_for_change(RETRY_SECONDS)
 
     async def _try_once(self) -> Supervisor:
         return await connect(

@@ -164,7 +164,7 @@ class KubernetesSandbox:
         async def record(started_at: float) -> None:
             if task.owner is not None and task.owner.job_id:
                 stored = _stored(connection, credentials, task.owner, started_at)
-                await asyncio.to_thread(self._records.save, stored)
+                await self._save(stored)
 
         run = SupervisedRun(task, connection, output, record)
         async with self._ending(pod, run):
@@ -185,13 +185,20 @@ class KubernetesSandbox:
         if stored is None:
             await self._end_superseded(owner)
             raise SandboxLost("the pod of this run is gone: its worker left no record of it")
-        self._records.save(msgspec.structs.replace(stored, fence=owner.fence))
+        await self._save(msgspec.structs.replace(stored, fence=owner.fence))
         pod = FollowedPod(self.cluster, stored.pod, task.on_note or _log.info)
         output = RunOutput(on_output, may_skip=True)
         connection = self._connection(pod, stored.credentials, output, task, address=stored.address)
         run = SupervisedRun(task, connection, output, _not_again, stored.started_at)
         async with self._ending(pod, run):
             return await run.complete(_nothing)
+
+    async def _save(self, run: StoredRun) -> None:
+        """Raises SandboxError."""
+        try:
+            await asyncio.to_thread(self._records.save, run)
+        except OSError as error:
+            raise SandboxError(f"the record of a run cannot be written: {error}") from error
 
     @contextlib.asynccontextmanager
     async def _ending(self, pod: FollowedPod, run: SupervisedRun) -> AsyncIterator[None]:

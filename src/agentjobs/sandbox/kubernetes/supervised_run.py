@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from agentjobs.safe_text import ellipsize, single_line
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import environment_inside
 from agentjobs.sandbox.kubernetes.channels import ChannelClosed, ConnectionLost
@@ -30,8 +31,11 @@ from agentjobs.sandbox.seccomp import filter_program
 from agentjobs.sandbox.syscalls import ARCHITECTURES
 
 KILL_SECONDS = 1.0
+UPLOAD_SECONDS = 1_800.0
 # A cancelled command must be gone within two seconds.
 ARTIFACTS_SECONDS = 0.5
+
+_MAX_CHARACTERS = 300
 
 # Gets the Unix time of the start, before the command starts.
 OnStart = Callable[[float], Awaitable[None]]
@@ -52,7 +56,9 @@ class SupervisedRun:
         self._connection = connection
         self._output = output
         self._on_start = on_start
-        self._started_at = started_at
+        self._started_at: float | None = None
+        if started_at is not None:
+            self._set_start(started_at)
         self._has_way_in = False
         self._is_timed_out = False
         self._before_start: asyncio.Task[None] | None = None
@@ -104,7 +110,8 @@ class SupervisedRun:
             try:
                 return await self._go_on(supervisor)
             except RequestFailed as error:
-                raise SandboxError(f"the sandbox did not start: {error}") from error
+                reason = ellipsize(single_line(str(error)), _MAX_CHARACTERS)
+                raise SandboxError(f"the sandbox did not start: {reason}") from error
             except ConnectionLost:
                 continue
 
@@ -130,12 +137,21 @@ class SupervisedRun:
             for upload in task_uploads(self._task)
         ]
         try:
-            await asyncio.gather(*uploads)
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                await asyncio.gather(*uploads)
+        except TimeoutError:
+            raise SandboxLost(f"the pod did not take the files in {UPLOAD_SECONDS:g} s") from None
+        except OSError as error:
+            raise SandboxError(f"the files for the sandbox cannot be sent: {error}") from error
         finally:
             for upload in uploads:
                 upload.cancel()
             await wait_despite_cancellation(*uploads)
-        await supervisor.request(_command(self._task, supervisor.hello.architecture), Prepared)
+        command = _command(self._task, supervisor.hello.architecture)
+        try:
+            await supervisor.request(command, Prepared)
+        except ValueError as error:
+            raise SandboxError(f"the command cannot be sent to its pod: {error}") from error
 
     async def _start(self, supervisor: Supervisor) -> None:
         if self._task.on_running is not None and not self._has_way_in:
@@ -144,9 +160,8 @@ class SupervisedRun:
         assert self._before_start is not None
         await asyncio.shield(self._before_start)
         if self._started_at is None:
-            started_at = time.time()
-            await self._on_start(started_at)
-            self._started_at = started_at
+            await self._on_start(time.time())
+            self._set_start(time.time())
         await supervisor.request({"type": "start"}, Started)
 
     async def _wait_for_end(self, supervisor: Supervisor) -> Ended:
@@ -163,7 +178,11 @@ class SupervisedRun:
     def _remaining_seconds(self) -> float:
         if self._started_at is None:
             return self._task.timeout_seconds
-        return max(0.0, self._started_at + self._task.timeout_seconds - time.time())
+        return max(0.0, self._started_at + self._task.timeout_seconds - time.monotonic())
+
+    def _set_start(self, unix_time: float) -> None:
+        """The clock of the machine may change from now on."""
+        self._started_at = time.monotonic() - max(0.0, time.time() - unix_time)
 
     def _report_of_pod(self, state: PodState) -> SandboxReport:
         """Of a pod that the cluster ended. Raises SandboxError if the command is not to blame."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from agentjobs.sandbox.kubernetes import pod_connection
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
@@ -164,6 +165,48 @@ async def test_a_run_survives_its_connections(
     assert (harness.workspace / "new").read_text() == "x\n"
 
 
+async def test_connections_that_always_end_at_once_are_a_lost_sandbox(
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = pod_connection.connect
+
+    async def cut(*arguments: Any, **keywords: Any) -> Supervisor:
+        supervisor = await connect(*arguments, **keywords)
+        supervisor.connection.abort("the test cut it")
+        return supervisor
+
+    monkeypatch.setattr(pod_connection, "connect", cut)
+    monkeypatch.setattr(pod_connection, "RETRY_SECONDS", 0.001)
+    with pytest.raises(SandboxLost, match="the test cut it"):
+        await harness.shell("true")
+
+
+async def test_what_the_caller_raises_before_the_start_is_raised_unchanged(
+    harness: SandboxHarness,
+) -> None:
+    async def before_start() -> None:
+        raise FileNotFoundError("the claim is gone")
+
+    with pytest.raises(FileNotFoundError, match="the claim is gone"):
+        await harness.sandbox.run(harness.task("true"), harness.receive, before_start)
+
+
+def test_a_run_on_the_event_loop_of_the_service(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+
+    async def run() -> None:
+        async with sandbox_with(tmp_path) as sandbox:
+            harness = SandboxHarness(sandbox, tmp_path)
+            report = await harness.shell("seq 1 100000; echo x > new; exit 5")
+            assert report.exit_code == 5
+            assert harness.output.count(b"\n") == 100_000
+            assert (harness.workspace / "new").exists()
+
+    uvloop.run(run())
+
+
 async def test_an_api_server_that_is_away_does_not_matter_to_a_running_command(
     harness: SandboxHarness, cluster: MemoryCluster
 ) -> None:
@@ -289,6 +332,32 @@ async def test_an_earlier_claim_of_the_job_has_ended_before_the_next_command_sta
     with pytest.raises(SandboxLost):
         await running
     assert marker.processes() == []
+
+
+class Address(asyncio.Protocol):
+    """Says which address the client connected to."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        host, port = transport.get_extra_info("sockname")
+        transport.write(f"{host} {port}\n".encode())
+        transport.close()
+
+
+READ = """
+import socket
+for host in ("127.0.0.1", "other.example"):
+    print(socket.create_connection((host, 443), 10).makefile().read(), end="")
+"""
+
+
+async def test_a_port_knows_the_address_that_the_agent_connected_to(
+    harness: SandboxHarness,
+) -> None:
+    port = SandboxPort(number=443, protocol=Address)
+    hosts = {"other.example": "127.88.0.1"}
+    report = await harness.run("python3", "-c", READ, ports=(port,), hosts=hosts)
+    assert report.last_lines.split("\n") == ["127.0.0.1 443", "127.88.0.1 443"]
 
 
 async def test_a_port_without_a_protocol_is_refused(harness: SandboxHarness) -> None:

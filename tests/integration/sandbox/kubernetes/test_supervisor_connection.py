@@ -256,3 +256,62 @@ async def test_a_cancelled_connect_leaves_no_descriptor(
         await asyncio.wait({connecting})
         assert connecting.cancelled()
     await eventually(lambda: descriptors() == before)
+
+
+async def test_a_supervisor_that_never_stops_talking_is_cut_off(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    async with connected(supervisor, credentials) as worker:
+        for _ in range(3_000):
+            supervisor.say("pong")
+        assert "too many messages" in str(await worker.lost)
+
+
+async def test_output_that_does_not_wait_for_acknowledgements_is_cut_off(
+    supervisor: ScriptedSupervisor, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "ACK_SECONDS", 60)
+    output = KeptOutput()
+    async with connected(supervisor, credentials, output) as worker:
+        for number in range(100):
+            supervisor.connection.send_output(number * 65_536, bytes(65_536))
+        assert "does not wait" in str(await worker.lost)
+        assert len(output.data) <= connection_module.MAX_UNACKNOWLEDGED_BYTES
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "localhost", "", 7, None])
+async def test_a_port_has_a_loopback_address_only(
+    supervisor: ScriptedSupervisor, credentials: Credentials, address: object
+) -> None:
+    async with connected(supervisor, credentials) as worker:
+        supervisor.connection.open({"kind": "port", "number": 443, "address": address})
+        assert "loopback address only" in str(await worker.lost)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "ended", "exit_code": 256},
+        {"type": "ended", "exit_code": 0, "duration_ms": -1},
+        {"type": "ended", "exit_code": 0, "exceeded": "patience"},
+        {"type": "ports", "ports": [0]},
+        {"type": "ports", "ports": list(range(1, 100))},
+        {"type": "failed", "reason": "x" * 70_000},
+    ],
+)
+async def test_values_out_of_range_are_cut_off(
+    supervisor: ScriptedSupervisor, credentials: Credentials, message: dict[str, object]
+) -> None:
+    async with connected(supervisor, credentials) as worker:
+        supervisor.connection.send_message(message)
+        assert "cannot be read" in str(await worker.lost)
+
+
+async def test_a_request_without_a_reply_ends_the_connection(
+    supervisor: ScriptedSupervisor, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.05)
+    async with connected(supervisor, credentials) as worker:
+        with pytest.raises(ConnectionLost, match="does not reply"):
+            await worker.request({"type": "prepare"}, Prepared)
+        assert worker.lost.done()
