@@ -38,6 +38,14 @@ def is_outage(error: Exception) -> bool:
     return code in (0, 408, 429) or code >= 500 or is_temporary_refusal(error)
 
 
+def is_refusal(error: Exception) -> bool:
+    """A missing permission or a wrong credential; a server that starts may say so for a moment."""
+    code = status_code(error)
+    if code != 403:
+        return code == 401
+    return not _has_body(error) or _NOT_PERMITTED.search(message_of(error)) is not None
+
+
 def is_temporary_refusal(error: Exception) -> bool:
     return status_code(error) == 403 and any(
         text in message_of(error) for text in _TEMPORARY_REFUSALS
@@ -84,9 +92,20 @@ def explain(error: Exception, action: str, namespace: str) -> SandboxError:
             f"the namespace {namespace} does not exist. Create it with "
             f"`kubectl create namespace {namespace}`, or set kubernetes_namespace."
         )
+    if code == 403 and not _has_body(error):
+        return SandboxUnavailable(
+            f"this worker may not {action} in the namespace {namespace}. Add the permission to its "
+            "Role; the Helm chart has the whole list."
+        )
     if code in (403, 400, 422):
         return SandboxError(f"the cluster refuses to {action}: {message}")
     return SandboxError(f"this worker could not {action}: {message}")
+
+
+def _has_body(error: Exception) -> bool:
+    """lightkube does not read that of a watch."""
+    response = getattr(error, "response", None)
+    return response is None or response.is_stream_consumed
 
 
 def _status_message(response: httpx2.Response) -> str:

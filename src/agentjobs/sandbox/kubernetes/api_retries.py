@@ -10,6 +10,7 @@ from agentjobs.sandbox.kubernetes.api_errors import (
     API_ERRORS,
     explain,
     is_outage,
+    is_refusal,
     is_temporary_refusal,
     message_of,
     retry_after,
@@ -20,6 +21,7 @@ _MIN_DELAY = 0.2
 _MAX_DELAY = 15.0
 # A single lost request is nothing that people should read about.
 _NOTED_ATTEMPT = 3
+_MAX_REFUSALS = 4
 
 OnWaiting = Callable[[str], None]
 T = TypeVar("T")
@@ -56,7 +58,8 @@ async def call_api(
         try:
             return await request()
         except API_ERRORS as error:
-            if not is_outage(error):
+            may_pass = is_refusal(error) and backoff.failures < _MAX_REFUSALS
+            if not is_outage(error) and not may_pass:
                 raise explain(error, action, namespace) from error
             delay = backoff.next_delay(error)
             if deadline is not None and loop.time() + delay > deadline:

@@ -11,9 +11,8 @@ from httpx2 import HTTPStatusError, Timeout
 from lightkube import AsyncClient
 from lightkube.core.client import LabelSelector
 from lightkube.core.exceptions import ConfigError
-from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import Pod, Secret
-from lightkube.types import PatchType
 
 from agentjobs.sandbox.kubernetes.api_errors import status_code
 from agentjobs.sandbox.kubernetes.api_retries import OnWaiting, call_api
@@ -46,7 +45,6 @@ class Cluster:
         self.has_user_namespaces = settings.user_namespaces == "on"
         # Those that this process created or follows.
         self.used_pods: set[str] = set()
-        self._pods_without_secret: set[str] = set()
         self._watch = PodWatch(
             client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
         )
@@ -106,21 +104,17 @@ class Cluster:
         worker may not, and SandboxError if no attempt can succeed.
         """
         manifest = pod_manifest(request, self.settings, has_user_namespace=self.has_user_namespaces)
-        registry_auth = request.image.registry_auth if request.image else ""
         self.used_pods.add(request.name)
-        if not registry_auth:
-            self._pods_without_secret.add(request.name)
         try:
-            if registry_auth:
-                secret = _pull_secret(manifest, registry_auth)
-                await self._create(secret, "create a pull secret", on_waiting)
             pod = await self._create(manifest, "create a pod", on_waiting)
+            if request.image and request.image.registry_auth:
+                # In time: the image is fetched after the supervisor was copied from ours.
+                secret = _pull_secret(pod, request.image.registry_auth)
+                await self._create(secret, "create a pull secret", on_waiting)
         except BaseException:
             # The answer to a request that created it may be lost.
-            self._start_deletion(request.name)
+            self._start(self._delete(request.name))
             raise
-        if registry_auth:
-            self._start(self._give_secret_to(pod))
         self._watch.add(pod_state(pod))
         return request.name
 
@@ -131,7 +125,7 @@ class Cluster:
 
     async def delete_pod(self, name: str) -> None:
         """Returns after two seconds at most; if the API server is away, the attempts go on."""
-        await asyncio.wait({self._start_deletion(name)}, timeout=_DELETE_WAIT_SECONDS)
+        await asyncio.wait({self._start(self._delete(name))}, timeout=_DELETE_WAIT_SECONDS)
 
     async def find_pods(self, labels: Mapping[str, str]) -> list[PodState]:
         """Of all workers. Raises as `create_pod` does."""
@@ -167,50 +161,21 @@ class Cluster:
         request.add_done_callback(lambda _: self._creations.pop(name, None))
         return await asyncio.shield(request)
 
-    def _start_deletion(self, name: str) -> asyncio.Task[None]:
-        return self._start(self._delete_with_secret(name))
-
-    async def _delete_with_secret(self, name: str) -> None:
-        """The cluster deletes the Secret with its pod, unless this worker died between the two."""
-        try:
-            if (creation := self._creations.get(name)) is not None:
-                await asyncio.wait({creation})
-            await self._delete(Pod, name)
-            if name not in self._pods_without_secret:
-                await self._delete(Secret, name)
-        finally:
-            self.used_pods.discard(name)
-            self._pods_without_secret.discard(name)
-
-    async def _delete(self, kind: type[Pod | Secret], name: str) -> None:
+    async def _delete(self, name: str) -> None:
         async def delete() -> None:
             try:
-                await self.client.delete(kind, name, grace_period=0)
+                await self.client.delete(Pod, name, grace_period=0)
             except HTTPStatusError as error:
                 if status_code(error) != 404:
                     raise
 
-        action = f"delete the {kind.__name__.lower()} {name}"
-        namespace = self.settings.namespace
+        action, namespace = f"delete the pod {name}", self.settings.namespace
         try:
             await call_api(delete, action, namespace=namespace, give_up_seconds=None)
         except SandboxError as error:
             _log.warning("%s", error)
-
-    async def _give_secret_to(self, pod: Pod) -> None:
-        """The cluster deletes it with the pod, even if this worker no longer runs."""
-        assert pod.metadata is not None
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name}
-        patch = {"metadata": {"ownerReferences": [{**owner, "uid": pod.metadata.uid}]}}
-        name = str(pod.metadata.name)
-
-        async def patch_secret() -> None:
-            await self.client.patch(Secret, name, patch, patch_type=PatchType.MERGE)
-
-        try:
-            await self.call(patch_secret, "make a pull secret part of its pod")
-        except SandboxError as error:
-            _log.warning("%s", error)
+        finally:
+            self.used_pods.discard(name)
 
     async def call(
         self,
@@ -235,12 +200,17 @@ class Cluster:
 
 
 def _pull_secret(pod: Pod, registry_auth: str) -> Secret:
-    assert pod.metadata is not None
+    """The cluster deletes it with the pod, even if this worker no longer runs."""
+    metadata = pod.metadata
+    assert metadata is not None
+    name = str(metadata.name)
+    owner = OwnerReference(apiVersion="v1", kind="Pod", name=name, uid=str(metadata.uid))
     return Secret(
         metadata=ObjectMeta(
-            name=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            labels=pod.metadata.labels,
+            name=name,
+            namespace=metadata.namespace,
+            labels=metadata.labels,
+            ownerReferences=[owner],
         ),
         type="kubernetes.io/dockerconfigjson",
         stringData={".dockerconfigjson": registry_auth},

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB, WORKER, label_value
+from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
 from agentjobs.sandbox.kubernetes.pod_status import PodState
 from agentjobs.sandbox.protocol import RunOwner, SandboxError
 
@@ -66,10 +67,11 @@ def _age_seconds(moment: datetime | None, now: datetime) -> float:
 
 
 async def sweep_regularly(cluster: Cluster, names_to_keep: Callable[[], Collection[str]]) -> None:
-    """At once and then every few minutes, until it is cancelled."""
+    """Delete orphans and restore the network policy, at once and then every few minutes."""
     while True:
         try:
             await delete_orphans(cluster, names_to_keep())
+            await ensure_network_policy(cluster)
         except SandboxError as error:
-            _log.warning("Pods that no worker uses may remain: %s", error)
+            _log.warning("The namespace of agents was not checked: %s", error)
         await asyncio.sleep(_SWEEP_SECONDS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
@@ -10,7 +11,13 @@ from lightkube import AsyncClient
 from lightkube.core.client import LabelSelector
 from lightkube.resources.core_v1 import Pod
 
-from agentjobs.sandbox.kubernetes.api_errors import API_ERRORS, message_of, status_code
+from agentjobs.sandbox.kubernetes.api_errors import (
+    API_ERRORS,
+    explain,
+    is_refusal,
+    message_of,
+    status_code,
+)
 from agentjobs.sandbox.kubernetes.api_retries import Backoff
 from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
 
@@ -31,6 +38,8 @@ class PodWatch:
         self._states: dict[str, PodState] = {}
         self._changes: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._has_listed = False
+        # Why the server does not let this worker follow pods.
+        self._refusal = ""
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self, name: str) -> AsyncIterator[PodState]:
@@ -70,17 +79,17 @@ class PodWatch:
 
     def _current(self, name: str) -> PodState | None:
         state = self._states.get(name)
+        if self._refusal and (state is None or not state.is_running):
+            return dataclasses.replace(state or PodState(name=name), waiting=self._refusal)
         if state is None and self._has_listed:
             return PodState(name=name).gone()
         return state
 
     async def _run(self) -> None:
-        backoff, version = Backoff(), ""
+        version, backoff = "", Backoff()
         while True:
             try:
-                if not version:
-                    version = await self._list()
-                    backoff = Backoff()
+                version = version or await self._list()
                 async with asyncio.timeout(_MAX_WATCH_SECONDS):
                     async for event, pod in self._client.watch(
                         Pod,
@@ -88,13 +97,14 @@ class PodWatch:
                         labels=self._labels,
                         resource_version=version,
                     ):
-                        backoff = Backoff()
                         version = (pod.metadata and pod.metadata.resourceVersion) or version
+                        backoff = Backoff()
                         self._apply(event, pod)
             except TimeoutError:
-                continue
-            except API_ERRORS as error:
-                if status_code(error) == 410:
+                backoff = Backoff()
+                self._refuse("")
+            except Exception as error:  # noqa: BLE001 - all runs of this worker depend on it
+                if status_code(error) == 410 or not isinstance(error, API_ERRORS):
                     version = ""
                 await self._pause(backoff, error)
 
@@ -102,22 +112,29 @@ class PodWatch:
         known = set(self._states)
         pods = self._client.list(Pod, namespace=self._namespace, labels=self._labels)
         states = [pod_state(pod) async for pod in pods]
-        for name in known - {state.name for state in states}:
+        for name in (known & self._states.keys()) - {state.name for state in states}:
             self._update(self._states[name].gone())
         for state in states:
             self._update(state)
         self._has_listed = True
-        for name in list(self._changes):
-            self._wake(name)
+        self._wake_all()
         return pods.resourceVersion
 
     async def _pause(self, backoff: Backoff, error: Exception) -> None:
         delay = backoff.next_delay(error)
         if backoff.failures in _NOTED_FAILURES:
             _log.warning("The watch of pods is interrupted: %s", message_of(error))
+            if is_refusal(error):
+                self._refuse(str(explain(error, "watch pods", self._namespace)))
         await asyncio.sleep(delay)
 
+    def _refuse(self, reason: str) -> None:
+        if reason != self._refusal:
+            self._refusal = reason
+            self._wake_all()
+
     def _apply(self, event: str, pod: Pod) -> None:
+        self._refuse("")
         if event != "BOOKMARK":
             state = pod_state(pod)
             self._update(state.gone() if event == "DELETED" else state)
@@ -130,6 +147,10 @@ class PodWatch:
     def _wake(self, name: str) -> None:
         for changed in self._changes.get(name, ()):
             changed.set()
+
+    def _wake_all(self) -> None:
+        for name in self._changes:
+            self._wake(name)
 
     def _forget_gone(self, name: str) -> None:
         state = self._states.get(name)

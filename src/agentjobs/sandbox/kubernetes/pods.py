@@ -42,6 +42,11 @@ _UNLIMITED_CPU_REQUEST = "100m"
 # The worker ends the command; this is for a worker that cannot.
 _DEADLINE_MARGIN_SECONDS = 300
 _LOOPBACK = "127.0.0.1"
+# Autoscalers must not end a run to empty a node.
+_NOT_MOVED = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
 _WORKSPACE_VOLUMES = {"workspace": mounts.WORKSPACE, "run": mounts.RUN_DIRECTORY}
 _HOME_VOLUME = "home"
 _SCRATCH_VOLUMES = {"tmp": mounts.TEMPORARY, "shm": mounts.SHARED_MEMORY}
@@ -98,7 +103,7 @@ def pod_manifest(
             name=request.name,
             namespace=settings.namespace,
             labels=pod_labels(request.owner, settings.worker),
-            annotations=pod_annotations(request.owner),
+            annotations={**pod_annotations(request.owner), **_NOT_MOVED},
         ),
         spec=core.PodSpec(
             containers=[_agent_container(request, settings)],
@@ -130,7 +135,7 @@ def pod_manifest(
             ),
             priorityClassName=settings.priority_class or None,
             runtimeClassName=request.placement.runtime_class or None,
-            nodeSelector=dict(request.placement.node_selector) or None,
+            nodeSelector={"kubernetes.io/os": "linux", **request.placement.node_selector},
             tolerations=_tolerations(request.placement.tolerations),
         ),
     )

@@ -74,7 +74,7 @@ def watches_of(server: MemoryCluster) -> list[str]:
     return [each for each in server.api.requests if "watch=true" in each]
 
 
-@pytest.mark.parametrize("code", [429, 500, 503, 504])
+@pytest.mark.parametrize("code", [401, 429, 500, 503, 504])
 async def test_errors_that_pass_are_waited_out(
     server: MemoryCluster, worker: Cluster, code: int
 ) -> None:
@@ -211,16 +211,15 @@ async def test_a_missing_permission_is_named(server: MemoryCluster, worker: Clus
         await worker.create_pod(request())
 
 
-async def test_pods_are_watched_once_the_permission_is_there(
+async def test_a_pod_that_may_not_be_watched_says_so_until_it_may(
     server: MemoryCluster, worker: Cluster
 ) -> None:
     name = await worker.create_pod(request())
     server.api.faults.forbidden.add(("watch", "pods"))
-    server.api.requests.clear()
-    following = asyncio.create_task(follow(worker, name, is_running))
-    await wait_until(lambda: bool(watches_of(server)))
+    state = await follow(worker, name, lambda state: state.waiting)
+    assert "may not watch pods in the namespace agents" in str(state.start_timeout(1))
     server.api.faults.forbidden.clear()
-    assert (await following).ip
+    assert (await follow(worker, name, is_running)).waiting == ""
 
 
 async def test_a_wrong_credential_is_said(

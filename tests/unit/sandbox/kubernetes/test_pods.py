@@ -142,7 +142,7 @@ def test_a_pod_goes_where_its_agent_says() -> None:
     )
     spec = spec_of(request(placement=placement), priority_class="low")
     assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("gvisor", "low")
-    assert spec["nodeSelector"] == {"pool": "agents"}
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "agents"}
     assert spec["tolerations"] == [{"key": "agents", "operator": "Exists", "tolerationSeconds": 5}]
 
 
