@@ -95,6 +95,11 @@ class SandboxHarness:
     def start(self, script: str, **changes: Any) -> asyncio.Task[SandboxReport]:
         return asyncio.ensure_future(self.shell(script, **changes))
 
+    async def close(self) -> None:
+        """End what the sandbox keeps between runs, such as connections to a cluster."""
+        if (close := getattr(self.sandbox, "close", None)) is not None:
+            await close()
+
     def receive(self, chunk: bytes) -> None:
         self.output += chunk
 

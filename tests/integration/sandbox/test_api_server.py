@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient, pod_object
+from tests.support.kubernetes.kubelet import NO_REGISTRY
 from tests.support.kubernetes.memory_cluster import memory_cluster
 from tests.support.kubernetes.objects import Object
 
@@ -139,7 +140,7 @@ def test_a_program_that_the_image_does_not_have_fails_the_pod(client: ApiClient)
 
 @pytest.mark.parametrize(
     ("image", "reason"),
-    [("registry.invalid/missing:1", "ImagePullBackOff"), ("not an image", "InvalidImageName")],
+    [(f"{NO_REGISTRY}missing:1", "ImagePullBackOff"), ("not an image", "InvalidImageName")],
 )
 def test_a_pod_waits_for_an_image_that_cannot_be_pulled(
     client: ApiClient, image: str, reason: str

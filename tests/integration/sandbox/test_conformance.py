@@ -3,35 +3,51 @@
 import asyncio
 import os
 import signal
-import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxError, SandboxPort
+from tests.support.kubernetes.memory_cluster import memory_cluster_process
+from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
 MIB = 1024 * 1024
 
+# A pod takes longer than the other sandboxes; `make test-kubernetes` runs all tests with layers.
+KINDS = ["bubblewrap", "layers", "none", "kubernetes"]
+ALL_KINDS = [*KINDS, "kubernetes-layers"]
 
-@pytest.fixture(params=["bubblewrap", "layers", "none"])
+
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    """Of the cluster for the kinds that need one."""
+    with memory_cluster_process() as kubeconfig:
+        yield kubeconfig
+
+
 @pytest.fixture
-def sandbox(kind: str) -> Sandbox:
-    return ProcessSandbox() if kind == "none" else BubblewrapSandbox(unused_uid_base())
+async def sandbox(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    if kind.startswith("kubernetes"):
+        async with pod_sandbox(request.getfixturevalue("kubeconfig")) as sandbox:
+            yield sandbox
+    else:
+        yield ProcessSandbox() if kind == "none" else BubblewrapSandbox(unused_uid_base())
 
 
 @pytest.fixture
 def harness(kind: str, sandbox: Sandbox, tmp_path: Path) -> SandboxHarness:
     harness = SandboxHarness(sandbox, tmp_path)
-    if kind == "layers":
+    if kind.endswith("layers"):
         harness.use_layers()
     return harness
 
@@ -71,15 +87,45 @@ async def test_both_streams_arrive_merged_and_in_order(harness: SandboxHarness) 
     assert harness.output == b"1\n2\n3\n4"
 
 
+class Gate(asyncio.Protocol):
+    """Replies when a test opens it."""
+
+    def __init__(self, opened: asyncio.Event) -> None:
+        self._opened = opened
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._replying = asyncio.ensure_future(self._reply(transport))
+
+    async def _reply(self, transport: asyncio.WriteTransport) -> None:
+        await self._opened.wait()
+        transport.write(b"open")
+
+
+WAIT_AT_GATE = """
+import os, socket
+print("first", flush=True)
+host, _, port = os.environ["GATE"].rpartition(":")
+with socket.create_connection((host, int(port)), 60) as connection:
+    connection.recv(4)
+print("second")
+"""
+
+
 async def test_output_arrives_while_the_command_runs(harness: SandboxHarness) -> None:
-    script = "cd ${AGENTJOBS_REPORT%/*}; echo first; while [ ! -e go ]; do sleep 0.01; done"
-    running = harness.start(f"{script}; echo second")
+    opened = asyncio.Event()
+    gate = SandboxPort(
+        number=8462, protocol=lambda: Gate(opened), environment={"GATE": "{address}"}
+    )
+    running = asyncio.ensure_future(harness.run("python3", "-c", WAIT_AT_GATE, ports=(gate,)))
     await harness.wait_for_output(b"first\n")
-    (harness.report_dir / "go").touch()
+    assert harness.output == b"first\n"
+    opened.set()
     await running
     assert harness.output == b"first\nsecond\n"
 
 
+@pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 async def test_the_workspace_is_the_working_directory_and_keeps_written_files(
     harness: SandboxHarness,
 ) -> None:
@@ -112,6 +158,7 @@ async def test_the_environment_comes_from_the_task_and_not_from_the_service(
     assert report.exit_code == 1
 
 
+@pytest.mark.parametrize("kind", ALL_KINDS, indirect=True)
 async def test_home_and_temporary_directory_are_private_and_removed_afterwards(
     harness: SandboxHarness,
 ) -> None:
@@ -289,6 +336,7 @@ async def test_no_descriptor_leaks_in_the_service_or_to_the_agent(harness: Sandb
     await harness.shell("for fd in /proc/self/fd/*; do echo ${fd##*/}; done; exit 0")
     with pytest.raises(SandboxError):
         await harness.run("true", workspace=harness.private / "missing")
+    await harness.close()
     assert set(Path("/proc/self/fd").iterdir()) == before
     os.close(secret)
     assert set(harness.output.split()) <= {b"0", b"1", b"2", b"3"}
@@ -351,7 +399,7 @@ async def test_the_service_serves_ports_at_the_address_in_the_environment(
         ),
         SandboxPort(number=3128, protocol=Greeter, environment={"SECOND": "tcp://{address}"}),
     )
-    report = await harness.run(sys.executable, "-c", CALL, read_only=python_files(), ports=ports)
+    report = await harness.run("python3", "-c", CALL, ports=ports)
     assert report.last_lines.split("\n") == ["hello FIRST", "hello SECOND", "{token}"]
 
 
@@ -367,8 +415,7 @@ async def test_several_sandboxes_can_use_the_same_port_number(
     harnesses = [SandboxHarness(sandbox, tmp_path, slot) for slot in range(3)]
     environment = {"FIRST": "{address}", "SECOND": "{address}", "PLAIN": "x"}
     ports = (SandboxPort(number=8462, protocol=Greeter, environment=environment),)
-    python = (sys.executable, "-c", CALL)
-    runs = (harness.run(*python, read_only=python_files(), ports=ports) for harness in harnesses)
+    runs = (harness.run("python3", "-c", CALL, ports=ports) for harness in harnesses)
     for report in await asyncio.gather(*runs):
         assert report.last_lines.split("\n")[:2] == ["hello FIRST", "hello SECOND"]
 
@@ -377,7 +424,6 @@ async def test_a_start_with_ports_can_be_cancelled_at_any_moment_and_leaves_noth
     harness: SandboxHarness,
 ) -> None:
     marker = ProcessMarker()
-    await harness.shell("true")
     before = set(Path("/proc/self/fd").iterdir())
     ports = (SandboxPort(number=8462, protocol=Greeter),)
     for step in range(20):
@@ -387,6 +433,7 @@ async def test_a_start_with_ports_can_be_cancelled_at_any_moment_and_leaves_noth
         await asyncio.wait({running})
         assert running.cancelled()
         assert marker.processes() == []
+    await harness.close()
     assert set(Path("/proc/self/fd").iterdir()) == before
 
 

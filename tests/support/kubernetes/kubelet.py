@@ -15,6 +15,8 @@ from tests.support.kubernetes.pod_network import PodAddress, SocketOpener
 from tests.support.kubernetes.pod_process import ContainerProcess
 
 NODE = "node-1"
+# Nothing listens there, and no name has to be resolved, which can take a minute.
+NO_REGISTRY = "127.0.0.1:1/"
 # How long a failed pull is an error, before it becomes a wait for the next one.
 BACK_OFF_SECONDS = 0.05
 _NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
@@ -28,7 +30,7 @@ _Status = dict[str, Any]
 class Kubelet:
     """`unavailable_images` maps references to why they cannot be pulled; all others exist.
 
-    Those of registries in `.invalid` cannot be pulled either.
+    Those of NO_REGISTRY cannot be pulled either, as on any machine.
     """
 
     def __init__(self, objects: Objects, directory: Path) -> None:
@@ -71,8 +73,8 @@ class Kubelet:
         if not _REFERENCE.fullmatch(image):
             return "InvalidImageName", f'Failed to apply default image tag "{image}": invalid'
         message = self.unavailable_images.get(image)
-        if message is None and image.partition("/")[0].endswith(".invalid"):
-            message = f'failed to pull and unpack image "{image}": no such host'
+        if message is None and image.startswith(NO_REGISTRY):
+            message = f'failed to pull and unpack image "{image}": connection refused'
         if message is None:
             return None
         if container.get("imagePullPolicy") == "Never":

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -88,6 +90,30 @@ def memory_cluster() -> Iterator[MemoryCluster]:
         remove(directory)
 
 
+@contextlib.contextmanager
+def memory_cluster_process() -> Iterator[Path]:
+    """The kubeconfig of one in a process of its own, whose descriptors tests do not count."""
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Path(process.stdout.readline().decode().strip())
+        process.stdin.close()
+
+
+def main() -> None:
+    """Until the standard input ends, also because the tests were killed."""
+    with memory_cluster() as cluster:
+        sys.stdout.write(f"{cluster.kubeconfig}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
 def _kubeconfig(url: str, token: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -97,3 +123,7 @@ def _kubeconfig(url: str, token: str) -> dict[str, Any]:
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
         "current-context": "tests",
     }
+
+
+if __name__ == "__main__":
+    main()
