@@ -20,7 +20,8 @@ from agentjobs.sandbox.kubernetes.tar_stream import (
 )
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = _FILE_FLAGS | os.O_CREAT | os.O_EXCL
 # The worker must be able to read, change and remove what is written.
 _MIN_DIRECTORY_MODE = 0o700
 _MIN_FILE_MODE = 0o400
@@ -50,8 +51,8 @@ class HostileTree:
         if entry.kind == DIRECTORY:
             _make_directory(parent, name, entry.mode)
             return
-        _remove(parent, name)
         if entry.kind == LINK:
+            _remove(parent, name)
             os.symlink(entry.target, name, dir_fd=parent)
             date = entry.modified_at
             os.utime(name, (date, date), dir_fd=parent, follow_symlinks=False)
@@ -131,16 +132,33 @@ def _make_directory(parent: int, name: bytes, mode: int, *, is_kept_open: bool =
 
 
 def _write_file(parent: int, entry: Entry, content: Iterable[bytes]) -> None:
-    descriptor = os.open(entry.parts[-1], _FILE_FLAGS, 0o600, dir_fd=parent)
+    descriptor = _open_file(parent, entry.parts[-1])
     try:
         for chunk in content:
             view = memoryview(chunk)
             while view:
                 view = view[os.write(descriptor, view) :]
+        os.ftruncate(descriptor, entry.size)
         os.fchmod(descriptor, entry.mode | _MIN_FILE_MODE)
         os.utime(descriptor, (entry.modified_at, entry.modified_at))
     finally:
         os.close(descriptor)
+
+
+def _open_file(parent: int, name: bytes) -> int:
+    """An existing file is overwritten if it has no other name.
+
+    On ext4, that takes a tenth of the time of a new file, which needs blocks on the disk.
+    """
+    try:
+        status = os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        return os.open(name, _NEW_FILE_FLAGS, 0o600, dir_fd=parent)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        with contextlib.suppress(OSError):
+            return os.open(name, _FILE_FLAGS, dir_fd=parent)
+    _remove(parent, name)
+    return os.open(name, _NEW_FILE_FLAGS, 0o600, dir_fd=parent)
 
 
 def _remove(parent: int, name: bytes) -> None:

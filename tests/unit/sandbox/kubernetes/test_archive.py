@@ -181,6 +181,15 @@ def test_an_entry_may_replace_another_of_the_same_name(target: Path) -> None:
     assert (target / "x" / "y").read_text() == "of all"
 
 
+@pytest.mark.parametrize("mode", [0o400, 0o4755, 0o600])
+def test_a_file_is_replaced_whatever_it_was(target: Path, mode: int) -> None:
+    (target / "file").write_text("a longer text than the new one")
+    (target / "file").chmod(mode)
+    apply(target, member(b"file", b"short", mode=0o644) + END)
+    assert (target / "file").read_text() == "short"
+    assert stat.S_IMODE((target / "file").stat().st_mode) == 0o644
+
+
 def test_the_inode_of_a_file_that_others_share_stays_as_it_is(target: Path) -> None:
     shared = target.parent / "shared"
     os.link(target / "file", shared)
