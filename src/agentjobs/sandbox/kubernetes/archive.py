@@ -76,18 +76,21 @@ def apply_changes(
 
 
 def _extract(tree: HostileTree, archive: BinaryIO, request: ArchiveRequest) -> ArchiveResponse:
-    entries = used_bytes = 0
+    max_bytes, entry_bytes = request["max_bytes"], request["entry_bytes"]
+    entries = content_bytes = 0
     stream = TarStream(archive)
     for entry in stream:
         entries += 1
-        used_bytes += entry.size + request["entry_bytes"]
-        if request["max_bytes"] and used_bytes > request["max_bytes"]:
+        content_bytes += entry.size
+        files = entries + tree.created_parents
+        if max_bytes and content_bytes + files * entry_bytes > max_bytes:
             return {"is_too_large": True}
         if request["max_file_bytes"] and entry.size > request["max_file_bytes"]:
             raise ArchiveRefused("a file is larger than files may be")
-        if entries > MAX_ENTRIES:
+        if files > MAX_ENTRIES:
             raise ArchiveRefused(f"it has more than {MAX_ENTRIES:,} entries")
         tree.write(entry, stream.content())
+    used_bytes = content_bytes + (entries + tree.created_parents) * entry_bytes
     return {"entries": entries, "used_bytes": used_bytes}
 
 

@@ -33,6 +33,8 @@ class HostileTree:
     def __init__(self, directory: str, lower: str = "") -> None:
         self._root = os.open(directory, _DIRECTORY_FLAGS)
         self._lower = os.fsencode(lower)
+        # Without an entry of their own, so that nobody else counts them.
+        self.created_parents = 0
         # The parents of the last path, below the root.
         self._names: list[bytes] = []
         self._descriptors: list[int] = []
@@ -94,6 +96,7 @@ class HostileTree:
         except FileNotFoundError:
             if not is_created:
                 return False
+            self.created_parents += 1
             descriptor = _make_directory(current, name, self._lower_mode(path), is_kept_open=True)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):

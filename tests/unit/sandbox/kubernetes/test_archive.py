@@ -228,3 +228,13 @@ def test_more_than_the_workspace_may_hold_is_not_written(target: Path) -> None:
     size = b"\x80" + (2**62).to_bytes(11, "big")
     assert apply(target, member(b"huge", size=size) + END, max_bytes=limit)["is_too_large"]
     assert not (target / "huge").exists()
+
+
+def test_directories_without_an_entry_of_their_own_count(target: Path) -> None:
+    archive = b"".join(
+        long_name(b"%d/" % number + b"d/" * 100 + b"file") + member(b"x") for number in range(10)
+    )
+    assert apply(target, archive + END, max_bytes=300 * FILE_BYTES)["is_too_large"]
+    assert len(list(target.glob("[0-9]"))) == 3
+    response = apply(target, archive + END)
+    assert response["used_bytes"] == (10 + 7 * 101) * FILE_BYTES
