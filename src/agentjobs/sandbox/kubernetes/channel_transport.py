@@ -81,6 +81,9 @@ class ChannelTransport(asyncio.Transport):
             self._may_read.set()
 
     def abort(self) -> None:
+        if self._is_lost:
+            # What was written before the end is still on its way to the client.
+            return
         self._closing.set()
         self._buffer.clear()
         self._channel.close()
