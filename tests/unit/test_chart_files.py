@@ -116,8 +116,8 @@ def test_workers_may_do_little_and_only_in_the_namespace_of_agents() -> None:
     rules = yaml.safe_load(template.partition("\nrules:\n")[2].partition("\n---\n")[0])
     assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in rules] == [
         ([""], ["pods"], ["create", "get", "list", "watch", "delete"]),
-        ([""], ["secrets"], ["create", "patch", "delete"]),
-        (["networking.k8s.io"], ["networkpolicies"], ["get", "create", "patch", "update"]),
+        ([""], ["secrets"], ["create"]),
+        (["networking.k8s.io"], ["networkpolicies"], ["get", "create", "update"]),
     ]
     roles = re.findall(r"kind: (?:Cluster)?Role\w*\nmetadata:\n.*\n  namespace: (.*)\n", template)
     assert roles == ["{{ $namespace }}"] * 2

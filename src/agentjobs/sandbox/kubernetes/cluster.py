@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import httpx2
 import yaml
-from httpx2 import HTTPStatusError, Timeout
 from lightkube import AsyncClient
+from lightkube.config.client_adapter import ConnectionParams
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.client import LabelSelector
 from lightkube.core.exceptions import ConfigError
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
@@ -35,6 +38,21 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+def http_client(config: SingleConfig, parameters: ConnectionParams) -> httpx2.AsyncClient:
+    """Accepts the certificates that kubectl accepts.
+
+    Since Python 3.13, authorities without key identifiers are refused by default, and some
+    clusters have such a one.
+    """
+    options = parameters.httpx_params(config)
+    options["verify"].verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return httpx2.AsyncClient(**options)
+
+
+class _Client(AsyncClient):
+    AdapterClient = staticmethod(http_client)
+
+
 class Cluster:
     """One worker's access to the namespace for agents. Everything happens in one event loop."""
 
@@ -58,9 +76,9 @@ class Cluster:
         Raises SandboxUnavailable.
         """
         try:
-            client = AsyncClient(
+            client = _Client(
                 namespace=settings.namespace,
-                timeout=Timeout(_REQUEST_TIMEOUT),
+                timeout=httpx2.Timeout(_REQUEST_TIMEOUT),
                 field_manager=MANAGER,
             )
         except (*_CONFIG_ERRORS, ValueError, yaml.YAMLError) as error:
@@ -142,7 +160,7 @@ class Cluster:
         async def create() -> R:
             try:
                 return await self._send(resource)
-            except HTTPStatusError as error:
+            except httpx2.HTTPStatusError as error:
                 if status_code(error) != 409:
                     raise
                 # An earlier attempt created it: nobody else chooses the same name.
@@ -165,7 +183,7 @@ class Cluster:
         async def delete() -> None:
             try:
                 await self.client.delete(Pod, name, grace_period=0)
-            except HTTPStatusError as error:
+            except httpx2.HTTPStatusError as error:
                 if status_code(error) != 404:
                     raise
 
