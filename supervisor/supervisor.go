@@ -19,7 +19,6 @@ const (
 
 	// Until the first connection, when nothing runs yet: the worker has to learn the pod's address.
 	firstContactTimeout = 60 * time.Second
-	orphanInterval      = 100 * time.Millisecond
 	maxCPUs             = 4
 )
 
@@ -103,16 +102,25 @@ func (s *supervisor) touch() {
 // waitForOrphan ends this process, and with it the agent, when the worker is gone.
 func (s *supervisor) waitForOrphan() {
 	for {
-		timeout := s.config.orphanTimeout()
-		if !s.touched.Load() && timeout < firstContactTimeout {
-			timeout = firstContactTimeout
-		}
-		if sinceStart()-time.Duration(s.lastFrame.Load()) > timeout {
+		left := s.orphanTimeout() - (sinceStart() - time.Duration(s.lastFrame.Load()))
+		if left <= 0 {
 			fmt.Fprintln(os.Stderr, "agentjobs-supervisor: no worker; the agent is killed")
 			s.exit(1)
 		}
-		time.Sleep(orphanInterval)
+		// The first contact shortens the timeout while this sleeps.
+		if longest := s.config.orphanTimeout(); left > longest {
+			left = longest
+		}
+		time.Sleep(left)
 	}
+}
+
+func (s *supervisor) orphanTimeout() time.Duration {
+	timeout := s.config.orphanTimeout()
+	if !s.touched.Load() && timeout < firstContactTimeout {
+		return firstContactTimeout
+	}
+	return timeout
 }
 
 // exit kills what is alive. The kernel does the same when the first process ends.

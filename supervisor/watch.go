@@ -6,7 +6,9 @@ import (
 )
 
 const (
-	watchInterval = 100 * time.Millisecond
+	// A disk fills quickly.
+	diskInterval  = 100 * time.Millisecond
+	usageInterval = 500 * time.Millisecond
 	// Measuring takes at most a tenth of the time, however much there is to measure.
 	pauseFactor = 10
 )
@@ -18,7 +20,7 @@ type gauge interface {
 
 // watch reads the gauges until the agent has ended.
 type watch struct {
-	gauges []gauge
+	gauges map[gauge]time.Duration
 	stop   chan struct{}
 	once   sync.Once
 	ended  sync.WaitGroup
@@ -28,29 +30,29 @@ type watch struct {
 
 func newWatch(l limits, directories []string) *watch {
 	w := &watch{stop: make(chan struct{}), memory: newMemoryGauge()}
-	w.gauges = append(w.gauges, w.memory)
+	w.gauges = map[gauge]time.Duration{w.memory: usageInterval}
 	if l.CPUSeconds > 0 {
-		w.gauges = append(w.gauges, newCPUGauge(l.CPUSeconds))
+		w.gauges[newCPUGauge(l.CPUSeconds)] = usageInterval
 	}
 	if l.WorkspaceBytes > 0 && len(directories) > 0 {
-		w.gauges = append(w.gauges, newDiskGauge(l.WorkspaceBytes, directories, w.stop))
+		w.gauges[newDiskGauge(l.WorkspaceBytes, directories, w.stop)] = diskInterval
 	}
 	w.ended.Add(len(w.gauges))
 	return w
 }
 
 func (w *watch) run(onExceeded func(string)) {
-	for _, g := range w.gauges {
-		g := g
+	for g, interval := range w.gauges {
+		g, interval := g, interval
 		goSafely(func() {
 			defer w.ended.Done()
-			w.read(g, onExceeded)
+			w.read(g, interval, onExceeded)
 		})
 	}
 }
 
-func (w *watch) read(g gauge, onExceeded func(string)) {
-	pause := watchInterval
+func (w *watch) read(g gauge, interval time.Duration, onExceeded func(string)) {
+	pause := interval
 	for {
 		select {
 		case <-w.stop:
@@ -62,8 +64,8 @@ func (w *watch) read(g gauge, onExceeded func(string)) {
 			onExceeded(limit)
 			return
 		}
-		if pause = time.Since(begin) * pauseFactor; pause < watchInterval {
-			pause = watchInterval
+		if pause = time.Since(begin) * pauseFactor; pause < interval {
+			pause = interval
 		}
 	}
 }
