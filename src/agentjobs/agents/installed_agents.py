@@ -1,13 +1,16 @@
 """Whether agents can run, for commands that look without being a worker."""
 
+import asyncio
 from collections.abc import Sequence
 
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.image_programs import ImagePrograms
 from agentjobs.agents.readiness import Readiness, check_agents
 from agentjobs.sandbox.factory import open_trial_pods
-from agentjobs.sandbox.protocol import SandboxError
 from agentjobs.settings import Settings
+
+# Whoever runs the command waits for it.
+_MAX_SECONDS = 120.0
 
 
 async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[Readiness]:
@@ -15,9 +18,9 @@ async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[R
     if not settings.uses_kubernetes:
         return await check_agents(agents, in_sandbox=settings.has_sandbox)
     try:
-        async with open_trial_pods(settings) as sandbox:
+        async with asyncio.timeout(_MAX_SECONDS), open_trial_pods(settings) as sandbox:
             image = ImagePrograms(sandbox, settings.effective_kubernetes_image)
             return await check_agents(agents, image=image)
-    except SandboxError as error:
-        reason = f"the image of agents cannot be asked: {error}"
+    except TimeoutError:
+        reason = f"no pod ran within {_MAX_SECONDS:g} seconds: see `agentjobs doctor`"
         return [Readiness(agent=agent.id, installed=False, reason=reason) for agent in agents]

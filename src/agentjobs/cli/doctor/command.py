@@ -12,10 +12,9 @@ from agentjobs.cli.doctor.disk import check_data_directory, check_disk
 from agentjobs.cli.doctor.finding import Finding, count
 from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.cli.doctor.machine import (
-    check_agents,
     check_git,
     check_network_settings,
-    check_sandbox,
+    check_sandbox_and_agents,
 )
 from agentjobs.cli.doctor.processes import check_processes, is_only_api_here
 from agentjobs.cli.doctor.public_url import check_public_url
@@ -72,7 +71,7 @@ async def _check_all(settings: "Settings") -> list[Finding]:
         else:
             findings += await _check_store(settings, db)
             needs_agents = not await is_only_api_here(settings, db)
-    on_workers = [*await check_sandbox(settings), *await check_agents(settings)]
+    on_workers = await check_sandbox_and_agents(settings)
     return findings + (on_workers if needs_agents else list(map(_excuse, on_workers)))
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agentjobs.cli.doctor.finding import Finding
 
 if TYPE_CHECKING:
+    from agentjobs.sandbox.description import SandboxDescription
     from agentjobs.settings import Settings
 
 
@@ -17,10 +18,18 @@ async def check_git() -> list[Finding]:
         return [Finding("git", "problem", str(error))]
 
 
-async def check_sandbox(settings: "Settings") -> list[Finding]:
+async def check_sandbox_and_agents(settings: "Settings") -> list[Finding]:
     from agentjobs.sandbox.description import describe_sandbox
 
     description = await describe_sandbox(settings)
+    findings = _describe(settings, description)
+    if settings.uses_kubernetes and not description.runs_as:
+        reason = "only a pod can tell which of them the image has, and none runs yet"
+        return [*findings, Finding("agents", "note", reason)]
+    return findings + await _check_agents(settings)
+
+
+def _describe(settings: "Settings", description: "SandboxDescription") -> list[Finding]:
     findings = [Finding("sandbox", "ok", f"{description.kind} {description.version}".strip())]
     findings += [
         Finding("sandbox", "ok", f"{what} {text}".strip())
@@ -85,7 +94,7 @@ def check_network_settings(settings: "Settings") -> list[Finding]:
     return findings
 
 
-async def check_agents(settings: "Settings") -> list[Finding]:
+async def _check_agents(settings: "Settings") -> list[Finding]:
     from agentjobs.agents.catalog import build_catalog
     from agentjobs.agents.installed_agents import check_installed
 
