@@ -21,7 +21,15 @@ class StrictParameters(ConnectionParams):
 
 
 def test_an_authority_without_key_identifiers_is_accepted_and_everything_else_checked() -> None:
-    config = KubeConfig.from_server("https://cluster.example").get()
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config = KubeConfig.from_dict(
+        {
+            "clusters": [{"name": "c", "cluster": {"server": "https://cluster.example"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [context],
+            "current-context": "c",
+        }
+    ).get()
     assert config is not None
     parameters = StrictParameters()
     asyncio.run(http_client(config, parameters).aclose())
