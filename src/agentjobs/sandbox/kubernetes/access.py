@@ -13,7 +13,7 @@ from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER
 # By API group and resource, all in the namespace of agents.
 PERMISSIONS: Mapping[tuple[str, str], Sequence[str]] = {
     ("", "pods"): ("create", "get", "list", "watch", "delete"),
-    ("", "secrets"): ("create", "patch", "delete"),
+    ("", "secrets"): ("create",),
     ("networking.k8s.io", "networkpolicies"): ("get", "create", "update"),
 }
 # Of the cluster itself; nobody else keeps something in them.
