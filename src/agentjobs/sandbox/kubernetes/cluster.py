@@ -2,21 +2,17 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
-import yaml
 from lightkube import AsyncClient
-from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.client import LabelSelector
-from lightkube.core.exceptions import ConfigError
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import Pod, Secret
 
+from agentjobs.sandbox.kubernetes.api_client import open_client
 from agentjobs.sandbox.kubernetes.api_errors import status_code
 from agentjobs.sandbox.kubernetes.api_retries import OnWaiting, call_api
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
@@ -24,33 +20,15 @@ from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER, WORKER, lab
 from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
 from agentjobs.sandbox.kubernetes.pod_watch import PodWatch
 from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_manifest
-from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
+from agentjobs.sandbox.protocol import SandboxError
 
-# Of a single request; a watch has none.
-_REQUEST_TIMEOUT = 15.0
 # Then the deletion goes on in the background.
 _DELETE_WAIT_SECONDS = 2.0
-_CONFIG_ERRORS = (ConfigError, OSError, LookupError, TypeError, AttributeError, AssertionError)
 
 R = TypeVar("R", bound=Pod | Secret)
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-
-def http_client(config: SingleConfig, parameters: ConnectionParams) -> httpx2.AsyncClient:
-    """Accepts the certificates that kubectl accepts.
-
-    Since Python 3.13, authorities without key identifiers are refused by default, and some
-    clusters have such a one.
-    """
-    options = parameters.httpx_params(config)
-    options["verify"].verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return httpx2.AsyncClient(**options)
-
-
-class _Client(AsyncClient):
-    AdapterClient = staticmethod(http_client)
 
 
 class Cluster:
@@ -71,22 +49,8 @@ class Cluster:
 
     @classmethod
     def from_settings(cls, settings: ClusterSettings) -> Self:
-        """With the service account of the pod that this runs in, or KUBECONFIG.
-
-        Raises SandboxUnavailable.
-        """
-        try:
-            client = _Client(
-                namespace=settings.namespace,
-                timeout=httpx2.Timeout(_REQUEST_TIMEOUT),
-                field_manager=MANAGER,
-            )
-        except (*_CONFIG_ERRORS, ValueError, yaml.YAMLError) as error:
-            raise SandboxUnavailable(
-                f"there is no usable access to a Kubernetes cluster: {error}. Run the worker in a "
-                "pod with a service account, or set KUBECONFIG to the path of one file."
-            ) from error
-        return cls(settings, client)
+        """Raises SandboxUnavailable."""
+        return cls(settings, open_client(settings.namespace))
 
     async def __aenter__(self) -> Self:
         return self
@@ -189,6 +153,8 @@ class Cluster:
 
         action, namespace = f"delete the pod {name}", self.settings.namespace
         try:
+            if (creation := self._creations.get(name)) is not None:
+                await asyncio.wait({creation})
             await call_api(delete, action, namespace=namespace, give_up_seconds=None)
         except SandboxError as error:
             _log.warning("%s", error)

@@ -1,0 +1,59 @@
+"""The HTTP client of the Kubernetes API, for the credentials that this process finds."""
+
+import ssl
+
+import httpx2
+import yaml
+from lightkube import AsyncClient
+from lightkube.config.client_adapter import ConnectionParams
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
+from lightkube.core.generic_client import GenericAsyncClient
+
+from agentjobs.sandbox.kubernetes.labels import MANAGER
+from agentjobs.sandbox.protocol import SandboxUnavailable
+
+# Of a single request; a watch has none.
+_TIMEOUT_SECONDS = 15.0
+_CONFIG_ERRORS = (
+    *(ConfigError, yaml.YAMLError, OSError, ValueError, LookupError),
+    # lightkube does not check what a kubeconfig contains.
+    *(TypeError, AttributeError, AssertionError),
+)
+
+
+def open_client(namespace: str) -> AsyncClient:
+    """With the service account of the pod that this runs in, or KUBECONFIG.
+
+    Raises SandboxUnavailable.
+    """
+    try:
+        return _Client(namespace)
+    except _CONFIG_ERRORS as error:
+        raise SandboxUnavailable(
+            f"there is no usable access to a Kubernetes cluster: {error}. Run the worker in a "
+            "pod with a service account, or set KUBECONFIG to the path of one file."
+        ) from error
+
+
+def _http_client(config: SingleConfig, conn_parameters: ConnectionParams) -> httpx2.AsyncClient:
+    """Accepts the certificates that kubectl accepts.
+
+    Since Python 3.13, authorities without key identifiers are refused by default, and some
+    clusters have such a one.
+    """
+    options = conn_parameters.httpx_params(config)
+    options["verify"].verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return httpx2.AsyncClient(**options)
+
+
+class _Requests(GenericAsyncClient):
+    AdapterClient = staticmethod(_http_client)
+
+
+class _Client(AsyncClient):
+    def __init__(self, namespace: str) -> None:
+        # Instead of the parent's: only the class of `_client` differs.
+        self._timeout = httpx2.Timeout(_TIMEOUT_SECONDS)
+        parameters = ConnectionParams(timeout=self._timeout)
+        self._client = _Requests(parameters, namespace=namespace, field_manager=MANAGER)
