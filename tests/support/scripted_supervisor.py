@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.channels import Channel, Connection, ConnectionLost
+from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
 from agentjobs.sandbox.kubernetes.credentials import PORT, Credentials
+from agentjobs.sandbox.kubernetes.multiplexer import Connection
 
 
 class ScriptedSupervisor:

@@ -1,13 +1,30 @@
 """A channel as a transport: protocols of a sandbox's ports serve the connections of a pod."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, cast
 
 from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
+from agentjobs.sandbox.kubernetes.connection import OnPort
+from agentjobs.sandbox.protocol import SandboxPort
 
 HIGH_WATER_BYTES = 64 * 1024
 # How long the client may take to close its side after ours.
 LINGER_SECONDS = 30.0
+
+
+def serve_ports(ports: Iterable[SandboxPort]) -> OnPort:
+    """Each connection of the agent gets a protocol of its port."""
+    protocols = {port.number: port.protocol for port in ports}
+
+    def serve(channel: Channel, address: tuple[str, int]) -> None:
+        protocol = protocols.get(address[1])
+        if protocol is None:
+            channel.close()
+        else:
+            ChannelTransport(channel, protocol(), address).start()
+
+    return serve
 
 
 class ChannelTransport(asyncio.Transport):

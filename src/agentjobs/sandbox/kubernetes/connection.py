@@ -6,13 +6,10 @@ Passes on the output, each byte once and in order, over as many connections as i
 import asyncio
 import contextlib
 import ipaddress
-import socket
-import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from agentjobs.sandbox.kubernetes.channels import Channel, Connection, ConnectionLost
-from agentjobs.sandbox.kubernetes.credentials import PORT, SERVER_NAME, Credentials
+from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
 from agentjobs.sandbox.kubernetes.frames import ProtocolError
 from agentjobs.sandbox.kubernetes.messages import (
     VERSION,
@@ -24,9 +21,8 @@ from agentjobs.sandbox.kubernetes.messages import (
     decode_message,
     decode_request,
 )
+from agentjobs.sandbox.kubernetes.multiplexer import Connection
 
-CONNECT_SECONDS = 1.0
-HELLO_SECONDS = 10.0
 PING_SECONDS = 1.0
 # The supervisor keeps up to 1 MiB that is not acknowledged. So this bounds endless output to about
 # 13 MB/s, as the pause after a full chunk does in other sandboxes.
@@ -232,63 +228,6 @@ class Supervisor:
         if not future.done():
             raise self.lost.result()
         return future.result()
-
-
-async def connect(
-    address: str,
-    credentials: Credentials,
-    output: Output,
-    on_port: OnPort,
-    silence_seconds: float,
-) -> Supervisor:
-    """Raises ConnectionLost if nothing that has the credentials answers."""
-    supervisor = Supervisor(output, on_port, silence_seconds)
-    try:
-        await _dial(supervisor.connection, address, credentials)
-        async with asyncio.timeout(HELLO_SECONDS):
-            await supervisor.greet(credentials.token)
-    except (OSError, TimeoutError) as error:
-        supervisor.close()
-        raise ConnectionLost(f"{address}: {str(error) or 'no answer in time'}") from None
-    except BaseException:
-        supervisor.close()
-        raise
-    return supervisor
-
-
-async def _dial(connection: Connection, address: str, credentials: Credentials) -> None:
-    """Raises OSError, TimeoutError and ConnectionLost."""
-    loop = asyncio.get_running_loop()
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        # A packet that is lost while the pod gets its network would cost a second at least.
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await loop.sock_connect(sock, (address, PORT))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except BaseException:
-        sock.close()
-        raise
-    transport, _ = await loop.create_connection(
-        lambda: connection,
-        sock=sock,
-        ssl=_tls_context(),
-        server_hostname=SERVER_NAME,
-        ssl_handshake_timeout=HELLO_SECONDS,
-        ssl_shutdown_timeout=CONNECT_SECONDS,
-    )
-    tls = transport.get_extra_info("ssl_object")
-    if tls.getpeercert(binary_form=True) != credentials.certificate_der:
-        raise ConnectionLost(f"what listens at {address} is not the supervisor of this run")
-
-
-def _tls_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # `_dial` compares the whole certificate instead.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _loopback(address: object) -> str:

@@ -3,8 +3,9 @@
 import asyncio
 
 from agentjobs.sandbox.kubernetes.channels import ConnectionLost
-from agentjobs.sandbox.kubernetes.connection import OnPort, Output, Supervisor, connect
+from agentjobs.sandbox.kubernetes.connection import OnPort, Output, Supervisor
 from agentjobs.sandbox.kubernetes.credentials import Credentials
+from agentjobs.sandbox.kubernetes.dial import connect
 from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
 
 RETRY_SECONDS = 0.05

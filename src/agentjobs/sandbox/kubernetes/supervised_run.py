@@ -4,7 +4,6 @@ A lost connection changes nothing: after the next one, the supervisor's state sa
 """
 
 import asyncio
-import base64
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
@@ -12,8 +11,8 @@ from typing import Any
 
 from agentjobs.safe_text import ellipsize, single_line
 from agentjobs.sandbox.child import wait_despite_cancellation
-from agentjobs.sandbox.environment import environment_inside
 from agentjobs.sandbox.kubernetes.channels import ChannelClosed, ConnectionLost
+from agentjobs.sandbox.kubernetes.command import limit_text, prepare_message
 from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
 from agentjobs.sandbox.kubernetes.layer_files import TaskUpload, task_uploads
 from agentjobs.sandbox.kubernetes.messages import Ended, Prepared, Started
@@ -23,12 +22,7 @@ from agentjobs.sandbox.kubernetes.results import receive_artifacts, receive_resu
 from agentjobs.sandbox.kubernetes.run_output import RunOutput
 from agentjobs.sandbox.kubernetes.running_pod import RunningPod
 from agentjobs.sandbox.kubernetes.upload import upload_tree
-from agentjobs.sandbox.limits import MAX_OPEN_FILES, OOM_SCORE, Limits
-from agentjobs.sandbox.mounts import WORKSPACE
-from agentjobs.sandbox.priority import NICE_INCREMENT
 from agentjobs.sandbox.protocol import SandboxError, SandboxLost, SandboxReport, SandboxTask
-from agentjobs.sandbox.seccomp import filter_program
-from agentjobs.sandbox.syscalls import ARCHITECTURES
 
 KILL_SECONDS = 1.0
 UPLOAD_SECONDS = 1_800.0
@@ -147,7 +141,7 @@ class SupervisedRun:
             for upload in uploads:
                 upload.cancel()
             await wait_despite_cancellation(*uploads)
-        command = _command(self._task, supervisor.hello.architecture)
+        command = prepare_message(self._task, supervisor.hello.architecture)
         try:
             await supervisor.request(command, Prepared)
         except ValueError as error:
@@ -201,7 +195,7 @@ class SupervisedRun:
         duration_ms = round(1000 * (self._task.timeout_seconds - self._remaining_seconds()))
         exit_code = None
         if ended is not None:
-            exceeded = _limit_text(self._task.limits, ended.exceeded) or exceeded
+            exceeded = limit_text(self._task.limits, ended.exceeded) or exceeded
             timed_out = self._is_timed_out and ended.exit_code is None
             duration_ms = ended.duration_ms
             exit_code = ended.exit_code
@@ -242,46 +236,3 @@ async def _wait_for_end(supervisor: Supervisor, seconds: float) -> Ended | None:
     if supervisor.lost.done():
         raise supervisor.lost.result()
     return None
-
-
-def _command(task: SandboxTask, architecture: str) -> dict[str, Any]:
-    """Raises SandboxError."""
-    if architecture not in ARCHITECTURES:
-        raise SandboxError(
-            f"agents have no system call filter for {architecture}: run them on nodes with "
-            f"{' or '.join(ARCHITECTURES)}"
-        )
-    program = filter_program(
-        ARCHITECTURES[architecture],
-        # The kernel counts what a pod uses.
-        all_memory_is_counted=True,
-        allows_setuid_bits=task.allows_setuid_bits,
-    )
-    limits = task.limits
-    return {
-        "type": "prepare",
-        "argv": task.argv,
-        "environment": environment_inside(task),
-        "directory": str(WORKSPACE),
-        "seccomp": base64.b64encode(program).decode(),
-        "nice": NICE_INCREMENT,
-        "oom_score_adj": int(OOM_SCORE),
-        "ports": [port.number for port in task.ports],
-        "limits": {
-            "file_bytes": limits.file_bytes,
-            "processes": limits.processes,
-            "open_files": MAX_OPEN_FILES,
-            "cpu_seconds": limits.cpu_seconds,
-            "workspace_bytes": limits.workspace_bytes,
-            "memory_bytes": limits.memory_bytes,
-        },
-    }
-
-
-def _limit_text(limits: Limits, name: str | None) -> str | None:
-    texts = {
-        "memory": limits.memory_text,
-        "workspace": limits.workspace_text,
-        "cpu": limits.cpu_text,
-    }
-    return None if name is None else texts[name]

@@ -50,7 +50,7 @@ async def sandbox(
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     async with sandbox_with(tmp_path) as sandbox:
         yield sandbox
-    await eventually(lambda: pods(cluster) == [])
+    await eventually(lambda: pods(cluster) == [], 60)
     assert not list((tmp_path / "sandbox").rglob("*.json"))
 
 
@@ -177,6 +177,7 @@ async def test_connections_that_always_end_at_once_are_a_lost_sandbox(
 
     monkeypatch.setattr(pod_connection, "connect", cut)
     monkeypatch.setattr(pod_connection, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(pod_connection, "MAX_SHORT_CONNECTIONS", 3)
     with pytest.raises(SandboxLost, match="the test cut it"):
         await harness.shell("true")
 

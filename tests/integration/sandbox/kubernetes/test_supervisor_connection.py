@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agentjobs.sandbox.kubernetes import connection as connection_module
+from agentjobs.sandbox.kubernetes import dial
 from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor, connect
+from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
 from agentjobs.sandbox.kubernetes.credentials import Credentials, new_credentials
+from agentjobs.sandbox.kubernetes.dial import connect
 from agentjobs.sandbox.kubernetes.frames import FrameType
 from agentjobs.sandbox.kubernetes.messages import Ended, Ports, Prepared
 from tests.support.sandbox import eventually
@@ -89,7 +91,7 @@ async def test_where_nobody_listens_a_connection_fails_at_once(credentials: Cred
 async def test_a_peer_that_never_answers_costs_a_bounded_time(
     supervisor: ScriptedSupervisor, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "HELLO_SECONDS", 0.2)
+    monkeypatch.setattr(dial, "HELLO_SECONDS", 0.2)
     supervisor.is_silent = True
     with pytest.raises(ConnectionLost, match="no answer"):
         await connect(supervisor.address, credentials, KeptOutput(), no_port, 60)
