@@ -13,7 +13,8 @@ from pathlib import Path
 
 KUBERNETES = "1.34.4"
 HELM = "4.3.1"
-# Those of Debian 12 are too old for pods with user namespaces.
+# Debian 12 has older ones: without user namespaces, and with an etcd that fails quiet watches.
+ETCD = "3.7.3"
 CONTAINERD = "2.4.2"
 RUNC = "1.5.2"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
@@ -33,6 +34,7 @@ def main(directory: str) -> None:
     shutil.rmtree(built, ignore_errors=True)
     built.mkdir(parents=True)
     build_kubernetes(go, root / "source", built)
+    build_etcd(go, root / "source", built)
     install(go, built, f"helm.sh/helm/v4/cmd/helm@v{HELM}")
     containerd = "github.com/containerd/containerd/v2/cmd"
     for program in ("containerd", "containerd-shim-runc-v2", "ctr"):
@@ -49,7 +51,8 @@ def is_complete(binaries: Path) -> bool:
 
 
 def versions() -> str:
-    return f"kubernetes {KUBERNETES}, helm {HELM}, containerd {CONTAINERD}, runc {RUNC}\n"
+    parts = {"kubernetes": KUBERNETES, "etcd": ETCD, "containerd": CONTAINERD, "runc": RUNC}
+    return "".join(f"{name} {version}\n" for name, version in {**parts, "helm": HELM}.items())
 
 
 def versions_file(binaries: Path) -> Path:
@@ -68,18 +71,33 @@ def find_go() -> str:
 
 def build_kubernetes(go: str, source: Path, binaries: Path) -> None:
     """Its module replaces others by directories that are not in its archive."""
-    shutil.rmtree(source, ignore_errors=True)
-    source.mkdir(parents=True)
-    run(go, "mod", "init", "agentjobs.dev/test-cluster", cwd=source)
     module = f"k8s.io/kubernetes@v{KUBERNETES}"
+    create_module(go, source, module)
     download = json.loads(run(go, "mod", "download", "-json", module, cwd=source))
     staging = _STAGING.findall(Path(download["GoMod"]).read_text())
     version = f"v0.{KUBERNETES.partition('.')[2]}"
     replacements = [f"-replace={name}={name}@{version}" for name in staging]
-    run(go, "mod", "edit", f"-require={module}", *replacements, cwd=source)
+    run(go, "mod", "edit", *replacements, cwd=source)
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{KUBERNETES}"
     packages = [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS]
-    options = ("-mod=mod", "-trimpath", "-ldflags", flags, "-o", f"{binaries}/")
+    build(go, source, flags, f"{binaries}/", *packages)
+
+
+def build_etcd(go: str, source: Path, binaries: Path) -> None:
+    """Its module has replacements too, so `go install` refuses it."""
+    create_module(go, source, f"go.etcd.io/etcd/server/v3@v{ETCD}")
+    build(go, source, "-s -w", f"{binaries}/etcd", "go.etcd.io/etcd/server/v3")
+
+
+def create_module(go: str, source: Path, requirement: str) -> None:
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    run(go, "mod", "init", "agentjobs.dev/test-cluster", cwd=source)
+    run(go, "mod", "edit", f"-require={requirement}", cwd=source)
+
+
+def build(go: str, source: Path, flags: str, output: str, *packages: str) -> None:
+    options = ("-mod=mod", "-trimpath", "-ldflags", flags, "-o", output)
     run("nice", "-n", "10", go, "build", *options, *packages, cwd=source)
 
 

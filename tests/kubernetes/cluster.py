@@ -53,6 +53,14 @@ class Cluster:
             sys.exit("The test cluster creates namespaces, mounts and cgroups: run it as root.")
         self.stop()
         self.run_directory.mkdir(parents=True)
+        try:
+            self._start_parts(outlives_caller=outlives_caller)
+        except BaseException:
+            # Its logs stay.
+            self.namespaces.destroy()
+            raise
+
+    def _start_parts(self, *, outlives_caller: bool) -> None:
         self.namespaces.create(outlives_caller=outlives_caller)
         self._create_link()
         self._write_files()
