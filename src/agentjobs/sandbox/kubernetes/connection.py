@@ -6,6 +6,7 @@ Passes on the output, each byte once and in order, over as many connections as i
 import asyncio
 import contextlib
 import ipaddress
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -79,6 +80,7 @@ class Supervisor:
         self._messages = 0
         self._acknowledged = 0
         self._reply: tuple[type[Any], asyncio.Future[Any]] | None = None
+        self._abandoned: deque[type[Any]] = deque()
         self._uploads: dict[int, asyncio.Future[Uploaded]] = {}
         self._ack_timer: asyncio.TimerHandle | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
@@ -116,6 +118,9 @@ class Supervisor:
             except TimeoutError:
                 self.connection.abort("the supervisor does not reply")
                 raise ConnectionLost("the supervisor does not reply") from None
+            except asyncio.CancelledError:
+                self._abandoned.append(reply)
+                raise
             finally:
                 self._reply = None
         if isinstance(answer, Failed):
@@ -165,6 +170,9 @@ class Supervisor:
             self._receive_uploaded(message)
         elif isinstance(message, Failed) and message.channel:
             self.connection.fail_channel(message.channel, message.reason)
+        elif self._abandoned and isinstance(message, (self._abandoned[0], Failed)):
+            # Replies come in the order of their requests.
+            self._abandoned.popleft()
         elif self._reply is not None and isinstance(message, (self._reply[0], Failed)):
             _resolve(self._reply[1], message)
 

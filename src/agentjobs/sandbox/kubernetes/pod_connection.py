@@ -1,6 +1,7 @@
 """Reaches the supervisor of a pod as soon as it listens, and again after a lost connection."""
 
 import asyncio
+import logging
 
 from agentjobs.sandbox.kubernetes.channels import ConnectionLost
 from agentjobs.sandbox.kubernetes.connection import OnPort, Output, Supervisor
@@ -17,6 +18,9 @@ MAX_SILENT_START_SECONDS = 60.0
 # Connections that end soon after each other: the next one will not help.
 SHORT_CONNECTION_SECONDS = 60.0
 MAX_SHORT_CONNECTIONS = 20
+
+
+_log = logging.getLogger(__name__)
 
 
 class PodConnection:
@@ -42,6 +46,7 @@ class PodConnection:
         self._address = address
         self._supervisor: Supervisor | None = None
         self._connected_at = 0.0
+        self._running_since = 0.0
         self._short_connections = 0
 
     @property
@@ -57,13 +62,10 @@ class PodConnection:
 
     async def connect(self) -> Supervisor:
         """Raises SandboxError when the pod cannot be reached any more."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        was_connected = self._supervisor is not None or bool(self._address)
         if self._supervisor is not None:
             await self._leave(self._supervisor)
+        began = asyncio.get_running_loop().time()
         reason = "it has no address"
-        running_since: float | None = None
         while not self.pod.over.done():
             if self.address:
                 try:
@@ -71,20 +73,28 @@ class PodConnection:
                 except ConnectionLost as error:
                     reason = str(error)
                 else:
-                    self._connected_at = loop.time()
+                    self._connected_at = asyncio.get_running_loop().time()
                     return self._supervisor
-            waited = loop.time() - began
-            if self.pod.state.is_running and running_since is None:
-                running_since = loop.time()
-            if was_connected and waited > self._orphan_seconds:
-                raise self.pod.explain_loss(reason)
-            if running_since is not None and loop.time() - running_since > MAX_SILENT_START_SECONDS:
-                raise self.pod.explain_loss(f"it runs, but does not answer ({reason})")
-            if running_since is None and not was_connected and waited > self._pending_seconds:
-                raise self.pod.state.start_timeout(self._pending_seconds)
-            is_slow = running_since is None and waited > SLOW_AFTER_SECONDS
+            waited = asyncio.get_running_loop().time() - began
+            self._check_time(waited, reason)
+            is_slow = not self.pod.state.is_running and waited > SLOW_AFTER_SECONDS
             await self.pod.wait_for_change(SLOW_RETRY_SECONDS if is_slow else RETRY_SECONDS)
         raise self.pod.explain_loss(reason)
+
+    def _check_time(self, waited: float, reason: str) -> None:
+        """Raises SandboxError when nothing can be expected any more."""
+        if self._connected_at or self._address:
+            if waited > self._orphan_seconds:
+                raise self.pod.explain_loss(reason)
+        elif self.pod.state.is_running:
+            self._running_since = self._running_since or waited
+            if waited > self._running_since + MAX_SILENT_START_SECONDS:
+                raise self.pod.explain_loss(
+                    f"it runs, but this worker cannot reach it ({reason}): include the worker in "
+                    "kubernetes_worker_labels or kubernetes_worker_cidrs"
+                )
+        elif waited > self._pending_seconds:
+            raise self.pod.state.start_timeout(self._pending_seconds)
 
     def close(self) -> None:
         if self._supervisor is not None:
@@ -95,9 +105,10 @@ class PodConnection:
         """Count it, and wait a little before the next one."""
         is_short = asyncio.get_running_loop().time() - self._connected_at < SHORT_CONNECTION_SECONDS
         self._short_connections = self._short_connections + 1 if is_short else 0
+        reason = supervisor.lost.result() if supervisor.lost.done() else "it does not go on"
+        _log.warning("The connection to the pod %s has ended: %s", self.pod.state.name, reason)
         self.close()
         if self._short_connections > MAX_SHORT_CONNECTIONS:
-            reason = supervisor.lost.result() if supervisor.lost.done() else "it does not go on"
             raise self.pod.explain_loss(f"its connections end at once ({reason})")
         await self.pod.wait_for_change(RETRY_SECONDS)
 

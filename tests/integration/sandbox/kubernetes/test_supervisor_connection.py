@@ -133,6 +133,21 @@ async def test_a_request_gets_its_reply_or_the_reason_why_not(
             await requests[1]
 
 
+async def test_the_reply_to_a_cancelled_request_is_not_taken_for_the_next_one(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    async with connected(supervisor, credentials) as worker:
+        cancelled, request = (
+            asyncio.ensure_future(worker.request({"type": "list_ports"}, Ports)) for _ in range(2)
+        )
+        await supervisor.next_message()
+        cancelled.cancel()
+        await supervisor.next_message()
+        supervisor.say("ports", ports=[80])
+        supervisor.say("ports", ports=[81])
+        assert (await request).ports == [81]
+
+
 async def test_output_arrives_once_and_is_acknowledged(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
