@@ -120,7 +120,7 @@ def pod_state(pod: Pod) -> PodState:
         has_namespaces=_condition_value(status, "PodReadyToStartContainers"),
         is_scheduled=_condition_value(status, "PodScheduled") is True,
         is_running=phase == "Running" and _is_running(agent) and not metadata.deletionTimestamp,
-        is_oom_killed=any(_terminated(each).reason == "OOMKilled" for each in _containers(status)),
+        is_oom_killed=agent is not None and _terminated(agent).reason == "OOMKilled",
         is_storage_exceeded=status.reason == "Evicted" and _is_own_storage(status.message or ""),
         is_deadline_exceeded=status.reason == "DeadlineExceeded",
         failure=failure,
