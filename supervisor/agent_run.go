@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -29,11 +28,8 @@ func (s *supervisor) prepare(c command) error {
 	if s.currentState() != stateNew {
 		return errors.New("a command was already prepared")
 	}
-	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return errors.New("the command is empty")
-	}
-	if !filepath.IsAbs(c.Directory) {
-		return fmt.Errorf("%q is not an absolute path", c.Directory)
+	if err := c.check(); err != nil {
+		return err
 	}
 	if err := s.ports.listen(c.Ports); err != nil {
 		return err

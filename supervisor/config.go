@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -46,7 +45,7 @@ func loadConfig(text string) (*config, error) {
 		return nil, fmt.Errorf("port of %s is not a port number", configVariable)
 	}
 	if c.OrphanSeconds <= 0 {
-		return nil, errors.New("orphan_seconds of " + configVariable + " is not positive")
+		return nil, fmt.Errorf("orphan_seconds of %s is not positive", configVariable)
 	}
 	return c, nil
 }

@@ -53,8 +53,7 @@ func becomeAgent(r *execRequest) error {
 	raiseOOMScore(r.OOMScore)
 	program, isFound := findProgram(r.Argv[0], r.Environment["PATH"])
 	if !isFound {
-		fmt.Fprintf(os.Stderr, "%s: not found\n", r.Argv[0])
-		os.Exit(exitNotFound)
+		exitAsShell(r.Argv[0], syscall.ENOENT)
 	}
 	environment := agentEnvironment(r)
 	// Fails if the priority already is lower.
@@ -70,9 +69,18 @@ func becomeAgent(r *execRequest) error {
 		// A script without an interpreter, which shells run themselves.
 		err = syscall.Exec("/bin/sh", append([]string{"sh", program}, r.Argv[1:]...), environment)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", r.Argv[0], err)
-	os.Exit(exitNotExecutable)
+	exitAsShell(r.Argv[0], err)
 	return nil
+}
+
+func exitAsShell(name string, err error) {
+	// Or the interpreter of a script does not exist.
+	if err == syscall.ENOENT {
+		fmt.Fprintf(os.Stderr, "%s: not found\n", name)
+		os.Exit(exitNotFound)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	os.Exit(exitNotExecutable)
 }
 
 func agentEnvironment(r *execRequest) []string {

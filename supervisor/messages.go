@@ -1,5 +1,12 @@
 package main
 
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
 // message is any message of the worker; `Type` says which fields it has.
 type message struct {
 	Type       string `json:"type"`
@@ -25,6 +32,29 @@ type command struct {
 	OOMScore    int               `json:"oom_score_adj"`
 	Ports       []int             `json:"ports"`
 	Limits      limits            `json:"limits"`
+}
+
+// check refuses what the kernel could not start.
+func (c *command) check() error {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return errors.New("the command is empty")
+	}
+	if !filepath.IsAbs(c.Directory) {
+		return fmt.Errorf("%q is not an absolute path", c.Directory)
+	}
+	texts := append([]string{c.Directory}, c.Argv...)
+	for name, value := range c.Environment {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("%q is not the name of an environment variable", name)
+		}
+		texts = append(texts, value)
+	}
+	for _, text := range texts {
+		if strings.ContainsRune(text, 0) {
+			return errors.New("the command or an environment variable of the agent contains a NUL")
+		}
+	}
+	return nil
 }
 
 // limits of the agent; 0 means none.

@@ -27,6 +27,7 @@ type server struct {
 	supervisor *supervisor
 	listener   net.Listener
 	tls        *tls.Config
+	hasNetwork bool
 	free       chan struct{}
 }
 
@@ -38,6 +39,7 @@ func listen(s *supervisor) (*server, error) {
 	return &server{
 		supervisor: s,
 		listener:   listener,
+		hasNetwork: hasNetwork(),
 		tls: &tls.Config{
 			Certificates:                []tls.Certificate{s.config.certificate},
 			MinVersion:                  tls.VersionTLS13,
@@ -55,7 +57,7 @@ func (s *server) serve() {
 			time.Sleep(acceptPause)
 			continue
 		}
-		if isFromInside(connection, hasNetwork()) {
+		if isFromInside(connection, s.hasNetwork) {
 			connection.Close()
 			continue
 		}
@@ -75,7 +77,6 @@ func (s *server) welcome(raw net.Conn) {
 	_ = connection.SetDeadline(time.Now().Add(helloTimeout))
 	reader := bufio.NewReaderSize(connection, readBufferBytes)
 	hello, err := s.readHello(reader)
-	<-s.free
 	if err != nil {
 		return
 	}
@@ -85,6 +86,7 @@ func (s *server) welcome(raw net.Conn) {
 }
 
 func (s *server) readHello(reader *bufio.Reader) (*message, error) {
+	defer func() { <-s.free }()
 	f, err := readFrame(reader, maxHelloBytes)
 	if err != nil {
 		return nil, err

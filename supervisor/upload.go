@@ -18,13 +18,14 @@ func (s *supervisor) serveUpload(c *channel, kind opening) {
 	if err != nil {
 		text := err.Error()
 		reply.Error = &text
-	} else if kind.Track {
-		s.trees.track(kind.Path)
-	}
-	if c.session.sendMessage(reply); err != nil {
+		_ = c.session.sendMessage(reply)
 		c.Close()
 		return
 	}
+	if kind.Track {
+		s.trees.track(kind.Path)
+	}
+	_ = c.session.sendMessage(reply)
 	c.End()
 }
 

@@ -44,6 +44,29 @@ def test_a_program_that_cannot_run_ends_as_in_a_shell(client, argv, code, text):
     assert bytes(client.output) == text
 
 
+@pytest.mark.parametrize(
+    ("script", "code", "output"),
+    [
+        (b"echo $1", 0, b"argument\n"),
+        (b"#!/bin/sh\necho $1", 0, b"argument\n"),
+        (b"#!/no/such/interpreter\n", 127, b"./script: not found\n"),
+    ],
+)
+def test_scripts_run_as_in_a_shell(client, script, code, output):
+    client.upload(archive_of({"script": script}, modes={"script": 0o755}))
+    assert client.run(command("./script", "argument"))["exit_code"] == code
+    assert bytes(client.output) == output
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"argv": ["a\0b"]}, {"environment": {"A": "b\0"}}, {"environment": {"A=B": ""}}],
+)
+def test_a_command_that_no_kernel_can_start_is_refused(client, changes):
+    reason = client.request("prepare", "failed", **command("true", **changes))["reason"]
+    assert "environment variable" in reason
+
+
 def test_kill_ends_every_process_and_reports_no_exit_code(client, supervisor):
     client.start(
         shell("(setsid sh -c 'while :; do sleep 100 & wait; done' &) ; echo up; sleep 100")
