@@ -111,6 +111,7 @@ async def _run_setup(
 
     async with open_setup_network(task.access, tools.allowed, tools.http, note) as network:
         setup = SetupTask(
+            organization_id=task.organization_id,
             repo_id=task.repo_id,
             commit=task.commit,
             command=definition.setup,

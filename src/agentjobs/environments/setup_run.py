@@ -16,7 +16,13 @@ from agentjobs.environments.secret_search import SearchFailed, find_secret
 from agentjobs.environments.snapshots import HOME, WORKSPACE
 from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, Sandbox, SandboxPort, SandboxTask
+from agentjobs.sandbox.protocol import (
+    WRITABLE_DIRECTORIES,
+    RunOwner,
+    Sandbox,
+    SandboxPort,
+    SandboxTask,
+)
 from agentjobs.workspace.checkout import Checkout, Workspaces
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import run_in_thread
@@ -29,6 +35,7 @@ class SetupTask:
     """`secrets` are variables that only setup gets; `ports` lead to the hosts it may reach;
     `registries` are for a sandbox that fetches the image."""
 
+    organization_id: str
     repo_id: str
     commit: str
     command: str
@@ -88,6 +95,8 @@ class SetupRunner:
                 timeout_seconds=task.timeout_seconds,
                 slot=task.slot,
                 limits=task.limits,
+                owner=RunOwner(organization_id=task.organization_id, step="setup"),
+                on_note=log.note,
                 ports=task.ports,
                 hosts=task.hosts,
                 layers=(

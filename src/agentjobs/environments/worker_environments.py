@@ -20,7 +20,7 @@ from agentjobs.environments.cache import trim_cache
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import RegistryUnavailable
 from agentjobs.private_files import create_private_file
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.sandbox.protocol import SandboxError, SandboxLost
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.workspace.errors import RepoUnavailable
 from agentjobs.workspace.threads import run_in_thread
@@ -154,7 +154,7 @@ class WorkerEnvironments:
         try:
             async with self._free:
                 finished = await build_environment(self.tools, task, log)
-        except RegistryUnavailable as error:
+        except (RegistryUnavailable, SandboxLost) as error:
             log.note(str(error))
             await builds.abandon_build(self._db, task.build_id)
             return str(error)
