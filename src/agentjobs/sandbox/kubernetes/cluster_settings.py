@@ -26,4 +26,3 @@ class ClusterSettings:
     worker_cidrs: tuple[str, ...] = ()
     uid_base: int = 900_000
     orphan_seconds: float = 30
-    priority_class: str = ""

@@ -80,8 +80,8 @@ class PodState:
         text = self.annotations.get(FENCE, "")
         return int(text) if text.isdecimal() else 0
 
-    def gone(self) -> "PodState":
-        """The same pod after its deletion."""
+    def after_deletion(self) -> "PodState":
+        """What is known of the pod when it is gone."""
         failure = self.failure
         if failure is None and not self.has_ended:
             failure = SandboxLost("somebody deleted the pod of this run")

@@ -82,7 +82,7 @@ class PodWatch:
         if self._refusal and (state is None or not state.is_running):
             return dataclasses.replace(state or PodState(name=name), waiting=self._refusal)
         if state is None and self._has_listed:
-            return PodState(name=name).gone()
+            return PodState(name=name).after_deletion()
         return state
 
     async def _run(self) -> None:
@@ -113,7 +113,7 @@ class PodWatch:
         pods = self._client.list(Pod, namespace=self._namespace, labels=self._labels)
         states = [pod_state(pod) async for pod in pods]
         for name in (known & self._states.keys()) - {state.name for state in states}:
-            self._update(self._states[name].gone())
+            self._update(self._states[name].after_deletion())
         for state in states:
             self._update(state)
         self._has_listed = True
@@ -137,7 +137,7 @@ class PodWatch:
         self._refuse("")
         if event != "BOOKMARK":
             state = pod_state(pod)
-            self._update(state.gone() if event == "DELETED" else state)
+            self._update(state.after_deletion() if event == "DELETED" else state)
 
     def _update(self, state: PodState) -> None:
         self._states[state.name] = state

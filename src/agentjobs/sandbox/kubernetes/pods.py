@@ -133,7 +133,6 @@ def pod_manifest(
                 if request.image and request.image.registry_auth
                 else None
             ),
-            priorityClassName=settings.priority_class or None,
             runtimeClassName=request.placement.runtime_class or None,
             nodeSelector={"kubernetes.io/os": "linux", **request.placement.node_selector},
             tolerations=_tolerations(request.placement.tolerations),

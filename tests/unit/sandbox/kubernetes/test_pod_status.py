@@ -146,11 +146,11 @@ def test_a_pod_that_ended_well_failed_at_nothing() -> None:
     state = recorded("succeeded")
     assert state.has_ended
     assert state.failure is None
-    assert state.gone().failure is None
+    assert state.after_deletion().failure is None
 
 
 def test_a_pod_that_vanishes_while_it_runs_is_lost() -> None:
-    state = recorded("running").gone()
+    state = recorded("running").after_deletion()
     assert (state.is_gone, state.is_running) == (True, False)
     assert isinstance(state.failure, SandboxLost)
 

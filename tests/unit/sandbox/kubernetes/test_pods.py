@@ -140,8 +140,8 @@ def test_a_pod_goes_where_its_agent_says() -> None:
         node_selector={"pool": "agents"},
         tolerations=({"key": "agents", "operator": "Exists", "tolerationSeconds": 5},),
     )
-    spec = spec_of(request(placement=placement), priority_class="low")
-    assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("gvisor", "low")
+    spec = spec_of(request(placement=placement))
+    assert spec["runtimeClassName"] == "gvisor"
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "agents"}
     assert spec["tolerations"] == [{"key": "agents", "operator": "Exists", "tolerationSeconds": 5}]
 
