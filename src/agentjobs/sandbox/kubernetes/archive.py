@@ -96,17 +96,17 @@ def _extract(tree: HostileTree, archive: BinaryIO, request: ArchiveRequest) -> A
 
 def _delete(tree: HostileTree, deletions: BinaryIO, record: str) -> None:
     """Remember those of the lower directory: a path stands for all that is below it."""
-    remembered = set(_remembered(record)) if record else set()
-    known = len(remembered)
+    deleted = set(_load_deleted(record)) if record else set()
+    known = len(deleted)
     for number, path in enumerate(_paths(deletions)):
         if number == MAX_ENTRIES:
             raise ArchiveRefused(f"it deletes more than {MAX_ENTRIES:,} files")
         parts = split_path(path)
         tree.remove(parts)
-        if record and not _is_covered(parts, remembered) and tree.is_in_lower(parts):
-            remembered.add(b"/".join(parts))
-    if len(remembered) > known:
-        _remember(record, remembered)
+        if record and not _is_covered(parts, deleted) and tree.is_in_lower(parts):
+            deleted.add(b"/".join(parts))
+    if len(deleted) > known:
+        _store_deleted(record, deleted)
 
 
 def _paths(deletions: BinaryIO) -> Iterator[bytes]:
@@ -120,11 +120,11 @@ def _paths(deletions: BinaryIO) -> Iterator[bytes]:
         raise ArchiveRefused("its list of deleted files ends too early")
 
 
-def _is_covered(parts: tuple[bytes, ...], remembered: set[bytes]) -> bool:
-    return any(b"/".join(parts[:count]) in remembered for count in range(1, len(parts) + 1))
+def _is_covered(parts: tuple[bytes, ...], deleted: set[bytes]) -> bool:
+    return any(b"/".join(parts[:count]) in deleted for count in range(1, len(parts) + 1))
 
 
-def _remembered(record: str) -> list[bytes]:
+def _load_deleted(record: str) -> list[bytes]:
     try:
         with open(record, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
             return file.read().split(b"\0")
@@ -132,7 +132,7 @@ def _remembered(record: str) -> list[bytes]:
         return []
 
 
-def _remember(record: str, paths: set[bytes]) -> None:
+def _store_deleted(record: str, paths: set[bytes]) -> None:
     with open(f"{record}.new", "wb") as file:  # noqa: PTH123 - pathlib takes long to import
         file.write(b"\0".join(sorted(paths)))
     os.replace(f"{record}.new", record)  # noqa: PTH105 - the same

@@ -16,7 +16,7 @@ from agentjobs.sandbox.kubernetes.tar_stream import (
     LINK,
     ArchiveRefused,
     Entry,
-    shown,
+    printable_path,
 )
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -101,7 +101,7 @@ class HostileTree:
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-            through = shown(b"/".join(path))
+            through = printable_path(b"/".join(path))
             raise ArchiveRefused(f"a path leads through a link or a file: {through}") from None
         self._names.append(name)
         self._descriptors.append(descriptor)

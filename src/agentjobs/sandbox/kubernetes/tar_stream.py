@@ -98,11 +98,13 @@ class TarStream:
     ) -> Entry:
         name = long_fields.get(_LONG_NAME, _text(header[:100]))
         if kind not in _KINDS:
-            raise ArchiveRefused(f"it contains a special file or a hard link: {shown(name)}")
+            raise ArchiveRefused(
+                f"it contains a special file or a hard link: {printable_path(name)}"
+            )
         kind = _KINDS[kind]
         target = long_fields.get(_LONG_TARGET, _text(header[157:257]))
         if (kind != FILE and size) or (kind == LINK) != bool(target):
-            raise ArchiveRefused(f"an entry contradicts itself: {shown(name)}")
+            raise ArchiveRefused(f"an entry contradicts itself: {printable_path(name)}")
         self._unread, self._padding = size, -size % BLOCK_BYTES
         return Entry(
             kind=kind,
@@ -139,16 +141,18 @@ def split_path(path: bytes, kind: bytes = FILE) -> tuple[bytes, ...]:
     if kind == DIRECTORY and path == b".":
         return ()
     if len(path) > MAX_PATH_BYTES:
-        raise ArchiveRefused(f"a path is too long: {shown(path)}")
+        raise ArchiveRefused(f"a path is too long: {printable_path(path)}")
     parts = tuple(path.removeprefix(b"./").split(b"/"))
     if b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
-        raise ArchiveRefused(f"a path is not relative to its directory: {shown(path)}")
+        raise ArchiveRefused(f"a path is not relative to its directory: {printable_path(path)}")
     if len(parts) > MAX_DEPTH or any(len(part) > MAX_NAME_BYTES for part in parts):
-        raise ArchiveRefused(f"a path is too deep or has a name that is too long: {shown(path)}")
+        raise ArchiveRefused(
+            f"a path is too deep or has a name that is too long: {printable_path(path)}"
+        )
     return parts
 
 
-def shown(path: bytes) -> str:
+def printable_path(path: bytes) -> str:
     text = escape_unprintable(path.decode("utf-8", "backslashreplace"))
     return ellipsize(text, _MAX_SHOWN_CHARACTERS)
 

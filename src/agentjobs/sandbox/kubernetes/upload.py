@@ -56,17 +56,17 @@ async def upload_tree(
 async def _send_layer(
     channel: WritableChannel, lower: Path, upper: Path, *, excluded: Collection[bytes]
 ) -> None:
-    paths, listed = socket.socketpair()
-    with paths, listed, tempfile.TemporaryFile() as deleted:
+    paths, listing = socket.socketpair()
+    with paths, listing, tempfile.TemporaryFile() as deleted:
         deleted.write(b"\0".join(excluded))
         deleted.seek(0)
         lister = PipedProcess(
             own_program(_LISTER, str(lower), str(upper)),
             stdin=deleted.fileno(),
-            stdout=listed.fileno(),
+            stdout=listing.fileno(),
         )
         async with lister:
-            listed.close()
+            listing.close()
             operands = ["--null", "--no-recursion", "-C", str(lower), "--files-from=-"]
             operands += ["--recursion", "-C", str(upper), "."]
             await _send_archive(channel, operands, stdin=paths.fileno())
