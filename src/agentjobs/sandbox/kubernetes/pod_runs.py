@@ -71,12 +71,11 @@ class PodRuns:
         output = RunOutput(on_output)
         connection = self._connection(pod, credentials, output, task, pending_seconds)
 
-        async def record(started_at: float) -> None:
+        async def save_record(started_at: float) -> None:
             if task.owner is not None and task.owner.job_id:
-                stored = _stored(connection, credentials, task.owner, started_at)
-                await self._save(stored)
+                await self._save(_new_record(connection, credentials, task.owner, started_at))
 
-        run = SupervisedRun(task, connection, output, record)
+        run = SupervisedRun(task, connection, output, save_record)
         async with self._ending(pod, run):
             return await run.complete(prepare_start)
 
@@ -92,15 +91,15 @@ class PodRuns:
         self, task: SandboxTask, owner: RunOwner, on_output: OnOutput
     ) -> SandboxReport:
         """In the pod that an earlier worker left. Raises SandboxLost if it is gone."""
-        stored = self._records.find(owner.job_id, owner.step, owner.continues)
-        if stored is None:
+        record = self._records.find(owner.job_id, owner.step, owner.continues)
+        if record is None:
             await self._end_superseded(owner)
             raise SandboxLost("the pod of this run is gone: its worker left no record of it")
-        await self._save(msgspec.structs.replace(stored, fence=owner.fence))
-        pod = FollowedPod(self.cluster, stored.pod, task.on_note or _log.info)
+        await self._save(msgspec.structs.replace(record, fence=owner.fence))
+        pod = FollowedPod(self.cluster, record.pod, task.on_note or _log.info)
         output = RunOutput(on_output, may_skip=True)
-        connection = self._connection(pod, stored.credentials, output, task, address=stored.address)
-        run = SupervisedRun(task, connection, output, _not_again, stored.started_at)
+        connection = self._connection(pod, record.credentials, output, task, address=record.address)
+        run = SupervisedRun(task, connection, output, _not_again, record.started_at)
         async with self._ending(pod, run):
             return await run.complete(_nothing)
 
@@ -194,7 +193,7 @@ class PodRuns:
         return self._records.pods()
 
 
-def _stored(
+def _new_record(
     connection: PodConnection, credentials: Credentials, owner: RunOwner, started_at: float
 ) -> StoredRun:
     return StoredRun(

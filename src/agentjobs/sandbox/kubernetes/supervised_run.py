@@ -55,6 +55,8 @@ class SupervisedRun:
             self._set_start(started_at)
         self._has_way_in = False
         self._is_timed_out = False
+        self._losses = 0
+        self._has_asked_again = False
         self._before_start: asyncio.Task[None] | None = None
 
     async def complete(self, before_start: Callable[[], Awaitable[None]]) -> SandboxReport:
@@ -102,14 +104,25 @@ class SupervisedRun:
             if self._before_start is None and self._started_at is None:
                 self._before_start = asyncio.ensure_future(_call(before_start))
             try:
-                return await self._go_on(supervisor)
+                return await self._proceed(supervisor)
             except RequestFailed as error:
+                if self._may_ask_again():
+                    continue
                 reason = ellipsize(single_line(str(error)), _MAX_CHARACTERS)
                 raise SandboxError(f"the sandbox did not start: {reason}") from error
             except ConnectionLost:
-                continue
+                self._losses += 1
 
-    async def _go_on(self, supervisor: Supervisor) -> SandboxReport:
+    def _may_ask_again(self) -> bool:
+        """A request of a lost connection may be served after the next hello; this one failed then.
+
+        Another hello says so.
+        """
+        may = self._losses > 0 and not self._has_asked_again
+        self._has_asked_again = True
+        return may
+
+    async def _proceed(self, supervisor: Supervisor) -> SandboxReport:
         state = supervisor.hello.state
         if state in ("new", "prepared") and self._is_adopted:
             raise SandboxLost("the command was not started before its worker ended")

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
 from agentjobs.sandbox.kubernetes import pod_connection
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.connection import Supervisor
+from agentjobs.sandbox.kubernetes.messages import Hello
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
@@ -163,6 +165,29 @@ async def test_a_run_survives_its_connections(
     lines = "".join(f"{number}\n" for number in range(1, numbers + 1))
     assert harness.output.decode() == lines * 2
     assert (harness.workspace / "new").read_text() == "x\n"
+
+
+async def test_a_start_that_was_served_after_its_connection_was_lost_is_not_repeated(
+    harness: SandboxHarness, connections: list[Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, hello = Supervisor.request, Supervisor.hello
+
+    async def cut_at_start(self: Supervisor, message: Any, reply: Any) -> Any:
+        answer = await request(self, message, reply)
+        if message["type"] == "start" and self is connections[0]:
+            self.connection.abort("the test cut it")
+            raise self.lost.result()
+        return answer
+
+    def late_hello(self: Supervisor) -> Hello:
+        state = hello.fget(self)  # type: ignore[attr-defined]
+        return msgspec.structs.replace(state, state="prepared") if len(connections) == 2 else state
+
+    monkeypatch.setattr(Supervisor, "request", cut_at_start)
+    monkeypatch.setattr(Supervisor, "hello", property(late_hello))
+    report = await harness.shell("echo run >> runs; sleep 0.5")
+    assert (report.exit_code, len(connections)) == (0, 3)
+    assert (harness.workspace / "runs").read_text() == "run\n"
 
 
 async def test_connections_that_always_end_at_once_are_a_lost_sandbox(
