@@ -249,4 +249,4 @@ system-container:
 	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
 
 system-kubernetes:
-	@scripts/system-packages busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config
+	@scripts/system-packages buildah busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config podman

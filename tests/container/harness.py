@@ -28,7 +28,7 @@ runtime = "runc"
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 """
-_BUILD_OPTIONS = ("--isolation", "chroot", "--network", "host")
+BUILD_OPTIONS = ("--isolation", "chroot", "--network", "host")
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 # A machine whose package index has a private authority passes it on.
 _CERTIFICATES_HOOK = (
@@ -98,14 +98,14 @@ def base_image() -> str:
 
 def build(name: str) -> str:
     """Builds the image from the checkout without a cache, and returns its identifier."""
-    run(PACKAGING / "build", name, "--build-arg", f"BASE={base_image()}", *_BUILD_OPTIONS)
+    run(PACKAGING / "build", name, "--build-arg", f"BASE={base_image()}", *BUILD_OPTIONS)
     return run("podman", "image", "inspect", name, "--format", "{{.Id}}")
 
 
 def build_other_images(**names: str) -> None:
     for target, name in names.items():
         if attempt("podman", "image", "exists", name).returncode:
-            options = ("--layers", "--target", target, "--tag", name, *_BUILD_OPTIONS)
+            options = ("--layers", "--target", target, "--tag", name, *BUILD_OPTIONS)
             run("buildah", "build", *options, "--build-arg", f"BASE={base_image()}", IMAGES)
 
 

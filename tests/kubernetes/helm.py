@@ -54,8 +54,8 @@ class Helm:
                 each["metadata"].setdefault("namespace", self.namespace)
         return objects
 
-    def install(self, values: dict[str, Any]) -> str:
-        options = ("--wait", "--timeout", "5m", "--values", self._write(values))
+    def install(self, values: dict[str, Any], timeout: str = "5m") -> str:
+        options = ("--wait", "--timeout", timeout, "--values", self._write(values))
         return self.run("upgrade", "--install", RELEASE, CHART, *options)
 
     def uninstall(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from agentjobs.settings import Settings
+from tests.support.documented_blocks import blocks_of
 from tests.support.paths import PROJECT
 
 CHART = PROJECT / "packaging" / "helm" / "agentjobs"
@@ -142,6 +143,23 @@ def test_only_workers_have_a_token_of_the_cluster() -> None:
 def test_the_alert_rules_are_those_of_the_project() -> None:
     rules = CHART / "files" / "alerts.yml"
     assert rules.resolve() == PROJECT / "packaging" / "prometheus" / "alerts.yml"
+
+
+def test_the_documented_values_are_accepted() -> None:
+    def merge(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        nested = [name for name in values.keys() & more.keys() if isinstance(more[name], dict)]
+        return {**values, **more, **{name: merge(values[name], more[name]) for name in nested}}
+
+    blocks = [
+        yaml.safe_load(block.text)
+        for block in blocks_of(PROJECT / "docs" / "kubernetes.md")
+        if block.language == "yaml"
+    ]
+    # The other one is for prometheus-adapter.
+    values = [block for block in blocks if "rules" not in block]
+    assert len(values) == len(blocks) - 1 > 3
+    for each in values:
+        VALIDATOR.validate(merge(VALUES, each))
 
 
 @pytest.mark.parametrize(
