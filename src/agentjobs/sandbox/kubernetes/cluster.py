@@ -151,8 +151,6 @@ class Cluster:
                 if status_code(error) != 404:
                     raise
 
-        if (creation := self._creations.get(name)) is not None:
-            await asyncio.wait({creation})
         action, namespace = f"delete the pod {name}", self.settings.namespace
         try:
             if (creation := self._creations.get(name)) is not None:

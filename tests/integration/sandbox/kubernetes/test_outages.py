@@ -181,16 +181,19 @@ async def test_a_deletion_goes_on_after_the_server_is_back(
     await follow(worker, name, is_gone)
 
 
-async def test_a_cancelled_creation_leaves_no_pod(server: MemoryCluster, worker: Cluster) -> None:
+async def test_a_creation_that_is_cancelled_on_its_way_leaves_no_pod(
+    server: MemoryCluster, worker: Cluster
+) -> None:
     server.api.faults.delay_seconds = 0.2
     server.api.requests.clear()
+    before = server.objects.version
     creating = asyncio.create_task(worker.create_pod(request()))
     await wait_until(lambda: bool(server.api.requests))
     creating.cancel()
     server.api.faults.delay_seconds = 0
     with pytest.raises(asyncio.CancelledError):
         await creating
-    await wait_until(lambda: not worker.used_pods)
+    await wait_until(lambda: server.objects.version > before and not worker.used_pods)
     assert not await worker.find_pods({JOB: "job_1"})
 
 
