@@ -10,6 +10,7 @@ from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, list_workers, renew
+from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.leases import ClaimLost
@@ -137,6 +138,29 @@ async def test_an_adopted_job_whose_agent_is_gone_runs_again_without_an_attempt(
     await start_job(harness.db, again, BASE)
     events = ["job.queued", "job.started", "job.queued", "job.started"]
     assert await harness.events(caller, job_id) == events
+
+
+async def test_an_agent_that_ends_its_workers_is_not_adopted_for_ever(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await run_on_dead_worker(harness)
+    for _ in range(MAX_ADOPTIONS):
+        again = await adopt_jobs(harness.db, DEAD.id, [DEAD.id], count=1, lease_seconds=10)
+        assert [job.id for job in again] == [job_id]
+    assert await adopt(harness) == []
+    await harness.expire_leases()
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == [job_id]
+    view = await harness.view(caller, job_id)
+    assert (view.status, view.attempt) == ("queued", 1)
+    # Only the last of these claims counts as that of a lost worker.
+    for _ in range(harness.context.settings.lost_worker_retries):
+        assert (await harness.view(caller, job_id)).status == "queued"
+        await run_on_dead_worker(harness)
+        await harness.expire_leases()
+        await rescue_lost_jobs(harness.db, harness.context.settings)
+    error = (await harness.view(caller, job_id)).error
+    assert error is not None
+    assert error.code == "worker_lost"
 
 
 async def test_a_successor_that_dies_too_is_followed_by_another(harness: JobHarness) -> None:

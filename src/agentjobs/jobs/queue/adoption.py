@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agentjobs.clock import SECOND_MS
 from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.jobs.queue.claim import ClaimedJob, claimed_job
+from agentjobs.jobs.queue.lost_claims import record_adoption
 from agentjobs.jobs.queue.transition import apply, release_claim, to_cancelled, to_queued
 from agentjobs.jobs.states import RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
@@ -43,6 +44,9 @@ async def _adopt(
         is_wanted = row["status"] == RUNNING and row["cancel_requested_at"] is None
         if not is_wanted or len(credentials) >= count:
             await _release(tx, row, now)
+            continue
+        if not await record_adoption(tx, row["id"], now):
+            # `rescue` counts it as that of a lost worker.
             continue
         credentials[row["id"]] = credential = new_token(JOB_CREDENTIAL_PREFIX)
         await tx.execute(

@@ -1,4 +1,4 @@
-"""Claims whose lease expired or whose sandbox was lost, and how many of them a job may have.
+"""Claims that ended before their run did, and how many of them a job may have.
 
 A worker that returns was only cut off from the database: its claims do not count as lost workers.
 """
@@ -14,8 +14,11 @@ MAX_LOST_IN_PREPARATION = 10
 MAX_CUT_OFF_MS = DAY_MS
 # A pod that a cluster evicts at once must not be created for ever.
 MAX_LOST_SANDBOXES = 20
-# Instead of a worker, which was not lost.
+# An agent that ends its workers must not do so for ever.
+MAX_ADOPTIONS = 10
+# Instead of a worker: these claims do not count among those of lost workers.
 _SANDBOX = "sandbox"
+_ADOPTION = "adoption"
 
 
 class LostClaims(msgspec.Struct, frozen=True):
@@ -40,9 +43,10 @@ async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaim
     )
     rows = await tx.fetch_all(
         "SELECT lost_at, started, was_alive FROM lost_claims"
-        " WHERE job_id = :job_id AND worker_id <> :sandbox",
+        " WHERE job_id = :job_id AND worker_id NOT IN (:sandbox, :adoption)",
         job_id=job_id,
         sandbox=_SANDBOX,
+        adoption=_ADOPTION,
     )
     dead = [bool(row["started"]) for row in rows if not row["was_alive"]]
     return LostClaims(
@@ -54,18 +58,34 @@ async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaim
 
 async def record_lost_sandbox(tx: Transaction, job_id: str, now: int) -> int:
     """Add the claim that the job still has; return how many sandboxes the job lost."""
+    await _record(tx, job_id, now, _SANDBOX)
+    return await _count(tx, job_id, _SANDBOX)
+
+
+async def record_adoption(tx: Transaction, job_id: str, now: int) -> bool:
+    """Add the claim that the job still has, unless its workers died too often."""
+    if await _count(tx, job_id, _ADOPTION) >= MAX_ADOPTIONS:
+        return False
+    await _record(tx, job_id, now, _ADOPTION)
+    return True
+
+
+async def _record(tx: Transaction, job_id: str, now: int, kind: str) -> None:
     await tx.execute(
         "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
-        " SELECT id, fence, :sandbox, CAST(:now AS BIGINT), status = 'running', TRUE"
+        " SELECT id, fence, CAST(:kind AS TEXT), CAST(:now AS BIGINT), status = 'running', TRUE"
         " FROM jobs WHERE id = :job_id",
         job_id=job_id,
         now=now,
-        sandbox=_SANDBOX,
+        kind=kind,
     )
+
+
+async def _count(tx: Transaction, job_id: str, kind: str) -> int:
     row = await tx.fetch_one(
-        "SELECT COUNT(*) AS lost FROM lost_claims WHERE job_id = :job_id AND worker_id = :sandbox",
+        "SELECT COUNT(*) AS lost FROM lost_claims WHERE job_id = :job_id AND worker_id = :kind",
         job_id=job_id,
-        sandbox=_SANDBOX,
+        kind=kind,
     )
     return 0 if row is None else int(row["lost"])
 
