@@ -17,7 +17,6 @@ from agentjobs.sandbox.kubernetes.piped_process import PipedProcess, own_program
 from agentjobs.sandbox.limits import FILE_BYTES, Limits
 from agentjobs.sandbox.protocol import SandboxError, UnusableResult
 
-TIMEOUT_SECONDS = 1_800
 _PROGRAM = "agentjobs.sandbox.kubernetes.archive"
 
 
@@ -139,14 +138,11 @@ async def _response(process: PipedProcess, feed: Coroutine[Any, Any, None]) -> _
     feeding = asyncio.create_task(feed)
     reading = asyncio.create_task(_read(process))
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            await asyncio.wait((reading, feeding), return_when=asyncio.FIRST_COMPLETED)
-            if feeding.done():
-                feeding.result()
-            output, errors = await reading
-            exit_code = await process.wait()
-    except TimeoutError:
-        raise UnusableResult(f"it did not arrive within {TIMEOUT_SECONDS} seconds") from None
+        await asyncio.wait((reading, feeding), return_when=asyncio.FIRST_COMPLETED)
+        if feeding.done():
+            feeding.result()
+        output, errors = await reading
+        exit_code = await process.wait()
     finally:
         for task in (feeding, reading):
             task.cancel()

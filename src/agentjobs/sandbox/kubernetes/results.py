@@ -1,5 +1,6 @@
 """Brings back what a command left in its pod."""
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from agentjobs.sandbox.kubernetes.download import Received, TransferLimits, down
 from agentjobs.sandbox.kubernetes.layer_files import TaskDownload, task_downloads
 from agentjobs.sandbox.protocol import ARTIFACTS_DIRECTORY, SandboxTask, UnusableResult
 
+# For each directory.
+TIMEOUT_SECONDS = 1_800
 _EMPTY_BLOCK = bytes(512)
 _MAX_CHARACTERS = 300
 
@@ -71,12 +74,15 @@ async def _receive(
     download, changes, deletions = stream
     limits = TransferLimits.of(task.limits, received_bytes)
     try:
-        # Most commands change one directory: it takes a process to look at each.
-        if not await deletions.peek() and (await changes.peek()).startswith(_EMPTY_BLOCK):
-            return Received()
-        return await download_changes(
-            changes, deletions, download.target, limits, lower=download.lower
-        )
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            # Most commands change one directory: it takes a process to look at each.
+            if not await deletions.peek() and (await changes.peek()).startswith(_EMPTY_BLOCK):
+                return Received()
+            return await download_changes(
+                changes, deletions, download.target, limits, lower=download.lower
+            )
+    except TimeoutError:
+        raise UnusableResult(f"it did not arrive within {TIMEOUT_SECONDS} seconds") from None
     except ChannelClosed as error:
         # Another attempt would fail, too.
         reason = ellipsize(single_line(str(error)), _MAX_CHARACTERS)

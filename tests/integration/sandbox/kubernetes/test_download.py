@@ -4,12 +4,15 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from agentjobs.sandbox.kubernetes import results
+from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.download import TransferLimits, download_changes
 from agentjobs.sandbox.limits import FILE_BYTES, Limits
-from agentjobs.sandbox.protocol import SandboxError, UnusableResult
+from agentjobs.sandbox.protocol import SandboxError, SandboxTask, UnusableResult
 from tests.support.child_processes import children_of
 from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, member
 from tests.support.sandbox import eventually
@@ -190,3 +193,27 @@ async def test_a_process_that_is_killed_is_a_sandbox_error(target: Path) -> None
 async def test_a_missing_directory_is_named(target: Path) -> None:
     with pytest.raises(SandboxError, match=r"No such file or directory: .*/target/missing"):
         await download(target / "missing")
+
+
+class SilentSupervisor:
+    """Answers, but sends no files."""
+
+    def open(self, kind: str, **_: str | bool) -> SilentChannel:
+        assert kind in {"download", "deletions"}
+        return SilentChannel()
+
+
+async def test_a_pod_that_never_sends_its_files_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "TIMEOUT_SECONDS", 0.05)
+    task = SandboxTask(
+        argv=("true",),
+        environment={},
+        workspace=tmp_path,
+        run_dir=tmp_path,
+        timeout_seconds=1,
+        slot=0,
+    )
+    with pytest.raises(UnusableResult, match=r"did not arrive within 0\.05 seconds"):
+        await results.receive_results(cast("Supervisor", SilentSupervisor()), task)
