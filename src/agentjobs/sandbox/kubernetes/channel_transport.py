@@ -116,7 +116,7 @@ class ChannelTransport(asyncio.Transport):
             if not self._closing.is_set() and not self._protocol.eof_received():
                 self.close()
         except ConnectionLost as error:
-            self._lose(ConnectionResetError(str(error)))
+            self._fail(error)
 
     async def _write(self) -> None:
         try:
@@ -127,7 +127,7 @@ class ChannelTransport(asyncio.Transport):
                 self._resume_writing()
             self._channel.end()
         except ConnectionLost as error:
-            self._lose(ConnectionResetError(str(error)))
+            self._fail(error)
         else:
             await self._closing.wait()
             await self._linger()
@@ -157,6 +157,10 @@ class ChannelTransport(asyncio.Transport):
         self._lose(None)
         await asyncio.wait(self._tasks[:1], timeout=LINGER_SECONDS)
         self._channel.close()
+
+    def _fail(self, error: ConnectionLost) -> None:
+        is_expected = self._closing.is_set()
+        self._lose(None if is_expected else ConnectionResetError(str(error)))
 
     def _lose(self, error: Exception | None) -> None:
         if not self._is_lost:
