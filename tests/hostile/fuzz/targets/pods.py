@@ -6,8 +6,15 @@ import tempfile
 from pathlib import Path
 
 from agentjobs.sandbox.kubernetes.archive import ArchiveRequest, apply_changes
+from agentjobs.sandbox.kubernetes.frames import (
+    FrameDecoder,
+    FrameType,
+    ProtocolError,
+    encode_frame,
+)
+from agentjobs.sandbox.kubernetes.messages import decode_message
 from agentjobs.sandbox.kubernetes.tar_stream import BLOCK_BYTES
-from tests.hostile.fuzz.documents import documents
+from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
 from tests.support.pod_files import END, LONG_LINK, long_name, member
 
@@ -32,6 +39,18 @@ _TOKENS = (
     *(_MAGIC, b"../outside/file", b"mine/file", b"link/file", b"/etc/passwd", b"./", LONG_LINK),
     *(b"0" * 11 + b"\0", b"7" * 11 + b"\0", b"\x80" + bytes(10) + b"\x01", b"\xff" * 12),
     *(member(b"mine/file", b"x"), member(b"link/file", b"x"), member(b"link", b"x"), END),
+)
+_HELLO = {"type": "hello", "version": 1, "architecture": "x86_64", "state": "running"}
+_ENDED = {"type": "ended", "exit_code": 1, "exceeded": "memory", "duration_ms": 5}
+_UPLOADED = {"type": "uploaded", "channel": 2, "entries": 3, "error": "no space left"}
+_STREAM = (
+    encode_frame(FrameType.MESSAGE, 0, b'{"type":"pong"}')
+    + encode_frame(FrameType.OUTPUT, 0, bytes(8) + b"line")
+    + encode_frame(FrameType.OPEN, 1, b'{"kind":"port","number":443}')
+    + encode_frame(FrameType.DATA, 1, b"data")
+    + encode_frame(FrameType.CREDIT, 2, bytes(4))
+    + encode_frame(FrameType.END, 1)
+    + encode_frame(FrameType.CLOSE, 1)
 )
 
 
@@ -91,5 +110,17 @@ TARGETS = (
         "deletions of a pod",
         documents(_DELETED, tokens=(b"link/file\0", b"../outside/file\0", b"\0", b"mine\0")),
         lambda deletions: _apply(END, deletions=deletions),
+    ),
+    Target(
+        "frames of a pod",
+        documents(_STREAM, tokens=(b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x02", b"\x06")),
+        lambda stream: list(FrameDecoder().feed(stream)),
+        (ProtocolError,),
+    ),
+    Target(
+        "messages of a pod",
+        json_documents(_HELLO, _ENDED, _UPLOADED),
+        decode_message,
+        (ProtocolError,),
     ),
 )
