@@ -50,6 +50,9 @@ func becomeAgent(r *execRequest) error {
 		return err
 	}
 	syscall.Umask(r.Umask)
+	if err := setUnhandled(signalDefault); err != nil {
+		return err
+	}
 	raiseOOMScore(r.OOMScore)
 	program, isFound := findProgram(r.Argv[0], r.Environment["PATH"])
 	if !isFound {

@@ -67,7 +67,9 @@ func supervise() error {
 	limitRuntime()
 	s := newSupervisor(c)
 	s.umask = clearUmask()
-	absorbSignals()
+	if err := absorbSignals(); err != nil {
+		return fmt.Errorf("the agent could end this process: %w", err)
+	}
 	goSafely(s.reaper.run)
 	server, err := listen(s)
 	if err != nil {

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"os"
+	"os/signal"
 	"runtime"
 	"sync"
 	"syscall"
 	"time"
 	"unsafe"
-
-	"os"
-	"os/signal"
 )
 
 const (
@@ -17,6 +16,12 @@ const (
 	prSetNoNewPrivs = 38
 	seccompFilter   = 2
 	rlimitProcesses = 6
+
+	signalDefault  = 0
+	signalIgnored  = 1
+	firstUnhandled = 32
+	lastUnhandled  = 34
+	signalSetBytes = 8
 
 	atFDCWD           = -0x64
 	atSymlinkNoFollow = 0x100
@@ -44,13 +49,34 @@ func clearUmask() int {
 }
 
 // absorbSignals makes those of the agent harmless. Ignored ones would be ignored in its processes.
-func absorbSignals() {
+func absorbSignals() error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals)
 	go func() {
 		for range signals {
 		}
 	}()
+	return setUnhandled(signalIgnored)
+}
+
+// setUnhandled sets what happens on the signals that Go leaves to C libraries. By default they would
+// end even the first process, if they arrive while its first thread blocks signals.
+func setUnhandled(handler uintptr) error {
+	action := sigaction{handler: handler}
+	for number := uintptr(firstUnhandled); number <= lastUnhandled; number++ {
+		_, _, errno := syscall.RawSyscall6(
+			syscall.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+	}
+	return nil
+}
+
+// sigaction is the kernel's structure.
+type sigaction struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
 }
 
 // startThreads creates the runtime's threads ahead: once an agent has used up the processes of the

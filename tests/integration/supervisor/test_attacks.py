@@ -5,22 +5,22 @@ from tests.support.supervisor_client import archive_of
 
 
 def test_no_signal_of_the_agent_ends_the_supervisor(client):
-    # With SIGKILL and SIGSTOP, and 32 and 33, which C libraries keep for themselves.
-    script = "for s in $(seq 1 64); do kill -$s 1; kill -$s 1; done; echo survived; exit 4"
-    assert client.run(shell(script))["exit_code"] == 4
-    assert b"survived" in client.output
+    # Often: some would only arrive at the wrong moment. C libraries keep 32 to 34 for themselves.
+    script = """if True:
+        import os
+        for number in [32, 33, 34] * 300 + list(range(1, 65)) * 20:
+            os.kill(1, number)
+        print("survived")
+    """
+    assert client.run(python(script))["exit_code"] == 0
+    assert bytes(client.output) == b"survived\n"
     assert client.request("ping", "pong")
 
 
 def test_signals_have_their_default_meaning_for_the_agent(client):
-    script = """if True:
-        import signal
-        names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGCHLD", "SIGQUIT", "SIGURG")
-        print([n for n in names if signal.getsignal(getattr(signal, n)) not in
-               (signal.SIG_DFL, signal.default_int_handler)], signal.pthread_sigmask(0, []))
-    """
-    assert client.run(python(script))["exit_code"] == 0
-    assert bytes(client.output) == b"[] set()\n"
+    script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f 2"
+    assert client.run(shell(script))["exit_code"] == 0
+    assert client.output.split() == [b"0" * 16] * 2
 
 
 def test_memory_environment_and_descriptors_of_the_supervisor_are_hidden(client):
