@@ -86,7 +86,8 @@ def build_kubernetes(go: str, source: Path, binaries: Path) -> None:
 def build_etcd(go: str, source: Path, binaries: Path) -> None:
     """Its module has replacements too, so `go install` refuses it."""
     create_module(go, source, f"go.etcd.io/etcd/server/v3@v{ETCD}")
-    build(go, source, "-s -w", f"{binaries}/etcd", "go.etcd.io/etcd/server/v3")
+    package = "go.etcd.io/etcd/server/v3"
+    build(go, source, "-s -w", f"{binaries}/etcd", package, CGO_ENABLED="0")
 
 
 def create_module(go: str, source: Path, requirement: str) -> None:
@@ -96,18 +97,20 @@ def create_module(go: str, source: Path, requirement: str) -> None:
     run(go, "mod", "edit", f"-require={requirement}", cwd=source)
 
 
-def build(go: str, source: Path, flags: str, output: str, *packages: str) -> None:
+def build(
+    go: str, source: Path, flags: str, output: str, *packages: str, **environment: str
+) -> None:
     options = ("-mod=mod", "-trimpath", "-ldflags", flags, "-o", output)
-    run("nice", "-n", "10", go, "build", *options, *packages, cwd=source)
+    run("nice", "-n", "10", go, "build", *options, *packages, cwd=source, **environment)
 
 
 def install(go: str, binaries: Path, package: str, *options: str, **environment: str) -> None:
     command = ("nice", "-n", "10", go, "install", "-trimpath", "-ldflags", "-s -w")
-    run(*command, *options, package, GOBIN=str(binaries), **environment)
+    run(*command, *options, package, **{"CGO_ENABLED": "0", "GOBIN": str(binaries), **environment})
 
 
 def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
-    defaults = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "auto"}
+    defaults = {"GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "auto"}
     done = subprocess.run(
         command,
         cwd=cwd,

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PART_BYTES = 1 << 20
-
 
 @dataclass(frozen=True)
 class Image:
@@ -20,7 +18,12 @@ class Image:
 
 
 def write_archive(path: Path, images: Sequence[Image]) -> None:
+    """Left as it is where nothing changed."""
     digests = {layer: _digest(layer) for image in images for layer in image.layers}
+    contents = json.dumps([[image.name, *map(digests.get, image.layers)] for image in images])
+    record = path.with_suffix(".json")
+    if path.exists() and record.exists() and record.read_text() == contents:
+        return
     incomplete = path.with_suffix(".incomplete")
     with tarfile.open(incomplete, "w") as archive:
         manifest = []
@@ -33,7 +36,9 @@ def write_archive(path: Path, images: Sequence[Image]) -> None:
         add_file(archive, "manifest.json", json.dumps(manifest).encode())
         for layer, digest in digests.items():
             archive.add(layer, f"{digest}.tar")
+    record.unlink(missing_ok=True)
     incomplete.rename(path)
+    record.write_text(contents)
 
 
 def _configuration(image: Image, digests: Sequence[str]) -> bytes:
@@ -73,8 +78,15 @@ def architecture() -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
+    """Remembered, because layers are large."""
+    status = path.stat()
+    version = f"{status.st_size} {status.st_mtime_ns}"
+    record = path.with_suffix(".digest")
+    if record.exists():
+        digest, _, of = record.read_text().partition(" ")
+        if of == version:
+            return digest
     with path.open("rb") as file:
-        while part := file.read(_PART_BYTES):
-            digest.update(part)
-    return digest.hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    record.write_text(f"{digest} {version}")
+    return digest

@@ -25,6 +25,7 @@ def enforced(cluster: Cluster) -> Iterator[None]:
 
 def switch_on(cluster: Cluster) -> None:
     (cluster.run_directory / SWITCH).touch()
+    cluster.namespaces.signal(_LOOP)
     command = f"cd {PROJECT} && exec {sys.executable} -S -m tests.kubernetes.policy_plugin"
     cluster.namespaces.start(_LOOP, "sh", "-c", f"{command} {cluster.run_directory} loop")
 
