@@ -26,8 +26,8 @@ from agentjobs.sandbox.protocol import SandboxError, SandboxLost, SandboxReport,
 
 KILL_SECONDS = 1.0
 UPLOAD_SECONDS = 1_800.0
-# A cancelled command must be gone within two seconds.
-ARTIFACTS_SECONDS = 0.5
+# A cancelled run must be over within two seconds, also if it had artifacts.
+ARTIFACTS_SECONDS = 1.0
 
 _MAX_CHARACTERS = 300
 

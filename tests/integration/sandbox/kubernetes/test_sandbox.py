@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import uvloop
 
-from agentjobs.sandbox.kubernetes import pod_connection
+from agentjobs.sandbox.kubernetes import pod_connection, supervised_run
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.messages import Hello
@@ -92,7 +92,8 @@ async def test_changes_come_back_also_after_a_timeout(harness: SandboxHarness) -
     (harness.workspace / "removed").write_text("removed")
     report = await harness.shell(
         "cat kept removed; rm removed; echo new > new; echo 1 > $AGENTJOBS_ARTIFACTS/a; sleep 100",
-        timeout_seconds=0.5,
+        # Enough for a busy machine.
+        timeout_seconds=2,
     )
     assert (report.timed_out, harness.output) == (True, b"keptremoved")
     assert sorted(path.name for path in harness.workspace.iterdir()) == ["kept", "new"]
@@ -109,8 +110,9 @@ async def test_a_tree_too_deep_for_a_path_is_unusable(
 
 
 async def test_artifacts_but_no_changes_come_back_after_a_cancellation(
-    harness: SandboxHarness,
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervised_run, "ARTIFACTS_SECONDS", 60)
     running = harness.start("echo 1 > $AGENTJOBS_ARTIFACTS/a; echo x > new; echo on; sleep 100")
     await harness.wait_for_output(b"on\n")
     running.cancel()
@@ -156,11 +158,13 @@ async def test_a_run_survives_its_connections(
     harness: SandboxHarness, connections: list[Supervisor]
 ) -> None:
     numbers = 3_000
-    running = harness.start(f"seq 1 {numbers}; sleep 0.3; seq 1 {numbers}; echo x > new")
+    running = harness.start(f"seq 1 {numbers}; sleep 1; seq 1 {numbers}; echo x > new")
     for count in range(1, 5):
-        await eventually(lambda count=count: len(connections) >= count)  # type: ignore[misc]
+        while len(connections) < count and not running.done():
+            await asyncio.wait({running}, timeout=0.01)
         await asyncio.wait({running}, timeout=0.05)
         connections[-1].connection.abort("the test cut it")
+    assert len(connections) >= 3
     assert (await running).exit_code == 0
     lines = "".join(f"{number}\n" for number in range(1, numbers + 1))
     assert harness.output.decode() == lines * 2
@@ -257,7 +261,7 @@ async def test_a_cancelled_run_ends_its_agent_at_once_while_the_api_server_is_aw
     cluster.wait(cluster.api.stop())
     try:
         running.cancel()
-        await eventually(lambda: marker.processes() == [], 2)
+        await eventually(lambda: marker.processes() == [])
         await asyncio.wait({running})
     finally:
         cluster.wait(cluster.api.start())
@@ -308,9 +312,9 @@ async def test_a_pod_without_a_place_is_a_lost_sandbox_after_a_while(
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     notes: list[str] = []
     placement = Placement(node_selector={"disk": "fast"})
-    async with sandbox_with(tmp_path, pending_seconds=0.3) as sandbox:
+    async with sandbox_with(tmp_path, pending_seconds=2) as sandbox:
         harness = SandboxHarness(sandbox, tmp_path)
-        with pytest.raises(SandboxLost, match=r"did not start within 0\.3 seconds"):
+        with pytest.raises(SandboxLost, match="did not start within 2 seconds"):
             await harness.shell("true", placement=placement, on_note=notes.append)
     assert "no place" in notes[0]
     await eventually(lambda: pods(cluster) == [])
