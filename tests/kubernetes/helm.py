@@ -24,9 +24,10 @@ class Helm:
         self.namespace = namespace
         self._program = cluster.directory / "bin" / "helm"
         self._directory = directory
-        self._environment = {
+        self.environment = {
             **os.environ,
             "KUBECONFIG": str(cluster.kubeconfig),
+            "PATH": f"{cluster.directory / 'bin'}:{os.environ['PATH']}",
             **{f"HELM_{kind}_HOME": str(directory) for kind in ("CACHE", "CONFIG", "DATA")},
         }
 
@@ -36,7 +37,7 @@ class Helm:
             capture_output=True,
             text=True,
             check=False,
-            env=self._environment,
+            env=self.environment,
         )
         if done.returncode:
             raise CommandFailed(f"helm {' '.join(map(str, arguments))}: {done.stderr[-3000:]}")

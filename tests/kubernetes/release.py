@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import secrets
 import shutil
 import subprocess
@@ -60,6 +61,24 @@ class Release:
         selector = f"app.kubernetes.io/component={component}"
         items = json.loads(self.kubectl("get", "pods", "--selector", selector, "-o", "json"))
         return [pod for pod in items["items"] if "deletionTimestamp" not in pod["metadata"]]
+
+    def run_documented(self, script: str, directory: Path) -> str:
+        """Commands of docs/kubernetes.md, in the namespaces of this release."""
+        for option in ("-n", "--namespace"):
+            script = script.replace(
+                f"{option} agentjobs-agents", f"{option} {self.agents_namespace}"
+            )
+            script = re.sub(rf"{option} agentjobs(?=\s)", f"{option} {self.namespace}", script)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=directory,
+            env=self.helm.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stderr[-2000:]}"
+        return done.stdout
 
     def kill_container(self, component: str) -> None:
         identifier = self.pods(component)[0]["status"]["containerStatuses"][0]["containerID"]

@@ -12,6 +12,8 @@ from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.helm import RELEASE
 from tests.kubernetes.namespaces import CommandFailed, wait_for
 from tests.kubernetes.release import AvailabilityCheck, Release, load_images, prepared_release
+from tests.support.documented_blocks import blocks_of
+from tests.support.paths import PROJECT
 
 # The images are built before the first test.
 pytestmark = pytest.mark.timeout(3600)
@@ -140,9 +142,29 @@ def test_a_worker_whose_container_was_killed_continues_its_agent(release: Releas
     assert release.pods("worker")[0]["status"]["containerStatuses"][0]["restartCount"] == 1
 
 
+def documented(text: str) -> str:
+    """The commands of the block with this text."""
+    page = PROJECT / "docs" / "kubernetes.md"
+    blocks = [each.text for each in blocks_of(page) if each.language == "sh" and text in each.text]
+    assert len(blocks) == 1, f"{len(blocks)} blocks have {text}"
+    return blocks[0]
+
+
+def test_the_documented_commands_work(release: Release, tmp_path: Path) -> None:
+    link_and_key = release.run_documented(documented("users add"), tmp_path)
+    assert f"{release.url}/sign-in?token=" in link_and_key
+    release.run_documented(documented("automountServiceAccountToken"), tmp_path)
+    release.run_documented(documented("imagePullSecrets"), tmp_path)
+    release.run_documented(documented("get pods -L"), tmp_path)
+    backup, _, upgrade = documented("agentjobs backup").partition("helm upgrade")
+    assert upgrade
+    release.run_documented(backup, tmp_path)
+    assert next(tmp_path.glob("backup-*")).is_dir()
+
+
 def test_an_upgrade_under_load_fails_no_request(release: Release) -> None:
     before = {pod["metadata"]["name"] for pod in release.pods("serve")}
-    plan = '[[plans]]\nname = "team"\nconcurrent_jobs = 20\n'
+    plan = '[[plans]]\nname = "free"\nconcurrent_jobs = 20\n'
     with AvailabilityCheck(release.url) as check:
         release.install(configFile=plan + SLOW_AGENT)
     after = {pod["metadata"]["name"] for pod in release.pods("serve")}
@@ -175,7 +197,7 @@ def test_an_uninstalled_release_leaves_nothing(
         before = remaining(release.namespace)
         release.install(serve={**release.values["serve"], "replicas": 1})
         assert remaining(release.namespace) != before
-        release.helm.uninstall()
+        release.run_documented(documented("helm uninstall"), tmp_path)
         wait_for(lambda: remaining(release.namespace) == before, "objects of the release remain")
         namespaces = cluster.kubectl("get", "namespaces", "-o", "name")
         assert f"namespace/{release.agents_namespace}\n" not in namespaces
