@@ -17,6 +17,8 @@ from agentjobs.settings.registries import ECOSYSTEMS
 
 _LINT_FIXER_MODULE = "agentjobs.agents.builtin.lint_fixer"
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
+# The working directory is untrusted and must not provide modules.
+_ISOLATED = ("-I", "-u")
 # A separate program: the sandbox shows its directory and nothing else of the service.
 CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
 
@@ -56,16 +58,13 @@ def _registry_hosts(settings: Settings) -> tuple[str, ...]:
     return tuple(host for host in dict.fromkeys(hosts) if is_pattern(host))
 
 
-# Isolated mode, because the working directory is untrusted and must not provide modules.
-
-
 def _on_worker(script: Path) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-u", str(script))
+    return (sys.executable, *_ISOLATED, str(script))
 
 
 def _in_image(module: str) -> tuple[str, ...]:
     """The image may be another build, with modules in another place."""
-    return (PYTHON, "-I", "-u", "-m", module)
+    return (PYTHON, *_ISOLATED, "-m", module)
 
 
 def python_files() -> tuple[Path, ...]:
