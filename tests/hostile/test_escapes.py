@@ -16,12 +16,15 @@ CALLS = (
 )
 
 
-def refusals(finished: FinishedJob, minimum: int) -> dict[str, str]:
-    """How each attempt was refused, by name; fails if one succeeded."""
+def refusals(
+    finished: FinishedJob, minimum: int, harmless: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """How each attempt was refused, by name; fails if one succeeded, except `harmless` ones."""
     assert finished.outcome == "completed", (finished.job, finished.log)
     lines = (line.partition(": ") for line in finished.log.splitlines())
     results = {name: text for name, _, text in lines if text.startswith(("refused", "REACHED"))}
-    assert {name: text for name, text in results.items() if "REACHED" in text} == {}
+    reached = {name: text for name, text in results.items() if "REACHED" in text}
+    assert {name: text for name, text in reached.items() if name not in harmless} == {}
     assert len(results) >= minimum, results
     return results
 
@@ -134,7 +137,7 @@ def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
         outside=str(hostile.outside),
         pid=hostile.service.process.pid,
     )
-    refusals(finished, minimum=20)
+    refusals(finished, minimum=20, harmless=hostile.harmless)
     assert "the service: False" in finished.log
     assert "variable: False" in finished.log
     assert "descriptors: []" in finished.log
@@ -157,7 +160,7 @@ def test_nothing_of_the_machine_can_be_written(hostile: HostileService) -> None:
         change()
         """
     )
-    refusals(finished, minimum=22)
+    refusals(finished, minimum=22, harmless=hostile.harmless)
 
 
 def test_dangerous_kernel_features_are_refused(hostile: HostileService) -> None:

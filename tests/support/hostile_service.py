@@ -9,7 +9,7 @@ import resource
 import secrets
 import subprocess
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +75,13 @@ class HostileService:
     outside: Path
     git_dir: Path
     mark: str
-    uid_base: int
+    uids: range
     repo: str = REPO
+    # Attempts that succeed in this sandbox, because they reach only what is the agent's own.
+    harmless: frozenset[str] = frozenset()
+    frame: tuple[bytes, ...] = ()
+    # How far the limit of processes is above the agent's.
+    extra_processes: int = 0
 
     @property
     def trap(self) -> Path:
@@ -131,21 +136,35 @@ class HostileService:
             data_dir=self.service.data_dir,
             outside=self.outside,
             mark=f"HOSTILE_MARK={self.mark}".encode(),
-            uids=range(self.uid_base, self.uid_base + 10),
+            uids=self.uids,
             known=frozenset({*(Path(name).parts[0] for name in FILES), ".git", ".agentjobs.toml"}),
+            frame=self.frame,
         ).all()
 
 
 @contextmanager
-def hostile_service(base: Path) -> Iterator[HostileService]:
+def hostile_service(
+    base: Path,
+    sandbox_settings: str = "",
+    variables: Mapping[str, str] | None = None,
+    uids: range | None = None,
+) -> Iterator[HostileService]:
+    """`sandbox_settings` are lines of its settings file, `variables` of its environment."""
     data_dir, outside, actor = base / "data", base / "outside", base / "actor.py"
-    mark, uid_base = secrets.token_hex(8), unused_uid_base()
+    mark = secrets.token_hex(8)
+    if uids is None:
+        first = unused_uid_base()
+        uids = range(first, first + 10)
     for directory in (data_dir, outside):
         directory.mkdir()
     actor.write_text(ACTOR)
-    (data_dir / "agentjobs.toml").write_text(settings(actor, mark, uid_base))
+    (data_dir / "agentjobs.toml").write_text(sandbox_settings + settings(actor, mark, uids.start))
     # The service's own temporary files must be removed, too.
-    environment = {"TMPDIR": str(outside), "OF_THE_SERVICE": f"only-{mark}"}
+    environment = {
+        "TMPDIR": str(outside),
+        "OF_THE_SERVICE": f"only-{mark}",
+        **(variables or {}),
+    }
     service = Service(data_dir, environment)
     with few_open_files():
         service.start()
@@ -155,7 +174,7 @@ def hostile_service(base: Path) -> Iterator[HostileService]:
     set_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
     subprocess.run(set_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
     (git_dir,) = (data_dir / "git").glob("*.git")
-    yield HostileService(service, api, outside, git_dir, mark, uid_base)
+    yield HostileService(service, api, outside, git_dir, mark, uids)
     assert service.stop() == 0, service.log()
 
 

@@ -24,6 +24,8 @@ class Traces:
     mark: bytes
     uids: range
     known: frozenset[str]
+    # Commands of the sandbox itself that may end a moment after the job.
+    frame: tuple[bytes, ...] = ()
 
     def all(self) -> list[str]:
         leftovers, waiting_sandboxes = self._processes()
@@ -49,6 +51,8 @@ class Traces:
             sandbox = self._sandbox_of(process, processes)
             if sandbox is not None:
                 sandboxes.setdefault(sandbox, []).append(process)
+            elif process.command.startswith(self.frame):
+                continue
             elif process.uid in self.uids or self.mark in process.environment:
                 others.append(process.command)
         waiting = [pid for pid, members in sandboxes.items() if all(map(self._waits, members))]

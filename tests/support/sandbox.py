@@ -104,7 +104,8 @@ class SandboxHarness:
         self.output += chunk
 
     async def wait_for_output(self, text: bytes) -> None:
-        await eventually(lambda: text in self.output)
+        # A pod of a busy cluster takes a while.
+        await eventually(lambda: text in self.output, 60)
 
 
 def give(path: Path, uid: int | None) -> None:
