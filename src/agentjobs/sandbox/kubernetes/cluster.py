@@ -39,8 +39,7 @@ class Cluster:
         self.client = client
         # `detect_user_namespaces` decides if the setting is `auto`.
         self.has_user_namespaces = settings.user_namespaces == "on"
-        # Those that this process created or follows.
-        self.used_pods: set[str] = set()
+        self._created_pods: set[str] = set()
         self._watch = PodWatch(
             client, settings.namespace, {MANAGED_BY: MANAGER, WORKER: label_value(settings.worker)}
         )
@@ -79,6 +78,11 @@ class Cluster:
         config = self.client.config
         return config.namespace if config.fname is None else ""
 
+    @property
+    def used_pods(self) -> set[str]:
+        """Those that this process created and did not delete, or that it follows."""
+        return self._created_pods | self._watch.followed_pods
+
     async def create_pod(self, request: PodRequest, on_waiting: OnWaiting | None = None) -> str:
         """Its name, once the API server has it.
 
@@ -86,7 +90,7 @@ class Cluster:
         worker may not, and SandboxError if no attempt can succeed.
         """
         manifest = pod_manifest(request, self.settings, has_user_namespace=self.has_user_namespaces)
-        self.used_pods.add(request.name)
+        self._created_pods.add(request.name)
         try:
             pod = await self._create(manifest, "create a pod", on_waiting)
             if request.image and request.image.registry_auth:
@@ -102,7 +106,6 @@ class Cluster:
 
     def watch_pod(self, name: str) -> AsyncIterator[PodState]:
         """The state now and after each change. The last one is that in which the pod is gone."""
-        self.used_pods.add(name)
         return self._watch.follow(name)
 
     async def delete_pod(self, name: str) -> None:
@@ -159,7 +162,7 @@ class Cluster:
         except SandboxError as error:
             _log.warning("%s", error)
         finally:
-            self.used_pods.discard(name)
+            self._created_pods.discard(name)
 
     async def call(
         self,

@@ -23,6 +23,8 @@ from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
 
 # A connection that a firewall dropped silently never ends by itself.
 _MAX_WATCH_SECONDS = 60
+# A watch that lasted as long was accepted, and something like a proxy ended it.
+STABLE_SECONDS = 5.0
 _NOTED_FAILURES = (3, 30)
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,10 @@ class PodWatch:
         # Why the server does not let this worker follow pods.
         self._refusal = ""
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def followed_pods(self) -> set[str]:
+        return set(self._changes)
 
     async def follow(self, name: str) -> AsyncIterator[PodState]:
         """Ends after the state in which the pod is gone. Skips states that came too quickly."""
@@ -87,7 +93,9 @@ class PodWatch:
 
     async def _run(self) -> None:
         version, backoff = "", Backoff()
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 version = version or await self._list()
                 async with asyncio.timeout(_MAX_WATCH_SECONDS):
@@ -106,6 +114,8 @@ class PodWatch:
             except Exception as error:  # noqa: BLE001 - all runs of this worker depend on it
                 if status_code(error) == 410 or not isinstance(error, API_ERRORS):
                     version = ""
+                if loop.time() - began > STABLE_SECONDS:
+                    backoff = Backoff()
                 await self._pause(backoff, error)
 
     async def _list(self) -> str:

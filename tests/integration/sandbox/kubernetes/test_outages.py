@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.sandbox.kubernetes import pod_watch
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB
@@ -143,6 +144,21 @@ async def test_a_watch_that_breaks_resumes_where_it_was(
     assert all("resourceVersion=" in each for each in watches_of(server))
     lists = [each for each in server.api.requests if each.startswith("GET")]
     assert lists == watches_of(server)
+
+
+async def test_a_proxy_that_ends_idle_watches_delays_nothing(
+    server: MemoryCluster,
+    worker: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(pod_watch, "STABLE_SECONDS", 0)
+    await follow(worker, await worker.create_pod(request()), is_running)
+    for _ in range(5):
+        await wait_until(lambda: bool(server.api._watches))
+        await asyncio.to_thread(server.call, server.api.drop_watches)
+        await wait_until(lambda: not server.api._watches)
+    assert "The watch of pods is interrupted" not in caplog.text
 
 
 async def test_a_version_that_the_server_forgot_lists_again(
