@@ -67,7 +67,7 @@ class ImagePrograms:
     def problem(self, agent: Agent) -> str | None:
         """Why the agent cannot run, and what to do; None if it can."""
         path = _path(agent)
-        program = _program(agent)
+        program = program_of(agent)
         if program is None or any(
             str(file) == program and is_copied(file) for file in agent.read_only
         ):
@@ -110,7 +110,7 @@ def _path(agent: Agent) -> str:
     return agent.environment.get("PATH", mounts.PATH)
 
 
-def _program(agent: Agent) -> str | None:
+def program_of(agent: Agent) -> str | None:
     """None for one in the repository, which is unknown before there is a job."""
     if agent.preset is not None:
         return agent.executable or PRESETS[agent.preset].executable
@@ -119,6 +119,6 @@ def _program(agent: Agent) -> str | None:
 
 
 def _programs(agent: Agent) -> set[str]:
-    program = _program(agent)
+    program = program_of(agent)
     names = set() if program is None else {program}
     return names | {*TOOL_NAMES, _UV} if agent.uses_package_managers else names

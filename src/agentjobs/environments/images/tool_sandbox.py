@@ -85,7 +85,8 @@ class ToolSandbox:
         allows_setuid_bits: bool = False,
     ) -> SandboxReport:
         """`$FILES` is the directory with `files`, which nobody else can read. Raises ImageError."""
-        if (reason := missing_tools()) is not None:
+        # Another sandbox has the programs of its own image.
+        if not self._sandbox.fetches_images and (reason := missing_tools()) is not None:
             raise ImageError(f"{reason}.")
         async with self.work_directory() as run_dir:
             self._write_files(run_dir, files or {})

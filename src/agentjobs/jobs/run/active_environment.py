@@ -5,6 +5,8 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from agentjobs.agents.definitions import Agent
+from agentjobs.agents.image_programs import program_of
 from agentjobs.agents.invocation import create_run_directory
 from agentjobs.agents.model_access import GATEWAY_PORT
 from agentjobs.environments.definition import ServiceDefinition
@@ -79,7 +81,7 @@ class ActiveEnvironment:
         )
 
     async def connect_agent(
-        self, task: SandboxTask, sandbox: Sandbox, note: Callable[[str], None]
+        self, task: SandboxTask, agent: Agent, sandbox: Sandbox, note: Callable[[str], None]
     ) -> SandboxTask:
         """Raises EnvironmentFailed if the image cannot run the agent's program."""
         image = self.environment.image
@@ -87,7 +89,8 @@ class ActiveEnvironment:
             return self.connect(task)
         try:
             if self.root_image is not None:
-                return self.connect(await _in_fetched_image(task, image, self.root_image, sandbox))
+                await _check_programs(task, agent, image, self.root_image, sandbox)
+                return self.connect(_by_name(task))
             return self.connect(_in_image(task, image))
         except EnvironmentFailed as error:
             if not self.environment.is_devcontainer:
@@ -263,14 +266,26 @@ def _service_task(
     return service_task(service, image, task)
 
 
-async def _in_fetched_image(
-    task: SandboxTask, image: Image, root: RootImage, sandbox: Sandbox
-) -> SandboxTask:
-    name = Path(task.argv[0]).name
-    path = image.variables.get("PATH", "")
-    if name not in await sandbox.find_programs([name], image=root, path=path):
+async def _check_programs(
+    task: SandboxTask, agent: Agent, image: Image, root: RootImage, sandbox: Sandbox
+) -> None:
+    """A shell starts the program of a preset. Nobody knows what is in a repository."""
+    programs = (task.argv[0], program_of(agent) or "")
+    names = {Path(program).name for program in programs if program and not _is_in_repo(program)}
+    found = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
+    for name in sorted(names - found.keys()):
         raise _missing(image, f"the program {name}")
-    return dataclasses.replace(task, argv=(name, *task.argv[1:]))
+
+
+def _by_name(task: SandboxTask) -> SandboxTask:
+    """The image has the program in another place than the worker."""
+    if _is_in_repo(task.argv[0]):
+        return task
+    return dataclasses.replace(task, argv=(Path(task.argv[0]).name, *task.argv[1:]))
+
+
+def _is_in_repo(program: str) -> bool:
+    return "/" in program and not program.startswith("/")
 
 
 def _in_image(task: SandboxTask, image: Image) -> SandboxTask:

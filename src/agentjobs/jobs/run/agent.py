@@ -55,7 +55,9 @@ async def _run(
 
         task = connect_task(run, task, network)
         if plan.agent.uses_environment:
-            task = await environment.connect_agent(task, run.tools.sandbox, run.log.note)
+            task = await environment.connect_agent(
+                task, plan.agent, run.tools.sandbox, run.log.note
+            )
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
         if run.job.is_adopted:

@@ -1,0 +1,105 @@
+"""Which programs an image must have before an agent starts in it."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs.agents.definitions import Agent, ModelAccess
+from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.environments.images.model import Image
+from agentjobs.environments.services import RunningServices
+from agentjobs.jobs.run.active_environment import ActiveEnvironment
+from agentjobs.jobs.run.environment import RunEnvironment
+from agentjobs.sandbox.process import ProcessSandbox
+from agentjobs.sandbox.protocol import RootImage, SandboxTask
+
+REFERENCE = "registry.example.com/acme/build:1"
+ROOT = RootImage(reference=f"registry.example.com/acme/build@sha256:{'0' * 64}")
+IMAGE = Image(
+    reference=REFERENCE,
+    digest=f"sha256:{'0' * 64}",
+    root=None,
+    owner_uid=None,
+    size_bytes=0,
+    entrypoint=(),
+    command=(),
+    variables={"PATH": "/opt/bin"},
+    working_directory="/",
+)
+
+
+class ImageSandbox(ProcessSandbox):
+    """Whose image has these programs."""
+
+    def __init__(self, *programs: str) -> None:
+        super().__init__()
+        self.programs = programs
+        self.asked: list[tuple[set[str], RootImage | None, str]] = []
+
+    async def find_programs(
+        self, names: Collection[str], *, image: RootImage | None = None, path: str = ""
+    ) -> dict[str, str]:
+        self.asked.append((set(names), image, path))
+        return {name: f"/opt/bin/{name}" for name in names if name in self.programs}
+
+
+def agent(*command: str, **fields: Any) -> Agent:
+    return Agent(
+        id="it", name="It", plan_required="free", command=command, timeout_seconds=1, **fields
+    )
+
+
+def task(*argv: str) -> SandboxTask:
+    path = Path("/nowhere")
+    return SandboxTask(
+        argv=argv, environment={}, workspace=path, run_dir=path, timeout_seconds=1, slot=0
+    )
+
+
+def active(*, is_devcontainer: bool = False) -> ActiveEnvironment:
+    environment = RunEnvironment(
+        definition=EnvironmentDefinition(image=REFERENCE),
+        images={REFERENCE: IMAGE},
+        is_devcontainer=is_devcontainer,
+    )
+    return ActiveEnvironment(environment, (), ROOT, RunningServices([]), ())
+
+
+async def connect(
+    environment: ActiveEnvironment, agent: Agent, argv: tuple[str, ...], *programs: str
+) -> SandboxTask:
+    return await environment.connect_agent(task(*argv), agent, ImageSandbox(*programs), print)
+
+
+async def test_a_program_of_the_worker_is_started_where_the_image_has_it() -> None:
+    command = ("/usr/local/bin/fixer", "--all")
+    connected = await connect(active(), agent(*command), command, "fixer")
+    assert connected.argv == ("fixer", "--all")
+    assert connected.image == ROOT
+
+
+async def test_an_image_without_the_program_fails_the_environment() -> None:
+    with pytest.raises(EnvironmentFailed, match="does not have the program fixer"):
+        await connect(active(), agent("fixer"), ("fixer",), "sh")
+
+
+async def test_the_program_of_a_preset_is_looked_for_behind_its_shell() -> None:
+    model = ModelAccess(api="anthropic", url="https://api.example.com", secret="KEY")
+    claude = agent(preset="claude-code", model=model)
+    argv = ("sh", "-c", 'exec "$@"', "agentjobs", "claude")
+    with pytest.raises(EnvironmentFailed, match="the program claude"):
+        await connect(active(), claude, argv, "sh")
+    assert (await connect(active(), claude, argv, "sh", "claude")).argv == argv
+
+
+async def test_without_the_program_an_agent_runs_without_a_devcontainer() -> None:
+    connected = await connect(active(is_devcontainer=True), agent("fixer"), ("fixer",), "sh")
+    assert (connected.argv, connected.image) == (("fixer",), None)
+
+
+async def test_a_program_of_the_repository_is_not_looked_for() -> None:
+    connected = await connect(active(), agent("./fix.sh"), ("./fix.sh",))
+    assert connected.argv == ("./fix.sh",)
