@@ -88,7 +88,8 @@ class SupervisedRun:
                 async with asyncio.timeout(ARTIFACTS_SECONDS):
                     await receive_artifacts(supervisor, self._task)
             supervisor.send("exit")
-        except (ConnectionLost, SandboxError, TimeoutError):
+        except (ConnectionLost, SandboxError, OSError):
+            # Whatever is not here by now stays away; the deletion of the pod ends the rest.
             pass
         finally:
             self._connection.close()
