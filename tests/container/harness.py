@@ -96,9 +96,10 @@ def base_image() -> str:
     return name
 
 
-def build(name: str) -> str:
-    """Builds the image from the checkout without a cache, and returns its identifier."""
-    run(PACKAGING / "build", name, "--build-arg", f"BASE={base_image()}", *BUILD_OPTIONS)
+def build(name: str, target: str = "service") -> str:
+    """Builds an image from the checkout without a cache, and returns its identifier."""
+    options = ("--target", target, "--build-arg", f"BASE={base_image()}", *BUILD_OPTIONS)
+    run(PACKAGING / "build", name, *options)
     return run("podman", "image", "inspect", name, "--format", "{{.Id}}")
 
 

@@ -45,6 +45,20 @@ def test_version_and_labels_name_the_build(image: str) -> None:
     assert list(config["Volumes"]) == ["/var/lib/agentjobs"]
 
 
+def test_the_image_of_agents_is_reproducible_and_has_what_pods_need() -> None:
+    name = "localhost/agentjobs-agent:test"
+    assert build(name, "agent") == build("localhost/agentjobs-agent:again", "agent")
+    config = json.loads(run("podman", "image", "inspect", name))[0]["Config"]
+    assert config["User"] == "10001:10001"
+    script = (
+        "id -u; for name in git python3 skopeo agentjobs-supervisor bwrap umoci psql; do"
+        " command -v $name; done; /opt/agentjobs/bin/python -c 'import agentjobs.agents'"
+    )
+    output = run("podman", "run", "--rm", name, "sh", "-c", script).split()
+    supervisor = "/usr/local/bin/agentjobs-supervisor"
+    assert output == ["10001", "/usr/bin/git", "/usr/bin/python3", "/usr/bin/skopeo", supervisor]
+
+
 def test_a_container_runs_a_job_without_root_and_ends_on_sigterm(image: str) -> None:
     with container(image, *SANDBOX_OPTIONS) as name:
         wait_for(lambda: attempt("podman", "exec", name, "probe").returncode == 0, "readiness")
