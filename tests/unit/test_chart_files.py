@@ -186,6 +186,8 @@ def test_the_documented_values_are_accepted() -> None:
         ("repositories.accessMode", "ReadOnlyMany"),
         ("httpRoute.enabled", True),
         ("image.pullPolicy", "Sometimes"),
+        ("image.repository", "agent jobs"),
+        ("image.tag", "1.0 latest"),
     ],
 )
 def test_wrong_values_are_refused(path: str, value: object) -> None:

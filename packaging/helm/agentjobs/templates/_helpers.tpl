@@ -58,7 +58,7 @@ lease_renew_seconds: 5
 drain_grace_seconds: {{ .Values.worker.drainGraceSeconds }}
 sandbox: kubernetes
 kubernetes_namespace: {{ include "agentjobs.agentsNamespace" . }}
-kubernetes_image: {{ printf "%s:%s" .Values.agents.image.repository (.Values.agents.image.tag | default .Chart.AppVersion) }}
+kubernetes_image: {{ printf "%s:%s" .Values.agents.image.repository (.Values.agents.image.tag | default .Chart.AppVersion) | quote }}
 kubernetes_image_pull_policy: {{ .Values.agents.image.pullPolicy }}
 kubernetes_user_namespaces: {{ .Values.agents.userNamespaces | quote }}
 kubernetes_pending_seconds: {{ .Values.agents.pendingSeconds }}
@@ -90,8 +90,8 @@ ca_file: /etc/agentjobs/certificates/ca.crt
 - name: AGENTJOBS_{{ $name }}
   valueFrom:
     secretKeyRef:
-      name: {{ $secret.name }}
-      key: {{ $secret.key }}
+      name: {{ $secret.name | quote }}
+      key: {{ $secret.key | quote }}
 {{- end }}
 {{- end }}
 {{- with $component.extraEnv }}
@@ -136,9 +136,9 @@ capabilities:
 {{- if .configMap }}
 - name: certificates
   configMap:
-    name: {{ .configMap }}
+    name: {{ .configMap | quote }}
     items:
-      - key: {{ .key }}
+      - key: {{ .key | quote }}
         path: ca.crt
 {{- end }}
 {{- end }}
@@ -181,7 +181,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 topologySpreadConstraints:
 {{- with $values.topologySpreadConstraints }}
