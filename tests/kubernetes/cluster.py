@@ -51,6 +51,8 @@ class Cluster:
     def start(self, *, outlives_caller: bool = False) -> None:
         if os.geteuid() != 0:
             sys.exit("The test cluster creates namespaces, mounts and cgroups: run it as root.")
+        if not (self.directory / "bin" / "kubelet").exists():
+            sys.exit(f"Build it first: scripts/build_kubernetes.py {self.directory}")
         self.stop()
         self.run_directory.mkdir(parents=True)
         try:
@@ -278,4 +280,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (CommandFailed, TimeoutError) as error:
+        sys.exit(str(error))
