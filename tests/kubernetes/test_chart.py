@@ -47,7 +47,6 @@ EVERYTHING: Object = {
     "agents": {
         "resourceQuota": {"hard": {"pods": "50", "requests.memory": "200Gi"}},
         "limitRange": {"limits": [{"type": "Pod", "max": {"memory": "32Gi"}}]},
-        "cacheVolume": "claim:cache",
     },
     "service": {"annotations": {"example.com/internal": "true"}},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "certificate"},
@@ -69,7 +68,7 @@ CASES: dict[str, Object] = {
     "keda": {"worker": {"autoscaling": {"enabled": True, "kind": "keda", "minReplicas": 0}}},
     "one node": {"serve": {"replicas": 1}, "repositories": {"accessMode": "ReadWriteOnce"}},
     "existing objects": {
-        "agents": {"createNamespace": False, "namespace": AGENTS, "cacheVolume": "node:/cache"},
+        "agents": {"createNamespace": False, "namespace": AGENTS},
         "repositories": {"existingClaim": "repositories"},
         "migrations": {"enabled": False},
         "fullnameOverride": "jobs",
@@ -241,7 +240,6 @@ def test_objects_of_operators_name_the_objects_of_the_chart(helm: Helm) -> None:
         ({"config": {"queu_limit": 5}}, "additional properties 'queu_limit' not allowed"),
         ({"config": {"encryption_key": "x"}}, "'encryption_key' not allowed"),
         ({"repositories": {"accessMode": "ReadWriteOnce"}}, "set serve.replicas to 1"),
-        ({"agents": {"cacheVolume": "node:/cache"}}, "use claim:NAME"),
         ({"agents": {"namespace": NAMESPACE}}, "must not be the namespace of the release"),
         (
             {"ingress": {"enabled": True}, "publicUrl": "https://example.com/agents"},

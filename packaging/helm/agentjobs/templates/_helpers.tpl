@@ -62,7 +62,6 @@ kubernetes_image: {{ printf "%s:%s" .Values.agents.image.repository (.Values.age
 kubernetes_image_pull_policy: {{ .Values.agents.image.pullPolicy }}
 kubernetes_user_namespaces: {{ .Values.agents.userNamespaces | quote }}
 kubernetes_pending_seconds: {{ .Values.agents.pendingSeconds }}
-kubernetes_cache_volume: {{ .Values.agents.cacheVolume | quote }}
 kubernetes_worker_labels:
   - app.kubernetes.io/name=agentjobs
   - app.kubernetes.io/instance={{ .Release.Name }}
@@ -201,9 +200,6 @@ topologySpreadConstraints:
 {{- define "agentjobs.checkValues" -}}
 {{- if and (eq .Values.repositories.accessMode "ReadWriteOnce") (not .Values.repositories.existingClaim) (gt (int .Values.serve.replicas) 1) -}}
 {{- fail "repositories.accessMode ReadWriteOnce allows one replica: set serve.replicas to 1, or use a storage class with ReadWriteMany" -}}
-{{- end -}}
-{{- if and (hasPrefix "node:" .Values.agents.cacheVolume) .Values.agents.createNamespace (ne .Values.agents.podSecurity "privileged") -}}
-{{- fail "agents.cacheVolume names a directory of the nodes, which the Pod Security Standards restricted and baseline forbid: use claim:NAME, or set agents.podSecurity to privileged" -}}
 {{- end -}}
 {{- if and (or .Values.ingress.enabled .Values.httpRoute.enabled) (trimSuffix "/" (urlParse .Values.publicUrl).path) -}}
 {{- fail "publicUrl has a path, which ingress and httpRoute do not support: use a host name of its own, or a route that removes the path before it forwards a request" -}}
