@@ -104,7 +104,11 @@ func (a *archiver) add(d *directory, prefix, name string, before *node) error {
 		}
 		return a.addFile(d, path, name, status)
 	}
-	return nil
+	if before == nil {
+		return nil
+	}
+	// Skipping it would delete what was there. The worker refuses it.
+	return a.tar.WriteHeader(a.header(tar.TypeFifo, path, status))
 }
 
 func (a *archiver) addTree(d *directory, path, name string, status *syscall.Stat_t, before *node) error {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.sandbox.kubernetes.layer_files import deleted_paths
+from agentjobs.sandbox.protocol import UnusableResult
 from tests.support.pod_files import download, upload
 from tests.support.supervisor import command, running_supervisor, shell
 from tests.support.supervisor_client import closing
@@ -140,10 +141,17 @@ async def test_a_tree_that_the_agent_closed_comes_back(tmp_path: Path) -> None:
     assert (tree / "closed" / "x").read_text() == "x\n"
 
 
-async def test_special_files_do_not_come_back(tmp_path: Path) -> None:
+async def test_new_special_files_do_not_come_back(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree")
-    script = "mkfifo pipe; rm link; mkfifo link; ln a/a/a hard; rm -r b; ln -s /etc b"
+    script = "mkfifo pipe; ln a/a/a hard; rm -r b; ln -s /etc b"
     await run_in_pod(tmp_path / "pod", shell(script), tree)
-    assert sorted(path.name for path in tree.iterdir()) == ["a", "b", "c", "hard"]
+    assert sorted(path.name for path in tree.iterdir()) == ["a", "b", "c", "hard", "link"]
     assert (tree / "b").readlink() == Path("/etc")
     assert (tree / "hard").stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("name", ["link", "a/a/a", "b"])
+async def test_a_special_file_instead_of_another_is_refused(tmp_path: Path, name: str) -> None:
+    tree = make_tree(tmp_path / "tree")
+    with pytest.raises(UnusableResult, match="special file"):
+        await run_in_pod(tmp_path / "pod", shell(f"rm -r {name}; mkfifo {name}"), tree)
