@@ -200,7 +200,6 @@ def _volume(cluster: Cluster, namespace: str, directory: Path) -> Iterator[None]
     path = directory / "repositories"
     path.mkdir()
     shutil.chown(path, _UID, _UID)
-    subprocess.run(["chmod", "o+x", *map(str, directory.parents), directory], check=True)
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
