@@ -31,7 +31,7 @@ NOT_IN_CONFIG = {
     *("data_dir", "config_file", "repositories_dir", "auto_migrate", "port", "public_url"),
     *("plans", "agents", "prices", "slots", "drain_grace_seconds", "sandbox", "ca_file"),
     *("kubernetes_namespace", "kubernetes_image", "kubernetes_image_pull_policy"),
-    *("kubernetes_user_namespaces", "kubernetes_pending_seconds", "kubernetes_cache_volume"),
+    *("kubernetes_user_namespaces", "kubernetes_pending_seconds"),
     "kubernetes_worker_labels",
 }
 # Parts of Kubernetes objects, which the API server validates.

@@ -26,7 +26,6 @@ OWN_SETTINGS = frozenset(
             "kubernetes_image_pull_policy",
             "kubernetes_user_namespaces",
             "kubernetes_pending_seconds",
-            "kubernetes_cache_volume",
             "kubernetes_worker_labels",
             "kubernetes_worker_cidrs",
         ),

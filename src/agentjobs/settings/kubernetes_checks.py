@@ -36,7 +36,6 @@ def check_kubernetes(settings: Settings) -> None:
     if settings.kubernetes_image_pull_policy not in PULL_POLICIES:
         reason = f"must be one of: {', '.join(PULL_POLICIES)}"
         raise SettingsFileError("kubernetes_image_pull_policy", reason)
-    _check_cache_volume(settings.kubernetes_cache_volume)
     for text in settings.kubernetes_worker_labels:
         key, separator, value = text.partition("=")
         if not separator or label_fault(key, value) is not None:
@@ -47,15 +46,6 @@ def check_kubernetes(settings: Settings) -> None:
             ipaddress.ip_network(text)
         except ValueError as error:
             raise SettingsFileError("kubernetes_worker_cidrs", str(error)) from None
-
-
-def _check_cache_volume(text: str) -> None:
-    kind, _, name = text.partition(":")
-    is_path = name.startswith("/") and name.isprintable() and ".." not in name.split("/")
-    is_claim = bool(_SUBDOMAIN.fullmatch(name)) and len(name) <= _MAX_PREFIX
-    if text and not (is_path if kind == "node" else kind == "claim" and is_claim):
-        reason = "must be node:/DIRECTORY or claim:NAME (or be left out)"
-        raise SettingsFileError("kubernetes_cache_volume", reason)
 
 
 def is_name(text: str) -> bool:

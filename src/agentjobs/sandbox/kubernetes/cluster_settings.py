@@ -11,8 +11,7 @@ UserNamespaces = Literal["auto", "on", "off"]
 class ClusterSettings:
     """`worker` is the id of the worker's data directory, which survives restarts.
 
-    `cache_volume` is empty, `node:/path` or `claim:NAME`. Workers are found by `worker_labels` if
-    they are pods, and by `worker_cidrs` otherwise.
+    Workers are found by `worker_labels` if they are pods, and by `worker_cidrs` otherwise.
     """
 
     worker: str
@@ -21,7 +20,6 @@ class ClusterSettings:
     image_pull_policy: str = "IfNotPresent"
     user_namespaces: UserNamespaces = "auto"
     pending_seconds: float = 600
-    cache_volume: str = ""
     worker_labels: Mapping[str, str] = field(default_factory=dict)
     worker_cidrs: tuple[str, ...] = ()
     uid_base: int = 900_000

@@ -15,7 +15,7 @@ from lightkube.resources.core_v1 import Pod
 
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.labels import label_value, pod_annotations, pod_labels
+from agentjobs.sandbox.kubernetes.labels import pod_annotations, pod_labels
 from agentjobs.sandbox.limits import GIB, KIB, Limits
 from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxError, SandboxTask
 
@@ -25,7 +25,6 @@ SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
 # Where the supervisor is in a pod whose image does not contain it.
 SUPERVISOR_DIRECTORY = "/agentjobs"
 COPIED_SUPERVISOR = f"{SUPERVISOR_DIRECTORY}/supervisor"
-CACHE_DIRECTORY = "/agentjobs-cache"
 AGENT_CONTAINER = "agent"
 SUPERVISOR_CONTAINER = "supervisor"
 # In a user namespace, the same uid is another user of the node in each pod.
@@ -108,7 +107,7 @@ def pod_manifest(
         spec=core.PodSpec(
             containers=[_agent_container(request, settings)],
             initContainers=[_supervisor_container(settings)] if request.image else None,
-            volumes=_volumes(request, settings),
+            volumes=_volumes(request),
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             hostUsers=False if has_user_namespace else None,
@@ -153,7 +152,7 @@ def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Con
         resources=_resources(request.limits),
         securityContext=_security_context(),
         terminationMessagePolicy="FallbackToLogsOnError",
-        volumeMounts=_volume_mounts(request, settings),
+        volumeMounts=_volume_mounts(request),
         workingDir="/",
     )
 
@@ -196,7 +195,7 @@ def _resources(limits: Limits) -> core.ResourceRequirements:
     return core.ResourceRequirements(requests={**minimum, **maximum}, limits=maximum or None)
 
 
-def _volumes(request: PodRequest, settings: ClusterSettings) -> list[core.Volume]:
+def _volumes(request: PodRequest) -> list[core.Volume]:
     limits = request.limits
     storage = str(limits.workspace_bytes + _STORAGE_MARGIN) if limits.workspace_bytes else None
     scratch = str(limits.scratch_bytes) if limits.scratch_bytes else None
@@ -208,12 +207,10 @@ def _volumes(request: PodRequest, settings: ClusterSettings) -> list[core.Volume
     ]
     if request.image:
         volumes.append(_empty_directory(SUPERVISOR_CONTAINER))
-    if settings.cache_volume:
-        volumes.append(_cache_volume(settings.cache_volume))
     return volumes
 
 
-def _volume_mounts(request: PodRequest, settings: ClusterSettings) -> list[core.VolumeMount]:
+def _volume_mounts(request: PodRequest) -> list[core.VolumeMount]:
     directories = {**_WORKSPACE_VOLUMES, **_SCRATCH_VOLUMES, _HOME_VOLUME: mounts.HOME}
     volume_mounts = [
         core.VolumeMount(name=name, mountPath=str(path)) for name, path in directories.items()
@@ -224,16 +221,6 @@ def _volume_mounts(request: PodRequest, settings: ClusterSettings) -> list[core.
                 name=SUPERVISOR_CONTAINER, mountPath=SUPERVISOR_DIRECTORY, readOnly=True
             )
         )
-    if settings.cache_volume:
-        organization = request.owner.organization_id if request.owner else ""
-        volume_mounts.append(
-            core.VolumeMount(
-                name="cache",
-                mountPath=CACHE_DIRECTORY,
-                # Organizations never see what others cached.
-                subPath=label_value(organization) or "none",
-            )
-        )
     return volume_mounts
 
 
@@ -241,20 +228,6 @@ def _empty_directory(
     name: str, *, size: str | None = None, medium: str | None = None
 ) -> core.Volume:
     return core.Volume(name=name, emptyDir=core.EmptyDirVolumeSource(medium=medium, sizeLimit=size))
-
-
-def _cache_volume(text: str) -> core.Volume:
-    kind, _, place = text.partition(":")
-    if kind == "node" and place.startswith("/"):
-        return core.Volume(
-            name="cache", hostPath=core.HostPathVolumeSource(path=place, type="Directory")
-        )
-    if kind == "claim" and place:
-        return core.Volume(
-            name="cache",
-            persistentVolumeClaim=core.PersistentVolumeClaimVolumeSource(claimName=place),
-        )
-    raise SandboxError(f"cache volume {text!r}: write node:/path or claim:NAME")
 
 
 def _host_aliases(hosts: Mapping[str, str]) -> list[core.HostAlias] | None:

@@ -152,22 +152,6 @@ def test_a_toleration_that_is_not_one_is_an_error_in_words() -> None:
         spec_of(request(placement=placement))
 
 
-@pytest.mark.parametrize(
-    ("text", "volume"),
-    [
-        ("node:/var/cache", {"hostPath": {"path": "/var/cache", "type": "Directory"}}),
-        ("claim:cache", {"persistentVolumeClaim": {"claimName": "cache"}}),
-    ],
-)
-def test_organizations_see_only_their_own_part_of_the_cache(
-    text: str, volume: dict[str, Any]
-) -> None:
-    spec = spec_of(request(owner=OWNER), cache_volume=text)
-    assert spec["volumes"][-1] == {"name": "cache", **volume}
-    mount = spec["containers"][0]["volumeMounts"][-1]
-    assert (mount["name"], mount["subPath"]) == ("cache", "org_1")
-
-
 def test_labels_are_valid_and_annotations_are_whole() -> None:
     metadata = pod_manifest(request(owner=OWNER), settings(), has_user_namespace=False).metadata
     assert metadata is not None
