@@ -22,6 +22,7 @@ from bench import (
     lock_files,
     neighbour,
     pod_files,
+    pod_start,
     push_cost,
     queue_peers,
     service_relay,
@@ -67,6 +68,7 @@ MEASURES = {
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
     "pod_files": ("27,000 files into a pod and out of it, against kubectl cp", pod_files.measure),
+    "pod_start": ("The first output of a pod, against bare pods", pod_start.measure),
     "queue_peers": ("The queue beside other queues on PostgreSQL", queue_peers.measure),
     "service_relay": (
         "A service beside the agent, against a process in its sandbox",
@@ -93,7 +95,7 @@ MEASURES = {
     ),
 }
 # Not part of all: it needs a real cluster.
-NAMED_ONLY = {"pod_files"}
+NAMED_ONLY = {"pod_files", "pod_start"}
 
 
 def main() -> None:
