@@ -80,13 +80,14 @@ def has_tool(tool: str) -> bool:
 
 
 def find_tool(tool: str) -> list[str]:
-    """The argv from the service, or the tool next to this Python, or the one on PATH."""
+    """The argv from the service, or uv next to this Python, or the tool on PATH."""
     with suppress(ValueError, AttributeError, TypeError):
         configured = json.loads(os.environ.get(TOOLS_VARIABLE) or "{}").get(tool)
         if configured:
             return [str(argument) for argument in configured]
-    beside_python = Path(sys.executable).with_name(tool)
-    path = str(beside_python) if beside_python.is_file() else shutil.which(tool)
+    beside_python = Path(sys.executable).with_name("uv")
+    is_beside = tool == beside_python.name and beside_python.is_file()
+    path = str(beside_python) if is_beside else shutil.which(tool)
     if path is None:
         raise CannotFix(
             f"{tool} is not installed on the worker, but this file can only be written with it"

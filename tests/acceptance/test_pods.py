@@ -178,5 +178,7 @@ def test_a_restarted_worker_continues_an_agent_that_runs_once(
     ]
     assert pull_requests(service) == 1
     assert "the worker was restarted, and the agent goes on" in log
-    assert [log.count(line) for line in ("slow starts on", "counting", "counted")] == [1, 1, 1]
+    assert (log.count("slow starts on"), log.count("counted")) == (1, 1)
+    # What the first worker had not acknowledged may come again.
+    assert log.count("counting") in (1, 2)
     wait_until(lambda: pods_of(kubernetes, job_id) == [], "the pod to be deleted")

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -200,14 +201,15 @@ def test_the_signature_of_another_key_is_refused(release, signed: Path, tmp_path
     assert not verifies(signed)
 
 
-def required_by(name: str) -> set[str]:
-    """The distributions that this one requires, directly or not."""
+def required_by(name: str, extras: Iterable[str] = ()) -> set[str]:
+    """The distributions that this one requires with these extras, directly or not."""
     names: set[str] = set()
     for text in distribution(name).requires or ():
         requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             names.add(canonicalize_name(requirement.name))
-            names |= required_by(requirement.name)
+            names |= required_by(requirement.name, requirement.extras)
     return names
 
 

@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,13 @@ async def test_a_huge_file_is_counted_but_not_shown_and_the_others_are(
 async def test_a_file_that_takes_too_long_to_count_is_said_to_be_uncounted(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diffs, "_RECOUNT_SECONDS", 0.0)
+    read = diffs.read_up_to
+
+    async def read_late(*arguments: Any, seconds: float, **options: Any) -> tuple[bytes, bool]:
+        data, complete = await read(*arguments, seconds=seconds, **options)
+        return data, complete and seconds != diffs._RECOUNT_SECONDS
+
+    monkeypatch.setattr(diffs, "read_up_to", read_late)
     head = repository.commit({"big": "line\n" * MEBIBYTE, "small": "1\n"})
     diff = await diff_between(repository.git_dir, repository.base, head)
     assert [(file.path, file.counted) for file in diff.files] == [("big", False), ("small", True)]

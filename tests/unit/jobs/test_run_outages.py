@@ -11,6 +11,7 @@ from agentjobs.agents.artifacts import Artifacts
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.outcomes import Outcome, Unreachable
 from agentjobs.jobs.run import run as run_module
+from agentjobs.jobs.run.environment import NO_ENVIRONMENT, RunEnvironment
 from agentjobs.jobs.run.run import run_job
 
 
@@ -45,8 +46,8 @@ async def run_until_previous_pull(
         return SimpleNamespace(narrow=lambda plan: plan)
 
     @asynccontextmanager
-    async def choose_environment(*_: object) -> AsyncIterator[None]:
-        yield None
+    async def choose_environment(*_: object) -> AsyncIterator[RunEnvironment]:
+        yield NO_ENVIRONMENT
 
     for name in ("fetch_base_commit", "_configuration", "find_pushed_work", "find_merged_pull"):
         monkeypatch.setattr(run_module, name, nothing)
@@ -61,7 +62,9 @@ async def run_until_previous_pull(
         report=None,
         change=None,
         artifacts=Artifacts(),
-        job=SimpleNamespace(kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a"),
+        job=SimpleNamespace(
+            kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a", is_adopted=False
+        ),
         db=None,
         mirror=None,
         log=SimpleNamespace(note=lambda _: None, redact=str),
