@@ -147,9 +147,9 @@ def check_git(deployed: Deployment) -> None:
 
 def _git(deployed: Deployment, *arguments: str) -> str:
     environment = {"PATH": os.environ["PATH"], "GIT_SSL_CAINFO": str(deployed.proxy.ca_file)}
-    process = subprocess.run(
-        ["git", *arguments], env=environment, capture_output=True, text=True, check=False
-    )
+    # Uploads over HTTP/2 stall with libcurl before 8.2.
+    command = ["git", "-c", "http.version=HTTP/1.1", *arguments]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     return process.stdout
 

@@ -39,6 +39,8 @@ HARDENED_CONFIGURATION: Mapping[str, str] = {
     "gc.autoDetach": "false",
     "maintenance.auto": "false",
     "http.followRedirects": "false",
+    # Uploads over HTTP/2 stall with libcurl before 8.2, which Debian 12 has.
+    "http.version": "HTTP/1.1",
     "http.lowSpeedLimit": "1",
     "http.lowSpeedTime": "60",
 }
