@@ -512,6 +512,8 @@ async def test_a_lost_sandbox_is_neither_a_lost_worker_nor_one_that_was_cut_off(
         claimed = await harness.claim()
         await start_job(harness.db, claimed, BASE)
         assert await finish_job(harness.db, claimed, lost)
+    rows = await harness.db.fetch_all("SELECT worker_id, kind FROM lost_claims")
+    assert {(row["worker_id"], row["kind"]) for row in rows} == {("wrk_a", "sandbox")}
     await harness.db.transact(_two_days_earlier)
     for _ in range(2):
         await start_job(harness.db, await harness.claim(), BASE)

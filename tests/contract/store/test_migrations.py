@@ -10,8 +10,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from agentjobs.store.database import Database, SchemaTooNew, SchemaTooOld, Transaction
-from agentjobs.store.opening import open_database, schema_is_supported
+from agentjobs.store.opening import open_database, open_unchecked, schema_is_supported
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
+from tests.support.earlier_schema import migrate_to
 from tests.support.stores import process, read_line
 
 
@@ -52,6 +53,28 @@ async def test_openings_in_one_process_may_overlap(empty_database_url: str) -> N
     )
     for db in databases:
         assert await schema_is_supported(db)
+        await db.close()
+
+
+async def test_lost_claims_of_an_earlier_version_get_their_kind(empty_database_url: str) -> None:
+    async def lose(tx: Transaction) -> None:
+        for fence, worker in enumerate(("wrk_dead", "sandbox", "adoption")):
+            await tx.execute(
+                "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
+                " VALUES ('job_a', :fence, :worker, 1, TRUE, TRUE)",
+                fence=fence,
+                worker=worker,
+            )
+
+    await migrate_to(empty_database_url, "0027")
+    earlier = await open_unchecked(empty_database_url, listen=False)
+    await earlier.transact(lose)
+    await earlier.close()
+    db = await open_database(empty_database_url, migrate=True)
+    try:
+        rows = await db.fetch_all("SELECT kind FROM lost_claims ORDER BY fence")
+        assert [row["kind"] for row in rows] == ["worker", "sandbox", "adoption"]
+    finally:
         await db.close()
 
 

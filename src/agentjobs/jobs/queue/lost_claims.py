@@ -16,7 +16,8 @@ MAX_CUT_OFF_MS = DAY_MS
 MAX_LOST_SANDBOXES = 20
 # An agent that ends its workers must not do so for ever.
 MAX_ADOPTIONS = 10
-# Instead of a worker: these claims do not count among those of lost workers.
+# How a claim ended; only those of workers count as lost workers.
+_WORKER = "worker"
 _SANDBOX = "sandbox"
 _ADOPTION = "adoption"
 
@@ -33,20 +34,21 @@ class LostClaims(msgspec.Struct, frozen=True):
 async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaims:
     """Add the claim that the job still has; return all that it lost."""
     await tx.execute(
-        "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
-        " SELECT j.id, j.fence, j.lease_owner, CAST(:now AS BIGINT), j.status = 'running',"
+        "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
+        " SELECT j.id, j.fence, j.lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
+        " j.status = 'running',"
         # A heartbeat after the lease expired: the worker has already returned.
         " EXISTS (SELECT 1 FROM workers w WHERE w.id = j.lease_owner"
         "  AND w.heartbeat_at > j.lease_expires_at) FROM jobs j WHERE j.id = :job_id",
         job_id=job_id,
+        kind=_WORKER,
         now=now,
     )
     rows = await tx.fetch_all(
         "SELECT lost_at, started, was_alive FROM lost_claims"
-        " WHERE job_id = :job_id AND worker_id NOT IN (:sandbox, :adoption)",
+        " WHERE job_id = :job_id AND kind = :kind",
         job_id=job_id,
-        sandbox=_SANDBOX,
-        adoption=_ADOPTION,
+        kind=_WORKER,
     )
     dead = [bool(row["started"]) for row in rows if not row["was_alive"]]
     return LostClaims(
@@ -72,9 +74,9 @@ async def record_adoption(tx: Transaction, job_id: str, now: int) -> bool:
 
 async def _record(tx: Transaction, job_id: str, now: int, kind: str) -> None:
     await tx.execute(
-        "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
-        " SELECT id, fence, CAST(:kind AS TEXT), CAST(:now AS BIGINT), status = 'running', TRUE"
-        " FROM jobs WHERE id = :job_id",
+        "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
+        " SELECT id, fence, lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
+        " status = 'running', TRUE FROM jobs WHERE id = :job_id",
         job_id=job_id,
         now=now,
         kind=kind,
@@ -83,7 +85,7 @@ async def _record(tx: Transaction, job_id: str, now: int, kind: str) -> None:
 
 async def _count(tx: Transaction, job_id: str, kind: str) -> int:
     row = await tx.fetch_one(
-        "SELECT COUNT(*) AS lost FROM lost_claims WHERE job_id = :job_id AND worker_id = :kind",
+        "SELECT COUNT(*) AS lost FROM lost_claims WHERE job_id = :job_id AND kind = :kind",
         job_id=job_id,
         kind=kind,
     )
