@@ -108,15 +108,6 @@ def test_a_watch_from_before_a_compaction_is_gone(
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
-def test_a_quiet_watch_gets_bookmarks(cluster: MemoryCluster, client: ApiClient) -> None:
-    version = client.get(client.pods)["metadata"]["resourceVersion"]
-    other = ApiClient(cluster.kubeconfig)
-    event = next(client.watch(client.pods, resourceVersion=version, allowWatchBookmarks="true"))
-    assert event["type"] == "BOOKMARK"
-    assert int(event["object"]["metadata"]["resourceVersion"]) > int(version)
-    other.close()
-
-
 async def test_the_address_of_a_pod_leads_to_its_port(client: ApiClient) -> None:
     client.create_pod("python3", "-c", SERVE)
     address = (client.wait_for_pod(is_running)["status"]["podIP"], 8463)
@@ -128,23 +119,6 @@ async def test_the_address_of_a_pod_leads_to_its_port(client: ApiClient) -> None
             assert connection.recv(100) == b"hello there"
     client.delete(f"{client.pods}/pod", gracePeriodSeconds=0)
     await eventually(lambda: not can_connect(address))
-
-
-def test_a_flood_of_connections_does_not_delay_the_end_of_a_pod(client: ApiClient) -> None:
-    client.create_pod()
-    address = (client.wait_for_pod(is_running)["status"]["podIP"], 8463)
-    for _ in range(300):
-        can_connect(address)
-    client.delete(f"{client.pods}/pod", gracePeriodSeconds=0)
-    client.create_pod("true", name="next")
-    assert client.wait_for_pod(has_ended, "next")["status"]["phase"] == "Succeeded"
-
-
-def test_a_pod_that_does_not_listen_resets_connections(client: ApiClient) -> None:
-    client.create_pod()
-    address = (client.wait_for_pod(is_running)["status"]["podIP"], 8463)
-    with socket.create_connection(address, 10) as connection, pytest.raises(ConnectionResetError):
-        connection.recv(1)
 
 
 def test_a_container_can_be_killed_for_its_memory(

@@ -20,7 +20,6 @@ NO_REGISTRY = "127.0.0.1:1/"
 # How long a failed pull is an error, before it becomes a wait for the next one.
 BACK_OFF_SECONDS = 0.05
 _NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-_DEADLINE = "Pod was active on the node longer than the specified deadline"
 _REFERENCE = re.compile(
     r"[a-z0-9][\w.\-]*(:[0-9]+)?(/[a-z0-9._\-]+)*(:[\w.\-]+)?(@sha256:[0-9a-f]{64})?"
 )
@@ -75,12 +74,7 @@ class Kubelet:
         message = self.unavailable_images.get(image)
         if message is None and image.startswith(NO_REGISTRY):
             message = f'failed to pull and unpack image "{image}": connection refused'
-        if message is None:
-            return None
-        if container.get("imagePullPolicy") == "Never":
-            message = f'Container image "{image}" is not present with pull policy of Never'
-            return "ErrImageNeverPull", message
-        return "ErrImagePull", message
+        return None if message is None else ("ErrImagePull", message)
 
     async def _follow(self) -> None:
         """By what exists, not by changes, which a compaction may have removed."""
@@ -124,12 +118,11 @@ class RunningPod:
             self._process.kill()
 
     def kill_after(self, seconds: float) -> None:
-        if self._process is not None and seconds:
-            self._process.terminate()
+        """Supervisors ignore the signal that others get before."""
         self._timers.append(asyncio.get_running_loop().call_later(seconds, self.kill))
 
     def fail(self, reason: str, message: str) -> None:
-        """The pod's status says why: Evicted, DeadlineExceeded."""
+        """The pod's status says why, such as Evicted."""
         self._end = {"phase": "Failed", "reason": reason, "message": message}
         self.kill()
 
@@ -159,12 +152,9 @@ class RunningPod:
         if not selector.items() <= self._kubelet.labels.items():
             self._report(_condition("False", reason="Unschedulable", message=_NO_NODE))
             await asyncio.Event().wait()
-        if (deadline := self._spec.get("activeDeadlineSeconds")) is not None:
-            loop = asyncio.get_running_loop()
-            self._timers.append(loop.call_later(deadline, self.fail, "DeadlineExceeded", _DEADLINE))
         self._change(lambda pod: pod["spec"].update(nodeName=NODE))
         self._report(
-            {**_condition("True"), "hostIP": "127.0.0.1", "startTime": timestamp()},
+            {**_condition("True"), "hostIP": "127.0.0.1"},
             {"waiting": {"reason": "ContainerCreating"}},
         )
         for container in (*self._spec.get("initContainers", ()), *self._spec["containers"]):
@@ -183,17 +173,13 @@ class RunningPod:
     def _make_volumes(self, directory: Path) -> dict[str, Path]:
         volumes = {}
         for volume in self._spec.get("volumes", ()):
-            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
             if volume.get("emptyDir", {}).get("medium") == "Memory":
                 continue
             path = directory / volume["name"]
-            if "hostPath" in volume:
-                path = Path(volume["hostPath"]["path"])
-            elif claim:
-                path = self._kubelet.directory / f"claim-{claim}"
-            if not path.is_dir():
-                path.mkdir(parents=True)
-                path.chmod(0o777)
+            if "persistentVolumeClaim" in volume:
+                path = self._kubelet.directory / volume["persistentVolumeClaim"]["claimName"]
+            path.mkdir(exist_ok=True)
+            path.chmod(0o777)
             volumes[volume["name"]] = path
         return volumes
 
@@ -219,9 +205,6 @@ class RunningPod:
         """Until it has ended; returns how."""
         process = ContainerProcess(self._pod, container, volumes)
         started = {"startedAt": timestamp()}
-        if not process.can_start:
-            message = f'exec: "{process.command[0]}": no such file or directory'
-            return {"exitCode": 128, "reason": "StartError", "message": message, **started}
         network = await process.start()
         self._process = process
         if self._killed.is_set():
@@ -231,8 +214,7 @@ class RunningPod:
             self._report({}, {"running": started}, container)
         else:
             await address.start(network)
-            ips = {"podIP": address.ip, "podIPs": [{"ip": address.ip}]}
-            self._report({"phase": "Running", **ips}, {"running": started})
+            self._report({"phase": "Running", "podIP": address.ip}, {"running": started})
         code = await process.wait()
         reason = self._kill_reason or ("Error" if code else "Completed")
         return {"exitCode": code, "reason": reason, **started, "finishedAt": timestamp()}

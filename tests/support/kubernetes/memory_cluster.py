@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from agentjobs.workspace.removal import remove
 from tests.support.kubernetes.api_server import ApiServer, Target
-from tests.support.kubernetes.kubelet import NODE, Kubelet
-from tests.support.kubernetes.objects import RESOURCES, Objects
+from tests.support.kubernetes.kubelet import Kubelet
+from tests.support.kubernetes.objects import Objects
 
 T = TypeVar("T")
 
@@ -29,19 +29,14 @@ class MemoryCluster:
         self._directory = directory
         self.wait(self._start())
         self.kubeconfig = directory / "kubeconfig"
-        self.write_kubeconfig()
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(self.url, self.api.token)))
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.api.port}"
 
-    def write_kubeconfig(self) -> None:
-        """Again, when a test has changed the token."""
-        self.kubeconfig.write_text(json.dumps(_kubeconfig(self.url, self.api.token)))
-
     def create_namespace(self, name: str) -> str:
-        item = {"metadata": {"name": name}}
-        self.call(lambda: self.api.create(Target(RESOURCES["namespaces"]), item))
+        self.call(lambda: self.api.create(Target("namespaces"), {"metadata": {"name": name}}))
         return name
 
     def call(self, function: Callable[[], T]) -> T:
@@ -66,10 +61,7 @@ class MemoryCluster:
         self.api.on_delete = self.kubelet.end
         self.kubelet.delete = self.api.remove_pod
         self.api.read_log = self.kubelet.log_of
-        node = {"metadata": {"name": NODE, "labels": self.kubelet.labels}, "status": {}}
-        self.api.create(Target(RESOURCES["nodes"]), node)
-        for name in ("default", "kube-system"):
-            self.api.create(Target(RESOURCES["namespaces"]), {"metadata": {"name": name}})
+        self.api.create(Target("namespaces"), {"metadata": {"name": "default"}})
         await self.api.start()
 
     async def _stop(self) -> None:

@@ -9,7 +9,6 @@ import functools
 import os
 import secrets
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -25,8 +24,6 @@ _PROGRAM = (
     "import sys; sys.path[:0] = sys.argv[1:];"
     " from tests.support.kubernetes.pod_network import main; main()"
 )
-# Others wait in the listener's queue.
-_MAX_CONNECTIONS = 64
 _LOWEST_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
@@ -104,7 +101,6 @@ class PodAddress:
         self._opener = opener
         self._network: int | None = None
         self._relays: set[asyncio.Task[None]] = set()
-        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._listener = _listen()
         self.ip: str = self._listener.getsockname()[0]
 
@@ -127,7 +123,6 @@ class PodAddress:
 
     async def _accept(self) -> None:
         while True:
-            await self._free.acquire()
             connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
             relay = asyncio.ensure_future(self._relay(connection))
             self._relays.add(relay)
@@ -137,7 +132,6 @@ class PodAddress:
         """Also of one that was cancelled before it began."""
         connection.close()
         self._relays.discard(relay)
-        self._free.release()
 
     async def _relay(self, outside: socket.socket) -> None:
         assert self._network is not None
@@ -148,10 +142,7 @@ class PodAddress:
             await self._opener.open(self._network) as inside,
         ):
             inside.setblocking(False)
-            # If nothing listens, the client's connection is reset.
-            outside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await loop.sock_connect(inside, ("127.0.0.1", PORT))
-            outside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
             await asyncio.gather(_copy(outside, inside), _copy(inside, outside))
 
 

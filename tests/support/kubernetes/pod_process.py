@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import shutil
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -13,12 +11,10 @@ from pathlib import Path, PurePosixPath
 from agentjobs.sandbox.mounts import PATH, account_files, hosts_file, system_view
 from agentjobs.sandbox.ports import open_network
 from tests.support.kubernetes.objects import Object
-from tests.support.kubernetes.validation import amount
 
 SUPERVISOR = Path(__file__).parents[3] / ".supervisor" / "agentjobs-supervisor"
 _SUPERVISOR_INSIDE = "/usr/local/bin/agentjobs-supervisor"
 _MAX_LOG_BYTES = 1024**2
-_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 class ContainerProcess:
@@ -29,26 +25,16 @@ class ContainerProcess:
         self._hostname: str = pod["metadata"]["name"]
         self._container = container
         self._volumes = volumes
-        self._security = {**self._spec["securityContext"], **container.get("securityContext", {})}
-        self._environment = _environment(pod, container)
-        command = (*container.get("command", ()), *container.get("args", ()))
-        self.command = [_expand(each, self._environment) for each in command]
+        self._security = {
+            **self._spec.get("securityContext", {}),
+            **container.get("securityContext", {}),
+        }
         self.log = b""
         self._pid = 0
 
-    @property
-    def can_start(self) -> bool:
-        """False: the image has no such program."""
-        program = self.command[0]
-        is_given = (program == _SUPERVISOR_INSIDE and SUPERVISOR.exists()) or PurePosixPath(
-            program
-        ).parent in (
-            PurePosixPath(mount["mountPath"]) for mount in self._container.get("volumeMounts", ())
-        )
-        return is_given or shutil.which(program, path=PATH) is not None
-
     async def start(self) -> int:
         """Returns a descriptor of its network namespace. Raises OSError."""
+        variables = {each["name"]: each["value"] for each in self._container.get("env", ())}
         information, information_end = os.pipe()
         blocked, release = os.pipe()
         with contextlib.ExitStack() as stack:
@@ -63,11 +49,11 @@ class ContainerProcess:
                     "bwrap",
                     *("--info-fd", str(information_end), "--block-fd", str(blocked)),
                     *self._options(files),
-                    *("--", *self._drop_privileges(), *self.command),
+                    *("--", *self._drop_privileges(), *self._container["command"]),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.STDOUT,
-                    env={"PATH": PATH, **self._environment},
+                    env={"PATH": PATH, **variables},
                     pass_fds=descriptors,
                     start_new_session=True,
                 )
@@ -87,11 +73,6 @@ class ContainerProcess:
         code = await self._process.wait()
         await self._reading
         return code if code >= 0 else 128 - code
-
-    def terminate(self) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """The first process; the kernel kills the others before bwrap ends."""
@@ -143,7 +124,7 @@ class ContainerProcess:
                 yield ("--ro-bind" if mount.get("readOnly") else "--bind", str(source), path)
                 continue
             limit = volumes[name]["emptyDir"].get("sizeLimit")
-            size = ("--size", str(int(amount(limit)))) if limit else ()
+            size = ("--size", limit) if limit else ()
             yield ("--dir", str(PurePosixPath(path).parent))
             yield ("--perms", "0777", *size, "--tmpfs", path)
 
@@ -153,12 +134,10 @@ class ContainerProcess:
             for alias in self._spec.get("hostAliases", ())
             for name in alias["hostnames"]
         }
-        servers = self._spec.get("dnsConfig", {}).get("nameservers", ())
         contents = {
             **system_view().files,
             **account_files(self._uid, self._uid),
             "/etc/hosts": hosts_file(hosts),
-            "/etc/resolv.conf": "".join(f"nameserver {each}\n" for each in servers).encode(),
         }
         for path, content in contents.items():
             descriptor = os.memfd_create("file")
@@ -167,20 +146,6 @@ class ContainerProcess:
             os.lseek(descriptor, 0, os.SEEK_SET)
             descriptors.append(descriptor)
             yield from ("--perms", "0444", "--file", str(descriptor), path)
-
-
-def _environment(pod: Object, container: Object) -> dict[str, str]:
-    values = {"HOSTNAME": pod["metadata"]["name"]}
-    for variable in container.get("env", ()):
-        values[variable["name"]] = _expand(variable.get("value", ""), values)
-    return values
-
-
-def _expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)`, and `$$` by a dollar sign."""
-    return _REFERENCE.sub(
-        lambda match: "$" if match[0] == "$$" else variables.get(match[1], match[0]), text
-    )
 
 
 def _read_document(descriptor: int) -> bytes:
