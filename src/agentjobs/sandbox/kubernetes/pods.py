@@ -22,9 +22,6 @@ from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxEr
 SUPERVISOR_PORT = 8463
 SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
 SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
-# Where the supervisor is in a pod whose image does not contain it.
-SUPERVISOR_DIRECTORY = "/agentjobs"
-COPIED_SUPERVISOR = f"{SUPERVISOR_DIRECTORY}/supervisor"
 AGENT_CONTAINER = "agent"
 SUPERVISOR_CONTAINER = "supervisor"
 # In a user namespace, the same uid is another user of the node in each pod.
@@ -83,6 +80,18 @@ class PodRequest:
             has_home_on_disk=any(layer.inside == mounts.HOME for layer in task.layers),
         )
 
+    @property
+    def supervisor_directory(self) -> str:
+        """Where the supervisor is if the image does not contain it.
+
+        An image must not know it: it could declare a volume there, with a program of its own.
+        """
+        return f"/{self.name}"
+
+    @property
+    def copied_supervisor(self) -> str:
+        return f"{self.supervisor_directory}/supervisor"
+
 
 def pod_name(step: str) -> str:
     """Unique, and valid as the name of a pod and of its Secret."""
@@ -106,7 +115,7 @@ def pod_manifest(
         ),
         spec=core.PodSpec(
             containers=[_agent_container(request, settings)],
-            initContainers=[_supervisor_container(settings)] if request.image else None,
+            initContainers=[_supervisor_container(request, settings)] if request.image else None,
             volumes=_volumes(request),
             automountServiceAccountToken=False,
             enableServiceLinks=False,
@@ -146,7 +155,7 @@ def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Con
         image=image.reference if image else settings.image,
         # Otherwise whoever knows a reference could run an image that another organization pulled.
         imagePullPolicy="Always" if image else settings.image_pull_policy,
-        command=[COPIED_SUPERVISOR if image else SUPERVISOR_PROGRAM],
+        command=[request.copied_supervisor if image else SUPERVISOR_PROGRAM],
         env=[core.EnvVar(name=SUPERVISOR_VARIABLE, value=request.supervisor)],
         ports=[core.ContainerPort(containerPort=SUPERVISOR_PORT)],
         resources=_resources(request.limits),
@@ -157,18 +166,20 @@ def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Con
     )
 
 
-def _supervisor_container(settings: ClusterSettings) -> core.Container:
+def _supervisor_container(request: PodRequest, settings: ClusterSettings) -> core.Container:
     memory = {"memory": str(_SUPERVISOR_MEMORY)}
     return core.Container(
         name=SUPERVISOR_CONTAINER,
         image=settings.image,
         imagePullPolicy=settings.image_pull_policy,
-        command=[SUPERVISOR_PROGRAM, "copy", COPIED_SUPERVISOR],
+        command=[SUPERVISOR_PROGRAM, "copy", request.copied_supervisor],
         resources=core.ResourceRequirements(
             requests={**memory, "cpu": _UNLIMITED_CPU_REQUEST}, limits=memory
         ),
         securityContext=_security_context(),
-        volumeMounts=[core.VolumeMount(name=SUPERVISOR_CONTAINER, mountPath=SUPERVISOR_DIRECTORY)],
+        volumeMounts=[
+            core.VolumeMount(name=SUPERVISOR_CONTAINER, mountPath=request.supervisor_directory)
+        ],
         workingDir="/",
     )
 
@@ -218,7 +229,7 @@ def _volume_mounts(request: PodRequest) -> list[core.VolumeMount]:
     if request.image:
         volume_mounts.append(
             core.VolumeMount(
-                name=SUPERVISOR_CONTAINER, mountPath=SUPERVISOR_DIRECTORY, readOnly=True
+                name=SUPERVISOR_CONTAINER, mountPath=request.supervisor_directory, readOnly=True
             )
         )
     return volume_mounts

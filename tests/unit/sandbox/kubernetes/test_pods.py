@@ -105,9 +105,26 @@ def test_an_image_of_the_task_gets_the_supervisor_from_ours() -> None:
     assert (agent["image"], agent["imagePullPolicy"]) == (IMAGE.reference, "Always")
     assert copying["image"] == "localhost/agent:1"
     assert copying["command"][1:] == ["copy", *agent["command"]]
-    mount = next(each for each in agent["volumeMounts"] if each["mountPath"] == "/agentjobs")
+    directory, program = agent["command"][0].rsplit("/", 1)
+    assert program == "supervisor"
+    mount = next(each for each in agent["volumeMounts"] if each["mountPath"] == directory)
     assert mount["readOnly"] is True
     assert spec["imagePullSecrets"] == [{"name": "p"}]
+
+
+def test_an_image_cannot_know_where_its_supervisor_will_be() -> None:
+    task = SandboxTask(
+        argv=("true",),
+        environment={},
+        workspace=Path("/w"),
+        run_dir=Path("/r"),
+        timeout_seconds=1,
+        slot=0,
+        image=IMAGE,
+    )
+    specs = [spec_of(PodRequest.for_task(task, "{}")) for _ in range(2)]
+    commands = {spec["containers"][0]["command"][0] for spec in specs}
+    assert len(commands) == 2
 
 
 def test_the_default_image_needs_neither_a_copy_nor_a_secret() -> None:
