@@ -48,7 +48,7 @@ func (s *supervisor) start() error {
 	if err := s.trees.takeBaselines(); err != nil {
 		return err
 	}
-	watch := newWatch(s.command.Limits, s.config.Directories)
+	watch := newWatch(s.command.Limits, pathsOnDisk(s.config.Directories))
 	pid, pipe, err := s.spawn()
 	if err != nil {
 		return err

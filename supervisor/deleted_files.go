@@ -53,9 +53,9 @@ func openFiles(directory string) []string {
 	return names
 }
 
-func devicesOf(directories []string) map[uint64]bool {
+func devicesOf(paths []string) map[uint64]bool {
 	devices := make(map[uint64]bool)
-	for _, path := range directories {
+	for _, path := range paths {
 		var status syscall.Stat_t
 		if syscall.Stat(path, &status) == nil {
 			devices[uint64(status.Dev)] = true

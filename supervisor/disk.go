@@ -18,11 +18,11 @@ const (
 	maxDepth = 1024
 )
 
-// diskGauge measures all directories on disk together: free space often, the trees rarely.
+// diskGauge measures all paths on disk together: free space often, the trees rarely.
 type diskGauge struct {
-	limit       uint64
-	directories []string
-	stop        <-chan struct{}
+	limit uint64
+	paths []string
+	stop  <-chan struct{}
 
 	free              map[uint64]uint64
 	lost              uint64
@@ -31,8 +31,8 @@ type diskGauge struct {
 	measureBy         time.Time
 }
 
-func newDiskGauge(limit uint64, directories []string, stop <-chan struct{}) gauge {
-	g := &diskGauge{limit: limit, directories: directories, stop: stop, measureAfter: limit / firstFraction}
+func newDiskGauge(limit uint64, paths []string, stop <-chan struct{}) gauge {
+	g := &diskGauge{limit: limit, paths: paths, stop: stop, measureAfter: limit / firstFraction}
 	g.free = g.readFree()
 	g.measureBy = time.Now().Add(maxUnmeasured)
 	return g
@@ -76,7 +76,7 @@ func (g *diskGauge) countLostSpace() {
 // readFree returns the free space of each file system. Files that can still be created count too.
 func (g *diskGauge) readFree() map[uint64]uint64 {
 	free := make(map[uint64]uint64)
-	for _, path := range g.directories {
+	for _, path := range g.paths {
 		var status syscall.Stat_t
 		var system syscall.Statfs_t
 		if syscall.Stat(path, &status) == nil && syscall.Statfs(path, &system) == nil {
@@ -88,13 +88,10 @@ func (g *diskGauge) readFree() map[uint64]uint64 {
 
 func (g *diskGauge) measure() uint64 {
 	usage := &treeUsage{stop: g.stop, counted: make(map[inode]bool), isComplete: true}
-	for _, path := range g.directories {
-		if root, err := openRoot(path, newAccess(true)); err == nil {
-			usage.add(root, maxDepth)
-			root.close()
-		}
+	for _, path := range g.paths {
+		usage.addPath(path)
 	}
-	used := usage.bytes + deletedFileBytes(devicesOf(g.directories), g.stop)
+	used := usage.bytes + deletedFileBytes(devicesOf(g.paths), g.stop)
 	// What could not be read may hold all the space that was lost.
 	if !usage.isComplete && g.lost > used {
 		return g.lost

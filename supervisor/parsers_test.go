@@ -119,3 +119,18 @@ func TestAConfigurationThatIsIncompleteIsRefusedInWords(t *testing.T) {
 		}
 	}
 }
+
+func TestWritableMountsOnDiskAreFound(t *testing.T) {
+	table := "707 592 0:121 / / ro,relatime - overlay overlay rw\n" +
+		"708 592 0:121 / / rw - overlay overlay rw\n" +
+		"710 707 0:147 / /dev rw,nosuid - tmpfs tmpfs rw\n" +
+		"725 707 0:105 / /tmp rw - tmpfs tmpfs rw\n" +
+		"730 710 254:0 /x /dev/termination-log rw,relatime - ext4 /dev/vda rw\n" +
+		"731 707 254:0 /y /etc/hostname ro,relatime - ext4 /dev/vda rw\n" +
+		"732 707 254:0 /v /data\\040of\\134it rw,relatime shared:1 master:2 - xfs /dev/vda rw\n" +
+		"broken\n- -\n 1 2 3 - ext4\n"
+	want := []string{"/data of\\it", "/dev/termination-log"}
+	if got := parseDiskMounts(table); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

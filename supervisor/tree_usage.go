@@ -11,6 +11,22 @@ type treeUsage struct {
 	counted map[inode]bool
 }
 
+// addPath also takes a single file, such as the one for the runtime's last message.
+func (u *treeUsage) addPath(path string) {
+	var status syscall.Stat_t
+	if syscall.Lstat(path, &status) != nil {
+		return
+	}
+	if !isDirectory(status.Mode) {
+		u.bytes += uint64(status.Blocks) * blockBytes
+		return
+	}
+	if root, err := openRoot(path, newAccess(true)); err == nil {
+		u.add(root, maxDepth)
+		root.close()
+	}
+}
+
 func (u *treeUsage) add(d *directory, levels int) {
 	u.bytes += fileBytes
 	if levels == 0 {

@@ -28,14 +28,14 @@ type watch struct {
 	memory gauge
 }
 
-func newWatch(l limits, directories []string) *watch {
+func newWatch(l limits, paths []string) *watch {
 	w := &watch{stop: make(chan struct{}), memory: newMemoryGauge()}
 	w.gauges = map[gauge]time.Duration{w.memory: usageInterval}
 	if l.CPUSeconds > 0 {
 		w.gauges[newCPUGauge(l.CPUSeconds)] = usageInterval
 	}
-	if l.WorkspaceBytes > 0 && len(directories) > 0 {
-		w.gauges[newDiskGauge(l.WorkspaceBytes, directories, w.stop)] = diskInterval
+	if l.WorkspaceBytes > 0 && len(paths) > 0 {
+		w.gauges[newDiskGauge(l.WorkspaceBytes, paths, w.stop)] = diskInterval
 	}
 	w.ended.Add(len(w.gauges))
 	return w

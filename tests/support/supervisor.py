@@ -12,7 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,11 @@ _CONNECTOR = Path(__file__).with_name("supervisor_connector.py")
 
 
 class RunningSupervisor:
-    """Its pod, with the directories of a worker's run."""
+    """Its pod, with the directories of a worker's run, and volumes that its image declares."""
 
-    def __init__(self, base: Path, **config: Any) -> None:
+    def __init__(
+        self, base: Path, volumes: Mapping[str, Path] | None = None, **config: Any
+    ) -> None:
         self.workspace = base / "workspace"
         self.run_dir = base / "run"
         for directory in (self.workspace, self.run_dir / "report"):
@@ -69,6 +71,11 @@ class RunningSupervisor:
                 *("--bind", str(self.workspace), "/workspace"),
                 *("--bind", str(self.run_dir), "/run/agentjobs"),
                 *("--ro-bind", str(PROGRAM), "/run/supervisor"),
+                *(
+                    word
+                    for inside, path in (volumes or {}).items()
+                    for word in ("--bind", str(path), inside)
+                ),
                 *("--info-fd", str(written), "/run/supervisor"),
             ],
             stdin=subprocess.DEVNULL,
@@ -145,8 +152,10 @@ def _machine() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def running_supervisor(base: Path, **config: Any) -> Iterator[RunningSupervisor]:
-    supervisor = RunningSupervisor(base, **config)
+def running_supervisor(
+    base: Path, volumes: Mapping[str, Path] | None = None, **config: Any
+) -> Iterator[RunningSupervisor]:
+    supervisor = RunningSupervisor(base, volumes, **config)
     try:
         yield supervisor
     finally:

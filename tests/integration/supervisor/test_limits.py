@@ -1,12 +1,15 @@
 """What the supervisor enforces: rlimits, the filter of system calls, disk space and CPU time."""
 
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from agentjobs.sandbox.seccomp import filter_program
 from agentjobs.sandbox.syscalls import ARCHITECTURES
-from tests.support.supervisor import python, shell
+from tests.support.supervisor import python, running_supervisor, shell
 from tests.support.supervisor_client import archive_of, encoded
 
 MIB = 1024 * 1024
@@ -84,6 +87,23 @@ def test_an_agent_that_writes_too_much_is_killed(client, script):
     assert (ended["exit_code"], ended["exceeded"]) == (None, "workspace")
 
 
+@pytest.mark.parametrize("place", ["volume/file", "message"])
+def test_what_is_written_outside_of_the_volumes_of_the_worker_counts(place):
+    """A volume that the image declares, and the file for the runtime's last message."""
+    # Not in memory, as directories of tests may be.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        base = Path(directory)
+        (base / "volume").mkdir()
+        (base / "message").touch()
+        volumes = {f"/tmp/{name}": base / name for name in ("volume", "message")}
+        script = f"head -c 30000000 /dev/zero > /tmp/{place}; sleep 1000"
+        with running_supervisor(base / "pod", volumes) as supervisor:
+            client = supervisor.connect()
+            ended = client.run(shell(script, limits={"workspace_bytes": 20 * MIB}))
+            client.close()
+    assert (ended["exit_code"], ended["exceeded"]) == (None, "workspace")
+
+
 def test_reading_a_closed_directory_leaves_its_mode_as_it_is(client):
     client.upload(archive_of({"closed": None, "closed/file": b"x"}, modes={"closed": 0}))
     assert client.run(shell("stat -c %a closed"))["exit_code"] == 0
@@ -94,4 +114,17 @@ def test_an_agent_that_uses_too_much_processor_time_is_killed(client):
     # Of children that nobody waits for, too.
     script = "trap '' CHLD; while :; do timeout 0.2 sh -c 'while :; do :; done'; done"
     ended = client.run(shell(script, limits={"cpu_seconds": 1}))
+    assert (ended["exit_code"], ended["exceeded"]) == (None, "cpu")
+
+
+def test_an_image_cannot_hide_processor_time_behind_a_volume(tmp_path):
+    (tmp_path / "volume").mkdir()
+    # Whoever waits for it waits for ever.
+    os.mkfifo(tmp_path / "volume" / "cpu.stat")
+    with running_supervisor(
+        tmp_path / "pod", {"/sys/fs/cgroup": tmp_path / "volume"}
+    ) as supervisor:
+        client = supervisor.connect()
+        ended = client.run(shell("while :; do :; done", limits={"cpu_seconds": 1}))
+        client.close()
     assert (ended["exit_code"], ended["exceeded"]) == (None, "cpu")
