@@ -104,9 +104,10 @@ async def test_changes_come_back_also_after_a_timeout(harness: SandboxHarness) -
 async def test_a_tree_too_deep_for_a_path_is_unusable(
     harness: SandboxHarness, name_bytes: int, levels: int
 ) -> None:
-    script = f"n=$(printf %0{name_bytes}d 0); seq {levels} | while read i; do mkdir $n; cd $n; done"
+    script = "import os, sys; n = '0' * int(sys.argv[1])\nfor _ in range(int(sys.argv[2])):\n"
+    script += "    os.mkdir(n); os.chdir(n)"
     with pytest.raises(UnusableResult, match=r"longer than 4095 bytes|too deep"):
-        await harness.shell(script)
+        await harness.run("python3", "-c", script, str(name_bytes), str(levels))
 
 
 async def test_artifacts_but_no_changes_come_back_after_a_cancellation(
