@@ -59,8 +59,7 @@ func becomeAgent(r *execRequest) error {
 		exitAsShell(r.Argv[0], syscall.ENOENT)
 	}
 	environment := agentEnvironment(r)
-	// Fails if the priority already is lower.
-	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, r.Nice)
+	lowerPriority(r.Nice)
 	if err := setLimits(r.Limits); err != nil {
 		return err
 	}
@@ -142,6 +141,14 @@ func raiseOOMScore(score int) {
 		score = 1000
 	}
 	_ = os.WriteFile(path, []byte(strconv.Itoa(score)), 0)
+}
+
+// lowerPriority adds to the niceness, as nice(1) does.
+func lowerPriority(increment int) {
+	// The kernel returns 20 minus the niceness.
+	if priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 20-priority+increment)
+	}
 }
 
 func setLimits(l limits) error {
