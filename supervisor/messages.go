@@ -64,7 +64,6 @@ type limits struct {
 	OpenFiles      uint64 `json:"open_files"`
 	CPUSeconds     uint64 `json:"cpu_seconds"`
 	WorkspaceBytes uint64 `json:"workspace_bytes"`
-	MemoryBytes    uint64 `json:"memory_bytes"`
 }
 
 type helloReply struct {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.credentials import PORT, Credentials
+from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT, Credentials
 from agentjobs.sandbox.kubernetes.multiplexer import Connection
 
 
@@ -44,7 +44,9 @@ class ScriptedSupervisor:
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator["ScriptedSupervisor"]:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._accept, self.address, PORT, ssl=self._tls)
+        server = await loop.create_server(
+            self._accept, self.address, SUPERVISOR_PORT, ssl=self._tls
+        )
         try:
             yield self
         finally:

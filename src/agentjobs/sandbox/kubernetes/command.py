@@ -41,7 +41,6 @@ def prepare_message(task: SandboxTask, architecture: str) -> dict[str, Any]:
             "open_files": MAX_OPEN_FILES,
             "cpu_seconds": limits.cpu_seconds,
             "workspace_bytes": limits.workspace_bytes,
-            "memory_bytes": limits.memory_bytes,
         },
     }
 

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-PORT = 8463
+SUPERVISOR_PORT = 8463
 SERVER_NAME = "agentjobs-supervisor"
 
 _NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, SERVER_NAME)])
@@ -45,7 +45,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
                 "certificate": self.certificate,
                 "key": self.key,
                 "token_sha256": hashlib.sha256(self.token.encode()).hexdigest(),
-                "port": PORT,
+                "port": SUPERVISOR_PORT,
                 "orphan_seconds": orphan_seconds,
                 "directories": directories,
             }

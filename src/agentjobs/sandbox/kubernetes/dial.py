@@ -6,7 +6,7 @@ import ssl
 
 from agentjobs.sandbox.kubernetes.channels import ConnectionLost
 from agentjobs.sandbox.kubernetes.connection import OnPort, Output, Supervisor
-from agentjobs.sandbox.kubernetes.credentials import PORT, SERVER_NAME, Credentials
+from agentjobs.sandbox.kubernetes.credentials import SERVER_NAME, SUPERVISOR_PORT, Credentials
 from agentjobs.sandbox.kubernetes.multiplexer import Connection
 
 CONNECT_SECONDS = 1.0
@@ -43,7 +43,7 @@ async def _dial(connection: Connection, address: str, credentials: Credentials) 
     try:
         # A packet that is lost while the pod gets its network would cost a second at least.
         async with asyncio.timeout(CONNECT_SECONDS):
-            await loop.sock_connect(sock, (address, PORT))
+            await loop.sock_connect(sock, (address, SUPERVISOR_PORT))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except BaseException:
         sock.close()

@@ -8,8 +8,8 @@ from lightkube.resources.networking_v1 import NetworkPolicy
 from agentjobs.sandbox.kubernetes.api_errors import status_code
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT
 from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER
-from agentjobs.sandbox.kubernetes.pods import SUPERVISOR_PORT
 
 POLICY_NAME = "agentjobs-agents"
 

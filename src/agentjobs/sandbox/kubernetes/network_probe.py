@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
-from agentjobs.sandbox.kubernetes.credentials import new_credentials
+from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT, new_credentials
 from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
 from agentjobs.sandbox.kubernetes.messages import Dialed
 from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
 from agentjobs.sandbox.kubernetes.pod_connection import PodConnection
-from agentjobs.sandbox.kubernetes.pods import SUPERVISOR_PORT, PodRequest, pod_name
+from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_name
 from agentjobs.sandbox.kubernetes.run_output import RunOutput
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import SandboxError

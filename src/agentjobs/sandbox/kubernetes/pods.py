@@ -15,11 +15,11 @@ from lightkube.resources.core_v1 import Pod
 
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
+from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT
 from agentjobs.sandbox.kubernetes.labels import pod_annotations, pod_labels
 from agentjobs.sandbox.limits import GIB, KIB, Limits
 from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxError, SandboxTask
 
-SUPERVISOR_PORT = 8463
 SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
 SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
 AGENT_CONTAINER = "agent"
