@@ -186,12 +186,21 @@ def test_settings_become_variables(helm: Helm) -> None:
     serve = variables(templates["serve"])
     assert serve["AGENTJOBS_LOG_LEVEL"] == "debug"
     assert "AGENTJOBS_SLOTS" not in serve
-    # The hook runs before the objects of the release exist.
-    migrations = variables(templates["migrations"])
-    assert "AGENTJOBS_CONFIG" not in migrations
-    assert templates["migrations"]["spec"].get("serviceAccountName") is None
-    volumes = templates["migrations"]["spec"]["volumes"]
-    assert all("emptyDir" in volume for volume in volumes)
+
+
+def test_the_hook_uses_no_object_that_is_created_after_it(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    spec = pod_templates(objects)["migrations"]["spec"]
+    assert spec.get("serviceAccountName") is None
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    config = volumes.pop("config")["configMap"]["name"]
+    assert all("emptyDir" in volume for volume in volumes.values())
+    job, file = find(objects, "Job", f"{RELEASE}-migrations"), find(objects, "ConfigMap", config)
+    hooks = [each["metadata"]["annotations"] for each in (file, job)]
+    assert len({each["helm.sh/hook"] for each in hooks}) == 1
+    weights = [int(each.get("helm.sh/hook-weight", 0)) for each in hooks]
+    assert weights[0] < weights[1]
+    assert file["data"] == find(objects, "ConfigMap")["data"]
 
 
 def test_only_a_changed_file_replaces_pods(helm: Helm) -> None:

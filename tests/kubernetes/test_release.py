@@ -174,13 +174,27 @@ def test_an_upgrade_under_load_fails_no_request(release: Release) -> None:
     assert plan in release.run("serve", "cat", "/etc/agentjobs/agentjobs.toml")
 
 
-def test_an_invalid_setting_stops_an_upgrade_before_it_replaces_a_pod(release: Release) -> None:
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"config": {"lease_renew_seconds": 1000}},
+            "lease_renew_seconds: must be at most half of lease_seconds",
+        ),
+        ({"config": {"trusted_proxies": ["ingress"]}}, "AGENTJOBS_TRUSTED_PROXIES takes addresses"),
+        (
+            {"configFile": '[[agents]]\nid = "mine"\nname = "Mine"\ncommand = []\n'},
+            "/etc/agentjobs/agentjobs.toml, line 4: agents[0].command: must name a program",
+        ),
+    ],
+)
+def test_invalid_values_stop_an_upgrade_before_it_replaces_a_pod(
+    release: Release, values: dict[str, Any], words: str
+) -> None:
     before = {pod["metadata"]["name"] for pod in release.pods("serve")}
-    options = {**release.values["config"], "lease_renew_seconds": 1000}
     with pytest.raises(CommandFailed):
-        release.helm.install({**release.values, "config": options}, timeout="45s")
-    log = release.kubectl("logs", f"job/{RELEASE}-migrations")
-    assert "lease_renew_seconds: must be at most half of lease_seconds" in log
+        release.helm.install({**release.values, **values}, timeout="45s")
+    assert words in release.kubectl("logs", f"job/{RELEASE}-migrations")
     assert {pod["metadata"]["name"] for pod in release.pods("serve")} == before
 
 

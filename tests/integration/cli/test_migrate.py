@@ -70,6 +70,25 @@ def test_the_first_command_creates_a_store(agentjobs):
     assert revision(agentjobs) == LATEST
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('[[agents]]\nid = "mine"\nname = "Mine"\ncommand = []\n', "agents[0].command"),
+        ('[[prices]]\nmodel = "m"\ninput = -1\noutput = 1\n', "prices[0].input"),
+        ('trusted_proxies = ["ingress"]\n', "AGENTJOBS_TRUSTED_PROXIES takes addresses"),
+        ('egress_allow = ["intranet"]\n', "AGENTJOBS_EGRESS_ALLOW: "),
+        ('webhooks_allow = ["intranet"]\n', "AGENTJOBS_WEBHOOKS_ALLOW: "),
+        ('setup_network = ["https://pypi.org"]\n', "setup_network: "),
+    ],
+)
+def test_settings_with_which_no_service_starts_stop_a_migration(earlier, text, error):
+    (earlier.data_dir / "agentjobs.toml").write_text(text)
+    refused = earlier("migrate")
+    assert refused.exit_code == 2
+    assert error in refused.err
+    assert revision(earlier) == "0024"
+
+
 def test_a_failed_migration_is_one_line(earlier):
     with closing(sqlite3.connect(earlier.data_dir / "agentjobs.db")) as database:
         database.execute("CREATE TABLE job_reports (id TEXT)")

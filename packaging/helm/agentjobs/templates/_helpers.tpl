@@ -80,7 +80,7 @@ ca_file: /etc/agentjobs/certificates/ca.crt
 - name: AGENTJOBS_{{ upper $name }}
   value: {{ include "agentjobs.setting" $value | quote }}
 {{- end }}
-{{- if and .root.Values.configFile (ne .component "migrations") }}
+{{- if .root.Values.configFile }}
 - name: AGENTJOBS_CONFIG
   value: /etc/agentjobs/agentjobs.toml
 {{- end }}
@@ -105,16 +105,26 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{/* The data of a ConfigMap. */}}
+{{- define "agentjobs.configFile" -}}
+agentjobs.toml: |
+  {{- .Values.configFile | nindent 2 }}
+{{- end -}}
+
+{{- define "agentjobs.configFileMount" -}}
+- name: config
+  mountPath: /etc/agentjobs/agentjobs.toml
+  subPath: agentjobs.toml
+  readOnly: true
+{{- end -}}
+
 {{- define "agentjobs.volumeMounts" -}}
 - name: data
   mountPath: /var/lib/agentjobs
 - name: tmp
   mountPath: /tmp
 {{- if .Values.configFile }}
-- name: config
-  mountPath: /etc/agentjobs/agentjobs.toml
-  subPath: agentjobs.toml
-  readOnly: true
+{{ include "agentjobs.configFileMount" . }}
 {{- end }}
 {{- if .Values.caCertificates.configMap }}
 - name: certificates

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.app.settings_checks import check_features
 from agentjobs.cli.admin import Admin, load_settings, with_store
 from agentjobs.cli.output import print_note
 from agentjobs.settings import Settings
@@ -26,7 +27,10 @@ class Migrated(msgspec.Struct, frozen=True):
 
 
 def migrate_store(data_dir: Path | None) -> Migrated:
-    previous = asyncio.run(_stored_revision(load_settings(data_dir)))
+    settings = load_settings(data_dir)
+    # The new version would not start with them, so the store stays as it is.
+    check_features(settings)
+    previous = asyncio.run(_stored_revision(settings))
 
     async def work(admin: Admin) -> Migrated:
         return Migrated(admin.db.engine, previous, await current_revision(admin.db))
