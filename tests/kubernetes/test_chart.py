@@ -255,6 +255,10 @@ def test_objects_of_operators_name_the_objects_of_the_chart(helm: Helm) -> None:
             "use a host name of its own",
         ),
         ({"httpRoute": {"enabled": True}}, "/httpRoute/parentRefs"),
+        (
+            {"worker": {"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 2}}},
+            "minReplicas (5) is greater than maxReplicas (2)",
+        ),
     ],
 )
 def test_wrong_values_are_refused_with_words(helm: Helm, values: Object, words: str) -> None:

@@ -211,6 +211,11 @@ topologySpreadConstraints:
 {{- if and (eq .Values.repositories.accessMode "ReadWriteOnce") (not .Values.repositories.existingClaim) (gt (int .Values.serve.replicas) 1) -}}
 {{- fail "repositories.accessMode ReadWriteOnce allows one replica: set serve.replicas to 1, or use a storage class with ReadWriteMany" -}}
 {{- end -}}
+{{- with .Values.worker.autoscaling -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) -}}
+{{- fail (printf "worker.autoscaling.minReplicas (%d) is greater than maxReplicas (%d)" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (or .Values.ingress.enabled .Values.httpRoute.enabled) (trimSuffix "/" (urlParse .Values.publicUrl).path) -}}
 {{- fail "publicUrl has a path, which ingress and httpRoute do not support: use a host name of its own, or a route that removes the path before it forwards a request" -}}
 {{- end -}}
