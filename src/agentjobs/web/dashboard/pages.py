@@ -12,6 +12,7 @@ from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
+from agentjobs.web.dashboard.static_files import static_url
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
@@ -56,4 +57,5 @@ def _environment() -> Environment:
     environment.filters["severity_label"] = label_of
     environment.filters["web_address"] = web_address
     environment.filters.update(FILTERS)
+    environment.globals["static_url"] = static_url
     return environment

@@ -1,14 +1,9 @@
 """All routes of the dashboard."""
 
-from pathlib import Path
-
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.routing import BaseRoute
 
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in
+from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in, static_files
 from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import artifacts, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
@@ -35,8 +30,6 @@ from agentjobs.web.dashboard.settings import (
 from agentjobs.web.dashboard.settings.audit_log import page
 from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
 from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
-
-_STATIC = Path(__file__).with_name("static")
 
 ROUTES: Routes = [
     *sign_in.ROUTES,
@@ -81,18 +74,8 @@ ROUTES: Routes = [
 ]
 
 
-class _DashboardFiles(StaticFiles):
-    """Revalidated on every request, so that an upgraded page never runs an old script."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        return response
-
-
 def routes(context: WebContext) -> list[BaseRoute]:
     return [
-        Mount("/static", _DashboardFiles(directory=_STATIC, check_dir=False), name="static"),
+        *static_files.ROUTES,
         *guarded_routes(context, ROUTES),
     ]

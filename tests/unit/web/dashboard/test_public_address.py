@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from agentjobs.organizations.sign_in_links import create_link
+from agentjobs.web.dashboard.static_files import static_url
 from tests.unit.web.dashboard.addresses import GETS, POSTS, address_of, describe_route, fields_of
 from tests.unit.web.dashboard.browser import Page
 from tests.unit.web.dashboard.conftest import open_sample_dashboard
@@ -142,7 +143,7 @@ async def test_under_a_path_prefix_every_link_has_the_prefix(below):
             continue
         page = Page(response)
         assert page.status == 200, describe_route(route)
-        assert f"{PREFIX}/static/dashboard.js" in page.html
+        assert PREFIX + static_url("dashboard.js") in page.html
         assert links_outside_prefix(page) == [], describe_route(route)
     for route in ("/sign-in", "/nothing", f"/invitation?token={_token(dashboard)}"):
         assert links_outside_prefix(Page(await browser.get(route))) == [], route
@@ -191,6 +192,7 @@ async def test_under_a_path_prefix_static_files_are_served(below):
     assert len(assets) >= 6
     for asset in set(assets):
         assert (await browser.get(asset)).status_code == 200
+    assert (await browser.get("/static/unknown.js")).status_code == 404
 
 
 def _token(dashboard):
