@@ -63,15 +63,15 @@ func (s *server) serve() {
 		}
 		select {
 		case s.free <- struct{}{}:
-			goSafely(func() { s.welcome(connection) })
+			goSafely(func() { s.authenticate(connection) })
 		default:
 			connection.Close()
 		}
 	}
 }
 
-// welcome authenticates a connection, which then replaces the one before it.
-func (s *server) welcome(raw net.Conn) {
+// authenticate serves a connection with the token, which replaces the one before it.
+func (s *server) authenticate(raw net.Conn) {
 	connection := tls.Server(raw, s.tls)
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(helloTimeout))

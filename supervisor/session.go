@@ -11,7 +11,7 @@ import (
 
 const (
 	maxChannels = 2048
-	// Messages that wait for their turn. A worker waits for replies, so there are few.
+	// Messages that wait to be handled. A worker waits for replies, so there are few.
 	queuedMessages = 64
 	queuedPongs    = 16
 )

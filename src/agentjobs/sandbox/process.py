@@ -53,8 +53,8 @@ _NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 def installed_programs(names: Collection[str], path: str = "") -> dict[str, str]:
     """Those on this machine."""
-    found = {name: shutil.which(name, path=path or None) for name in names}
-    return {name: program for name, program in found.items() if program is not None}
+    programs = {name: shutil.which(name, path=path or None) for name in names}
+    return {name: program for name, program in programs.items() if program is not None}
 
 
 class ProcessSandbox:

@@ -108,16 +108,16 @@ def test_data_beyond_the_credit_is_a_protocol_error(client):
         client.write(channel, b"x" * (1 << 27))
 
 
-def test_many_strangers_do_not_keep_the_worker_out_for_long(supervisor):
-    strangers = [supervisor.open_socket() for _ in range(8)]
+def test_many_clients_without_a_token_do_not_keep_the_worker_out_for_long(supervisor):
+    clients = [supervisor.open_socket() for _ in range(8)]
     refused = supervisor.open_socket()
     assert is_closed(refused)
-    strangers.pop().close()
+    clients.pop().close()
     refused.close()
     # The supervisor may not have seen the end of that connection yet.
     wait_for(lambda: can_connect(supervisor))
-    for stranger in strangers:
-        stranger.close()
+    for client in clients:
+        client.close()
 
 
 def test_output_continues_after_a_reconnect_and_nothing_is_lost(supervisor):
@@ -296,11 +296,11 @@ def test_a_port_that_is_taken_is_said_before_the_start(client):
 
 
 def test_programs_and_paths_inside_are_found(client):
-    found = client.request(
+    reply = client.request(
         "find_programs", "programs", names=["sh", "no-such", "../bin/sh"], path="/nowhere:/usr/bin"
     )
-    assert found["paths"]["sh"] == "/usr/bin/sh"
-    assert "no-such" not in found["paths"]
+    assert reply["paths"]["sh"] == "/usr/bin/sh"
+    assert "no-such" not in reply["paths"]
     assert client.request("exists", "existence", path="/run/agentjobs/report")["exists"] is True
     assert client.request("exists", "existence", path="/run/agentjobs/none")["exists"] is False
 

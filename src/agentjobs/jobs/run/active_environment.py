@@ -272,8 +272,8 @@ async def _check_programs(
     """A shell starts the program of a preset. Nobody knows what is in a repository."""
     programs = (task.argv[0], program_of(agent) or "")
     names = {Path(program).name for program in programs if program and not _is_in_repo(program)}
-    found = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
-    for name in sorted(names - found.keys()):
+    paths = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
+    for name in sorted(names - paths.keys()):
         raise _missing(image, f"the program {name}")
 
 

@@ -98,6 +98,7 @@ def _explain_secrets(names: Sequence[str], namespace: str) -> str:
     named = ", ".join(names[:_MAX_NAMED])
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     return (
-        f"the namespace {namespace} has secrets that are not of agents ({named}{more}): whoever "
-        "creates a pod there can read them, so keep those of the service in another namespace"
+        f"the namespace {namespace} has secrets that do not belong to agents ({named}{more}): "
+        "whoever creates a pod there can read them, so keep those of the service in another "
+        "namespace"
     )

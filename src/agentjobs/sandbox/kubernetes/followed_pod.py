@@ -1,4 +1,4 @@
-"""The latest state of one pod, and words about what it waits for."""
+"""The latest state of one pod, and notes on what it waits for."""
 
 import asyncio
 

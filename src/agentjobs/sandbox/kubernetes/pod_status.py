@@ -1,4 +1,4 @@
-"""What the status of a pod means for the command that it runs, in words for people."""
+"""What the status of a pod means for the command that it runs, as messages for people."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -143,11 +143,11 @@ def _explain_waiting(
         if reason in _USUAL_WAITING:
             continue
         is_task_image = container.name == AGENT_CONTAINER and _has_task_image(pod)
-        words = _container_problem(reason, container.image, message)
-        if words:
+        problem = _container_problem(reason, container.image, message)
+        if problem:
             is_final = reason not in _PULL_REASONS or _is_permanent(message, container.image)
             failure = ImageUnavailable if is_task_image else SandboxLost
-            return words, is_task_image, failure(words) if is_final else None
+            return problem, is_task_image, failure(problem) if is_final else None
     return _scheduling_problem(status), False, None
 
 

@@ -53,7 +53,7 @@ async def test_a_cluster_is_tried_and_left_as_it_was(
     assert described.runs_as == "random uids from 900000 on"
     secrets, user_namespaces = described.notes
     named = ", ".join(f"database-{number}" for number in range(5))
-    assert f"secrets that are not of agents ({named} and 2 more)" in secrets
+    assert f"secrets that do not belong to agents ({named} and 2 more)" in secrets
     assert user_namespaces.startswith("pods have no user namespace")
     # Pods reach every address of the loopback here.
     (problem,) = described.problems

@@ -89,26 +89,26 @@ async def test_a_creation_waits_for_the_server_and_says_so(
 ) -> None:
     await stop(server)
     is_told = asyncio.Event()
-    words: list[str] = []
+    notes: list[str] = []
 
     def on_waiting(text: str) -> None:
-        words.append(text)
+        notes.append(text)
         is_told.set()
 
     creating = asyncio.create_task(worker.create_pod(request(), on_waiting))
     await is_told.wait()
     await start(server)
     await follow(worker, await creating, is_running)
-    assert words[0].startswith("waiting to create a pod: the Kubernetes API server does not answer")
+    assert notes[0].startswith("waiting to create a pod: the Kubernetes API server does not answer")
 
 
 async def test_a_creation_gives_up_in_the_end(
     server: MemoryCluster, settings: ClusterSettings
 ) -> None:
-    impatient = dataclasses.replace(settings, pending_seconds=0.3)
+    short_wait = dataclasses.replace(settings, pending_seconds=0.3)
     await stop(server)
     try:
-        async with Cluster.from_settings(impatient) as worker:
+        async with Cluster.from_settings(short_wait) as worker:
             with pytest.raises(SandboxLost, match=r"could not create a pod for 0.3 seconds"):
                 await worker.create_pod(request())
     finally:
@@ -217,9 +217,9 @@ async def test_a_used_up_quota_is_waited_for_in_words(
     server: MemoryCluster, worker: Cluster
 ) -> None:
     server.api.faults.errors.append(ApiError(403, "Forbidden", QUOTA))
-    words: list[str] = []
-    await worker.create_pod(request(), words.append)
-    assert words == [f"waiting to create a pod: {QUOTA}"]
+    notes: list[str] = []
+    await worker.create_pod(request(), notes.append)
+    assert notes == [f"waiting to create a pod: {QUOTA}"]
 
 
 async def test_a_missing_permission_is_named(server: MemoryCluster, worker: Cluster) -> None:

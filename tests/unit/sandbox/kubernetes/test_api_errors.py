@@ -58,7 +58,7 @@ def test_what_passes_is_waited_for(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "words"),
+    ("error", "kind", "message"),
     [
         (answer(401, "Unauthorized"), SandboxUnavailable, "does not accept this worker's"),
         (answer(403, RBAC), SandboxUnavailable, "worker needs the permission to create pods in"),
@@ -70,12 +70,12 @@ def test_what_passes_is_waited_for(error: Exception) -> None:
     ],
 )
 def test_what_does_not_pass_is_explained(
-    error: Exception, kind: type[SandboxError], words: str
+    error: Exception, kind: type[SandboxError], message: str
 ) -> None:
     assert not is_outage(error)
     explained = explain(error, "create a pod", "agents")
     assert type(explained) is kind
-    assert words in str(explained)
+    assert message in str(explained)
 
 
 def test_the_content_type_may_have_parameters() -> None:

@@ -9,7 +9,7 @@ ADDRESSES = {POD: "another pod", SERVER: "the API server"}
 
 
 @pytest.mark.parametrize(
-    ("at_first", "later", "is_enforced", "words"),
+    ("at_first", "later", "is_enforced", "message"),
     [
         (set(), set(), True, f"could not reach another pod ({POD}), the API server ({SERVER})"),
         ({SERVER}, {SERVER}, False, f"could reach the API server ({SERVER}), and so can agents"),
@@ -18,8 +18,8 @@ ADDRESSES = {POD: "another pod", SERVER: "the API server"}
     ],
 )
 def test_whatever_a_pod_can_reach_is_named(
-    at_first: set[str], later: set[str], is_enforced: bool, words: str
+    at_first: set[str], later: set[str], is_enforced: bool, message: str
 ) -> None:
     probe = explain_probe(ADDRESSES, at_first, later)
     assert probe.is_enforced is is_enforced
-    assert words in probe.explanation
+    assert message in probe.explanation

@@ -33,7 +33,7 @@ def test_a_running_pod_has_an_address_and_nothing_to_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("image_never", "cannot be fetched (ErrImageNeverPull): Container image"),
         ("invalid_image_name", "cannot be fetched (InvalidImageName): Failed to apply"),
@@ -42,10 +42,10 @@ def test_a_running_pod_has_an_address_and_nothing_to_say() -> None:
         ("start_error", "cannot be started (StartError): failed to create containerd task"),
     ],
 )
-def test_an_image_that_can_never_start_fails_the_environment(name: str, words: str) -> None:
+def test_an_image_that_can_never_start_fails_the_environment(name: str, message: str) -> None:
     failure = recorded(name).failure
     assert isinstance(failure, ImageUnavailable)
-    assert words in str(failure)
+    assert message in str(failure)
 
 
 def test_a_registry_that_does_not_answer_is_waited_for() -> None:
@@ -108,7 +108,7 @@ def test_a_container_over_its_storage_limit_exceeded_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("preempted", "a pod with a higher priority took its place (default-scheduler: preempting"),
         ("evicted_by_api", "it was evicted, as when a node is drained (Eviction API: evicting)"),
@@ -116,10 +116,10 @@ def test_a_container_over_its_storage_limit_exceeded_it() -> None:
         ("exit_code", "ended with exit code 3: cannot listen"),
     ],
 )
-def test_what_the_command_is_not_to_blame_for_loses_the_run(name: str, words: str) -> None:
+def test_what_the_command_is_not_to_blame_for_loses_the_run(name: str, message: str) -> None:
     state = recorded(name)
     assert isinstance(state.failure, SandboxLost)
-    assert words in str(state.failure)
+    assert message in str(state.failure)
     assert not state.is_running
 
 
