@@ -19,7 +19,7 @@ CONTAINERD = "2.4.2"
 RUNC = "1.5.2"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 # Older ones do not fetch the toolchain that a module asks for.
-OLDEST_GO = (1, 21)
+MIN_GO = (1, 21)
 _STAGING = re.compile(r"^\s+(k8s\.io/[a-z-]+) => \./staging", re.MULTILINE)
 
 
@@ -64,7 +64,7 @@ def find_go() -> str:
     for program in (shutil.which("go"), str(Path(sys.prefix, "go", "bin", "go"))):
         if program and Path(program).exists():
             match = re.search(r"go(\d+)\.(\d+)", run(program, "version"))
-            if match and tuple(map(int, match.groups())) >= OLDEST_GO:
+            if match and tuple(map(int, match.groups())) >= MIN_GO:
                 return program
     sys.exit("build_kubernetes: Go is missing; run `make install-dev`, or put `go` into PATH")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # Older ones do not fetch the toolchain that a module asks for.
-OLDEST_GO = (1, 21)
+MIN_GO = (1, 21)
 PROGRAM = "server"
 SOURCE_BUILD = "forgejo-source"
 _CONVERT = "\t\tpullRequest = convert.ToAPIPullRequest(ctx, issue.PullRequest, doer)"
@@ -114,8 +114,8 @@ def check_go() -> None:
         sys.exit("build_platforms: Go is missing; install golang-go, or put `go` into PATH")
     shown = run("go", "version").stdout
     match = re.search(r"go(\d+)\.(\d+)", shown)
-    if match is None or tuple(map(int, match.groups())) < OLDEST_GO:
-        required = ".".join(map(str, OLDEST_GO))
+    if match is None or tuple(map(int, match.groups())) < MIN_GO:
+        required = ".".join(map(str, MIN_GO))
         sys.exit(
             f"build_platforms: {shown.strip()} is too old: Go {required} or newer fetches the "
             "version that Gitea and Forgejo need. Install one (Debian 12: golang-1.22-go of "
