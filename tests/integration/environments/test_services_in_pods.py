@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from tests.integration.environments.test_services import (  # noqa: F401 - collected here too
     test_a_failure_shows_the_end_of_the_output,
     test_a_service_reaches_neither_the_ports_of_the_agent_nor_any_network,
     test_services_with_several_ports_are_reached_from_every_sandbox_of_the_job,
     test_two_services_on_one_port_fail,
 )
-from tests.support.kubernetes.client import AGENT_IMAGE
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.kubernetes.objects import Object
+from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.services import ServiceHarness, echo_service
 
 
@@ -26,14 +24,9 @@ def cluster() -> Iterator[MemoryCluster]:
 
 
 @pytest.fixture
-async def harness(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ServiceHarness]:
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    settings = ClusterSettings(namespace="default", image=AGENT_IMAGE, worker="services")
-    sandbox = KubernetesSandbox(settings, tmp_path / "sandbox")
-    yield ServiceHarness(sandbox, tmp_path)
-    await sandbox.close()
+async def harness(cluster: MemoryCluster, tmp_path: Path) -> AsyncIterator[ServiceHarness]:
+    async with pod_sandbox(cluster.kubeconfig) as sandbox:
+        yield ServiceHarness(sandbox, tmp_path)
 
 
 async def test_the_ready_command_of_a_service_runs_in_its_pod(harness: ServiceHarness) -> None:

@@ -1,19 +1,17 @@
 """A way into the pod of a service, and from the agent's pod to the service."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from agentjobs.sandbox.protocol import RunningSandbox
-from tests.support.kubernetes.client import AGENT_IMAGE
 from tests.support.kubernetes.memory_cluster import memory_cluster
+from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import SandboxHarness
 
-NAMESPACE = "agents"
 # Repeats what it gets, in capitals, after the client has ended.
 SERVE = """
 import os, socket
@@ -45,24 +43,11 @@ with socket.create_connection(("127.0.0.1", 6380), 10) as connection:
 """
 
 
-@pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    with memory_cluster() as cluster:
-        cluster.create_namespace(NAMESPACE)
-        yield cluster.kubeconfig
-
-
 @pytest.fixture
-async def sandbox(
-    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[KubernetesSandbox]:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    settings = ClusterSettings(
-        worker="worker-1", namespace=NAMESPACE, image=AGENT_IMAGE, user_namespaces="off"
-    )
-    sandbox = KubernetesSandbox(settings, tmp_path / "sandbox")
-    yield sandbox
-    await sandbox.close()
+async def sandbox() -> AsyncIterator[KubernetesSandbox]:
+    with memory_cluster() as cluster:
+        async with pod_sandbox(cluster.kubeconfig) as sandbox:
+            yield sandbox
 
 
 async def test_an_agent_reaches_a_service_in_another_pod(
