@@ -35,7 +35,7 @@ class ApiClient:
         return httpx.Client(
             base_url=self._cluster["server"],
             headers={"Authorization": f"Bearer {token}"} if token else {},
-            verify=_tls(self._cluster, user) if has_tls else True,
+            verify=has_tls and _tls(self._cluster, user),
             timeout=60,
             trust_env=False,
         )
