@@ -16,6 +16,8 @@ signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.stdin.buffer.read()
 """
+# `run` returns when the output is no longer its own, so the pid is written by then.
+_DAEMON = 'echo $$ > "$0.pid"; exec "$@" < /dev/null >> "$0.log" 2>&1'
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Only what hangs: a busy machine may take many times as long as a quiet one.
 _WAIT_SECONDS = 300.0
@@ -32,7 +34,7 @@ class Namespaces:
     def __init__(self, directory: Path, binaries: Path) -> None:
         self.directory = directory
         self._environment = {"HOME": "/root", "PATH": f"{binaries}:{_PATH}"}
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._child: subprocess.Popen[bytes] | None = None
         self._keep_open: int | None = None
 
     def create(self, *, outlives_caller: bool) -> None:
@@ -49,7 +51,7 @@ class Namespaces:
                 pass_fds=(write_end,) if outlives_caller else (),
                 start_new_session=True,
             )
-        self._children.append(child)
+        self._child = child
         os.close(read_end)
         self._keep_open = write_end
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
@@ -90,25 +92,19 @@ class Namespaces:
 
     def start(self, name: str, *command: str | Path) -> None:
         """Starts a daemon inside; its output is in NAME.log."""
-        pid_file = self.directory / f"{name}.pid"
-        shell = ["sh", "-c", 'echo $$ > "$0"; exec "$@"', str(pid_file), *map(str, command)]
-        pid_file.unlink(missing_ok=True)
-        with (self.directory / f"{name}.log").open("ab") as log:
-            child = subprocess.Popen(
-                [*self.enter(), *shell],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-            )
-        self._children.append(child)
-        wait_for(pid_file.exists, f"{name} did not start")
+        path = self.directory / name
+        # A child of the first process: it may outlive this one, and others may end it.
+        self.run("setsid", "--fork", "sh", "-c", _DAEMON, path, *command)
 
     def signal(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         with suppress(FileNotFoundError, CommandFailed):
             pid = (self.directory / f"{name}.pid").read_text().strip()
             self.run("kill", f"-{number.value}", pid)
+
+    def kill(self, name: str) -> None:
+        """Returns when it has ended."""
+        self.signal(name)
+        wait_for(lambda: not self.is_running(name), f"{name} did not end")
 
     def is_running(self, name: str) -> bool:
         try:
@@ -128,9 +124,9 @@ class Namespaces:
         if self._keep_open is not None:
             os.close(self._keep_open)
             self._keep_open = None
-        for child in self._children:
-            child.wait()
-        self._children.clear()
+        if self._child is not None:
+            self._child.wait()
+            self._child = None
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = _WAIT_SECONDS) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.namespaces import CommandFailed, wait_for
+from tests.kubernetes.namespaces import CommandFailed
 from tests.kubernetes.network_rules import REMOVAL
 from tests.kubernetes.policy_plugin import RECORDS, SWITCH
 from tests.support.paths import PROJECT
@@ -25,15 +25,14 @@ def enforced(cluster: Cluster) -> Iterator[None]:
 
 def switch_on(cluster: Cluster) -> None:
     (cluster.run_directory / SWITCH).touch()
-    cluster.namespaces.signal(_LOOP)
+    cluster.namespaces.kill(_LOOP)
     command = f"cd {PROJECT} && exec {sys.executable} -S -m tests.kubernetes.policy_plugin"
     cluster.namespaces.start(_LOOP, "sh", "-c", f"{command} {cluster.run_directory} loop")
 
 
 def switch_off(cluster: Cluster) -> None:
     (cluster.run_directory / SWITCH).unlink(missing_ok=True)
-    cluster.namespaces.signal(_LOOP)
-    wait_for(lambda: not cluster.namespaces.is_running(_LOOP), "the enforcement did not end")
+    cluster.namespaces.kill(_LOOP)
     for record in (cluster.run_directory / RECORDS).iterdir():
         # The pod may end meanwhile.
         with suppress(CommandFailed, FileNotFoundError):

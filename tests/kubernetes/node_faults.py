@@ -124,15 +124,13 @@ def _another_node(cluster: Cluster) -> Iterator[None]:
 
 
 def stop_kubelet(cluster: Cluster) -> None:
-    cluster.namespaces.signal("kubelet")
-    wait_for(lambda: not cluster.namespaces.is_running("kubelet"), "kubelet did not end")
+    cluster.namespaces.kill("kubelet")
 
 
 @contextmanager
 def stopped_api_server(cluster: Cluster) -> Iterator[None]:
     """Watches that resume afterwards with an old version get 410, if something changed."""
-    cluster.namespaces.signal("kube-apiserver")
-    wait_for(lambda: not cluster.namespaces.is_running("kube-apiserver"), "it did not end")
+    cluster.namespaces.kill("kube-apiserver")
     try:
         yield
     finally:

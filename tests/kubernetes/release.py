@@ -104,7 +104,7 @@ class Release:
 
 
 class AvailabilityCheck:
-    """Requests one after the other from several threads; `failures` has what went wrong."""
+    """Requests one after the other from a thread; `failures` has what went wrong."""
 
     def __init__(self, url: str) -> None:
         self.failures: list[str] = []

@@ -23,7 +23,9 @@ def test_a_pod_runs_with_a_restricted_security_context(cluster: Cluster) -> None
         "runAsUser": 10001,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    command = ["sh", "-c", "id -u; grep -E 'Seccomp:|CapEff' /proc/self/status; touch /file"]
+    # In one stream: the order of lines in two is not certain.
+    script = "exec 2>&1; id -u; grep -E 'Seccomp:|CapEff' /proc/self/status; touch /file"
+    command = ["sh", "-c", script]
     run_pod(
         cluster,
         "restricted",
