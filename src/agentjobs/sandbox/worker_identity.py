@@ -1,13 +1,16 @@
 """What a worker with agents in pods keeps over a restart: its id, and which workers died before it.
 
 One process at a time has a data directory: whoever gets its lock knows that the others are dead.
+That is not true of a copy of the directory, so a copy makes another worker.
 """
 
 import fcntl
 import hashlib
 import hmac
+import logging
 import os
 import secrets
+import socket
 from pathlib import Path
 from typing import Self
 
@@ -20,12 +23,16 @@ DIRECTORY = "sandbox"
 _LOCK = "worker.lock"
 _FILE = "worker.json"
 
+_log = logging.getLogger(__name__)
+
 
 class _Record(msgspec.Struct, frozen=True):
-    """`workers` registered from this directory and may have jobs. `secret` derives tokens."""
+    """`workers` registered from this directory and may have jobs. `secret` derives tokens. `place`
+    is the machine and the file of the lock, which a copy has not in common."""
 
     id: str
     secret: str
+    place: str
     workers: tuple[str, ...] = ()
 
 
@@ -45,7 +52,7 @@ class WorkerIdentity:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return cls(directory, lock, _read(directory / _FILE) or _new_record())
+            return cls(directory, lock, _load(directory / _FILE, _place_of(lock)))
         except BlockingIOError:
             os.close(lock)
             raise SandboxUnavailable(
@@ -86,13 +93,23 @@ class WorkerIdentity:
         replace_private_file(self.directory / _FILE, msgspec.json.encode(self._record))
 
 
-def _read(path: Path) -> _Record | None:
+def _place_of(lock: int) -> str:
+    return f"{socket.gethostname()} {os.fstat(lock).st_ino}"
+
+
+def _load(path: Path, place: str) -> _Record:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Record)
+        record = msgspec.json.decode(path.read_bytes(), type=_Record)
     except (FileNotFoundError, msgspec.DecodeError):
         # An unreadable one belongs to nobody: pods with its id are found by their jobs.
-        return None
+        return _new_record(place)
+    if record.place == place:
+        return record
+    _log.warning(
+        "%s is a copy, or was moved: this worker leaves the agents of the other one alone", path
+    )
+    return _new_record(place)
 
 
-def _new_record() -> _Record:
-    return _Record(id=secrets.token_hex(8), secret=secrets.token_hex(32))
+def _new_record(place: str) -> _Record:
+    return _Record(id=secrets.token_hex(8), secret=secrets.token_hex(32), place=place)

@@ -1,5 +1,6 @@
 """What a worker with agents in pods keeps over a restart."""
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -52,3 +53,28 @@ def test_an_unreadable_record_makes_it_another_worker(tmp_path: Path, content: b
     with closing(WorkerIdentity.open(tmp_path)) as identity:
         assert identity.id != before.id
         assert identity.dead_workers == ()
+
+
+def test_a_copy_of_the_data_directory_makes_another_worker(tmp_path: Path) -> None:
+    """Otherwise it would take over the jobs of the first one, which still runs."""
+    with closing(WorkerIdentity.open(tmp_path / "data")) as first:
+        first.add("wrk_1")
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        with closing(WorkerIdentity.open(tmp_path / "copy")) as copy:
+            assert copy.id != first.id
+            assert copy.dead_workers == ()
+            copy.add("wrk_2")
+    with closing(WorkerIdentity.open(tmp_path / "copy")) as restarted:
+        assert restarted.id == copy.id
+        assert restarted.dead_workers == ("wrk_2",)
+
+
+def test_the_data_directory_on_another_machine_makes_another_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(WorkerIdentity.open(tmp_path)) as first:
+        first.add("wrk_1")
+    monkeypatch.setattr("socket.gethostname", lambda: "a clone of the machine")
+    with closing(WorkerIdentity.open(tmp_path)) as clone:
+        assert clone.id != first.id
+        assert clone.dead_workers == ()
