@@ -19,6 +19,7 @@ _MAX_RETRY_AFTER = 60.0
 _NOT_PERMITTED = re.compile(
     r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
 )
+_IN_DELETION = "because it is being terminated"
 # Refusals that end without a change of the request.
 _TEMPORARY_REFUSALS = ("exceeded quota", "error looking up service account")
 
@@ -87,11 +88,8 @@ def explain(error: Exception, action: str, namespace: str) -> SandboxError:
             f"{match['verb']} {match['resource']} in the namespace {namespace}. "
             "Add it to the worker's Role; the Helm chart has the whole list."
         )
-    if code == 404 and f'namespaces "{namespace}" not found' in message:
-        return SandboxUnavailable(
-            f"the namespace {namespace} does not exist. Create it with "
-            f"`kubectl create namespace {namespace}`, or set kubernetes_namespace."
-        )
+    if problem := _namespace_problem(code, message, namespace):
+        return SandboxUnavailable(problem)
     if code == 403 and not _has_body(error):
         return SandboxUnavailable(
             f"this worker may not {action} in the namespace {namespace}. Add the permission to its "
@@ -100,6 +98,21 @@ def explain(error: Exception, action: str, namespace: str) -> SandboxError:
     if code in (403, 400, 422):
         return SandboxError(f"the cluster refuses to {action}: {message}")
     return SandboxError(f"this worker could not {action}: {message}")
+
+
+def _namespace_problem(code: int, message: str, namespace: str) -> str:
+    """Empty if the namespace is there."""
+    if code == 404 and f'namespaces "{namespace}" not found' in message:
+        return (
+            f"the namespace {namespace} does not exist. Create it with "
+            f"`kubectl create namespace {namespace}`, or set kubernetes_namespace."
+        )
+    if code == 403 and _IN_DELETION in message:
+        return (
+            f"the namespace {namespace} is being deleted. When it is gone, create it again, or set "
+            "kubernetes_namespace."
+        )
+    return ""
 
 
 def _has_body(error: Exception) -> bool:

@@ -1,10 +1,11 @@
 """Runs each command in a pod of its own on a Kubernetes cluster."""
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from agentjobs.sandbox import mounts
@@ -28,6 +29,7 @@ from agentjobs.sandbox.protocol import (
     OnOutput,
     RootImage,
     SandboxError,
+    SandboxLost,
     SandboxReport,
     SandboxTask,
     SandboxUnavailable,
@@ -119,9 +121,10 @@ class KubernetesSandbox:
             task = await _with_worker_files(task)
         check_command(task.argv, environment_inside(task))
         _check_directories(task)
-        if task.owner is not None and task.owner.continues:
-            return await self._runs.resume(task, task.owner, on_output)
-        return await self._runs.run(task, on_output, before_start)
+        with _lost_access():
+            if task.owner is not None and task.owner.continues:
+                return await self._runs.resume(task, task.owner, on_output)
+            return await self._runs.run(task, on_output, before_start)
 
     async def _ask_for_programs(
         self, names: Collection[str], image: RootImage | None, path: str
@@ -139,11 +142,22 @@ class KubernetesSandbox:
             image=image,
         )
         question = {"type": "find_programs", "names": sorted(names), "path": path}
-        async with self._runs.connected(task) as supervisor:
-            try:
-                return (await supervisor.request(question, Programs)).paths
-            except (ConnectionLost, RequestFailed) as error:
-                raise SandboxError(f"the programs of the image are unknown: {error}") from error
+        with _lost_access():
+            async with self._runs.connected(task) as supervisor:
+                try:
+                    return (await supervisor.request(question, Programs)).paths
+                except (ConnectionLost, RequestFailed) as error:
+                    raise SandboxError(f"the programs of the image are unknown: {error}") from error
+
+
+@contextlib.contextmanager
+def _lost_access() -> Iterator[None]:
+    """A credential that expired since `check`, for instance: no command is to blame for that, and
+    another worker may still have access."""
+    try:
+        yield
+    except SandboxUnavailable as error:
+        raise SandboxLost(str(error)) from error
 
 
 async def _with_worker_files(task: SandboxTask) -> SandboxTask:

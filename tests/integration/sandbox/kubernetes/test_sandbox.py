@@ -336,6 +336,20 @@ async def test_a_check_says_what_is_missing(
         await sandbox.check()
 
 
+async def test_access_that_a_worker_has_lost_since_its_check_is_a_lost_sandbox(
+    harness: SandboxHarness, sandbox: KubernetesSandbox, cluster: MemoryCluster
+) -> None:
+    """A job must not fail for it: another worker may have access."""
+    cluster.api.faults.forbidden.add(("create", "pods"))
+    try:
+        with pytest.raises(SandboxLost, match="needs the permission to create pods"):
+            await harness.shell("true")
+        with pytest.raises(SandboxLost, match="needs the permission to create pods"):
+            await sandbox.find_programs(["sh"])
+    finally:
+        cluster.api.faults.forbidden.clear()
+
+
 async def test_programs_are_those_of_the_image(
     sandbox: KubernetesSandbox, cluster: MemoryCluster
 ) -> None:

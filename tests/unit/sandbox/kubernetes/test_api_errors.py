@@ -25,6 +25,11 @@ RBAC = (
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1'
 SECURITY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes'
 
+IN_DELETION = (
+    'pods "p" is forbidden: unable to create new content in namespace agents because it is being '
+    "terminated"
+)
+
 
 def answer(
     code: int, message: str = "", content_type: str = "application/json", **headers: str
@@ -63,6 +68,7 @@ def test_what_passes_is_waited_for(error: Exception) -> None:
         (answer(401, "Unauthorized"), SandboxUnavailable, "does not accept this worker's"),
         (answer(403, RBAC), SandboxUnavailable, "worker needs the permission to create pods in"),
         (answer(404, 'namespaces "agents" not found'), SandboxUnavailable, "kubectl create names"),
+        (answer(403, IN_DELETION), SandboxUnavailable, "the namespace agents is being deleted"),
         (answer(403, SECURITY), SandboxError, "the cluster refuses to create a pod: pods"),
         (answer(422, "spec.x: Invalid value"), SandboxError, "refuses to create a pod: spec.x"),
         (answer(409, "conflict"), SandboxError, "this worker could not create a pod: conflict"),
