@@ -10,7 +10,7 @@ from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB, WORKER, label_value
 from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
 from agentjobs.sandbox.kubernetes.pod_status import PodState
-from agentjobs.sandbox.protocol import RunOwner, SandboxError
+from agentjobs.sandbox.protocol import RunOwner
 
 # The worker of an ended pod may still read its state. Clocks may differ by much of this too.
 _GRACE_SECONDS = 600
@@ -72,6 +72,6 @@ async def sweep_regularly(cluster: Cluster, names_to_keep: Callable[[], Collecti
         try:
             await delete_orphans(cluster, names_to_keep())
             await ensure_network_policy(cluster)
-        except SandboxError as error:
+        except Exception as error:  # noqa: BLE001 - it must go on for as long as the worker runs
             _log.warning("The namespace of agents was not checked: %s", error)
         await asyncio.sleep(_SWEEP_SECONDS)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lightkube.models import core_v1 as core
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod
 
 from agentjobs.sandbox.kubernetes.labels import FENCE
@@ -102,8 +103,7 @@ class PodState:
 
 
 def pod_state(pod: Pod) -> PodState:
-    metadata, status = pod.metadata, pod.status or core.PodStatus()
-    assert metadata is not None
+    metadata, status = pod.metadata or ObjectMeta(), pod.status or core.PodStatus()
     phase = status.phase or "Pending"
     agent = next((each for each in _containers(status) if each.name == AGENT_CONTAINER), None)
     waiting, is_task_image, failure = _explain_waiting(pod, status)

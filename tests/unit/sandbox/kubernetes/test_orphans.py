@@ -1,13 +1,15 @@
 """Which pods nobody uses any more."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from agentjobs.sandbox.kubernetes import orphans
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import WORKER
-from agentjobs.sandbox.kubernetes.orphans import is_orphan
+from agentjobs.sandbox.kubernetes.orphans import is_orphan, sweep_regularly
 from agentjobs.sandbox.kubernetes.pod_status import PodState
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -35,3 +37,24 @@ def test_only_what_no_living_worker_uses_is_an_orphan(pod: dict[str, Any], expec
     values = {"name": "p", "created_at": OLD} | pod
     state = PodState(labels={WORKER: values.pop("worker")}, **values)
     assert is_orphan(state, SETTINGS, {"used"}, NOW) is expected
+
+
+async def test_an_answer_that_nobody_expects_does_not_end_the_sweeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    third, calls = asyncio.Event(), 0
+
+    async def delete_orphans(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            third.set()
+        raise TypeError("can't subtract offset-naive and offset-aware datetimes")
+
+    monkeypatch.setattr(orphans, "delete_orphans", delete_orphans)
+    monkeypatch.setattr(orphans, "_SWEEP_SECONDS", 0)
+    cluster: Any = None
+    sweeping = asyncio.create_task(sweep_regularly(cluster, set))
+    await asyncio.wait_for(third.wait(), 60)
+    sweeping.cancel()
+    await asyncio.wait({sweeping})

@@ -163,3 +163,8 @@ def test_long_messages_of_the_cluster_are_shortened() -> None:
 def test_a_pod_without_any_status_waits() -> None:
     state = pod_state(Pod.from_dict({"metadata": {"name": "p"}}))
     assert (state.phase, state.ip, state.failure, state.fence) == ("Pending", "", None, 0)
+
+
+def test_a_pod_without_any_field_is_no_reason_to_fail() -> None:
+    state = pod_state(Pod())
+    assert (state.name, state.failure, state.fence) == ("", None, 0)
