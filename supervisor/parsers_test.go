@@ -106,6 +106,11 @@ func TestConnectionsFromInsideThePodAreToldApart(t *testing.T) {
 	if isFromInside(addresses{local: "10.1.2.3", remote: "10.9.9.9"}, true) {
 		t.Error("the worker was refused")
 	}
+	for _, network := range ownNetworks() {
+		if !isFromInside(addresses{local: "10.1.2.3", remote: network.IP.String()}, true) {
+			t.Errorf("%v, another address of the pod, was accepted", network)
+		}
+	}
 }
 
 func TestAConfigurationThatIsIncompleteIsRefusedInWords(t *testing.T) {

@@ -112,19 +112,36 @@ func isFromInside(connection net.Conn, hasNetwork bool) bool {
 	if !isTCP || !hasNetwork {
 		return false
 	}
-	return remote.IP.IsLoopback() || local.IP.IsLoopback() || remote.IP.Equal(local.IP)
+	return remote.IP.IsLoopback() || local.IP.IsLoopback() || remote.IP.Equal(local.IP) || isOwn(remote.IP)
 }
 
-// hasNetwork is false if there is only loopback: then the worker comes from there, too.
-func hasNetwork() bool {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, address := range addresses {
-		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+// isOwn compares all addresses of the pod, because an agent can connect from one of them to another.
+func isOwn(ip net.IP) bool {
+	for _, network := range ownNetworks() {
+		if network.IP.Equal(ip) {
 			return true
 		}
 	}
 	return false
+}
+
+// hasNetwork is false if there is only loopback: then the worker comes from there, too.
+func hasNetwork() bool {
+	for _, network := range ownNetworks() {
+		if network.IP.IsGlobalUnicast() {
+			return true
+		}
+	}
+	return false
+}
+
+func ownNetworks() []*net.IPNet {
+	addresses, _ := net.InterfaceAddrs()
+	networks := make([]*net.IPNet, 0, len(addresses))
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok {
+			networks = append(networks, network)
+		}
+	}
+	return networks
 }

@@ -7,4 +7,5 @@ const (
 	sysFstatat        = syscall.SYS_NEWFSTATAT
 	auditArchitecture = 0xC000003E
 	sysPrlimit        = syscall.SYS_PRLIMIT64
+	sysSchedSetattr   = 314
 )

@@ -7,4 +7,5 @@ const (
 	sysFstatat        = syscall.SYS_FSTATAT
 	auditArchitecture = 0xC00000B7
 	sysPrlimit        = syscall.SYS_PRLIMIT64
+	sysSchedSetattr   = 274
 )

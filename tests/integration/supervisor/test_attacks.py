@@ -53,6 +53,35 @@ def test_the_agent_cannot_take_resources_away_from_the_supervisor(client):
     assert bytes(client.output) == b"True True\n"
 
 
+def test_the_agent_cannot_take_processor_time_away_from_the_supervisor(client):
+    script = """if True:
+        import os, threading
+        lowest, none = os.sched_param(0), os.SCHED_IDLE
+        threads = [int(name) for name in os.listdir("/proc/1/task")]
+        attempts = [(os.setpriority, os.PRIO_USER, 0, 19), (os.setpriority, os.PRIO_PGRP, 1, 19)]
+        for number in threads:
+            attempts += [
+                (os.setpriority, os.PRIO_PROCESS, number, 19),
+                (os.sched_setscheduler, number, none, lowest),
+                (os.sched_setparam, number, lowest),
+                (os.sched_setaffinity, number, {0}),
+            ]
+        for action, *arguments in attempts:
+            try:
+                action(*arguments)
+            except PermissionError:
+                continue
+            print("reached", action.__name__, arguments)
+        for own in (0, os.getpid(), threading.get_native_id()):
+            os.sched_setaffinity(own, os.sched_getaffinity(own))
+            os.setpriority(os.PRIO_PROCESS, own, 19)
+            os.sched_setscheduler(own, none, lowest)
+        print(len(attempts) > 80)
+    """
+    assert client.run(python(script))["exit_code"] == 0, client.output
+    assert bytes(client.output) == b"True\n"
+
+
 def test_a_fork_bomb_is_killed_and_leaves_nothing(client, supervisor):
     script = """if True:
         import os
