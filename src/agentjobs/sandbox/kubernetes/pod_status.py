@@ -8,6 +8,7 @@ from lightkube.models import core_v1 as core
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod
 
+from agentjobs.safe_text import ellipsize, single_line
 from agentjobs.sandbox.kubernetes.labels import FENCE
 from agentjobs.sandbox.kubernetes.pods import AGENT_CONTAINER
 from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
@@ -244,5 +245,5 @@ def _is_own_storage(message: str) -> bool:
 
 
 def _shorten(message: str) -> str:
-    text = " ".join(message.split())
-    return text if len(text) <= _MAX_MESSAGE else f"{text[: _MAX_MESSAGE - 1]}…"
+    """Registries and agents write parts of it."""
+    return ellipsize(single_line(message), _MAX_MESSAGE)

@@ -160,6 +160,12 @@ def test_long_messages_of_the_cluster_are_shortened() -> None:
     assert len(str(state.failure)) < 1_000
 
 
+def test_messages_of_the_cluster_are_one_printable_line() -> None:
+    state = recorded("exit_code", reason="Evicted", message="a\x1b[2J\n\x00b\u202ec")
+    assert str(state.failure).isprintable()
+    assert "a[2J bc" in str(state.failure)
+
+
 def test_a_pod_without_any_status_waits() -> None:
     state = pod_state(Pod.from_dict({"metadata": {"name": "p"}}))
     assert (state.phase, state.ip, state.failure, state.fence) == ("Pending", "", None, 0)
