@@ -1,5 +1,7 @@
 """The NetworkPolicy of agents: workers reach the supervisor of a pod, and nothing else passes."""
 
+import logging
+
 from httpx2 import HTTPStatusError
 from lightkube.models import networking_v1 as networking
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
@@ -14,6 +16,14 @@ from agentjobs.sandbox.kubernetes.labels import MANAGED_BY, MANAGER
 POLICY_NAME = "agentjobs-agents"
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_CHANGED = (
+    "The NetworkPolicy %s in the namespace %s was not the one of this worker, and was replaced. If "
+    "this happens again and again, workers with other settings use the namespace, too, and cannot "
+    "reach their pods: give them the same kubernetes_worker_labels and kubernetes_worker_cidrs, or "
+    "another kubernetes_namespace"
+)
+
+_log = logging.getLogger(__name__)
 
 
 async def ensure_network_policy(cluster: Cluster) -> None:
@@ -33,6 +43,7 @@ async def ensure_network_policy(cluster: Cluster) -> None:
             assert policy.metadata is not None
             policy.metadata.resourceVersion = current.metadata.resourceVersion
             await cluster.client.replace(policy)
+            _log.warning(_CHANGED, POLICY_NAME, cluster.settings.namespace)
 
     await cluster.call(ensure, "ensure the network policy of agents")
 

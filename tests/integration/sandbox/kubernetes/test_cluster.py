@@ -178,7 +178,7 @@ async def test_a_missing_namespace_is_named(settings: ClusterSettings) -> None:
 
 
 async def test_a_changed_network_policy_is_changed_back(
-    settings: ClusterSettings, client: ApiClient
+    settings: ClusterSettings, client: ApiClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"/apis/networking.k8s.io/v1/namespaces/{client.namespace}/networkpolicies"
     settings = dataclasses.replace(
@@ -190,11 +190,14 @@ async def test_a_changed_network_policy_is_changed_back(
         await ensure_network_policy(cluster)
         unchanged = await asyncio.to_thread(client.get, f"{path}/{POLICY_NAME}")
         assert unchanged == policy
+        assert not caplog.messages
         edited = {**policy, "spec": {**policy["spec"], "egress": [{}]}}
         await asyncio.to_thread(client.http.put, f"{path}/{POLICY_NAME}", json=edited)
         await ensure_network_policy(cluster)
         restored = await asyncio.to_thread(client.get, f"{path}/{POLICY_NAME}")
     assert restored["spec"] == policy["spec"]
+    # Two installations in one namespace would change it all the time.
+    assert "another kubernetes_namespace" in caplog.text
 
 
 async def test_a_restarted_worker_deletes_its_old_pods_but_no_one_elses(
