@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import pod_watch
+from agentjobs.sandbox.kubernetes import pod_watch, user_namespaces
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB
@@ -240,6 +240,18 @@ async def test_a_pod_that_may_not_be_watched_says_so_until_it_may(
     assert "may not watch pods in the namespace agents" in str(state.start_timeout(1))
     server.api.faults.forbidden.clear()
     assert (await follow(worker, name, is_running)).waiting == ""
+
+
+async def test_pods_have_no_user_namespaces_where_a_trial_gets_none(
+    server: MemoryCluster, settings: ClusterSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_namespaces, "_MAX_SECONDS", 0.1)
+    monkeypatch.setitem(server.kubelet.unavailable_images, AGENT_IMAGE, "manifest unknown")
+    automatic = dataclasses.replace(settings, user_namespaces="auto")
+    async with Cluster.from_settings(automatic) as worker:
+        assert not await user_namespaces.detect_user_namespaces(worker)
+        assert not await worker.find_pods({})
+        assert not worker.has_user_namespaces
 
 
 async def test_a_wrong_credential_is_said(

@@ -165,7 +165,7 @@ async def test_a_run_survives_its_connections(
             await asyncio.wait({running}, timeout=0.01)
         await asyncio.wait({running}, timeout=0.05)
         connections[-1].connection.abort("the test cut it")
-    assert len(connections) >= 3
+    assert len(connections) > 1
     assert (await running).exit_code == 0
     lines = "".join(f"{number}\n" for number in range(1, numbers + 1))
     assert harness.output.decode() == lines * 2
