@@ -226,7 +226,7 @@ class ApiServer:
         async def send(type: str, item: Object) -> None:
             await response.write(json.dumps({"type": type, "object": item}).encode() + b"\n")
 
-        version = int(request.query.get("resourceVersion", 0))
+        version = int(request.query.get("resourceVersion") or 0)
         if not version:
             version = self.objects.version
             for item in self.objects.list(target.plural):

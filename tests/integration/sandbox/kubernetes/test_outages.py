@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import pod_watch, user_namespaces
+from agentjobs.sandbox.kubernetes import cluster, pod_watch, user_namespaces
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB
@@ -103,8 +103,9 @@ async def test_a_creation_waits_for_the_server_and_says_so(
 
 
 async def test_a_creation_gives_up_in_the_end(
-    server: MemoryCluster, settings: ClusterSettings
+    server: MemoryCluster, settings: ClusterSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster, "_DELETE_WAIT_SECONDS", 0.1)
     short_wait = dataclasses.replace(settings, pending_seconds=0.3)
     await stop(server)
     try:
@@ -192,7 +193,9 @@ async def test_a_deletion_goes_on_after_the_server_is_back(
     name = await worker.create_pod(request())
     await follow(worker, name, is_running)
     await stop(server)
-    await worker.delete_pod(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "_DELETE_WAIT_SECONDS", 0.1)
+        await worker.delete_pod(name)
     await start(server)
     await follow(worker, name, is_gone)
 
