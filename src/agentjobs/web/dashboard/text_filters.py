@@ -8,16 +8,17 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from agentjobs.clock import iso_utc
+from agentjobs.clock import iso_utc, now_ms
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.dashboard.zones import local_time
 
 NOTHING = "\N{EN DASH}"
 
+_MAX_DISTANCE_SECONDS = 30 * 86_400
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
-def moment(at_ms: int | None, zone: tzinfo = UTC, otherwise: str = "never") -> Markup | str:
+def exact(at_ms: int | None, zone: tzinfo = UTC, otherwise: str = "never") -> Markup | str:
     """A time in the viewer's time zone, which the footer names."""
     if at_ms is None:
         return otherwise
@@ -27,9 +28,41 @@ def moment(at_ms: int | None, zone: tzinfo = UTC, otherwise: str = "never") -> M
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(iso, in_utc, shown)
 
 
+def moment(
+    at_ms: int | None, now: int, zone: tzinfo = UTC, otherwise: str = "never"
+) -> Markup | str:
+    """How long ago, or until when; the script keeps it current. The exact time is its title."""
+    if at_ms is None:
+        return otherwise
+    shown = local_time(at_ms, zone).strftime("%Y-%m-%d %H:%M:%S")
+    text = distance(at_ms - now) or shown[:10]
+    return Markup('<time datetime="{}" title="{}" data-moment>{}</time>').format(
+        iso_utc(at_ms), shown, text
+    )
+
+
+def distance(ms: int) -> str:
+    """3 min ago, in 2 h; nothing for more than a month."""
+    seconds = abs(ms) // 1_000
+    if seconds < 60:
+        return "just now" if ms <= 0 else "in a moment"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            amount = f"{seconds // size} {unit}"
+            break
+    if seconds >= _MAX_DISTANCE_SECONDS:
+        return ""
+    return f"{amount} ago" if ms <= 0 else f"in {amount}"
+
+
+@pass_context
+def _exact(context: Context, at_ms: int | None, otherwise: str = "never") -> Markup | str:
+    return exact(at_ms, context.get("zone", UTC), otherwise)
+
+
 @pass_context
 def _moment(context: Context, at_ms: int | None, otherwise: str = "never") -> Markup | str:
-    return moment(at_ms, context.get("zone", UTC), otherwise)
+    return moment(at_ms, now_ms(), context.get("zone", UTC), otherwise)
 
 
 def elapsed(ms: int) -> Markup:
@@ -89,6 +122,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "exact": _exact,
     "moment": _moment,
     "elapsed": elapsed,
     "duration": duration,

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.date_fields import between_days
-from agentjobs.web.dashboard.text_filters import moment
+from agentjobs.web.dashboard.text_filters import distance, exact, moment
 from agentjobs.web.dashboard.zones import whole_hours_ahead, zone_named
 from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen
@@ -38,11 +38,12 @@ async def move_job_to_end_of_january(dashboard):
 async def test_times_use_the_viewers_zone_or_utc(sample_dashboard):
     job = await move_job_to_end_of_january(sample_dashboard)
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
-    assert "2026-01-31 19:30" in page.text
+    assert 'title="2026-01-31 19:30:00"' in page.html
+    assert "2026-01-31" in page.text
     assert "Times are in UTC." in page.text
     page = await set_zone(sample_dashboard.viewer, TOKYO).open(f"/jobs/{job}")
-    assert "2026-02-01 04:30" in page.text
-    assert 'title="2026-01-31 19:30 UTC"' in page.html
+    assert 'title="2026-02-01 04:30:00"' in page.html
+    assert "2026-02-01" in page.text
     assert "Times are in Asia/Tokyo." in page.text
 
 
@@ -112,7 +113,34 @@ def test_hours_are_rounded_down_so_that_a_day_starts_on_its_date():
     assert [whole_hours_ahead(now, zone_named(zone)) for zone in zones] == [0, 9, 5, -4, -5]
 
 
-def test_a_time_shows_utc_on_hover():
-    html = str(moment(at("2026-01-31T19:30:00"), zone_named(TOKYO)))
+def test_an_exact_time_shows_utc_on_hover():
+    html = str(exact(at("2026-01-31T19:30:00"), zone_named(TOKYO)))
     assert '<time datetime="2026-01-31T19:30:00.000Z" title="2026-01-31 19:30 UTC">' in html
-    assert moment(None) == "never"
+    assert exact(None) == "never"
+
+
+def test_a_moment_shows_the_exact_time_on_hover():
+    then = at("2026-01-31T19:30:00")
+    html = str(moment(then, then + 300_000, zone_named(TOKYO)))
+    assert 'title="2026-02-01 04:30:00" data-moment>5 min ago</time>' in html
+    assert moment(None, then) == "never"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"),
+        (-59, "just now"),
+        (-60, "1 min ago"),
+        (-3_599, "59 min ago"),
+        (-3_600, "1 h ago"),
+        (-86_399, "23 h ago"),
+        (-86_400 * 29, "29 d ago"),
+        (-86_400 * 30, ""),
+        (30, "in a moment"),
+        (90, "in 1 min"),
+        (86_400 * 2, "in 2 d"),
+    ],
+)
+def test_a_distance_has_one_unit(seconds, text):
+    assert distance(seconds * 1_000) == text

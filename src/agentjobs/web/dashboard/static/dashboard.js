@@ -28,7 +28,27 @@ const countUp = (root) => {
     if (each.textContent !== text) each.textContent = text;
   }
 };
-setInterval(() => countUp(document), 1000);
+
+// How long ago, or until when, as the server says it. Dates of more than a month ago stay as they are.
+const distance = (seconds) => {
+  const size = Math.abs(seconds);
+  if (size < 60) return seconds <= 0 ? "just now" : "in a moment";
+  const [unit, name] = units.find(([each]) => size >= each);
+  const amount = `${Math.floor(size / unit)} ${name}`;
+  return seconds <= 0 ? `${amount} ago` : `in ${amount}`;
+};
+const tellTime = (root) => {
+  for (const each of root.querySelectorAll("[data-moment]")) {
+    const seconds = (Date.parse(each.dateTime) - Date.now()) / 1000;
+    const text = distance(seconds < 0 ? Math.ceil(seconds) : Math.floor(seconds));
+    if (Math.abs(seconds) < 2_592_000 && each.textContent !== text) each.textContent = text;
+  }
+};
+const tick = (root) => {
+  countUp(root);
+  tellTime(root);
+};
+setInterval(() => tick(document), 1000);
 
 // Buttons that copy the text of another element.
 const copy = async (button) => {
@@ -57,6 +77,7 @@ const swap = ({ id, html, digest }) => {
     replacement.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
   }
   prepare(replacement);
+  tick(element);
   const isEqual = replacement.isEqualNode(element);
   element.dataset.digest = digest;
   if (isEqual) return;
@@ -198,7 +219,7 @@ const search = {
 };
 
 const prepare = (root) => {
-  countUp(root);
+  tick(root);
   for (const each of root.querySelectorAll(".js-only")) each.hidden = false;
   for (const each of root.querySelectorAll(".no-js")) each.hidden = true;
   for (const each of root.querySelectorAll("details[data-lazy]")) {
