@@ -2,9 +2,10 @@
 
 import re
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, StorageState, expect
 
 from tests.browser.conftest import OpenPage
+from tests.browser.sample_data import SampleData
 from tests.browser.service import GRACE, PASSWORD, REPO, BrowserTestService
 
 # More than any page has.
@@ -86,3 +87,33 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     await tab_to(page, confirm.get_by_role("button"))
     await keyboard.press("Enter")
     await expect(page.locator("#job-head .badge").first).to_have_text("cancelled")
+
+
+async def test_shortcuts_find_anything_and_move_through_lists(
+    open_page: OpenPage, samples: SampleData, admin_state: StorageState
+) -> None:
+    page = await open_page(storage_state=admin_state)
+    keyboard = page.keyboard
+    await page.goto("/jobs")
+    await keyboard.press("j")
+    await keyboard.press("j")
+    rows = page.locator("tbody tr")
+    await expect(rows.nth(1).locator("a").first).to_be_focused()
+    await keyboard.press("k")
+    await expect(rows.nth(0).locator("a").first).to_be_focused()
+    await keyboard.press("/")
+    await expect(page.get_by_label("Search", exact=True)).to_be_focused()
+    await page.get_by_label("Status").select_option("failed")
+    await expect(page).to_have_url(re.compile("status=failed"))
+
+    await keyboard.press("Control+k")
+    await keyboard.type(samples.failed)
+    results = page.locator("#finder li")
+    await expect(results).to_have_count(1)
+    await keyboard.press("ArrowDown")
+    await expect(results.locator("a")).to_be_focused()
+    await keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(f"/jobs/{samples.failed}$"))
+    await keyboard.press("Control+k")
+    await keyboard.press("Escape")
+    await expect(page.locator("#finder")).to_be_hidden()

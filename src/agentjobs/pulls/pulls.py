@@ -11,6 +11,7 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.like_pattern import contains_pattern
 
 _FROM = (
     "FROM pulls p JOIN repos r ON r.id = p.repo_id JOIN organizations o ON o.id = r.organization_id"
@@ -28,6 +29,8 @@ _PAGE = (
     f"{_SELECT} AND (p.repo_id, p.number) IN (SELECT p.repo_id, p.number {_FROM}"
     "  AND (CAST(:full_name AS TEXT) IS NULL OR r.full_name = :full_name)"
     "  AND (CAST(:state AS TEXT) IS NULL OR p.state = :state)"
+    "  AND (CAST(:pattern AS TEXT) IS NULL OR LOWER(p.title) LIKE :pattern ESCAPE '!'"
+    "   OR CAST(p.number AS TEXT) = :search)"
     "  AND (p.created_at < :created_at OR p.created_at = :created_at AND"
     "   (r.full_name > :name OR r.full_name = :name AND p.number < :number))"
     f"  {_NEWEST_FIRST} LIMIT :limit) {_NEWEST_FIRST}"
@@ -100,10 +103,14 @@ async def list_pulls(
     full_name: str | None = None,
     *,
     state: str | None = None,
+    search: str = "",
     limit: int | None = None,
     before: PullCursor | None = None,
 ) -> list[Pull]:
-    """Newest first, of one repository or all; `before` is the cursor of the last one shown."""
+    """Newest first, of one repository or all; `before` is the cursor of the last one shown.
+
+    `search` is a part of the title, or the number.
+    """
     if full_name is not None:
         await _check_connected(db, organization, full_name)
     created_at, name, number = before or _NEWEST
@@ -112,6 +119,8 @@ async def list_pulls(
         organization=organization,
         full_name=full_name,
         state=state,
+        pattern=contains_pattern(search.lower()) if search else None,
+        search=search.removeprefix("#"),
         created_at=created_at,
         name=name,
         number=number,

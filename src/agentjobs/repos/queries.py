@@ -7,6 +7,7 @@ import msgspec
 from agentjobs.json_fields import Count, doc, known_values
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
+from agentjobs.store.like_pattern import contains_pattern
 
 
 class IndexProgress(msgspec.Struct, frozen=True):
@@ -49,14 +50,24 @@ class RepoView(msgspec.Struct, frozen=True):
 
 
 async def list_repos(
-    db: Database, organization_id: str, *, limit: int | None = None, after: str | None = None
+    db: Database,
+    organization_id: str,
+    *,
+    search: str = "",
+    limit: int | None = None,
+    after: str | None = None,
 ) -> list[RepoView]:
-    """All repositories unless `limit` is given; `after` is the last id of the previous page."""
+    """All repositories unless `limit` is given; `after` is the last id of the previous page.
+
+    `search` is a part of their names, in any case.
+    """
     rows = await db.fetch_all(
         "SELECT * FROM repos WHERE organization_id = :organization_id"
-        " AND disconnected_at IS NULL AND id > :after ORDER BY id"
+        " AND disconnected_at IS NULL AND id > :after"
+        " AND LOWER(full_name) LIKE :pattern ESCAPE '!' ORDER BY id"
         " LIMIT :limit",
         organization_id=organization_id,
+        pattern=contains_pattern(search.lower()),
         after=after or "",
         limit=2**62 if limit is None else limit,
     )

@@ -12,6 +12,7 @@ from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
+from agentjobs.web.dashboard.navigation import SECTIONS, SETTINGS
 from agentjobs.web.dashboard.static_files import static_url
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
@@ -57,5 +58,5 @@ def _environment() -> Environment:
     environment.filters["severity_label"] = label_of
     environment.filters["web_address"] = web_address
     environment.filters.update(FILTERS)
-    environment.globals["static_url"] = static_url
+    environment.globals.update(static_url=static_url, SECTIONS=SECTIONS, SETTINGS=SETTINGS)
     return environment

@@ -3,7 +3,15 @@
 from starlette.routing import BaseRoute
 
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard import account, agents, invitation, overview, sign_in, static_files
+from agentjobs.web.dashboard import (
+    account,
+    agents,
+    invitation,
+    overview,
+    search,
+    sign_in,
+    static_files,
+)
 from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import artifacts, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
@@ -36,6 +44,7 @@ ROUTES: Routes = [
     *invitation.ROUTES,
     *account.ROUTES,
     *overview.ROUTES,
+    *search.ROUTES,
     # Fixed paths before those with parameters.
     *listing.ROUTES,
     *creation.ROUTES,

@@ -65,6 +65,9 @@ const copy = async (button) => {
   setTimeout(() => (button.textContent = before), 2000);
 };
 
+const addressOf = (element) =>
+  element.id ? `#${CSS.escape(element.id)}` : element.href ? `a[href="${CSS.escape(element.getAttribute("href"))}"]` : "";
+
 // Replaces a part of the page with the server's update. An unchanged part stays untouched, so that
 // focus and selection survive.
 const swap = ({ id, html, digest }) => {
@@ -72,18 +75,22 @@ const swap = ({ id, html, digest }) => {
   if (!element || element.dataset.digest === digest) return;
   const replacement = element.cloneNode(false);
   replacement.innerHTML = html;
-  // Details that the viewer opened stay open.
+  // Details that the viewer opened stay open, and selected rows stay selected.
   for (const open of element.querySelectorAll("details[open][id]")) {
     replacement.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
+  }
+  for (const { name, value } of element.querySelectorAll("input:checked")) {
+    const box = replacement.querySelector(`input[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
+    if (box) box.checked = true;
   }
   prepare(replacement);
   tick(element);
   const isEqual = replacement.isEqualNode(element);
   element.dataset.digest = digest;
   if (isEqual) return;
-  const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
+  const focused = element.contains(document.activeElement) ? addressOf(document.activeElement) : "";
   element.replaceChildren(...replacement.childNodes);
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  if (focused) element.querySelector(focused)?.focus({ preventScroll: true });
 };
 
 // Shows that live updates are interrupted, without moving the rest of the page.
@@ -141,16 +148,20 @@ const follow = (address, handlers) => {
   start();
 };
 
+const fetchPart = async (address) => {
+  const response = await fetch(address, { headers: { Accept: "text/html", "X-Part": "1" } });
+  // A redirect leads to the sign-in page.
+  if (!response.ok || response.redirected) throw new Error(response.statusText);
+  return response.text();
+};
+
 // Fetches a part of a page when the viewer opens it.
 const load = async (details) => {
   const body = details.querySelector("[data-lazy-body]");
   if (!body || details.dataset.loaded) return;
   details.dataset.loaded = "yes";
   try {
-    const response = await fetch(details.dataset.lazy, { headers: { Accept: "text/html", "X-Part": "1" } });
-    // A redirect leads to the sign-in page.
-    if (!response.ok || response.redirected) throw new Error(response.statusText);
-    body.innerHTML = await response.text();
+    body.innerHTML = await fetchPart(details.dataset.lazy);
     prepare(body);
   } catch {
     delete details.dataset.loaded;
@@ -218,6 +229,44 @@ const search = {
   },
 };
 
+// Finds anything by a part of its name.
+const finder = document.getElementById("finder");
+const find = async () => {
+  const field = finder.querySelector("input");
+  const query = field.value;
+  try {
+    const html = await fetchPart(`${field.form.action}?${new URLSearchParams({ q: query })}`);
+    // The answer to what was typed last.
+    if (query === field.value) finder.querySelector("[data-results]").innerHTML = html;
+  } catch {
+    announce("Could not search. Press Enter to search on a page of its own.");
+  }
+};
+const openFinder = () => {
+  finder.showModal();
+  finder.querySelector("input").select();
+  find();
+};
+
+// Moves the focus to the link of another row, or of another result.
+const moveFocus = (rows, step) => {
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const row = rows[at < 0 && step < 0 ? rows.length - 1 : Math.min(Math.max(at + step, 0), rows.length - 1)];
+  row?.querySelector("a").focus();
+};
+const rowsOf = (selector) => [...document.querySelectorAll(selector)].filter((row) => row.querySelector("a"));
+const shortcuts = {
+  "/": () => {
+    const field = document.querySelector("main input[type=search]");
+    if (field?.offsetParent) field.select();
+    else openFinder();
+  },
+  j: () => moveFocus(rowsOf("main tbody tr, main .plain-list > li"), 1),
+  k: () => moveFocus(rowsOf("main tbody tr, main .plain-list > li"), -1),
+  x: () => document.activeElement.closest("tr, li")?.querySelector("input[type=checkbox]")?.click(),
+};
+const isTyping = (element) => element.matches("input:not([type=checkbox]), textarea, select");
+
 const prepare = (root) => {
   tick(root);
   for (const each of root.querySelectorAll(".js-only")) each.hidden = false;
@@ -237,6 +286,17 @@ document.addEventListener("click", (click) => {
   }
 });
 document.addEventListener("keydown", (key) => {
+  const isModified = key.ctrlKey || key.metaKey;
+  if (finder && !key.altKey && isModified && key.key === "k") {
+    key.preventDefault();
+    openFinder();
+  } else if (finder?.open && /^Arrow(Up|Down)$/.test(key.key)) {
+    key.preventDefault();
+    moveFocus(rowsOf("#finder li"), key.key === "ArrowDown" ? 1 : -1);
+  } else if (finder && !finder.open && !isModified && !key.altKey && shortcuts[key.key] && !isTyping(key.target)) {
+    key.preventDefault();
+    shortcuts[key.key]();
+  }
   if (key.key !== "Escape") return;
   const open = document.activeElement?.closest("details.menu[open], details.confirm[open]");
   if (open) {
@@ -244,6 +304,21 @@ document.addEventListener("keydown", (key) => {
     open.querySelector("summary").focus();
   }
 });
+finder?.addEventListener("input", find);
+document.querySelector("[data-find]")?.addEventListener("click", (click) => {
+  click.preventDefault();
+  openFinder();
+});
+finder?.addEventListener("click", (click) => click.target === finder && finder.close());
+
+// Filters apply on change; what is typed applies when the field is left or with Enter.
+const applyFilters = ({ target, type }) => {
+  const isToggle = target.matches("select, [type=checkbox]");
+  const isChanged = type === "change" ? isToggle : !isToggle && target.value !== target.defaultValue;
+  if (isChanged) target.closest("form.filters[method=get]")?.requestSubmit();
+};
+document.addEventListener("change", applyFilters);
+document.addEventListener("focusout", applyFilters);
 document.addEventListener("submit", (sent) => {
   // Prevents a second submission. Deferred, because a disabled button is not part of the form data.
   const button = sent.submitter;
