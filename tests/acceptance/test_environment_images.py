@@ -21,7 +21,13 @@ cat /etc/image /workspace/deps/made
 wget -qO- http://127.0.0.1:8099/hello
 echo changed >> edited.txt
 """]
+
+[[agents]]
+id = "own"
+name = "Program of the repository"
+command = ["./fix.sh"]
 '''
+PROGRAM = "#!/bin/sh\necho fix in $(cat /etc/image); echo changed >> edited.txt\n"
 CONFIGURATION = """
 verify = "cat /etc/image"
 [environment]
@@ -75,7 +81,11 @@ def test_agent_checks_and_services_run_in_images_of_a_private_registry(
 ) -> None:
     push(registry, tmp_path / "1", "acme/build:1", "etc/image", "first")
     push(registry, tmp_path / "2", "acme/web:1", "srv/hello", "from the service")
-    files = {".agentjobs.toml": CONFIGURATION.replace("REGISTRY", name), ".gitignore": "deps\n"}
+    files = {
+        ".agentjobs.toml": CONFIGURATION.replace("REGISTRY", name),
+        ".gitignore": "deps\n",
+        "fix.sh": PROGRAM,
+    }
     environments.connect("acme/shop", files)
     message = environments.environment_error("acme/shop", "builder")
     assert "agentjobs secrets set" in message, message
@@ -87,6 +97,7 @@ def test_agent_checks_and_services_run_in_images_of_a_private_registry(
     assert job["verification"]["passed"], log
     assert job["environment"]["image_digest"].startswith("sha256:")
     assert environments.changed_files(log) == ["edited.txt"]
+    assert "fix in first" in environments.complete("acme/shop", "own")[1]
 
     registry.forget_requests()
     environments.connect("acme/other", files)

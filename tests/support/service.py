@@ -74,12 +74,13 @@ def poll_intervals(seconds: float) -> Iterator[float]:
 
 
 def sample_repository(path: Path, files: dict[str, str] | None = None) -> Path:
-    """A real git repository with one commit on `main`."""
+    """A real git repository with one commit on `main`. Scripts can be executed."""
     path.mkdir(parents=True)
     git(path, "init", "--quiet", "--initial-branch=main")
     for name, text in (files or {"app.py": "import os\nx=1\n", "README.md": "# Sample\n"}).items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
+        (path / name).chmod(0o755 if text.startswith("#!") else 0o644)
     git(path, "add", "-A")
     git(path, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "First")
     return path
