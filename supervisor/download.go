@@ -23,7 +23,7 @@ func (s *supervisor) serveDownload(c *channel, kind opening) {
 		if kind.Changes {
 			baseline = s.trees.baseline(kind.Path)
 		}
-		err = s.trees.archive(c, kind.Path, baseline)
+		err = s.trees.archive(c, kind.Path, baseline, kind.MaxFileBytes)
 	}
 	finishSending(c, err)
 }
@@ -51,16 +51,18 @@ type archiver struct {
 	trees  *trees
 	tar    *tar.Writer
 	buffer []byte
+	// The rest of a larger file is left out; 0 for none.
+	maxFileBytes int64
 }
 
-func (t *trees) archive(to io.Writer, path string, baseline *node) error {
+func (t *trees) archive(to io.Writer, path string, baseline *node, maxFileBytes int64) error {
 	root, err := openRoot(path, t.access)
 	if err != nil {
 		return err
 	}
 	defer root.close()
 	buffered := bufio.NewWriterSize(to, maxDataBytes)
-	a := &archiver{trees: t, tar: tar.NewWriter(buffered), buffer: make([]byte, maxDataBytes)}
+	a := &archiver{trees: t, tar: tar.NewWriter(buffered), buffer: make([]byte, maxDataBytes), maxFileBytes: maxFileBytes}
 	if err := a.addDirectory(root, "", baseline); err != nil {
 		return err
 	}
@@ -146,10 +148,13 @@ func (a *archiver) addFile(d *directory, path, name string, status *syscall.Stat
 	}
 	defer file.Close()
 	header.Size = status.Size
+	if a.maxFileBytes > 0 && header.Size > a.maxFileBytes {
+		header.Size = a.maxFileBytes
+	}
 	if err := a.tar.WriteHeader(header); err != nil {
 		return err
 	}
-	return a.copyContent(file, status.Size)
+	return a.copyContent(file, header.Size)
 }
 
 func (a *archiver) copyContent(file *os.File, size int64) error {

@@ -125,7 +125,9 @@ type opening struct {
 	Path    string `json:"path,omitempty"`
 	Track   bool   `json:"track,omitempty"`
 	Changes bool   `json:"changes,omitempty"`
-	Port    int    `json:"port,omitempty"`
-	Number  int    `json:"number,omitempty"`
-	Address string `json:"address,omitempty"`
+	// Of a download.
+	MaxFileBytes int64  `json:"max_file_bytes,omitempty"`
+	Port         int    `json:"port,omitempty"`
+	Number       int    `json:"number,omitempty"`
+	Address      string `json:"address,omitempty"`
 }

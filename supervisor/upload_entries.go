@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"fmt"
 	"io"
+	"os"
 	"sort"
 	"strings"
 	"syscall"
@@ -15,29 +16,34 @@ const (
 )
 
 func (e *extractor) addDirectory(parent int, parents []string, name string, header *tar.Header) error {
+	isOwn := true
 	err := syscall.Mkdirat(parent, name, writableMode)
 	if err == syscall.EEXIST {
-		err = keepDirectory(parent, name)
+		isOwn, err = keepDirectory(parent, name)
 	}
-	if err == nil {
+	if err == nil && isOwn {
 		e.directories[strings.Join(append(parents, name), "/")] = header
 	}
 	return err
 }
 
-// keepDirectory uses the one that exists. Anything else with that name is replaced.
-func keepDirectory(parent int, name string) error {
+// keepDirectory uses the one that exists, which may be a volume of the pod and then belongs to root.
+// Anything else with that name is replaced.
+func keepDirectory(parent int, name string) (isOwn bool, err error) {
 	var status syscall.Stat_t
 	if err := fstatat(parent, name, &status); err != nil {
-		return err
+		return false, err
 	}
 	if isDirectory(status.Mode) {
-		return syscall.Fchmodat(parent, name, status.Mode&0o7777|writableMode, 0)
+		if int(status.Uid) != os.Geteuid() {
+			return false, nil
+		}
+		return true, syscall.Fchmodat(parent, name, status.Mode&0o7777|writableMode, 0)
 	}
 	if err := unlinkat(parent, name, 0); err != nil {
-		return err
+		return false, err
 	}
-	return syscall.Mkdirat(parent, name, writableMode)
+	return true, syscall.Mkdirat(parent, name, writableMode)
 }
 
 func (e *extractor) addFile(parent int, name string, header *tar.Header, content io.Reader) error {

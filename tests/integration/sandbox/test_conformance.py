@@ -145,6 +145,22 @@ async def test_the_job_can_be_read_and_the_report_written(harness: SandboxHarnes
     assert (harness.artifacts_dir / "a").read_text() == "1\n"
 
 
+@pytest.mark.parametrize("kind", ["bubblewrap", "kubernetes"], indirect=True)
+async def test_the_directories_of_results_can_be_neither_removed_nor_replaced(
+    harness: SandboxHarness,
+) -> None:
+    await harness.shell(
+        """
+        for directory in "${AGENTJOBS_REPORT%/*}" "$AGENTJOBS_ARTIFACTS"; do
+            rm -rf "$directory"; mv "$directory" "$directory-moved"; ln -sT /etc "$directory"
+            ln "$AGENTJOBS_JOB" "$directory/job"; echo kept > "$directory/kept"
+        done
+        """
+    )
+    for directory in (harness.report_dir, harness.artifacts_dir):
+        assert [path.name for path in directory.iterdir()] == ["kept"], harness.output
+
+
 async def test_the_environment_comes_from_the_task_and_not_from_the_service(
     harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,6 +214,14 @@ def test_changes_below_a_tracked_directory_are_told(client):
     assert sorted(members_of(everything)) == ["job.json", "report", "report/new"]
 
 
+def test_what_a_file_has_beyond_the_limit_is_left_out(client):
+    client.upload(archive_of({}))
+    assert client.run(shell("truncate -s 1T huge; printf 12345 > exact"))["exit_code"] == 0
+    channel = client.open("download", path="/workspace", changes=True, max_file_bytes=5)
+    members = members_of(client.read_all(channel))
+    assert {name: member.size for name, member in members.items()} == {"exact": 5, "huge": 5}
+
+
 def test_a_download_that_the_worker_closes_ends(client):
     client.upload(archive_of({}))
     # Sparse: it would take long to send.

@@ -7,6 +7,9 @@ from agentjobs.sandbox.kubernetes.download import deleted_record
 from agentjobs.sandbox.mounts import HOME, RUN_DIRECTORY, WORKSPACE
 from agentjobs.sandbox.protocol import WRITABLE_DIRECTORIES, Layer, SandboxError, SandboxTask
 
+# Reports and artifacts of this size are refused, whatever follows.
+_MAX_RUN_FILE_BYTES = 16 * 1024**2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUpload:
@@ -19,11 +22,12 @@ class TaskUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDownload:
-    """`target` and `lower` as `download_changes` takes them."""
+    """`target` and `lower` as `download_changes` takes them. Larger files are cut."""
 
     inside: PurePosixPath
     target: Path
     lower: Path | None = None
+    max_file_bytes: int = 0
 
 
 def task_uploads(task: SandboxTask) -> list[TaskUpload]:
@@ -52,7 +56,11 @@ def task_downloads(task: SandboxTask) -> list[TaskDownload]:
     if WORKSPACE not in layers:
         downloads.append(TaskDownload(inside=WORKSPACE, target=task.workspace))
     own = (
-        TaskDownload(inside=RUN_DIRECTORY / name, target=task.run_dir / name)
+        TaskDownload(
+            inside=RUN_DIRECTORY / name,
+            target=task.run_dir / name,
+            max_file_bytes=_MAX_RUN_FILE_BYTES,
+        )
         for name in WRITABLE_DIRECTORIES
     )
     return [*downloads, *own]

@@ -18,7 +18,14 @@ from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT
 from agentjobs.sandbox.kubernetes.labels import pod_annotations, pod_labels
 from agentjobs.sandbox.limits import GIB, KIB, Limits
-from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxError, SandboxTask
+from agentjobs.sandbox.protocol import (
+    WRITABLE_DIRECTORIES,
+    Placement,
+    RootImage,
+    RunOwner,
+    SandboxError,
+    SandboxTask,
+)
 
 SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
 SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
@@ -43,7 +50,12 @@ _NOT_MOVED = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-_WORKSPACE_VOLUMES = {"workspace": mounts.WORKSPACE, "run": mounts.RUN_DIRECTORY}
+_WORKSPACE_VOLUMES = {
+    "workspace": mounts.WORKSPACE,
+    "run": mounts.RUN_DIRECTORY,
+    # Volumes of their own, which an agent can neither remove nor replace.
+    **{name: mounts.RUN_DIRECTORY / name for name in WRITABLE_DIRECTORIES},
+}
 _HOME_VOLUME = "home"
 _SCRATCH_VOLUMES = {"tmp": mounts.TEMPORARY, "shm": mounts.SHARED_MEMORY}
 

@@ -61,7 +61,9 @@ def _open(
 ) -> tuple[TaskDownload, _Stream, _Stream]:
     """All are opened before the first is read, so that the pod looks for changes meanwhile."""
     path = str(download.inside)
-    changes = supervisor.open("download", path=path, changes=True)
+    changes = supervisor.open(
+        "download", path=path, changes=True, max_file_bytes=download.max_file_bytes
+    )
     stack.callback(changes.close)
     deletions = supervisor.open("deletions", path=path)
     stack.callback(deletions.close)

@@ -40,8 +40,14 @@ def test_the_workspace_and_the_run_directory_are_sent(tmp_path: Path) -> None:
 def test_only_what_an_agent_may_write_comes_back(tmp_path: Path) -> None:
     assert task_downloads(task(tmp_path)) == [
         TaskDownload(inside=WORKSPACE, target=tmp_path / "workspace"),
-        TaskDownload(inside=RUN_DIRECTORY / "report", target=tmp_path / "run" / "report"),
-        TaskDownload(inside=RUN_DIRECTORY / "artifacts", target=tmp_path / "run" / "artifacts"),
+        *(
+            TaskDownload(
+                inside=RUN_DIRECTORY / name,
+                target=tmp_path / "run" / name,
+                max_file_bytes=16 * 1024**2,
+            )
+            for name in ("report", "artifacts")
+        ),
     ]
 
 
