@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.hostile_service import HostileService, hostile_service
+from tests.support.sandbox import unused_uid_base
 from tests.support.service import Service
 
 
@@ -20,11 +23,22 @@ def hostile(attacked_service: HostileService) -> Iterator[HostileService]:
 
 
 @pytest.fixture(scope="session")
-def attacked_service() -> Iterator[HostileService]:
+def attacked_sandbox() -> AttackedSandbox:
+    """This fixture and the next one are others in tests/kubernetes."""
+    return AttackedSandbox()
+
+
+@pytest.fixture
+def sandbox() -> BubblewrapSandbox:
+    return BubblewrapSandbox(unused_uid_base())
+
+
+@pytest.fixture(scope="session")
+def attacked_service(attacked_sandbox: AttackedSandbox) -> Iterator[HostileService]:
     """One `agentjobs up` for all hostile agents, so that each test detects earlier damage."""
     # On a disk: where workspaces live in memory, their files count as memory of the agent.
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as directory,
-        hostile_service(Path(directory)) as opened,
+        hostile_service(Path(directory), attacked_sandbox) as opened,
     ):
         yield opened

@@ -137,7 +137,7 @@ def test_nothing_of_the_service_can_be_read(hostile: HostileService) -> None:
         outside=str(hostile.outside),
         pid=hostile.service.process.pid,
     )
-    refusals(finished, minimum=20, harmless=hostile.harmless)
+    refusals(finished, minimum=20, harmless=hostile.sandbox.harmless)
     assert "the service: False" in finished.log
     assert "variable: False" in finished.log
     assert "descriptors: []" in finished.log
@@ -160,7 +160,7 @@ def test_nothing_of_the_machine_can_be_written(hostile: HostileService) -> None:
         change()
         """
     )
-    refusals(finished, minimum=22, harmless=hostile.harmless)
+    refusals(finished, minimum=22, harmless=hostile.sandbox.harmless)
 
 
 def test_dangerous_kernel_features_are_refused(hostile: HostileService) -> None:

@@ -52,7 +52,7 @@ def test_exceeding_the_process_limit_does_not_fail_the_job(hostile: HostileServi
     )
     assert finished.outcome == "completed"
     forks = next(line.split() for line in finished.log.splitlines() if line.startswith("made"))
-    assert 8 <= int(forks[1]) <= 40 + hostile.extra_processes
+    assert 8 <= int(forks[1]) <= 40 + hostile.sandbox.extra_processes
     assert forks[2] == "EAGAIN"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.git_bombs import commit_tree_bomb, delta_bomb_pack
 from tests.support.neighbour import SharedService, shared_service
 from tests.support.service import wait_until
@@ -47,8 +48,11 @@ def busy_processes(seconds: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedService]:
+def shared(
+    attacked_sandbox: AttackedSandbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedService]:
     environment = {
+        **attacked_sandbox.variables,
         "AGENTJOBS_LIMIT_CHECKOUT_FILES": "10000",
         "AGENTJOBS_LIMIT_GIT_MEMORY_MIB": "256",
         "AGENTJOBS_LIMIT_GIT_CPU_SECONDS": "20",

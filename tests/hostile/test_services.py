@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentjobs.environments.running_service import ServiceFailed, ServiceTask
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.protocol import Sandbox
 from tests.support.event_loop import longest_turn
-from tests.support.sandbox import eventually, unused_uid_base
+from tests.support.sandbox import eventually
 from tests.support.services import ECHO, ServiceHarness, echo_service
 
 MIB = 1024 * 1024
@@ -63,8 +63,8 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def harness(directory: Path) -> ServiceHarness:
-    return ServiceHarness(BubblewrapSandbox(unused_uid_base()), directory)
+def harness(sandbox: Sandbox, directory: Path) -> ServiceHarness:
+    return ServiceHarness(sandbox, directory)
 
 
 def attacker(harness: ServiceHarness, program: str) -> ServiceTask:
@@ -93,17 +93,17 @@ async def test_a_flood_of_output_does_not_delay_the_worker(harness: ServiceHarne
 
 async def test_a_service_that_fills_the_disk_is_stopped(harness: ServiceHarness) -> None:
     program = """
-import os, time
-while not os.path.exists("go"): time.sleep(0.01)
+import socket
+socket.create_server(("127.0.0.1", 7000)).accept()
 with open("large", "wb") as file:
     while True: file.write(bytes(1 << 20))
 """
     tasks = (
-        attacker(harness, program),
+        harness.service("attacker", "python3", "-c", program, limits=_LIMITS),
         harness.service("other", *echo_service("127.0.0.1:5000")),
     )
     async with harness.running(*tasks) as services:
-        (tasks[0].task.workspace / "go").touch()
+        await harness.connect(services, _PORT)
         await eventually(lambda: bool(harness.ended), 60)
         assert await harness.connect(services, "127.0.0.1:5000") == ["5000 echo hello"]
     assert str(harness.ended[0]) == "service attacker used more than 32 MiB in the workspace"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.workspace.removal import remove
+from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.environments import EnvironmentService, environment_service
 from tests.support.leftovers import Traces
-from tests.support.sandbox import unused_uid_base
 
 AGENTS = '''
 [[agents]]
@@ -60,7 +60,7 @@ touch .git/ignored.log; echo 'ls -d ran .git/ignored.log 2>/dev/null; echo end' 
 """
 MODES = """
 mkdir -p deps/closed docs/closed ~/closed; touch deps/closed/x docs/a.log docs/closed/x
-chmod 000 deps/closed/x deps/closed docs/closed ~/closed; chmod 500 docs; chmod 000 .
+chmod 000 deps/closed/x deps/closed docs/closed ~/closed; chmod 500 docs; chmod 000 . || true
 """
 SPECIAL_FILES = f"""
 mkdir deps; mkfifo deps/fifo ~/fifo x.log; mknod deps/whiteout c 0 0
@@ -143,8 +143,10 @@ def disk_directory() -> Iterator[Path]:
 
 
 @contextmanager
-def hostile_setups(setups: dict[str, tuple[str, str]], **settings: str) -> Iterator[HostileSetups]:
-    mark, uid_base = secrets.token_hex(8), unused_uid_base()
+def hostile_setups(
+    sandbox: AttackedSandbox, setups: dict[str, tuple[str, str]], **settings: str
+) -> Iterator[HostileSetups]:
+    mark, uids = secrets.token_hex(8), sandbox.new_uids()
     # On a disk: where workspaces live in memory, their files count as memory of the setup.
     with disk_directory() as directory:
         outside = directory / "outside"
@@ -153,8 +155,9 @@ def hostile_setups(setups: dict[str, tuple[str, str]], **settings: str) -> Itera
             directory,
             AGENTS,
             TMPDIR=str(outside),
-            AGENTJOBS_SANDBOX_UID_BASE=str(uid_base),
+            AGENTJOBS_SANDBOX_UID_BASE=str(uids.start),
             AGENTJOBS_SLOTS="1",
+            **sandbox.variables,
             **settings,
         ) as environments:
             process = environments.service.process
@@ -164,10 +167,11 @@ def hostile_setups(setups: dict[str, tuple[str, str]], **settings: str) -> Itera
                 data_dir=environments.service.data_dir,
                 outside=outside,
                 mark=f"HOSTILE_MARK={mark}".encode(),
-                uids=range(uid_base, uid_base + 10),
+                uids=uids,
                 known=frozenset(
                     {*(Path(name).parts[0] for name in FILES), ".git", ".agentjobs.toml"}
                 ),
+                frame=sandbox.frame,
             )
             hostile = HostileSetups(environments, traces)
             hostile.connect(setups, mark)
@@ -176,8 +180,9 @@ def hostile_setups(setups: dict[str, tuple[str, str]], **settings: str) -> Itera
 
 
 @pytest.fixture(scope="module")
-def tight() -> Iterator[HostileSetups]:
+def tight(attacked_sandbox: AttackedSandbox) -> Iterator[HostileSetups]:
     with hostile_setups(
+        attacked_sandbox,
         FAILING,
         AGENTJOBS_SETUP_SECONDS="2",
         AGENTJOBS_LIMIT_PROCESSES="100",
@@ -187,8 +192,8 @@ def tight() -> Iterator[HostileSetups]:
 
 
 @pytest.fixture(scope="module")
-def roomy() -> Iterator[HostileSetups]:
-    with hostile_setups({**HARMLESS, **REFUSED}) as hostile:
+def roomy(attacked_sandbox: AttackedSandbox) -> Iterator[HostileSetups]:
+    with hostile_setups(attacked_sandbox, {**HARMLESS, **REFUSED}) as hostile:
         yield hostile
 
 

@@ -63,7 +63,10 @@ def test_a_deleted_working_directory_is_a_change_that_deletes_everything(
 
 
 def test_an_inaccessible_working_directory_is_made_accessible(hostile: HostileService) -> None:
-    finished = hostile.shell("echo changed > edited.txt; chmod 000 docs/guide.md docs .git .")
+    # In a pod, the working directory itself is not the agent's.
+    finished = hostile.shell(
+        "chmod 000 docs/guide.md docs .git; echo changed > edited.txt; chmod 0 .; true"
+    )
     assert finished.outcome == "completed"
     assert finished.branch.files() == {**ORIGINAL, b"edited.txt": "100644"}
 

@@ -1,12 +1,23 @@
 """These tests need a real cluster, so only `make test-kubernetes` runs them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from tests.hostile.conftest import (  # noqa: F401 - the same, with other sandboxes
+    _migrated_stores,
+    attacked_service,
+    hostile,
+)
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.hostile_pods import attacked_pods
+from tests.support.attacked_sandbox import AttackedSandbox
+from tests.support.kubernetes.memory_cluster import memory_cluster_process
+from tests.support.kubernetes.pod_sandbox import pod_sandbox
+from tests.support.sandbox import SandboxHarness
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -22,3 +33,32 @@ def cluster() -> Iterator[Cluster]:
         return
     with Cluster() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Of the cluster. With AGENTJOBS_TEST_CLUSTER=memory, of an in-memory one: tests that use
+    nothing else of the cluster pass there, too."""
+    if os.environ.get("AGENTJOBS_TEST_CLUSTER") == "memory":
+        with memory_cluster_process() as kubeconfig:
+            yield kubeconfig
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    yield cluster.kubeconfig
+
+
+@pytest.fixture
+async def sandbox(kubeconfig: Path) -> AsyncIterator[KubernetesSandbox]:
+    async with pod_sandbox(kubeconfig) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def harness(sandbox: KubernetesSandbox, tmp_path: Path) -> SandboxHarness:
+    return SandboxHarness(sandbox, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def attacked_sandbox(kubeconfig: Path) -> Iterator[AttackedSandbox]:
+    with attacked_pods(kubeconfig) as sandbox:
+        yield sandbox

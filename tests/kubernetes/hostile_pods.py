@@ -1,25 +1,17 @@
-"""A service whose hostile agents run in pods of the test cluster."""
+"""Pods of a cluster as the sandbox of attacked services."""
 
 import contextlib
-import dataclasses
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kubernetes.cluster import Cluster
-from tests.support.hostile_service import HostileService, hostile_service
+from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
 
-SETTINGS = """
-sandbox = "kubernetes"
-kubernetes_namespace = "{namespace}"
-kubernetes_image = "{image}"
-kubernetes_worker_cidrs = ["0.0.0.0/0"]
-# With them, the uids of agents on the node are not known beforehand.
-kubernetes_user_namespaces = "off"
-"""
 # Far above those of other tests.
-UIDS = range(1_500_000_000, 1_500_100_000)
+FIRST_UID = 1_500_000_000
+# Pods have random ones of so many.
+UIDS = 100_000
 HARMLESS = frozenset(
     (
         # Of the image, and the node's kernel, which a container may look at but not change.
@@ -38,17 +30,26 @@ SUPERVISOR_THREADS = 32
 
 
 @contextlib.contextmanager
-def hostile_pods(cluster: Cluster) -> Iterator[HostileService]:
-    with (
-        contextlib.closing(ApiClient(cluster.kubeconfig)) as client,
-        tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as directory,
-        hostile_service(
-            Path(directory),
-            SETTINGS.format(namespace=client.namespace, image=AGENT_IMAGE),
-            {"KUBECONFIG": str(cluster.kubeconfig)},
-            UIDS,
-        ) as opened,
-    ):
-        yield dataclasses.replace(
-            opened, harmless=HARMLESS, frame=FRAME, extra_processes=SUPERVISOR_THREADS
+def attacked_pods(kubeconfig: Path) -> Iterator[AttackedSandbox]:
+    # Tests of another cluster may run on this machine.
+    first_uid = FIRST_UID + secrets.randbelow(1000) * UIDS
+    with contextlib.closing(ApiClient(kubeconfig)) as client:
+        yield AttackedSandbox(
+            variables={
+                "KUBECONFIG": str(kubeconfig),
+                "AGENTJOBS_SANDBOX": "kubernetes",
+                "AGENTJOBS_KUBERNETES_NAMESPACE": client.namespace,
+                "AGENTJOBS_KUBERNETES_IMAGE": AGENT_IMAGE,
+                "AGENTJOBS_KUBERNETES_WORKER_CIDRS": "0.0.0.0/0",
+                # With them, the uids of agents on the node are not known beforehand.
+                "AGENTJOBS_KUBERNETES_USER_NAMESPACES": "off",
+            },
+            uids=range(first_uid, first_uid + UIDS),
+            harmless=HARMLESS,
+            frame=FRAME,
+            extra_processes=SUPERVISOR_THREADS,
+            # The root of the image.
+            overlays=1,
+            # One connection carries all others of a pod.
+            connection_descriptors=0,
         )

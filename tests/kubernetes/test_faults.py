@@ -1,7 +1,7 @@
 """How a run ends when something happens to its pod."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,17 +18,6 @@ from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually
 MIB = 1024 * 1024
 # On a busy machine.
 _FAULT_SECONDS = 120
-
-
-@pytest.fixture
-async def sandbox(cluster: Cluster) -> AsyncIterator[KubernetesSandbox]:
-    async with pod_sandbox(cluster.kubeconfig) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def harness(sandbox: KubernetesSandbox, tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(sandbox, tmp_path)
 
 
 async def start(harness: SandboxHarness, script: str) -> tuple[asyncio.Task[SandboxReport], str]:

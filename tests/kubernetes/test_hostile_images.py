@@ -11,7 +11,6 @@ from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import RootImage
 from tests.acceptance.test_environment_images import registry  # noqa: F401 - a fixture
 from tests.kubernetes.test_environments import name  # noqa: F401 - a fixture
-from tests.kubernetes.test_hostile_pods import harness, sandbox  # noqa: F401 - fixtures
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry
 from tests.support.oci_images import Entry, busybox_layer, layer, link, make_image
 from tests.support.sandbox import SandboxHarness
@@ -47,7 +46,7 @@ def images(registry: ImageRegistry, name: str, tmp_path: Path) -> Images:  # noq
 
 
 async def test_a_volume_behind_a_link_does_not_replace_the_supervisor(
-    harness: SandboxHarness,  # noqa: F811 - a fixture
+    harness: SandboxHarness,
     images: Images,
 ) -> None:
     program = Entry("agentjobs/supervisor", content=HOSTILE, attributes={"mode": 0o755})
@@ -58,7 +57,7 @@ async def test_a_volume_behind_a_link_does_not_replace_the_supervisor(
 
 
 async def test_what_is_written_to_a_volume_of_the_image_counts(
-    harness: SandboxHarness,  # noqa: F811 - a fixture
+    harness: SandboxHarness,
     images: Images,
 ) -> None:
     image = images.push("/data", [Entry("data", "directory", attributes=WRITABLE)])
@@ -70,7 +69,7 @@ async def test_what_is_written_to_a_volume_of_the_image_counts(
 
 
 async def test_what_is_written_to_the_message_of_the_runtime_counts(
-    harness: SandboxHarness,  # noqa: F811 - a fixture
+    harness: SandboxHarness,
 ) -> None:
     script = "head -c 100000000 /dev/zero > /dev/termination-log; sleep 1000"
     report = await harness.shell(script, limits=LIMITS)

@@ -16,7 +16,6 @@ from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from tests.kubernetes import network_policies
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.client import ApiClient
-from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import SandboxHarness
 
 SECRET = "a-secret-of-the-organization"
@@ -32,17 +31,6 @@ def probe(name, action):
     else:
         print(f"{name}: REACHED {reached!r}"[:300], flush=True)
 """
-
-
-@pytest.fixture
-async def sandbox(cluster: Cluster) -> AsyncIterator[KubernetesSandbox]:
-    async with pod_sandbox(cluster.kubeconfig) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def harness(sandbox: KubernetesSandbox, tmp_path: Path) -> SandboxHarness:
-    return SandboxHarness(sandbox, tmp_path)
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import resource
 import secrets
 import subprocess
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.hostile_agents import ACTOR, settings
 from tests.support.leftovers import Traces
-from tests.support.sandbox import unused_uid_base
 from tests.support.service import PROGRAM, Api, Service, sample_repository, wait_until
 
 REPO = "acme/shop"
@@ -76,12 +76,8 @@ class HostileService:
     git_dir: Path
     mark: str
     uids: range
+    sandbox: AttackedSandbox
     repo: str = REPO
-    # Attempts that succeed in this sandbox, because they reach only what is the agent's own.
-    harmless: frozenset[str] = frozenset()
-    frame: tuple[bytes, ...] = ()
-    # How far the limit of processes is above the agent's.
-    extra_processes: int = 0
 
     @property
     def trap(self) -> Path:
@@ -138,34 +134,21 @@ class HostileService:
             mark=f"HOSTILE_MARK={self.mark}".encode(),
             uids=self.uids,
             known=frozenset({*(Path(name).parts[0] for name in FILES), ".git", ".agentjobs.toml"}),
-            frame=self.frame,
+            frame=self.sandbox.frame,
         ).all()
 
 
 @contextmanager
-def hostile_service(
-    base: Path,
-    sandbox_settings: str = "",
-    variables: Mapping[str, str] | None = None,
-    uids: range | None = None,
-) -> Iterator[HostileService]:
-    """`sandbox_settings` are lines of its settings file, `variables` of its environment."""
+def hostile_service(base: Path, sandbox: AttackedSandbox) -> Iterator[HostileService]:
     data_dir, outside, actor = base / "data", base / "outside", base / "actor.py"
-    mark = secrets.token_hex(8)
-    if uids is None:
-        first = unused_uid_base()
-        uids = range(first, first + 10)
+    mark, uids = secrets.token_hex(8), sandbox.new_uids()
     for directory in (data_dir, outside):
         directory.mkdir()
     actor.write_text(ACTOR)
-    (data_dir / "agentjobs.toml").write_text(sandbox_settings + settings(actor, mark, uids.start))
+    (data_dir / "agentjobs.toml").write_text(settings(actor, mark, uids.start))
     # The service's own temporary files must be removed, too.
-    environment = {
-        "TMPDIR": str(outside),
-        "OF_THE_SERVICE": f"only-{mark}",
-        **(variables or {}),
-    }
-    service = Service(data_dir, environment)
+    environment = {"TMPDIR": str(outside), "OF_THE_SERVICE": f"only-{mark}"}
+    service = Service(data_dir, {**environment, **sandbox.variables})
     with few_open_files():
         service.start()
     service.connect(sample_repository(base / "source", FILES), REPO)
@@ -174,7 +157,7 @@ def hostile_service(
     set_secret = [PROGRAM, "secrets", "set", "OPENAI_API_KEY", "--data-dir", str(data_dir)]
     subprocess.run(set_secret, input=MODEL_KEY, text=True, check=True, capture_output=True)
     (git_dir,) = (data_dir / "git").glob("*.git")
-    yield HostileService(service, api, outside, git_dir, mark, uids)
+    yield HostileService(service, api, outside, git_dir, mark, uids, sandbox)
     assert service.stop() == 0, service.log()
 
 
