@@ -106,10 +106,10 @@ func (a *archiver) add(d *directory, prefix, name string, before *node) error {
 		}
 		return a.addFile(d, path, name, status)
 	}
-	if before == nil {
+	if before == nil || isDirectory(before.mode) {
 		return nil
 	}
-	// Skipping it would delete what was there. The worker refuses it.
+	// Skipping it would delete the file that was there. The worker refuses it.
 	return a.tar.WriteHeader(a.header(tar.TypeFifo, path, status))
 }
 

@@ -221,6 +221,12 @@ def test_a_pipe_in_place_of_a_file_is_unsafe(hostile: HostileService) -> None:
     assert hostile.shell("rm app.py; mkfifo app.py").outcome == "unsafe_change"
 
 
+def test_a_pipe_in_place_of_a_directory_deletes_its_files(hostile: HostileService) -> None:
+    finished = hostile.shell("rm -r docs; mkfifo docs")
+    assert finished.outcome == "completed"
+    assert finished.branch.files().keys() == ORIGINAL.keys() - {b"docs/guide.md"}
+
+
 def test_a_tree_too_deep_for_a_path_is_unsafe_and_removed(hostile: HostileService) -> None:
     finished = hostile.python(
         """

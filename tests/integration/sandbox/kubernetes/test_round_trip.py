@@ -143,14 +143,14 @@ async def test_a_tree_that_the_agent_closed_comes_back(tmp_path: Path) -> None:
 
 async def test_new_special_files_do_not_come_back(tmp_path: Path) -> None:
     tree = make_tree(tmp_path / "tree")
-    script = "mkfifo pipe; ln a/a/a hard; rm -r b; ln -s /etc b"
+    script = "mkfifo pipe; ln a/a/a hard; rm -r b c; ln -s /etc b; mkfifo c"
     await run_in_pod(tmp_path / "pod", shell(script), tree)
-    assert sorted(path.name for path in tree.iterdir()) == ["a", "b", "c", "hard", "link"]
+    assert sorted(path.name for path in tree.iterdir()) == ["a", "b", "hard", "link"]
     assert (tree / "b").readlink() == Path("/etc")
     assert (tree / "hard").stat().st_nlink == 1
 
 
-@pytest.mark.parametrize("name", ["link", "a/a/a", "b"])
+@pytest.mark.parametrize("name", ["link", "a/a/a"])
 async def test_a_special_file_instead_of_another_is_refused(tmp_path: Path, name: str) -> None:
     tree = make_tree(tmp_path / "tree")
     with pytest.raises(UnusableResult, match="special file"):
