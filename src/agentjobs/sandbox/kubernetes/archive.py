@@ -24,7 +24,7 @@ CPU_SECONDS = 900
 _MEMORY_BYTES = 512 * 1024**2
 _OPEN_FILES = 4_096
 _BUFFER_BYTES = 256 * 1024
-# Directories are removed by recursion, and a checkout may have deeper ones than an archive.
+# Directories are removed by recursion.
 _MAX_RECURSION = MAX_PATH_BYTES + 100
 
 

@@ -13,7 +13,6 @@ BLOCK_BYTES = 512
 CHUNK_BYTES = 1024 * 1024
 MAX_PATH_BYTES = 4_095
 MAX_NAME_BYTES = 255
-MAX_DEPTH = 512
 FILE = b"0"
 LINK = b"2"
 DIRECTORY = b"5"
@@ -145,10 +144,8 @@ def split_path(path: bytes, kind: bytes = FILE) -> tuple[bytes, ...]:
     parts = tuple(path.removeprefix(b"./").split(b"/"))
     if b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
         raise ArchiveRefused(f"a path is not relative to its directory: {printable_path(path)}")
-    if len(parts) > MAX_DEPTH or any(len(part) > MAX_NAME_BYTES for part in parts):
-        raise ArchiveRefused(
-            f"a path is too deep or has a name that is too long: {printable_path(path)}"
-        )
+    if any(len(part) > MAX_NAME_BYTES for part in parts):
+        raise ArchiveRefused(f"a path has a name that is too long: {printable_path(path)}")
     return parts
 
 

@@ -14,7 +14,7 @@ from agentjobs.sandbox.kubernetes.download import TransferLimits, download_chang
 from agentjobs.sandbox.limits import FILE_BYTES, Limits
 from agentjobs.sandbox.protocol import SandboxError, SandboxTask, UnusableResult
 from tests.support.child_processes import children_of
-from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, member
+from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, long_name, member
 from tests.support.sandbox import eventually
 
 NO_LIMITS = TransferLimits.of(Limits(workspace_bytes=0, file_bytes=0))
@@ -53,6 +53,14 @@ def content_of(root: Path) -> dict[bytes, tuple[int, bytes]]:
         os.fsencode(path.relative_to(root)): (path.lstat().st_mode, read(path))
         for path in root.rglob("*")
     }
+
+
+async def test_the_deepest_path_can_be_written_and_removed(target: Path) -> None:
+    archive = long_name(b"d/" * 2_047 + b"x") + member(b"x", b"content") + END
+    assert (await download(target, archive)).entries == 1
+    assert (target / ("d/" * 1_000)).is_dir()
+    await download(target, deleted=[b"d"])
+    assert list(target.iterdir()) == []
 
 
 async def test_any_ordinary_tree_arrives_as_it_was(tmp_path: Path, target: Path) -> None:

@@ -100,14 +100,10 @@ async def test_changes_come_back_also_after_a_timeout(harness: SandboxHarness) -
     assert (harness.artifacts_dir / "a").read_text() == "1\n"
 
 
-@pytest.mark.parametrize(("name_bytes", "levels"), [(200, 25), (1, 600)])
-async def test_a_tree_too_deep_for_a_path_is_unusable(
-    harness: SandboxHarness, name_bytes: int, levels: int
-) -> None:
-    script = "import os, sys; n = '0' * int(sys.argv[1])\nfor _ in range(int(sys.argv[2])):\n"
-    script += "    os.mkdir(n); os.chdir(n)"
-    with pytest.raises(UnusableResult, match=r"longer than 4095 bytes|too deep"):
-        await harness.run("python3", "-c", script, str(name_bytes), str(levels))
+async def test_a_tree_too_deep_for_a_path_is_unusable(harness: SandboxHarness) -> None:
+    script = "import os; n = '0' * 200\nfor _ in range(25): os.mkdir(n); os.chdir(n)"
+    with pytest.raises(UnusableResult, match="longer than 4095 bytes"):
+        await harness.run("python3", "-c", script)
 
 
 async def test_artifacts_but_no_changes_come_back_after_a_cancellation(
