@@ -10,15 +10,17 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.core.generic_client import GenericAsyncClient
 
+from agentjobs.safe_text import single_line
 from agentjobs.sandbox.kubernetes.labels import MANAGER
 from agentjobs.sandbox.protocol import SandboxUnavailable
 
 # Of a single request; a watch has none.
 _TIMEOUT_SECONDS = 15.0
+# lightkube does not check what a kubeconfig contains, so these errors are not in words.
+_SHAPE_ERRORS = (LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 _CONFIG_ERRORS = (
-    *(ConfigError, yaml.YAMLError, OSError, ValueError, LookupError),
-    # lightkube does not check what a kubeconfig contains.
-    *(TypeError, AttributeError, AssertionError),
+    *(ConfigError, yaml.YAMLError, OSError, ValueError, httpx2.InvalidURL),
+    *_SHAPE_ERRORS,
 )
 
 
@@ -30,8 +32,11 @@ def open_client(namespace: str) -> AsyncClient:
     try:
         return _Client(namespace)
     except _CONFIG_ERRORS as error:
+        reason = single_line(str(error))
+        if isinstance(error, _SHAPE_ERRORS):
+            reason = f"the kubeconfig is incomplete, or the file is not one ({reason})"
         raise SandboxUnavailable(
-            f"there is no usable access to a Kubernetes cluster: {error}. Run the worker in a "
+            f"there is no usable access to a Kubernetes cluster: {reason}. Run the worker in a "
             "pod with a service account, or set KUBECONFIG to the path of one file."
         ) from error
 

@@ -12,8 +12,8 @@ from lightkube.models.meta_v1 import Status
 from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
 
 # Whatever a request raises if the answer is missing, an error or unreadable. A KeyError: lightkube
-# expects a content type in every answer.
-API_ERRORS = (httpx2.HTTPError, ConfigError, ValueError, KeyError, ssl.SSLError, OSError)
+# expects a content type in every answer. A TypeError: and a token of the program that prints one.
+API_ERRORS = (httpx2.HTTPError, ConfigError, ValueError, KeyError, TypeError, ssl.SSLError, OSError)
 
 _MAX_RETRY_AFTER = 60.0
 _NOT_PERMITTED = re.compile(

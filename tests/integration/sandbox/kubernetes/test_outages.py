@@ -5,6 +5,7 @@ import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,16 @@ from tests.support.kubernetes.objects import ApiError
 
 NAMESPACE = "agents"
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1'
+
+
+def kubeconfig(server: str, **user: Any) -> str:
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    return json.dumps(content)
 
 
 @pytest.fixture(scope="module")
@@ -296,16 +307,42 @@ async def test_a_token_that_is_replaced_in_its_file_is_read_again(
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{", "clusters: 1", '{"clusters": [], "contexts": [], "current-context": "x"}'],
+    ("text", "reason"),
+    [
+        ("", "incomplete"),
+        ("[]", "incomplete"),
+        ("[" * 2000, "incomplete"),
+        ("{", "while parsing"),
+        ("clusters: 1", "incomplete"),
+        ('{"clusters": [], "contexts": [], "current-context": "x"}', "x"),
+        (kubeconfig("https://[::1"), "Invalid"),
+        (kubeconfig("https://a\nb"), "Invalid"),
+    ],
 )
 def test_an_unusable_kubeconfig_is_an_error_in_words(
-    settings: ClusterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    settings: ClusterSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    reason: str,
 ) -> None:
     (tmp_path / "config").write_text(text)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    with pytest.raises(SandboxUnavailable, match="no usable access to a Kubernetes cluster"):
+    with pytest.raises(SandboxUnavailable, match=f"usable access to a Kubernetes .*{reason}"):
         Cluster.from_settings(settings)
+
+
+@pytest.mark.parametrize("output", ["[]", '{"status": null}', "{}", "no JSON"])
+async def test_a_program_that_prints_no_credential_is_said(
+    settings: ClusterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    version = "client.authentication.k8s.io/v1beta1"
+    program = {"apiVersion": version, "command": "echo", "args": [output]}
+    (tmp_path / "config").write_text(kubeconfig("https://127.0.0.1:1", exec=program))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    async with Cluster.from_settings(dataclasses.replace(settings, pending_seconds=0)) as worker:
+        with pytest.raises(SandboxLost, match="this worker could not list pods"):
+            await worker.find_pods({})
 
 
 def test_a_missing_kubeconfig_is_named(
