@@ -38,11 +38,13 @@ class Faults:
     """What goes wrong until a test changes it.
 
     `errors` are raised by the next requests, one each. `forbidden` are pairs of verb and resource.
+    `ends_watches`: they are accepted, and end without an event.
     """
 
     errors: list[ApiError] = field(default_factory=list)
     forbidden: set[tuple[str, str]] = field(default_factory=set)
     delay_seconds: float = 0.0
+    ends_watches: bool = False
 
 
 class Target(NamedTuple):
@@ -203,6 +205,8 @@ class ApiServer:
         target = self._target(request, "watch")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
+        if self.faults.ends_watches:
+            return response
         seconds = float(request.query.get("timeoutSeconds", 1800))
         sending = asyncio.ensure_future(self._send_events(request, response, target))
         self._watches.add(sending)

@@ -1,6 +1,8 @@
 """The HTTP client of the Kubernetes API, for the credentials that this process finds."""
 
 import ssl
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import yaml
@@ -8,7 +10,8 @@ from lightkube import AsyncClient
 from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
-from lightkube.core.generic_client import GenericAsyncClient
+from lightkube.core.generic_client import BasicRequest, GenericAsyncClient, WatchDriver
+from lightkube.types import OnErrorHandler, on_error_raise
 
 from agentjobs.safe_text import single_line
 from agentjobs.sandbox.kubernetes.labels import MANAGER
@@ -54,6 +57,21 @@ def _http_client(config: SingleConfig, conn_parameters: ConnectionParams) -> htt
 
 class _Requests(GenericAsyncClient):
     AdapterClient = staticmethod(_http_client)
+
+    async def watch(
+        self, br: BasicRequest, on_error: OnErrorHandler = on_error_raise
+    ) -> AsyncIterator[tuple[str, Any]]:
+        """One request. The parent's sends the next one at once, however soon a watch ends."""
+        del on_error
+        driver: Any = WatchDriver(br, self._client.build_request)
+        requests: Any = self
+        response = await requests.send(driver.get_request(self._watch_timeout), stream=True)
+        try:
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                yield driver.process_one_line(line)
+        finally:
+            await response.aclose()
 
 
 class _Client(AsyncClient):

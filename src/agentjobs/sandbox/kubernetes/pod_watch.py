@@ -22,12 +22,20 @@ from agentjobs.sandbox.kubernetes.api_retries import Backoff
 from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
 
 # A connection that a firewall dropped silently never ends by itself.
-_MAX_WATCH_SECONDS = 60
+_MAX_WATCH_SECONDS = 20
+# Nobody knows what happens to pods in the meantime, so that not even the server may ask for more.
+_MAX_PAUSE_SECONDS = 5.0
+# Then the watch delivers nothing, but a list may.
+_MAX_RESUMPTIONS = 3
 # A watch that lasted as long was accepted, and something like a proxy ended it.
 STABLE_SECONDS = 5.0
 _NOTED_FAILURES = (3, 30)
 
 _log = logging.getLogger(__name__)
+
+
+class _WatchEnded(OSError):
+    """The server, or a proxy before it, ended the watch as if it were complete."""
 
 
 class PodWatch:
@@ -108,14 +116,15 @@ class PodWatch:
                         version = (pod.metadata and pod.metadata.resourceVersion) or version
                         backoff = Backoff()
                         self._apply(event, pod)
+                raise _WatchEnded("it ended without an error")
             except TimeoutError:
                 backoff = Backoff()
                 self._refuse("")
             except Exception as error:  # noqa: BLE001 - all runs of this worker depend on it
-                if status_code(error) == 410 or not isinstance(error, API_ERRORS):
-                    version = ""
                 if loop.time() - began > STABLE_SECONDS:
                     backoff = Backoff()
+                if _needs_list(error) or backoff.failures >= _MAX_RESUMPTIONS:
+                    version = ""
                 await self._pause(backoff, error)
 
     async def _list(self) -> str:
@@ -131,7 +140,7 @@ class PodWatch:
         return pods.resourceVersion
 
     async def _pause(self, backoff: Backoff, error: Exception) -> None:
-        delay = backoff.next_delay(error)
+        delay = min(backoff.next_delay(error), _MAX_PAUSE_SECONDS)
         if backoff.failures in _NOTED_FAILURES:
             _log.warning("The watch of pods is interrupted: %s", message_of(error))
             if is_refusal(error):
@@ -166,3 +175,7 @@ class PodWatch:
         state = self._states.get(name)
         if state is not None and state.is_gone and name not in self._changes:
             del self._states[name]
+
+
+def _needs_list(error: Exception) -> bool:
+    return status_code(error) == 410 or not isinstance(error, API_ERRORS)

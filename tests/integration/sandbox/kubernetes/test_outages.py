@@ -58,6 +58,7 @@ def settings(server: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator
     )
     server.api.faults.errors.clear()
     server.api.faults.forbidden.clear()
+    server.api.faults.ends_watches = False
 
 
 @pytest.fixture
@@ -171,6 +172,23 @@ async def test_a_proxy_that_ends_idle_watches_delays_nothing(
         await asyncio.to_thread(server.call, server.api.drop_watches)
         await wait_until(lambda: not server.api._watches)
     assert "The watch of pods is interrupted" not in caplog.text
+
+
+async def test_a_proxy_that_ends_every_watch_at_once_is_asked_slowly_and_hides_nothing(
+    server: MemoryCluster, worker: Cluster
+) -> None:
+    server.api.faults.ends_watches = True
+    name = await worker.create_pod(request())
+    began = asyncio.get_running_loop().time()
+    server.api.requests.clear()
+    await follow(worker, name, is_running)
+    await asyncio.to_thread(
+        server.call, lambda: server.kubelet.pod(NAMESPACE, name).kill("OOMKilled")
+    )
+    assert (await follow(worker, name, lambda state: state.has_ended)).is_oom_killed
+    waited = asyncio.get_running_loop().time() - began
+    # No pause is shorter than a tenth of a second.
+    assert len(watches_of(server)) <= 1 + 10 * waited
 
 
 async def test_a_version_that_the_server_forgot_lists_again(
