@@ -40,6 +40,9 @@ _UIDS = 100_000
 _SUPERVISOR_MEMORY = 64 * _MIB
 # The supervisor measures the workspace; the kubelet ends the pod only if that fails.
 _STORAGE_MARGIN = GIB
+# Few agents need all that they may use. A node that runs out of space evicts those that use more
+# than this first, and they run again.
+_MAX_STORAGE_REQUEST = 2 * GIB
 _UNLIMITED_MEMORY_REQUEST = 256 * _MIB
 _UNLIMITED_CPU_REQUEST = "100m"
 # The worker ends the command; this is for a worker that cannot.
@@ -206,7 +209,8 @@ def _security_context() -> core.SecurityContext:
 
 
 def _resources(limits: Limits) -> core.ResourceRequirements:
-    """Requests equal limits: the cluster must not promise the same memory twice."""
+    """Requests equal limits, except for disk space: the cluster must not promise the same memory
+    twice."""
     maximum: dict[str, str] = {}
     if limits.memory_bytes:
         maximum["memory"] = str(limits.memory_bytes + _SUPERVISOR_MEMORY)
@@ -215,7 +219,10 @@ def _resources(limits: Limits) -> core.ResourceRequirements:
     if limits.workspace_bytes:
         maximum["ephemeral-storage"] = str(limits.workspace_bytes + _STORAGE_MARGIN)
     minimum = {"memory": str(_UNLIMITED_MEMORY_REQUEST), "cpu": _UNLIMITED_CPU_REQUEST}
-    return core.ResourceRequirements(requests={**minimum, **maximum}, limits=maximum or None)
+    requests = {**minimum, **maximum}
+    if limits.workspace_bytes:
+        requests["ephemeral-storage"] = str(min(limits.workspace_bytes, _MAX_STORAGE_REQUEST))
+    return core.ResourceRequirements(requests=requests, limits=maximum or None)
 
 
 def _volumes(request: PodRequest) -> list[core.Volume]:

@@ -79,15 +79,14 @@ def test_without_a_user_namespace_each_pod_has_a_user_of_its_own() -> None:
     assert all("hostUsers" not in spec for spec in specs)
 
 
-def test_requests_equal_limits() -> None:
-    limits = Limits(memory_bytes=GIB, cpus=1.5, workspace_bytes=GIB)
+def test_requests_equal_limits_except_for_disk_space() -> None:
+    limits = Limits(memory_bytes=GIB, cpus=1.5, workspace_bytes=10 * GIB)
     resources = spec_of(request(limits=limits))["containers"][0]["resources"]
-    assert resources["requests"] == resources["limits"]
-    assert resources["limits"] == {
-        "memory": str(GIB + 64 * 1024**2),
-        "cpu": "1500m",
-        "ephemeral-storage": str(2 * GIB),
-    }
+    both = {"memory": str(GIB + 64 * 1024**2), "cpu": "1500m"}
+    assert resources["limits"] == {**both, "ephemeral-storage": str(11 * GIB)}
+    assert resources["requests"] == {**both, "ephemeral-storage": str(2 * GIB)}
+    small = spec_of(request(limits=Limits(workspace_bytes=GIB)))["containers"][0]["resources"]
+    assert small["requests"]["ephemeral-storage"] == str(GIB)
 
 
 def test_without_limits_a_pod_still_requests_something() -> None:
