@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import ImageUnavailable, RootImage, SandboxLost, SandboxReport
+from agentjobs.sandbox.protocol import RootImage, SandboxLost, SandboxReport
 from tests.kubernetes import node_faults
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubelet import NO_REGISTRY
@@ -66,11 +66,13 @@ async def test_an_agent_that_takes_too_much_memory_exceeds_its_limit(
     assert report.exceeded == "128 MiB of memory"
 
 
-async def test_an_image_that_cannot_be_pulled_is_unavailable(
+async def test_a_registry_that_is_away_is_waited_for_and_does_not_fail_the_environment(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Only after a while: registries are restarted, too."""
     image = RootImage(reference=f"{NO_REGISTRY}missing@sha256:{'0' * 64}")
+    notes: list[str] = []
     async with pod_sandbox(cluster.kubeconfig, pending_seconds=20) as sandbox:
-        with pytest.raises(ImageUnavailable, match="missing"):
-            await SandboxHarness(sandbox, tmp_path).run("true", image=image)
+        harness = SandboxHarness(sandbox, tmp_path)
+        with pytest.raises(SandboxLost, match="did not start within 20 seconds: the image"):
+            await harness.run("true", image=image, on_note=notes.append)
+    assert "connection refused" in notes[0]

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agentjobs.sandbox.kubernetes.cluster import Cluster as Access
+from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
 from agentjobs.sandbox.protocol import ImageUnavailable, RootImage
 from tests.acceptance.test_environment_images import push, registry  # noqa: F401 - a fixture
 from tests.integration.sandbox.kubernetes.test_cluster import (  # noqa: F401 - fixtures
@@ -42,6 +43,11 @@ async def test_only_a_pod_with_the_credential_gets_a_private_image(
     assert (await follow(worker, pod, is_running)).ip
     # The node has the image now, but asks the registry again for another pod.
     other = await worker.create_pod(request(image=RootImage(reference=reference)))
-    state = await follow(worker, other, lambda state: state.failure or state.is_running)
+    notes: list[str] = []
+    followed = FollowedPod(worker, other, notes.append)
+    state = await followed.over
+    await followed.close()
     assert isinstance(state.failure, ImageUnavailable), state
-    assert "cannot be fetched" in str(state.failure)
+    # After a second attempt, which comes when kubelet has waited.
+    assert [note for note in notes if "cannot be fetched (ImagePullBackOff)" in note]
+    assert "cannot be fetched (ErrImagePull)" in str(state.failure)

@@ -104,6 +104,7 @@ class RunningPod:
         self._end: _Status = {}
         self._kill_reason = ""
         self._timers: list[asyncio.TimerHandle] = []
+        self._back_off_seconds = BACK_OFF_SECONDS
         self.running = asyncio.ensure_future(self._run())
 
     @property
@@ -158,17 +159,19 @@ class RunningPod:
             {"waiting": {"reason": "ContainerCreating"}},
         )
         for container in (*self._spec.get("initContainers", ()), *self._spec["containers"]):
-            if (problem := self._kubelet.image_problem(container)) is not None:
+            while (problem := self._kubelet.image_problem(container)) is not None:
                 await self._wait_for_image(container, *problem)
 
     async def _wait_for_image(self, container: Object, reason: str, message: str) -> None:
+        """Until the next attempt, if there is one."""
         self._report({}, {"waiting": {"reason": reason, "message": message}}, container)
-        if reason == "ErrImagePull":
-            await asyncio.sleep(BACK_OFF_SECONDS)
-            message = f'Back-off pulling image "{container["image"]}": {message}'
-            waiting = {"reason": "ImagePullBackOff", "message": message}
-            self._report({}, {"waiting": waiting}, container)
-        await asyncio.Event().wait()
+        if reason != "ErrImagePull":
+            await asyncio.Event().wait()
+        await asyncio.sleep(BACK_OFF_SECONDS)
+        message = f'Back-off pulling image "{container["image"]}": {message}'
+        self._report({}, {"waiting": {"reason": "ImagePullBackOff", "message": message}}, container)
+        self._back_off_seconds *= 2
+        await asyncio.sleep(self._back_off_seconds)
 
     def _make_volumes(self, directory: Path) -> dict[str, Path]:
         volumes = {}

@@ -1,12 +1,15 @@
 """The latest state of one pod, and notes on what it waits for."""
 
 import asyncio
+from dataclasses import replace
 
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.pod_status import PodState
 from agentjobs.sandbox.protocol import OnNote, SandboxError, SandboxLost
 
+# A registry that is restarted, or a pull secret that comes late, may refuse one attempt.
+_MAX_REFUSED_PULLS = 2
 # Then it is said, even if nothing is unusual.
 LONG_START_SECONDS = 15.0
 
@@ -19,6 +22,7 @@ class FollowedPod:
         self.state = PodState(name=name)
         self.over: asyncio.Future[PodState] = loop.create_future()
         self._on_note = on_note
+        self._refused_pulls = 0
         self._changed = asyncio.Event()
         self._task = loop.create_task(self._follow(cluster))
         self._timer = loop.call_later(LONG_START_SECONDS, self._note_long_start)
@@ -45,10 +49,18 @@ class FollowedPod:
         async for state in cluster.watch_pod(self.state.name):
             if state.waiting and state.waiting != self.state.waiting:
                 self._on_note(f"the pod waits: {state.waiting}")
-            self.state = state
+            self.state = self._with_refusal(state)
             self._changed.set()
-            if _is_over(state) and not self.over.done():
-                self.over.set_result(state)
+            if _is_over(self.state) and not self.over.done():
+                self.over.set_result(self.state)
+
+    def _with_refusal(self, state: PodState) -> PodState:
+        is_new_attempt = state.has_failed_pull and not self.state.has_failed_pull
+        if state.pull_refusal and is_new_attempt:
+            self._refused_pulls += 1
+        if state.pull_refusal and self._refused_pulls >= _MAX_REFUSED_PULLS:
+            return replace(state, failure=state.failure or state.pull_refusal)
+        return state
 
     def _note_long_start(self) -> None:
         if not self.state.is_running and not self.state.waiting:

@@ -16,13 +16,14 @@ from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLo
 _MAX_MESSAGE = 600
 _ENDED_PHASES = ("Succeeded", "Failed")
 _USUAL_WAITING = ("", "ContainerCreating", "PodInitializing")
-_PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+_PULL_FAILED = "ErrImagePull"
+_PULL_REASONS = (_PULL_FAILED, "ImagePullBackOff", "RegistryUnavailable")
 _UNUSABLE_REASONS = ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START_REASONS = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     *("ContainerCannotRun", "StartError"),
 )
-# What registries and runtimes say when another attempt cannot help.
+# What registries and runtimes say when another attempt will hardly help.
 _PERMANENT_PULL_ERRORS = (
     *("not found", "notfound", "manifest unknown", "name unknown", "unauthorized"),
     *("authentication required", "authorization failed", "denied", "forbidden"),
@@ -47,7 +48,8 @@ class PodState:
     """A pod at one moment.
 
     `waiting` says why the command does not run yet if that is unusual, otherwise it is empty.
-    `failure` is set as soon as the command can no longer run or finish.
+    `failure` is set as soon as the command can no longer run or finish. `pull_refusal` is the
+    failure of a pod whose registry has refused the image, unless the next attempt succeeds.
     """
 
     name: str
@@ -58,8 +60,9 @@ class PodState:
     ip: str = ""
     node_ip: str = ""
     waiting: str = ""
-    # What prevents the start is the image of the task.
-    waits_for_task_image: bool = False
+    # An attempt to pull an image has just failed; kubelet waits before the next one.
+    has_failed_pull: bool = False
+    pull_refusal: ImageUnavailable | SandboxLost | None = None
     # The node has created the pod's namespaces; None: it has not said.
     has_namespaces: bool | None = None
     is_scheduled: bool = False
@@ -91,9 +94,10 @@ class PodState:
 
     def start_timeout(self, seconds: float) -> SandboxError:
         """The failure of a pod that did not start within that time."""
+        if self.pull_refusal is not None:
+            return self.pull_refusal
         reason = self.waiting or self._silent_reason
-        message = f"the pod did not start within {seconds:g} seconds: {reason}"
-        return ImageUnavailable(message) if self.waits_for_task_image else SandboxLost(message)
+        return SandboxLost(f"the pod did not start within {seconds:g} seconds: {reason}")
 
     @property
     def _silent_reason(self) -> str:
@@ -103,11 +107,21 @@ class PodState:
         return f"its node could not {missing} yet; `kubectl describe pod {self.name}` says more"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Problem:
+    """Why the command does not run yet, with the meaning of the same fields of PodState."""
+
+    waiting: str
+    has_failed_pull: bool = False
+    pull_refusal: ImageUnavailable | SandboxLost | None = None
+    failure: ImageUnavailable | SandboxLost | None = None
+
+
 def pod_state(pod: Pod) -> PodState:
     metadata, status = pod.metadata or ObjectMeta(), pod.status or core.PodStatus()
     phase = status.phase or "Pending"
     agent = next((each for each in _containers(status) if each.name == AGENT_CONTAINER), None)
-    waiting, is_task_image, failure = _explain_waiting(pod, status)
+    problem = _find_problem(pod, status)
     state = PodState(
         name=metadata.name or "",
         uid=metadata.uid or "",
@@ -116,26 +130,23 @@ def pod_state(pod: Pod) -> PodState:
         phase=phase,
         ip=status.podIP or "",
         node_ip=status.hostIP or "",
-        waiting=waiting,
-        waits_for_task_image=is_task_image,
+        waiting=problem.waiting,
+        has_failed_pull=problem.has_failed_pull,
+        pull_refusal=problem.pull_refusal,
         has_namespaces=_condition_value(status, "PodReadyToStartContainers"),
         is_scheduled=_condition_value(status, "PodScheduled") is True,
         is_running=phase == "Running" and _is_running(agent) and not metadata.deletionTimestamp,
         is_oom_killed=agent is not None and _terminated(agent).reason == "OOMKilled",
         is_storage_exceeded=status.reason == "Evicted" and _is_own_storage(status.message or ""),
         is_deadline_exceeded=status.reason == "DeadlineExceeded",
-        failure=failure,
+        failure=problem.failure,
         created_at=metadata.creationTimestamp,
         ended_at=_terminated(agent).finishedAt if agent else None,
     )
-    return state if failure else replace(state, failure=_explain_end(pod, status, state))
+    return state if problem.failure else replace(state, failure=_explain_end(pod, status, state))
 
 
-def _explain_waiting(
-    pod: Pod, status: core.PodStatus
-) -> tuple[str, bool, ImageUnavailable | SandboxLost | None]:
-    """Why the command does not run yet, whether that is due to the task's image, and whether it
-    is final."""
+def _find_problem(pod: Pod, status: core.PodStatus) -> _Problem:
     for container in _containers(status):
         waiting = container.state.waiting if container.state else None
         terminated = _terminated(container)
@@ -143,13 +154,19 @@ def _explain_waiting(
         message = _shorten((waiting and waiting.message) or terminated.message or "")
         if reason in _USUAL_WAITING:
             continue
-        is_task_image = container.name == AGENT_CONTAINER and _has_task_image(pod)
-        problem = _container_problem(reason, container.image, message)
-        if problem:
-            is_final = reason not in _PULL_REASONS or _is_permanent(message, container.image)
-            failure = ImageUnavailable if is_task_image else SandboxLost
-            return problem, is_task_image, failure(problem) if is_final else None
-    return _scheduling_problem(status), False, None
+        words = _container_problem(reason, container.image, message)
+        if words:
+            is_task_image = container.name == AGENT_CONTAINER and _has_task_image(pod)
+            failure = (ImageUnavailable if is_task_image else SandboxLost)(words)
+            if reason not in _PULL_REASONS:
+                return _Problem(waiting=words, failure=failure)
+            is_refused = _is_permanent(message, container.image)
+            return _Problem(
+                waiting=words,
+                has_failed_pull=reason == _PULL_FAILED,
+                pull_refusal=failure if is_refused else None,
+            )
+    return _Problem(waiting=_scheduling_problem(status))
 
 
 def _container_problem(reason: str, image: str, message: str) -> str:

@@ -37,8 +37,6 @@ def test_a_running_pod_has_an_address_and_nothing_to_say() -> None:
     [
         ("image_never", "cannot be fetched (ErrImageNeverPull): Container image"),
         ("invalid_image_name", "cannot be fetched (InvalidImageName): Failed to apply"),
-        ("image_not_found", "cannot be fetched (ErrImagePull): rpc error: code = NotFound"),
-        ("image_not_found_backoff", "cannot be fetched (ImagePullBackOff): Back-off pulling"),
         ("start_error", "cannot be started (StartError): failed to create containerd task"),
     ],
 )
@@ -48,19 +46,35 @@ def test_an_image_that_can_never_start_fails_the_environment(name: str, message:
     assert message in str(failure)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("image_not_found", "cannot be fetched (ErrImagePull): rpc error: code = NotFound"),
+        ("image_not_found_backoff", "cannot be fetched (ImagePullBackOff): Back-off pulling"),
+    ],
+)
+def test_an_image_that_a_registry_refuses_gets_another_attempt(name: str, words: str) -> None:
+    state = recorded(name)
+    assert state.failure is None
+    assert isinstance(state.pull_refusal, ImageUnavailable)
+    assert words in str(state.pull_refusal)
+    assert state.has_failed_pull == (name == "image_not_found")
+    assert state.start_timeout(600) is state.pull_refusal
+
+
 def test_a_registry_that_does_not_answer_is_waited_for() -> None:
     state = recorded("err_image_pull")
-    assert state.failure is None
+    assert (state.failure, state.pull_refusal) == (None, None)
     assert "connection refused" in state.waiting
     timeout = state.start_timeout(600)
-    assert isinstance(timeout, ImageUnavailable)
+    assert isinstance(timeout, SandboxLost)
     assert "did not start within 600 seconds: the image 127.0.0.1:1/nothing:1" in str(timeout)
 
 
 def test_the_name_of_an_image_does_not_decide_whether_to_wait() -> None:
     state = copy.deepcopy(records()["err_image_pull"])
     text = msgspec.json.encode(state).replace(b"nothing:1", b"denied:1")
-    assert pod_state(msgspec.json.decode(text, type=Pod)).failure is None
+    assert pod_state(msgspec.json.decode(text, type=Pod)).pull_refusal is None
 
 
 def test_the_default_image_is_not_the_fault_of_an_environment() -> None:
