@@ -5,7 +5,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +26,7 @@ from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
+from agentjobs.loops.worker import Worker
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
 from agentjobs.organizations.sign_in_links import create_link
@@ -85,12 +86,18 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
 
 
 async def run_worker(settings: Settings) -> None:
+    workers: list[Worker] = []
+
+    def find_problem() -> str:
+        return workers[0].problem if workers else "This worker is starting."
+
     async with (
         _open_context(settings, is_worker=True) as (context, stop, metrics),
-        _worker_metrics_server(context, stop, metrics),
+        _worker_metrics_server(context, stop, metrics, find_problem),
         run_sender(context.db, settings, configured_allow_list(settings), stop.hurry) as results,
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
+        workers.append(worker)
         metrics.registry.register(AttemptMetrics(results))
         metrics.registry.register(WorkerMetrics(worker))
         await worker.run(stop.requested, stop.hurry)
@@ -145,13 +152,17 @@ async def _open_context(
 
 @contextlib.asynccontextmanager
 async def _worker_metrics_server(
-    context: JobsContext, stop: Stop, metrics: Metrics
+    context: JobsContext, stop: Stop, metrics: Metrics, find_problem: Callable[[], str]
 ) -> AsyncIterator[None]:
     if context.settings.metrics_address is None:
         yield
         return
     web = WebContext(
-        context, ApiKeyAuthenticator(context.db), stopping=stop.requested, metrics=metrics
+        context,
+        ApiKeyAuthenticator(context.db),
+        stopping=stop.requested,
+        metrics=metrics,
+        find_problem=find_problem,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(web.close)

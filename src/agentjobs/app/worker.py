@@ -2,6 +2,8 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from agentjobs.advisories.registries.registry import Registry
@@ -18,13 +20,15 @@ from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
 from agentjobs.jobs.run.context import JobTools
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
+from agentjobs.loops.cluster_loop import cluster_loop
 from agentjobs.loops.network_loop import network_loop
-from agentjobs.loops.worker import Worker
+from agentjobs.loops.worker import Worker, WorkerLoop
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.sandbox.factory import open_sandbox
-from agentjobs.sandbox.protocol import Sandbox
+from agentjobs.sandbox.protocol import Sandbox, SandboxUnreachable
 from agentjobs.sandbox.worker_identity import WorkerIdentity
+from agentjobs.settings import Settings
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB, CheckoutLimits
@@ -42,9 +46,12 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
     with contextlib.nullcontext() if identity is None else contextlib.closing(identity):
         adopted = await _adopt_jobs(context, identity, worker_id)
         async with open_sandbox(settings, identity) as sandbox:
-            if not adopted:
-                await sandbox.check()
-            async with _worker(context, git_url, worker_id, sandbox, identity, adopted) as worker:
+            problem = "" if adopted else await _find_problem(sandbox)
+            loops = [] if identity is None else _cluster_loops(cast("KubernetesSandbox", sandbox))
+            async with _job_tools(context, git_url, sandbox, identity) as tools:
+                slots = settings.effective_slots
+                worker = Worker(tools, slots, worker_id, adopted, loops, problem)
+                await worker.start()
                 yield worker
 
 
@@ -68,40 +75,44 @@ async def _adopt_jobs(
     return jobs
 
 
-@contextlib.asynccontextmanager
-async def _worker(
-    context: JobsContext,
-    git_url: str,
-    worker_id: str,
-    sandbox: Sandbox,
-    identity: WorkerIdentity | None,
-    adopted: list[ClaimedJob],
-) -> AsyncIterator[Worker]:
-    settings = context.settings
-    mirrors = Mirrors(settings.data_path / "mirrors")
-    public_url = settings.effective_public_url
-    certificates = certificates_of(settings)
-    forge = LocalForge(context.db, git_url, public_url, may_write_branch, certificates)
-    checkout_limits = CheckoutLimits(
-        size_bytes=settings.limit_checkout_mib * MIB, files=settings.limit_checkout_files
-    )
-    workspaces = Workspaces(
-        settings.data_path / "workspaces",
-        mirrors,
-        cache_max_bytes=settings.cache_max_bytes,
-        limits=checkout_limits,
-    )
-    spare_sandboxes = SpareSandboxes(sandbox, workspaces)
-    session = session_of(settings)
-    keys = SealingKeys.load(settings)
-    platforms = platforms_of(context.db, settings, session, certificates)
-    registry = Registry(settings, session)
-    allowed = allowed_of(settings)
-    environments = await environments_of(
-        context, sandbox, workspaces, mirrors, session, allowed, certificates
-    )
+async def _find_problem(sandbox: Sandbox) -> str:
+    """One that may end by itself; others end this process. Raises SandboxUnavailable."""
     try:
-        tools = JobTools(
+        await sandbox.check()
+    except SandboxUnreachable as error:
+        return str(error)
+    return ""
+
+
+def _cluster_loops(sandbox: "KubernetesSandbox") -> list[WorkerLoop]:
+    return [partial(cluster_loop, sandbox), lambda _worker: network_loop(sandbox)]
+
+
+@contextlib.asynccontextmanager
+async def _job_tools(
+    context: JobsContext, git_url: str, sandbox: Sandbox, identity: WorkerIdentity | None
+) -> AsyncIterator[JobTools]:
+    settings = context.settings
+    certificates = certificates_of(settings)
+    mirrors = Mirrors(settings.data_path / "mirrors")
+    async with contextlib.AsyncExitStack() as stack:
+        workspaces = _workspaces(settings, mirrors)
+        stack.push_async_callback(workspaces.close)
+        spare_sandboxes = SpareSandboxes(sandbox, workspaces)
+        stack.push_async_callback(spare_sandboxes.close)
+        session = session_of(settings)
+        stack.push_async_callback(session.close)
+        registry = Registry(settings, session)
+        stack.push_async_callback(registry.close)
+        keys, allowed = SealingKeys.load(settings), allowed_of(settings)
+        platforms = platforms_of(context.db, settings, session, certificates)
+        forge = _local_forge(context, git_url, certificates)
+        environments = await environments_of(
+            context, sandbox, workspaces, mirrors, session, allowed, certificates
+        )
+        if environments is not None:
+            stack.push_async_callback(environments.close)
+        yield JobTools(
             context=context,
             mirrors=mirrors,
             workspaces=workspaces,
@@ -110,7 +121,7 @@ async def _worker(
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
-            commit_summaries=CommitSummaryCache(checkout_limits),
+            commit_summaries=CommitSummaryCache(_checkout_limits(settings)),
             keys=keys,
             prices=load_prices(settings),
             allowed=allowed,
@@ -120,18 +131,31 @@ async def _worker(
             certificates=certificates,
             environments=environments,
             identity=identity,
-            image_programs=None
-            if identity is None
-            else ImagePrograms(sandbox, settings.effective_kubernetes_image),
+            image_programs=_image_programs(settings, sandbox),
         )
-        loops = [] if identity is None else [network_loop(cast("KubernetesSandbox", sandbox))]
-        worker = Worker(tools, settings.effective_slots, worker_id, adopted, loops)
-        await worker.start()
-        yield worker
-    finally:
-        if environments is not None:
-            await environments.close()
-        await registry.close()
-        await session.close()
-        await spare_sandboxes.close()
-        await workspaces.close()
+
+
+def _workspaces(settings: Settings, mirrors: Mirrors) -> Workspaces:
+    return Workspaces(
+        settings.data_path / "workspaces",
+        mirrors,
+        cache_max_bytes=settings.cache_max_bytes,
+        limits=_checkout_limits(settings),
+    )
+
+
+def _checkout_limits(settings: Settings) -> CheckoutLimits:
+    return CheckoutLimits(
+        size_bytes=settings.limit_checkout_mib * MIB, files=settings.limit_checkout_files
+    )
+
+
+def _local_forge(context: JobsContext, git_url: str, certificates: Path | None) -> LocalForge:
+    public_url = context.settings.effective_public_url
+    return LocalForge(context.db, git_url, public_url, may_write_branch, certificates)
+
+
+def _image_programs(settings: Settings, sandbox: Sandbox) -> ImagePrograms | None:
+    if not settings.uses_kubernetes:
+        return None
+    return ImagePrograms(sandbox, settings.effective_kubernetes_image)

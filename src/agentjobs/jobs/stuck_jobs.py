@@ -52,13 +52,13 @@ async def waiting_jobs(
 def why_no_worker(agent: str, tags: Collection[str], workers: Sequence[WorkerView]) -> str | None:
     """Why none of the workers can start a job of this agent on a repository with these tags."""
     running = [worker for worker in workers if worker.status != "silent"]
-    ready = [worker for worker in running if worker.status == "ready"]
-    able = [worker for worker in ready if set(worker.tags).issuperset(tags)]
+    active = [worker for worker in running if worker.status in ("ready", "unready")]
+    able = [worker for worker in active if set(worker.tags).issuperset(tags)]
     if any(agent in worker.agents for worker in able):
         return None
     if not running:
         return "no worker is running: start `agentjobs worker`, or `agentjobs up`"
-    if not ready:
+    if not active:
         return "all workers are drained: run `agentjobs workers drain WORKER --undo`"
     if not able:
         wanted = ",".join(sorted(tags))
@@ -66,7 +66,11 @@ def why_no_worker(agent: str, tags: Collection[str], workers: Sequence[WorkerVie
             "no running worker has all tags that the repository requires: start `agentjobs worker"
             f" --tags {wanted}`, or change them with `agentjobs repos set`"
         )
-    reasons = {f"{each.hostname}: {each.unready[agent]}" for each in able if agent in each.unready}
+    reasons = {
+        f"{each.hostname}: {reason}"
+        for each in able
+        if (reason := each.unready.get(agent) or each.sandbox_problem)
+    }
     if not reasons:
         return (
             "no running worker knows this agent: add it to agentjobs.toml on their machines and"

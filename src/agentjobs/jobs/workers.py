@@ -16,8 +16,8 @@ from agentjobs.settings import Settings
 from agentjobs.settings.digest import short_digest
 from agentjobs.store.database import Database, Row, Transaction
 
-WorkerStatus = Literal["ready", "draining", "drained", "silent"]
-STATUSES: tuple[WorkerStatus, ...] = ("ready", "draining", "drained", "silent")
+WorkerStatus = Literal["ready", "unready", "draining", "drained", "silent"]
+STATUSES: tuple[WorkerStatus, ...] = ("ready", "unready", "draining", "drained", "silent")
 
 _SELECT = (
     "SELECT w.*, (SELECT COUNT(*) FROM jobs j WHERE j.lease_owner = w.id) AS running_jobs"
@@ -39,6 +39,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     running_jobs: int
     agents: list[str]
     unready: dict[str, str]
+    # Why it cannot start a sandbox now; empty if it can.
+    sandbox_problem: str
     # How far its clock is ahead of the database's, if that is too much.
     clock_ahead_seconds: int | None
     started_at: int
@@ -142,11 +144,11 @@ async def _remove(
 
 
 def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
-    unready, clock_ahead_seconds = decode_unready(row["unready"])
+    unreadiness = decode_unready(row["unready"])
     return WorkerView(
         id=row["id"],
         hostname=row["hostname"],
-        status=worker_status(row, now, settings),
+        status=worker_status(row, now, settings, unreadiness.sandbox_problem),
         version=row["version"],
         configuration_digest=short_digest(row["configuration_digest"]),
         has_odd_configuration=row["id"] in odd,
@@ -154,17 +156,19 @@ def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
         slots=row["slots"],
         running_jobs=row["running_jobs"],
         agents=msgspec.json.decode(row["agents"], type=list[str]),
-        unready=unready,
-        clock_ahead_seconds=clock_ahead_seconds,
+        unready=unreadiness.agents,
+        sandbox_problem=unreadiness.sandbox_problem,
+        clock_ahead_seconds=unreadiness.clock_ahead_seconds,
         started_at=row["started_at"],
         heartbeat_at=row["heartbeat_at"],
         heartbeat_age_ms=max(now - row["heartbeat_at"], 0),
     )
 
 
-def worker_status(row: Row, now: int, settings: Settings) -> WorkerStatus:
+def worker_status(row: Row, now: int, settings: Settings, problem: str = "") -> WorkerStatus:
+    """`problem` is that of its sandbox."""
     if row["heartbeat_at"] <= now - silent_ms(settings):
         return "silent"
     if row["drain_requested_at"] is None:
-        return "ready"
+        return "unready" if problem else "ready"
     return "draining" if row["running_jobs"] else "drained"

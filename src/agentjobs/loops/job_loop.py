@@ -190,7 +190,7 @@ class JobLoop:
 
     async def _claim(self, expected: frozenset[str], postponed: frozenset[str]) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.
-        if self._free_space.is_low:
+        if self._free_space.is_low or self._worker.sandbox_problem:
             return []
         count = len(self._free_slots)
         return await self._claimer.claim(self._worker.agents, count, expected, postponed)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agentjobs.fleet.processes import program_version
 from agentjobs.free_space import FreeSpace
@@ -27,13 +27,18 @@ from agentjobs.settings.digest import configuration_digest
 from agentjobs.store.database import StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
-_CHECK_AGAIN_SECONDS = 30.0
+_CHECK_AGAIN_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
+# Stores in the worker's registration what it finds.
+WorkerLoop = Callable[[leases.WorkerInfo], Loop]
+
+
 class Worker:
-    """`adopted` are jobs whose agents a dead worker started, and which wait for this one.
-    `loops` run besides the usual ones."""
+    """`adopted` are jobs whose agents a dead worker started, and which wait for this one. With
+    them, or with a `sandbox_problem`, the sandbox is still to be checked. `loops` run besides the
+    usual ones."""
 
     def __init__(
         self,
@@ -41,10 +46,10 @@ class Worker:
         slots: int,
         worker_id: str,
         adopted: Sequence[ClaimedJob] = (),
-        loops: Sequence[Loop] = (),
+        loops: Sequence[WorkerLoop] = (),
+        sandbox_problem: str = "",
     ) -> None:
         self._tools = tools
-        self._loops = loops
         self._adopted = adopted
         self._db = tools.context.db
         self._settings = tools.context.settings
@@ -57,7 +62,10 @@ class Worker:
             configuration_digest=configuration_digest(self._settings),
             tags=self._settings.worker_tags,
             location=tools.environments.location if tools.environments else "",
+            sandbox_problem=sandbox_problem,
         )
+        self._loops = [loop(self._info) for loop in loops]
+        self._is_checked = not adopted and not sandbox_problem
         self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
         self._jobs = JobLoop(tools, self._info, self._free_space)
         self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)
@@ -78,11 +86,19 @@ class Worker:
     def lost_leases(self) -> int:
         return self._leases.lost_leases
 
+    @property
+    def problem(self) -> str:
+        """Why it starts no jobs now, as a sentence; empty if it does."""
+        problem = self._info.sandbox_problem
+        return f"This worker starts no jobs: {problem}." if problem else ""
+
     async def start(self) -> None:
         """Register the worker, so that the queue counts its slots."""
         raise_open_files_limit()
-        if not self._adopted:
+        if self._is_checked:
             await self._prepare()
+        elif problem := self._info.sandbox_problem:
+            self._report(problem)
         await self._leases.register()
         fields = {"worker_id": self._info.id, "slots": self._info.slots}
         _log.info("worker ready", extra={"fields": {**fields, "agents": self._info.agents}})
@@ -99,16 +115,23 @@ class Worker:
             image=self._tools.image_programs,
         )
 
-    async def _prepare_after_adoption(self) -> None:
+    async def _check_and_prepare(self) -> None:
         """Adopted agents cannot wait for it: they end themselves if no worker appears."""
         while True:
             try:
                 await self._tools.sandbox.check()
                 break
             except SandboxUnavailable as error:
-                _log.error("no new job can start: %s", error)
+                self._report(str(error))
                 await asyncio.sleep(_CHECK_AGAIN_SECONDS)
         await self._prepare()
+        self._info.sandbox_problem = ""
+
+    def _report(self, problem: str) -> None:
+        """Before it is known which agents can run: for now, none of them can."""
+        _log.error("this worker starts no jobs: %s", problem)
+        self._info.agents = [agent.id for agent in self._tools.context.catalog.all()]
+        self._info.sandbox_problem = problem
 
     async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
         """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
@@ -133,7 +156,8 @@ class Worker:
             if self._adopted:
                 _log.info("%d jobs of a dead worker go on", len(self._adopted))
                 self._jobs.adopt(self._adopted)
-                preparing = keep_alive("start", self._prepare_after_adoption)
+            if not self._is_checked:
+                preparing = keep_alive("start", self._check_and_prepare)
                 await first_of(stopping.wait(), preparing)
             group.create_task(run_loops(until_stopped, stopping))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))

@@ -196,6 +196,10 @@ class SandboxUnavailable(SandboxError):
     """This machine cannot create such a sandbox; the message says what to install or set."""
 
 
+class SandboxUnreachable(SandboxUnavailable):
+    """As long as something outside of this machine is away; it may return by itself."""
+
+
 class Sandbox(Protocol):
     # Whether it fetches the `image` of a task itself, instead of having it as a layer.
     fetches_images: bool

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ class WebContext:
     # None only in tests that connect no platform.
     platforms: Platforms | None = None
     metrics: Metrics = field(default_factory=ServiceMetrics)
+    # Why the process cannot do its work, as a sentence for `/readyz`; empty if it can.
+    find_problem: Callable[[], str] = lambda: ""
     # Says in `/healthz` which process answers.
     instance: str | None = None
     # Number of open live streams per session.

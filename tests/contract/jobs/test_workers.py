@@ -4,12 +4,14 @@ import msgspec
 import pytest
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.cli.doctor.workers import describe_workers
 from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.queue.waiting_organizations import QueueView, WaitingOrganizations
+from agentjobs.jobs.stuck_jobs import why_no_worker
 from agentjobs.jobs.workers import (
     WorkerView,
     drain_worker,
@@ -67,6 +69,28 @@ async def test_the_worker_with_another_configuration_is_marked(harness: JobHarne
             msgspec.structs.replace(WORKER, id=f"wrk_{number}", configuration_digest=digest),
         )
     assert [view.has_odd_configuration for view in await views(harness)] == [False, True, False]
+
+
+async def test_a_worker_whose_sandbox_has_a_problem_is_not_ready_and_says_why(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    await beat(harness, msgspec.structs.replace(WORKER, sandbox_problem="the cluster is away"))
+    (view,) = await views(harness)
+    assert (view.status, view.sandbox_problem, view.agents) == (
+        "unready",
+        "the cluster is away",
+        [],
+    )
+    assert (await harness.view(caller, job_id)).queue_reason == "no_worker"
+    agent = WORKER.agents[0]
+    assert why_no_worker(agent, (), [view]) == "host-a: the cluster is away"
+    (finding,) = describe_workers([view])
+    assert finding.state == "problem"
+    assert finding.message.endswith("it starts no job, because the cluster is away")
+    await beat(harness)
+    assert [view.status for view in await views(harness)] == ["ready"]
 
 
 async def test_a_draining_worker_finishes_its_jobs_and_claims_none(harness: JobHarness) -> None:

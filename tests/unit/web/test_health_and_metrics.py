@@ -113,6 +113,10 @@ async def test_health_is_on_the_separate_address_too(service: Service) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://metrics") as client:
         assert (await client.get("/healthz")).json()["status"] == "ok"
         assert (await client.get("/readyz")).json() == {"status": "ready"}
+        service.context.find_problem = lambda: "This worker starts no jobs: it has no cluster."
+        response = await client.get("/readyz")
+        assert refusal(response) == (503, "unavailable")
+        assert "it has no cluster" in response.text
         service.context.db = UnreachableDatabase()  # type: ignore[assignment]
         assert (await client.get("/healthz")).json()["status"] == "ok"
         assert refusal(await client.get("/readyz")) == (503, "unavailable")
@@ -168,7 +172,7 @@ class TestWithToken:
         await service.create_job()
         exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         states = {state: exported["agentjobs_workers", state] for state in STATUSES}
-        assert states == {"ready": 1, "draining": 0, "drained": 1, "silent": 0}
+        assert states == {"ready": 1, "unready": 0, "draining": 0, "drained": 1, "silent": 0}
         assert exported["agentjobs_worker_slots", "ready"] == 3
         assert exported[("agentjobs_workers_with_odd_configuration",)] == 0
         assert exported[("agentjobs_paused",)] == 1

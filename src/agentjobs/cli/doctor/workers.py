@@ -54,6 +54,9 @@ def _describe_alive(worker: "WorkerView") -> list[Finding]:
     text = f"{_name(worker)} is {worker.status}, {jobs}, last heartbeat {age} ago"
     if worker.status == "ready":
         findings = [Finding("workers", "ok", text)]
+    elif worker.status == "unready":
+        reason = f"it starts no job, because {worker.sandbox_problem}"
+        findings = [Finding("workers", "problem", f"{text}; {reason}")]
     else:
         undo = f"`agentjobs workers drain {worker.id} --undo` lets it claim jobs again"
         findings = [Finding("workers", "note", f"{text}; {undo}")]
@@ -66,6 +69,7 @@ def _describe_alive(worker: "WorkerView") -> list[Finding]:
     return findings + [
         Finding("workers", "note", f"{worker.hostname} cannot run {agent}: {reason}")
         for agent, reason in worker.unready.items()
+        if reason != worker.sandbox_problem
     ]
 
 

@@ -9,8 +9,10 @@ from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import clock_ahead_seconds
 
-# The key of a wrong clock among the reasons of agents; no agent has it as its ID.
+# Keys among the reasons of agents that no agent has as its ID: a wrong clock, and a reason that
+# concerns all agents.
 _CLOCK = ""
+_ALL_AGENTS = "*"
 # Locks are taken in the order of the rows.
 _RENEW = BatchStatement(
     {"job_id": "text", "fence": "bigint", "worker_id": "text", "until": "bigint"},
@@ -25,7 +27,7 @@ _RENEW = BatchStatement(
 class WorkerInfo(msgspec.Struct):
     """A registered worker. `agents` can run on it; `unready` has the reasons for the others.
 
-    While its disk is full, none can run.
+    While its disk is full, or its sandbox has a problem, none can run.
     """
 
     id: str
@@ -34,6 +36,8 @@ class WorkerInfo(msgspec.Struct):
     agents: list[str]
     unready: dict[str, str] = {}
     is_disk_full: bool = False
+    # Why it cannot start a sandbox now; empty if it can.
+    sandbox_problem: str = ""
     # How far its clock is ahead of the database's, if that is too much.
     clock_ahead_seconds: int | None = None
     version: str = ""
@@ -41,6 +45,15 @@ class WorkerInfo(msgspec.Struct):
     tags: list[str] = []
     # Of its data directory, which has the snapshots of environments.
     location: str = ""
+
+
+class Unreadiness(msgspec.Struct, frozen=True):
+    """The reasons by agent, how far the worker's clock is ahead, if that is too much, and why no
+    sandbox can start."""
+
+    agents: dict[str, str]
+    clock_ahead_seconds: int | None
+    sandbox_problem: str
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -86,7 +99,7 @@ async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
                 row["hostname"],
                 row["slots"],
                 msgspec.json.decode(row["agents"], type=list[str]),
-                decode_unready(row["unready"])[0],
+                decode_unready(row["unready"]).agents,
                 version=row["version"],
                 configuration_digest=row["configuration_digest"],
                 tags=msgspec.json.decode(row["tags"], type=list[str]),
@@ -140,7 +153,7 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
         " agents = excluded.agents, unready = excluded.unready",
         id=worker.id,
         hostname=worker.hostname,
-        agents=msgspec.json.encode([] if worker.is_disk_full else worker.agents).decode(),
+        agents=msgspec.json.encode(_ready_agents(worker)).decode(),
         unready=msgspec.json.encode(_unready(worker)).decode(),
         slots=worker.slots,
         version=worker.version,
@@ -151,8 +164,14 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
     )
 
 
+def _ready_agents(worker: WorkerInfo) -> list[str]:
+    return [] if worker.is_disk_full or worker.sandbox_problem else worker.agents
+
+
 def _unready(worker: WorkerInfo) -> dict[str, str]:
     unready = worker.unready
+    if problem := worker.sandbox_problem:
+        unready = {_ALL_AGENTS: problem} | dict.fromkeys(worker.agents, problem) | unready
     if worker.is_disk_full:
         unready = dict.fromkeys(worker.agents, DISK_FULL) | unready
     if worker.clock_ahead_seconds is not None:
@@ -160,11 +179,11 @@ def _unready(worker: WorkerInfo) -> dict[str, str]:
     return unready
 
 
-def decode_unready(column: str) -> tuple[dict[str, str], int | None]:
-    """The reasons by agent, and how far the worker's clock is ahead, if that is too much."""
-    unready = msgspec.json.decode(column, type=dict[str, str])
-    clock = unready.pop(_CLOCK, None)
-    return unready, None if clock is None else int(clock)
+def decode_unready(column: str) -> Unreadiness:
+    agents = msgspec.json.decode(column, type=dict[str, str])
+    clock = agents.pop(_CLOCK, None)
+    problem = agents.pop(_ALL_AGENTS, "")
+    return Unreadiness(agents, None if clock is None else int(clock), problem)
 
 
 async def _sign_off(tx: Transaction, worker_id: str) -> None:

@@ -70,18 +70,18 @@ async def call_api(
 
 def _gave_up(error: Exception, action: str, seconds: float | None) -> SandboxLost:
     return SandboxLost(
-        f"this worker could not {action} for {seconds:g} seconds: {_describe(error)}"
+        f"this worker could not {action} for {seconds:g} seconds: {describe_outage(error)}"
     )
 
 
 def _note(error: Exception, action: str, backoff: Backoff, on_waiting: OnWaiting | None) -> None:
     if backoff.failures == _NOTED_ATTEMPT or is_temporary_refusal(error):
-        _log.warning("Waiting to %s: %s", action, _describe(error))
+        _log.warning("Waiting to %s: %s", action, describe_outage(error))
     if on_waiting and (backoff.failures >= _NOTED_ATTEMPT or is_temporary_refusal(error)):
-        on_waiting(f"waiting to {action}: {_describe(error)}")
+        on_waiting(f"waiting to {action}: {describe_outage(error)}")
 
 
-def _describe(error: Exception) -> str:
+def describe_outage(error: Exception) -> str:
     if is_temporary_refusal(error):
         return message_of(error)
     return f"the Kubernetes API server does not answer ({message_of(error)})"

@@ -169,13 +169,14 @@ class Cluster:
         request: Callable[[], Awaitable[T]],
         action: str,
         on_waiting: OnWaiting | None = None,
+        give_up_seconds: float | None = None,
     ) -> T:
-        """Wait for the API server for `pending_seconds`. Raises as `create_pod` does."""
+        """Wait for the API server, for `pending_seconds` by default. Raises as `create_pod`."""
         return await call_api(
             request,
             action,
             namespace=self.settings.namespace,
-            give_up_seconds=self.settings.pending_seconds,
+            give_up_seconds=give_up_seconds or self.settings.pending_seconds,
             on_waiting=on_waiting,
         )
 

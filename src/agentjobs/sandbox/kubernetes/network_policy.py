@@ -26,8 +26,14 @@ _CHANGED = (
 _log = logging.getLogger(__name__)
 
 
-async def ensure_network_policy(cluster: Cluster) -> None:
-    """Create it, or change it back to what it should be. Raises as `Cluster.call` does."""
+async def ensure_network_policy(
+    cluster: Cluster, give_up_seconds: float | None = None, *, replaces: bool = True
+) -> None:
+    """Create it, or change it back to what it should be. Raises as `Cluster.call` does.
+
+    Without `replaces`, another policy of the name stays: during an upgrade, workers with other
+    settings would replace those of each other all the time.
+    """
     policy = network_policy(cluster.settings, cluster.own_namespace)
 
     async def ensure() -> None:
@@ -38,14 +44,15 @@ async def ensure_network_policy(cluster: Cluster) -> None:
                 raise
             await _create(cluster, policy)
             return
-        if current.spec != policy.spec or not _has_labels(current, policy):
+        if replaces and (current.spec != policy.spec or not _has_labels(current, policy)):
             assert current.metadata is not None
             assert policy.metadata is not None
             policy.metadata.resourceVersion = current.metadata.resourceVersion
             await cluster.client.replace(policy)
             _log.warning(_CHANGED, POLICY_NAME, cluster.settings.namespace)
 
-    await cluster.call(ensure, "ensure the network policy of agents")
+    action = "ensure the network policy of agents"
+    await cluster.call(ensure, action, give_up_seconds=give_up_seconds)
 
 
 def network_policy(settings: ClusterSettings, own_namespace: str) -> NetworkPolicy:

@@ -11,6 +11,7 @@ from pathlib import Path
 from agentjobs.sandbox import mounts
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import environment_inside
+from agentjobs.sandbox.kubernetes.api_retries import describe_outage
 from agentjobs.sandbox.kubernetes.channels import ConnectionLost
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
@@ -33,6 +34,7 @@ from agentjobs.sandbox.protocol import (
     SandboxReport,
     SandboxTask,
     SandboxUnavailable,
+    SandboxUnreachable,
 )
 from agentjobs.sandbox.start_script import check_command
 from agentjobs.sandbox.trials import trial
@@ -41,6 +43,10 @@ from agentjobs.sandbox.trials import trial
 _SMALL = Limits(memory_bytes=64 * 1024**2, workspace_bytes=64 * 1024**2, scratch_bytes=16 * 1024**2)
 # Of a trial: whoever starts a worker waits for it.
 _MAX_TRIAL_SECONDS = 120.0
+_MAX_CHECK_SECONDS = 240.0
+# An API server that is restarted or busy may take a moment.
+PROBE_SECONDS = 5.0
+_MAX_PROBE_SECONDS = 10.0
 
 
 class KubernetesSandbox:
@@ -78,22 +84,49 @@ class KubernetesSandbox:
         return None
 
     async def check(self) -> None:
-        cluster = self.cluster
+        await self._reach_cluster(replaces_policy=True)
         try:
-            await ensure_network_policy(cluster)
-            await detect_user_namespaces(cluster)
-            with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
-                task = dataclasses.replace(trial(Path(directory)), limits=_SMALL)
-                report = await self._runs.run(task, _discard, pending_seconds=_MAX_TRIAL_SECONDS)
+            async with asyncio.timeout(_MAX_CHECK_SECONDS):
+                report = await self._run_trial()
         except SandboxUnavailable:
             raise
+        except TimeoutError as error:
+            raise SandboxUnreachable(
+                f"the cluster did not run a trial pod within {_MAX_CHECK_SECONDS:g} seconds"
+            ) from error
+        except SandboxLost as error:
+            raise SandboxUnreachable(f"a trial pod did not run in the cluster: {error}") from error
         except SandboxError as error:
             raise SandboxUnavailable(f"a trial pod did not run in the cluster: {error}") from error
         if report.exit_code != 0:
             reason = report.last_lines or "it did not finish"
             raise SandboxUnavailable(f"a trial pod failed: {reason}")
         if self._sweeping is None:
-            self._sweeping = asyncio.create_task(sweep_regularly(cluster, self._runs.pods_to_keep))
+            keep = self._runs.pods_to_keep
+            self._sweeping = asyncio.create_task(sweep_regularly(self.cluster, keep))
+
+    async def probe(self) -> None:
+        """A single request, as a rule. Raises SandboxUnavailable if this worker cannot use the
+        cluster now."""
+        await self._reach_cluster(replaces_policy=False)
+
+    async def _reach_cluster(self, *, replaces_policy: bool) -> None:
+        try:
+            async with asyncio.timeout(_MAX_PROBE_SECONDS):
+                await ensure_network_policy(self.cluster, PROBE_SECONDS, replaces=replaces_policy)
+        except TimeoutError as error:
+            raise SandboxUnreachable(
+                f"the Kubernetes API server does not answer within {_MAX_PROBE_SECONDS:g} seconds"
+            ) from error
+        except SandboxLost as error:
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            raise SandboxUnreachable(describe_outage(cause)) from error
+
+    async def _run_trial(self) -> SandboxReport:
+        await detect_user_namespaces(self.cluster)
+        with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
+            task = dataclasses.replace(trial(Path(directory)), limits=_SMALL)
+            return await self._runs.run(task, _discard, pending_seconds=_MAX_TRIAL_SECONDS)
 
     async def check_layers(self, directory: Path) -> None:
         """Layers are copied to pods, so any directory will do."""

@@ -1,4 +1,4 @@
-"""`/healthz` (the process is alive) and `/readyz` (it can serve requests), without a token."""
+"""`/healthz` (the process is alive) and `/readyz` (it can do its work), without a token."""
 
 import asyncio
 import time
@@ -38,6 +38,8 @@ class Readiness:
             )
         async with self._lock:
             await self._check_writable()
+        if problem := self._context.find_problem():
+            raise Problem("unavailable", problem, retry_after_seconds=5)
         return Reply(200, {"status": "ready"})
 
     async def _check_writable(self) -> None:

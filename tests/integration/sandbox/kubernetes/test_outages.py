@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from agentjobs.jobs.queue.leases import WorkerInfo
+from agentjobs.loops.cluster_loop import check_cluster
 from agentjobs.sandbox.kubernetes import cluster, pod_watch, user_namespaces
+from agentjobs.sandbox.kubernetes import sandbox as sandbox_module
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import JOB
 from agentjobs.sandbox.kubernetes.orphans import delete_orphans
-from agentjobs.sandbox.protocol import SandboxLost, SandboxUnavailable
+from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs.sandbox.protocol import SandboxLost, SandboxUnavailable, SandboxUnreachable
 from tests.integration.sandbox.kubernetes.test_cluster import (
     follow,
     is_gone,
@@ -112,6 +116,29 @@ async def test_a_creation_waits_for_the_server_and_says_so(
     await start(server)
     await follow(worker, await creating, is_running)
     assert notes[0].startswith("waiting to create a pod: the Kubernetes API server does not answer")
+
+
+async def test_a_worker_is_not_ready_while_the_server_is_away(
+    server: MemoryCluster,
+    settings: ClusterSettings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sandbox_module, "PROBE_SECONDS", 0.3)
+    worker = WorkerInfo("wrk_a", "host", 1, ["any"])
+    pods = KubernetesSandbox(settings, tmp_path)
+    await check_cluster(pods, worker)
+    assert worker.sandbox_problem == ""
+    await stop(server)
+    await check_cluster(pods, worker)
+    words = "the Kubernetes API server does not answer (All connection attempts failed)"
+    assert worker.sandbox_problem == words
+    with pytest.raises(SandboxUnreachable, match="does not answer"):
+        await pods.check()
+    await start(server)
+    await check_cluster(pods, worker)
+    assert worker.sandbox_problem == ""
+    await pods.close()
 
 
 async def test_a_creation_gives_up_in_the_end(

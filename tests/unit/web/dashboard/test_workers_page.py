@@ -1,5 +1,7 @@
 """Settings, workers: only operators see them."""
 
+import msgspec
+
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.organizations import ensure_default, find_organization
@@ -30,6 +32,15 @@ async def test_an_operator_sees_the_state_of_every_worker(dashboard: Dashboard) 
         assert text in page.text, text
     assert "differs" not in page.text
     assert f'href="{PATH}"' in (await browser.open("/settings/api-keys")).html
+
+
+async def test_an_operator_sees_why_a_worker_is_not_ready(dashboard: Dashboard) -> None:
+    browser = await operator(dashboard)
+    problem = f"the cluster does not answer {PAYLOAD}"
+    await renew(dashboard.db, msgspec.structs.replace(WORKER, sandbox_problem=problem), [], 10)
+    page = await browser.open(PATH)
+    assert page.is_safe()
+    assert "unready It starts no job, because the cluster does not answer" in page.text
 
 
 async def test_other_organizations_and_roles_see_no_worker(dashboard: Dashboard) -> None:

@@ -10,7 +10,13 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 # The tone of each state's badge.
-_TONES = {"ready": "good", "draining": "warn", "drained": "warn", "silent": "bad"}
+_TONES = {
+    "ready": "good",
+    "unready": "bad",
+    "draining": "warn",
+    "drained": "warn",
+    "silent": "bad",
+}
 
 
 async def show(request: PageRequest) -> Response:
