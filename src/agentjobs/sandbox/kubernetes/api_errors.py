@@ -21,7 +21,11 @@ _NOT_PERMITTED = re.compile(
 )
 _IN_DELETION = "because it is being terminated"
 # Refusals that end without a change of the request.
-_TEMPORARY_REFUSALS = ("exceeded quota", "error looking up service account")
+_TEMPORARY_REFUSALS = (
+    *("exceeded quota", "status unknown for quota", "error looking up service account"),
+    # An API server without its database, or one that has just started.
+    *("error enforcing limit ranges", "not yet ready to handle request"),
+)
 
 
 def status_code(error: Exception) -> int:

@@ -22,6 +22,10 @@ RBAC = (
     'pods is forbidden: User "system:serviceaccount:agentjobs:worker" cannot create resource '
     '"pods" in API group "" in the namespace "agents"'
 )
+LIMIT_RANGES = (
+    'pods "p" is forbidden: unable to CREATE /v1, Resource=pods at this time because there was an '
+    "error enforcing limit ranges"
+)
 QUOTA = 'pods "p" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1'
 SECURITY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": hostPath volumes'
 
@@ -49,6 +53,8 @@ def answer(
         answer(502, content_type="text/html"),
         answer(503, "apiserver is shutting down"),
         answer(403, QUOTA),
+        answer(403, LIMIT_RANGES),
+        answer(403, 'pods "p" is forbidden: not yet ready to handle request'),
         answer(403, 'error looking up service account agents/default: "default" not found'),
         httpx2.ConnectError("[Errno 111] Connection refused"),
         httpx2.ReadTimeout("timed out"),
