@@ -56,6 +56,19 @@ def test_no_container_has_more_rights_than_the_restricted_standard_allows() -> N
     assert spec["restartPolicy"] == "Never"
 
 
+def test_the_cluster_ends_a_pod_only_after_its_worker_should_have() -> None:
+    spec = spec_of(request(timeout_seconds=60.5), pending_seconds=600)
+    assert spec["activeDeadlineSeconds"] == 961
+
+
+def test_autoscalers_do_not_end_a_run_to_empty_its_node() -> None:
+    pod = pod_manifest(request(), settings(), has_user_namespace=False).to_dict()
+    assert pod["metadata"]["annotations"] == {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+
+
 def test_nothing_of_the_cluster_has_a_name() -> None:
     spec = spec_of(request(hosts={"db": "127.0.0.2", "cache": "127.0.0.2", "api": "127.0.0.3"}))
     assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
