@@ -188,19 +188,14 @@ def test_settings_become_variables(helm: Helm) -> None:
     assert "AGENTJOBS_SLOTS" not in serve
 
 
-def test_the_hook_uses_no_object_that_is_created_after_it(helm: Helm) -> None:
-    objects = helm.render(EVERYTHING)
-    spec = pod_templates(objects)["migrations"]["spec"]
-    assert spec.get("serviceAccountName") is None
-    volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    config = volumes.pop("config")["configMap"]["name"]
+def test_the_hook_uses_no_object_of_the_release(helm: Helm) -> None:
+    template = pod_templates(helm.render(EVERYTHING))["migrations"]
+    assert template["spec"].get("serviceAccountName") is None
+    volumes = {volume.pop("name"): volume for volume in template["spec"]["volumes"]}
+    (item,) = volumes.pop("config")["downwardAPI"]["items"]
     assert all("emptyDir" in volume for volume in volumes.values())
-    job, file = find(objects, "Job", f"{RELEASE}-migrations"), find(objects, "ConfigMap", config)
-    hooks = [each["metadata"]["annotations"] for each in (file, job)]
-    assert len({each["helm.sh/hook"] for each in hooks}) == 1
-    weights = [int(each.get("helm.sh/hook-weight", 0)) for each in hooks]
-    assert weights[0] < weights[1]
-    assert file["data"] == find(objects, "ConfigMap")["data"]
+    annotation = item["fieldRef"]["fieldPath"].split("'")[1]
+    assert template["metadata"]["annotations"][annotation] == EVERYTHING["configFile"]
 
 
 def test_only_a_changed_file_replaces_pods(helm: Helm) -> None:

@@ -105,12 +105,6 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* The data of a ConfigMap. */}}
-{{- define "agentjobs.configFile" -}}
-agentjobs.toml: |
-  {{- .Values.configFile | nindent 2 }}
-{{- end -}}
-
 {{- define "agentjobs.configFileMount" -}}
 - name: config
   mountPath: /etc/agentjobs/agentjobs.toml
