@@ -35,6 +35,8 @@ _CERTIFICATES_HOOK = (
     f'mkdir -p "$1{_CERTIFICATES}"; cp {_CERTIFICATES}/*.crt "$1{_CERTIFICATES}" 2>/dev/null; '
     'chroot "$1" update-ca-certificates'
 )
+# What the slim images of Debian leave out.
+_LEFT_OUT = ("doc/*", "info/*", "locale/*", "man/*")
 _WAIT_SECONDS = 240.0
 
 
@@ -89,7 +91,12 @@ def base_image() -> str:
     name = f"localhost/debian:{suite}"
     if attempt("podman", "image", "exists", name).returncode:
         archive = STORAGE / "base.tar"
-        options = ("--variant=minbase", "--include=ca-certificates")
+        excluded = (f"--dpkgopt=path-exclude=/usr/share/{name}" for name in _LEFT_OUT)
+        options = (
+            *("--variant=minbase", "--include=ca-certificates"),
+            *excluded,
+            "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+        )
         run("mmdebstrap", *options, f"--customize-hook={_CERTIFICATES_HOOK}", suite, archive)
         run("podman", "import", "--quiet", archive, name)
         archive.unlink()

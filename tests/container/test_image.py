@@ -5,6 +5,8 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.container.harness import (
     SANDBOX_OPTIONS,
     attempt,
@@ -45,18 +47,39 @@ def test_version_and_labels_name_the_build(image: str) -> None:
     assert list(config["Volumes"]) == ["/var/lib/agentjobs"]
 
 
-def test_the_image_of_agents_is_reproducible_and_has_what_pods_need() -> None:
+@pytest.fixture(scope="module")
+def agent_image(image: str) -> str:
+    """After `image`, which prepares the storage."""
     name = "localhost/agentjobs-agent:test"
-    assert build(name, "agent") == build("localhost/agentjobs-agent:again", "agent")
-    config = json.loads(run("podman", "image", "inspect", name))[0]["Config"]
+    build(name, "agent")
+    return name
+
+
+def test_the_image_of_agents_is_reproducible_and_has_what_pods_need(agent_image: str) -> None:
+    details = json.loads(run("podman", "image", "inspect", agent_image))[0]
+    assert build("localhost/agentjobs-agent:again", "agent") == details["Id"]
+    config = details["Config"]
     assert config["User"] == "10001:10001"
     script = (
         "id -u; for name in git python3 skopeo agentjobs-supervisor bwrap umoci psql; do"
-        " command -v $name; done; /opt/agentjobs/bin/python -c 'import agentjobs.agents'"
+        " command -v $name; done"
     )
-    output = run("podman", "run", "--rm", name, "sh", "-c", script).split()
+    output = run("podman", "run", "--rm", agent_image, "sh", "-c", script).split()
     supervisor = "/usr/local/bin/agentjobs-supervisor"
     assert output == ["10001", "/usr/bin/git", "/usr/bin/python3", "/usr/bin/skopeo", supervisor]
+
+
+def test_built_in_agents_run_in_the_image_of_agents_without_the_service(agent_image: str) -> None:
+    script = """\
+cd /tmp; printf 'import os\\n' > shop.py; run='/opt/agentjobs/bin/python -I -m'
+$run agentjobs.agents.builtin.lint_fixer; $run cve_fixer; /opt/agentjobs/bin/uv --version
+ls /opt/agentjobs/lib/python3*/site-packages"""
+    output = run("podman", "run", "--rm", agent_image, "sh", "-c", script)
+    assert "violations fixed: 1\n" in output
+    # It has all of its modules, and no job.
+    assert "the job file cannot be used: " in output
+    assert "\nuv 0." in output
+    assert output.split()[-2:] == ["agentjobs", "cve_fixer"]
 
 
 def test_a_container_runs_a_job_without_root_and_ends_on_sigterm(image: str) -> None:
