@@ -106,7 +106,7 @@ test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a
 dist: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build wheels, sdists and the npm package into dist/
 	@$(WITH_NODE) $(BIN)/python scripts/dist.py dist
 
-release: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build packages, image, SBOM and checksums of the tagged commit into dist/, signed with KEY=
+release: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build packages, images, SBOM and checksums of the tagged commit into dist/, signed with KEY=
 	@$(WITH_NODE) $(BIN)/python scripts/release.py dist --key "$(KEY)" --image-args "$(IMAGE_ARGS)"
 
 test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages twice, install them as users do, and run a job

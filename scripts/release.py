@@ -35,7 +35,7 @@ def main() -> None:
     options.add_argument(
         "--key", default="", help="the SSH key that signs, or its .pub in an agent"
     )
-    options.add_argument("--image-args", default="", help="options for building the image")
+    options.add_argument("--image-args", default="", help="options for building the images")
     arguments = options.parse_args()
     os.umask(0o022)
     directory = Path(arguments.target).resolve()
@@ -117,16 +117,18 @@ def build(directory: Path, version: str, image_args: str = "") -> None:
     document = sbom.render_sbom(lock, version, packages, epoch)
     (directory / f"agentjobs-{version}.cdx.json").write_text(document)
     if shutil.which("buildah"):
-        build_image(directory / f"agentjobs-{version}-image.tar", version, image_args, epoch)
+        build_images(directory, version, image_args, epoch)
     else:
-        print("release: without the image, because buildah is not installed", file=sys.stderr)
+        print("release: without the images, because buildah is not installed", file=sys.stderr)
     write_sums(directory)
 
 
-def build_image(archive: Path, version: str, image_args: str, epoch: int) -> None:
-    name = f"localhost/agentjobs:{version}"
-    dist.run(["make", "image", f"IMAGE={name}", f"IMAGE_ARGS={image_args}"], install.PROJECT)
-    archive_image(name, archive, epoch)
+def build_images(directory: Path, version: str, image_args: str, epoch: int) -> None:
+    service, agent = f"localhost/agentjobs:{version}", f"localhost/agentjobs-agent:{version}"
+    names = (f"IMAGE={service}", f"AGENT_IMAGE={agent}")
+    dist.run(["make", "image", *names, f"IMAGE_ARGS={image_args}"], install.PROJECT)
+    archive_image(service, directory / f"agentjobs-{version}-image.tar", epoch)
+    archive_image(agent, directory / f"agentjobs-{version}-agent-image.tar", epoch)
 
 
 def archive_image(name: str, archive: Path, epoch: int) -> None:
