@@ -7,6 +7,7 @@ import msgspec
 
 from agentjobs.sandbox.description import SandboxDescription
 from agentjobs.sandbox.kubernetes.access import (
+    PERMISSIONS,
     foreign_secrets,
     missing_permissions,
     server_version,
@@ -88,6 +89,12 @@ def _server(cluster: Cluster) -> str:
 
 
 def _explain_missing(missing: Sequence[str], namespace: str) -> str:
+    if len(missing) == sum(map(len, PERMISSIONS.values())):
+        return (
+            f"this worker may do nothing in the namespace {namespace}: check the setting "
+            "kubernetes_namespace, and that the Role of the Helm chart is bound there to the "
+            "worker's service account"
+        )
     return (
         f"this worker may not {', '.join(missing)} in the namespace {namespace}: add that to the "
         "Role of its service account; the Helm chart has the whole list"

@@ -13,8 +13,9 @@ RETRY_SECONDS = 0.05
 # A pod that fetches an image for minutes is asked less often.
 SLOW_RETRY_SECONDS = 0.5
 SLOW_AFTER_SECONDS = 10.0
-# The node says that it runs, but nothing answers.
-MAX_SILENT_START_SECONDS = 60.0
+# The node says that it runs, but nothing answers. The supervisor itself gives up after 60 seconds,
+# and its exit code would hide why.
+MAX_SILENT_START_SECONDS = 45.0
 # Connections that end soon after each other: the next one will not help.
 SHORT_CONNECTION_SECONDS = 60.0
 MAX_SHORT_CONNECTIONS = 20

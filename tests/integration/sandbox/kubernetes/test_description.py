@@ -7,6 +7,7 @@ import pytest
 
 from agentjobs.sandbox.description import SandboxDescription, describe_sandbox
 from agentjobs.sandbox.kubernetes import description, network_probe
+from agentjobs.sandbox.kubernetes.access import PERMISSIONS
 from agentjobs.settings import Settings
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
@@ -60,6 +61,20 @@ async def test_a_cluster_is_tried_and_left_as_it_was(
     assert problem.startswith("the cluster's network does not enforce NetworkPolicies")
     assert described.network == ""
     assert client.get(client.pods)["items"] == []
+
+
+async def test_a_namespace_without_any_permission_is_named(
+    cluster: MemoryCluster, client: ApiClient
+) -> None:
+    cluster.api.faults.forbidden = {
+        (verb, resource) for (_, resource), verbs in PERMISSIONS.items() for verb in verbs
+    }
+    try:
+        described = await describe(client.namespace)
+    finally:
+        cluster.api.faults.forbidden = set()
+    (problem,) = described.problems
+    assert problem.startswith(f"this worker may do nothing in the namespace {client.namespace}: ")
 
 
 async def test_missing_permissions_are_named_before_anything_is_tried(
