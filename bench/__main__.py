@@ -21,6 +21,7 @@ from bench import (
     index_speed,
     lock_files,
     neighbour,
+    pod_cache,
     pod_files,
     pod_start,
     push_cost,
@@ -67,6 +68,7 @@ MEASURES = {
     "index": ("The index of large repositories, against reading them", index_speed.measure),
     "lock_files": ("Lock files, from their bytes to dependencies", lock_files.measure),
     "neighbour": ("An ordinary tenant beside one that attacks, against alone", neighbour.measure),
+    "pod_cache": ("A large layer from the cache volume, against sending it", pod_cache.measure),
     "pod_files": ("27,000 files into a pod and out of it, against kubectl cp", pod_files.measure),
     "pod_start": ("The first output of a pod, against bare pods", pod_start.measure),
     "queue_peers": ("The queue beside other queues on PostgreSQL", queue_peers.measure),
@@ -95,7 +97,7 @@ MEASURES = {
     ),
 }
 # Not part of all: it needs a real cluster.
-NAMED_ONLY = {"pod_files", "pod_start"}
+NAMED_ONLY = {"pod_cache", "pod_files", "pod_start"}
 
 
 def main() -> None:

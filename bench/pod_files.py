@@ -66,7 +66,7 @@ def measure() -> list[dict[str, Any]]:
         os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
         cluster.kubectl("create", "namespace", NAMESPACE)
         stack.callback(cluster.kubectl, "delete", "namespace", NAMESPACE, "--wait=false")
-        _write_tree(directory / "tree")
+        write_tree(directory / "tree")
         return asyncio.run(_measure(cluster, directory))
 
 
@@ -188,7 +188,7 @@ async def _run(*command: str | Path) -> None:
     await asyncio.to_thread(subprocess.run, command, check=True)
 
 
-def _write_tree(root: Path) -> None:
+def write_tree(root: Path) -> None:
     """About 200 MB, as the files of a repository: most are small."""
     choose = random.Random(1)
     content = choose.randbytes(1024**2)

@@ -5,6 +5,18 @@ import (
 	"os"
 )
 
+// prepareContainer is what the init container of a pod does.
+func prepareContainer(path string) error {
+	if err := copyProgram(path); err != nil {
+		return err
+	}
+	if text := os.Getenv(layersVariable); text != "" {
+		clearUmask()
+		return unpackLayers(text, cacheDirectory, unpackedRecord(path))
+	}
+	return nil
+}
+
 // copyProgram puts this program where the main container of the pod finds it.
 func copyProgram(path string) error {
 	source, err := os.Open("/proc/self/exe")

@@ -25,7 +25,7 @@ func run(arguments []string) error {
 	case len(arguments) == 0:
 		return supervise()
 	case len(arguments) == 2 && arguments[0] == "copy":
-		return copyProgram(arguments[1])
+		return prepareContainer(arguments[1])
 	case len(arguments) == 1 && arguments[0] == execCommand:
 		return execAgent()
 	case len(arguments) == 1 && arguments[0] == "version":

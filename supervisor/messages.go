@@ -72,6 +72,8 @@ type helloReply struct {
 	Architecture string `json:"architecture"`
 	State        string `json:"state"`
 	Ended        *ended `json:"ended"`
+	// Directories that have the files of their layer from the cache.
+	Unpacked []string `json:"unpacked"`
 }
 
 type ended struct {
@@ -130,4 +132,6 @@ type opening struct {
 	Port         int    `json:"port,omitempty"`
 	Number       int    `json:"number,omitempty"`
 	Address      string `json:"address,omitempty"`
+	// Of the whole cache.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
 }

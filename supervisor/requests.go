@@ -88,6 +88,8 @@ func (s *supervisor) serveChannel(c *channel, kind opening) {
 	switch kind.Kind {
 	case "upload":
 		s.serveUpload(c, kind)
+	case "store":
+		serveStore(c, kind.MaxBytes)
 	case "download":
 		s.serveDownload(c, kind)
 	case "deletions":

@@ -30,6 +30,7 @@ type supervisor struct {
 	trees     *trees
 	ports     *ports
 	umask     int
+	unpacked  []string
 	lastFrame atomic.Int64
 	touched   atomic.Bool
 
@@ -47,6 +48,7 @@ type supervisor struct {
 func newSupervisor(c *config) *supervisor {
 	s := &supervisor{config: c, output: newOutput(), reaper: newReaper(), trees: newTrees(), state: stateNew}
 	s.ports = newPorts(s)
+	s.unpacked = readUnpacked(unpackedRecord(os.Args[0]))
 	s.changed = sync.NewCond(&s.mutex)
 	s.lastFrame.Store(int64(sinceStart()))
 	return s
@@ -152,6 +154,7 @@ func (s *supervisor) helloReply() helloReply {
 	defer s.mutex.Unlock()
 	return helloReply{
 		Type: "hello", Version: protocolVersion, Architecture: architecture, State: s.state, Ended: s.ended,
+		Unpacked: s.unpacked,
 	}
 }
 

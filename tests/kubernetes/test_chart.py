@@ -47,6 +47,7 @@ EVERYTHING: Object = {
     "agents": {
         "resourceQuota": {"hard": {"pods": "50", "requests.memory": "200Gi"}},
         "limitRange": {"limits": [{"type": "Pod", "max": {"memory": "32Gi"}}]},
+        "cacheClaim": "cache",
     },
     "service": {"annotations": {"example.com/internal": "true"}},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "certificate"},

@@ -31,7 +31,7 @@ NOT_IN_CONFIG = {
     *("data_dir", "config_file", "repositories_dir", "auto_migrate", "port", "public_url"),
     *("plans", "agents", "prices", "slots", "drain_grace_seconds", "sandbox", "ca_file"),
     *("kubernetes_namespace", "kubernetes_image", "kubernetes_image_pull_policy"),
-    *("kubernetes_user_namespaces", "kubernetes_pending_seconds"),
+    *("kubernetes_user_namespaces", "kubernetes_pending_seconds", "kubernetes_cache_claim"),
     "kubernetes_worker_labels",
 }
 # Parts of Kubernetes objects, which the API server validates.
@@ -179,6 +179,7 @@ def test_the_documented_values_are_accepted() -> None:
         ("config.queue_limit", {"value": 5}),
         ("secrets.databaseUrl.name", ""),
         ("secrets.databaseUrl.value", "postgresql://"),
+        ("agents.cacheClaim", "/var/cache"),
         ("agents.namespace", "Agents"),
         ("agents.podSecurity", "none"),
         ("agents.userNamespaces", True),

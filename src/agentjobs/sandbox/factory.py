@@ -73,6 +73,8 @@ def _cluster_settings(settings: Settings, worker: str) -> "ClusterSettings":
         image_pull_policy=settings.kubernetes_image_pull_policy,
         user_namespaces=cast("UserNamespaces", settings.kubernetes_user_namespaces.lower()),
         pending_seconds=settings.kubernetes_pending_seconds,
+        cache_claim=settings.kubernetes_cache_claim,
+        cache_max_bytes=settings.kubernetes_cache_max_bytes,
         worker_labels={key: value for key, _, value in labels},
         worker_cidrs=tuple(settings.kubernetes_worker_cidrs),
         uid_base=settings.sandbox_uid_base,

@@ -44,6 +44,7 @@ BOUNDS = {
     # Above the users of a usual machine, and low enough for one uid per slot below the maximum.
     "sandbox_uid_base": (65_536, 4_000_000_000),
     "kubernetes_pending_seconds": (1, 86_400),
+    "kubernetes_cache_max_bytes": (1, _ANY),
     "max_job_log_bytes": (0, _ANY),
     "cache_max_bytes": (0, _ANY),
     "limit_memory_mib": (16, _MAX_MIB),

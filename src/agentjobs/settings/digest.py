@@ -26,6 +26,8 @@ OWN_SETTINGS = frozenset(
             "kubernetes_image_pull_policy",
             "kubernetes_user_namespaces",
             "kubernetes_pending_seconds",
+            "kubernetes_cache_claim",
+            "kubernetes_cache_max_bytes",
             "kubernetes_worker_labels",
             "kubernetes_worker_cidrs",
         ),

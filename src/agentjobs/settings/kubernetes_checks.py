@@ -36,6 +36,10 @@ def check_kubernetes(settings: Settings) -> None:
     if settings.kubernetes_image_pull_policy not in PULL_POLICIES:
         reason = f"must be one of: {', '.join(PULL_POLICIES)}"
         raise SettingsFileError("kubernetes_image_pull_policy", reason)
+    claim = settings.kubernetes_cache_claim
+    if claim and not is_subdomain(claim):
+        reason = "must be the name of a PersistentVolumeClaim (or be left out)"
+        raise SettingsFileError("kubernetes_cache_claim", reason)
     for text in settings.kubernetes_worker_labels:
         key, separator, value = text.partition("=")
         if not separator or label_fault(key, value) is not None:

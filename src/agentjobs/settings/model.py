@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubernetes_image_pull_policy: str = "IfNotPresent"
     kubernetes_user_namespaces: str = "auto"
     kubernetes_pending_seconds: float = 600
+    kubernetes_cache_claim: str = ""
+    kubernetes_cache_max_bytes: int = 20 * 1024**3
     kubernetes_worker_labels: list[str] = []
     kubernetes_worker_cidrs: list[str] = []
     max_job_log_bytes: int = 16 * 1024 * 1024

@@ -181,8 +181,9 @@ class RunningPod:
             path = directory / volume["name"]
             if "persistentVolumeClaim" in volume:
                 path = self._kubelet.directory / volume["persistentVolumeClaim"]["claimName"]
-            path.mkdir(exist_ok=True)
-            path.chmod(0o777)
+            if not path.is_dir():
+                path.mkdir()
+                path.chmod(0o777)
             volumes[volume["name"]] = path
         return volumes
 

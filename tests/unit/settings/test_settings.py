@@ -167,6 +167,8 @@ def test_an_invalid_setting_is_refused(environ: dict[str, str], tmp_path: Path) 
         ("kubernetes_image_pull_policy", "always"),
         ("kubernetes_user_namespaces", "yes"),
         *(("kubernetes_pending_seconds", text) for text in ("0", "x", "86401")),
+        *(("kubernetes_cache_claim", text) for text in ("A", "a b", "/a", "a" * 254)),
+        *(("kubernetes_cache_max_bytes", text) for text in ("0", "x")),
         *(("kubernetes_worker_labels", text) for text in ("a", "=b", "a=b c", "/a=b", "a=b,")),
         *(("kubernetes_worker_cidrs", text) for text in ("x", "10.0.0.1/8", "10.0.0.0/33")),
         *(("webhook_disable_days", text) for text in ("x", "nan", "0")),
@@ -269,6 +271,7 @@ def test_agents_run_in_pods_if_the_sandbox_is_kubernetes(tmp_path: Path) -> None
     text = """
 sandbox = "kubernetes"
 kubernetes_image = "registry.example.com:5000/agents@sha256:0123"
+kubernetes_cache_claim = "agents.cache"
 kubernetes_worker_labels = ["app.kubernetes.io/component=worker", "plain="]
 kubernetes_worker_cidrs = ["10.0.0.0/8", "fd00::/64"]
 """

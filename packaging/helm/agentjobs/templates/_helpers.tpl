@@ -62,6 +62,7 @@ kubernetes_image: {{ printf "%s:%s" .Values.agents.image.repository (.Values.age
 kubernetes_image_pull_policy: {{ .Values.agents.image.pullPolicy }}
 kubernetes_user_namespaces: {{ .Values.agents.userNamespaces | quote }}
 kubernetes_pending_seconds: {{ .Values.agents.pendingSeconds }}
+kubernetes_cache_claim: {{ .Values.agents.cacheClaim | quote }}
 kubernetes_worker_labels:
   - app.kubernetes.io/name=agentjobs
   - app.kubernetes.io/instance={{ .Release.Name }}

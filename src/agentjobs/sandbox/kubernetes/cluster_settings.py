@@ -20,6 +20,9 @@ class ClusterSettings:
     image_pull_policy: str = "IfNotPresent"
     user_namespaces: UserNamespaces = "auto"
     pending_seconds: float = 600
+    # The PersistentVolumeClaim of the cache; empty: there is none.
+    cache_claim: str = ""
+    cache_max_bytes: int = 20 * 1024**3
     worker_labels: Mapping[str, str] = field(default_factory=dict)
     worker_cidrs: tuple[str, ...] = ()
     uid_base: int = 900_000

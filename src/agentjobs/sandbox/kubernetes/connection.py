@@ -137,7 +137,16 @@ class Supervisor:
 
     def open_upload(self, path: str, *, track: bool) -> Channel:
         """Raises ConnectionLost."""
-        channel = self.open("upload", path=path, track=track)
+        return self._awaiting_answer(self.open("upload", path=path, track=track))
+
+    def open_store(self, max_bytes: int) -> Channel:
+        """For an archive that the cache should keep, and is finished as an upload is.
+
+        Raises ConnectionLost.
+        """
+        return self._awaiting_answer(self.open("store", max_bytes=max_bytes))
+
+    def _awaiting_answer(self, channel: Channel) -> Channel:
         self._uploads[channel.number] = self._loop.create_future()
         return channel
 

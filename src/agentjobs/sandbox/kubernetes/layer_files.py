@@ -1,5 +1,6 @@
 """Which directories of a task go to its pod, and which of the pod's come back."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -30,11 +31,16 @@ class TaskDownload:
     max_file_bytes: int = 0
 
 
-def task_uploads(task: SandboxTask) -> list[TaskUpload]:
-    """Blocking, briefly. Raises SandboxError."""
+def task_uploads(task: SandboxTask, unpacked: Collection[str] = ()) -> list[TaskUpload]:
+    """`unpacked` are directories of the pod that have the files of the lower directory already.
+
+    Blocking, briefly. Raises SandboxError.
+    """
     layers = _layers(task)
     uploads = [
-        TaskUpload(
+        TaskUpload(inside=inside, sources=(layer.upper,))
+        if str(inside) in unpacked
+        else TaskUpload(
             inside=inside,
             sources=(layer.lower, layer.upper),
             excluded=deleted_paths(layer.upper),

@@ -28,6 +28,8 @@ class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
     version: int
     architecture: str
     state: Literal["new", "prepared", "running", "ended"]
+    # Directories that have the files of their layer from the cache.
+    unpacked: Annotated[tuple[str, ...], msgspec.Meta(max_length=8)] = ()
 
 
 class Prepared(msgspec.Struct, frozen=True, tag_field="type", tag="prepared"):

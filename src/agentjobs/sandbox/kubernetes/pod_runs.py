@@ -15,12 +15,14 @@ from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.connection import Supervisor
 from agentjobs.sandbox.kubernetes.credentials import Credentials, new_credentials
 from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
+from agentjobs.sandbox.kubernetes.idle_task import idle_task
+from agentjobs.sandbox.kubernetes.layer_cache import LayerCache
 from agentjobs.sandbox.kubernetes.orphans import delete_superseded
 from agentjobs.sandbox.kubernetes.pod_connection import PodConnection
-from agentjobs.sandbox.kubernetes.pods import PodRequest
+from agentjobs.sandbox.kubernetes.pods import CachedLayer, PodRequest
 from agentjobs.sandbox.kubernetes.run_output import RunOutput
 from agentjobs.sandbox.kubernetes.runs import RunRecords, StoredRun
-from agentjobs.sandbox.kubernetes.supervised_run import SupervisedRun
+from agentjobs.sandbox.kubernetes.supervised_run import UPLOAD_SECONDS, SupervisedRun
 from agentjobs.sandbox.protocol import (
     BeforeStart,
     OnNote,
@@ -47,6 +49,11 @@ class PodRuns:
         self._records = records
         self._created_at = time.monotonic()
         self._active: set[str] = set()
+        self._cache = LayerCache(cluster.settings, self._connect_to_cache)
+
+    async def close(self) -> None:
+        await self._cache.close()
+        await self.cluster.close()
 
     async def run(
         self,
@@ -58,7 +65,8 @@ class PodRuns:
     ) -> SandboxReport:
         """In a new pod. Raises SandboxError, and what the callbacks raise."""
         credentials = new_credentials()
-        request = self._request(task, credentials)
+        cached = self._cache.find(task)
+        request = self._request(task, credentials, cached)
         note = task.on_note or _log.info
         await self._create_pod(request, note)
 
@@ -72,12 +80,18 @@ class PodRuns:
         connection = self._connection(pod, credentials, output, task, pending_seconds)
 
         async def save_record(started_at: float) -> None:
+            self._cache.store_missing(task, cached, connection.current.hello.unpacked)
             if task.owner is not None and task.owner.job_id:
                 await self._save(_new_record(connection, credentials, task.owner, started_at))
 
         run = SupervisedRun(task, connection, output, save_record)
-        async with self._ending(pod, run):
-            return await run.complete(prepare_start)
+        try:
+            async with self._ending(pod, run):
+                return await run.complete(prepare_start)
+        except SandboxLost:
+            if cached:
+                self._cache.pause()
+            raise
 
     async def _create_pod(self, request: PodRequest, on_note: OnNote) -> None:
         try:
@@ -104,16 +118,24 @@ class PodRuns:
             return await run.complete(_nothing)
 
     @contextlib.asynccontextmanager
-    async def connected(self, task: SandboxTask) -> AsyncIterator[Supervisor]:
+    async def connected(
+        self, task: SandboxTask, *, writes_cache: bool = False
+    ) -> AsyncIterator[Supervisor]:
         """A pod as the task has it, in which nothing runs yet. Raises SandboxError."""
         credentials = new_credentials()
-        request = self._request(task, credentials)
+        request = self._request(task, credentials, writes_cache=writes_cache)
         await self._create_pod(request, _log.info)
         pod = FollowedPod(self.cluster, request.name, _log.info)
         output = RunOutput(_discard)
         connection = self._connection(pod, credentials, output, task)
         async with self._ending(pod, SupervisedRun(task, connection, output, _not_again)):
             yield await connection.connect()
+
+    def _connect_to_cache(
+        self, task: SandboxTask
+    ) -> contextlib.AbstractAsyncContextManager[Supervisor]:
+        idle = idle_task("cache", UPLOAD_SECONDS, owner=task.owner, placement=task.placement)
+        return self.connected(idle, writes_cache=True)
 
     async def _save(self, run: StoredRun) -> None:
         """Raises SandboxError."""
@@ -151,12 +173,19 @@ class PodRuns:
             self._records.remove(name)
             self._active.discard(name)
 
-    def _request(self, task: SandboxTask, credentials: Credentials) -> PodRequest:
+    def _request(
+        self,
+        task: SandboxTask,
+        credentials: Credentials,
+        cached: tuple[CachedLayer, ...] = (),
+        *,
+        writes_cache: bool = False,
+    ) -> PodRequest:
         on_disk = [mounts.WORKSPACE, mounts.RUN_DIRECTORY]
         on_disk += [layer.inside for layer in task.layers if layer.inside == mounts.HOME]
         directories = [str(path) for path in on_disk]
         variable = credentials.supervisor_variable(self._settings.orphan_seconds, directories)
-        return PodRequest.for_task(task, variable)
+        return PodRequest.for_task(task, variable, cached, writes_cache=writes_cache)
 
     def _connection(
         self,

@@ -10,7 +10,7 @@ from lightkube.resources.core_v1 import Pod
 
 from agentjobs.safe_text import ellipsize, single_line
 from agentjobs.sandbox.kubernetes.labels import FENCE
-from agentjobs.sandbox.kubernetes.pods import AGENT_CONTAINER
+from agentjobs.sandbox.kubernetes.pods import AGENT_CONTAINER, SUPERVISOR_CONTAINER
 from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
 
 _MAX_MESSAGE = 600
@@ -249,7 +249,8 @@ def _condition_value(status: core.PodStatus, type: str) -> bool | None:
 
 def _has_task_image(pod: Pod) -> bool:
     """Only such a pod needs the supervisor from another image."""
-    return pod.spec is not None and bool(pod.spec.initContainers)
+    containers = (pod.spec and pod.spec.initContainers) or ()
+    return any(container.name == SUPERVISOR_CONTAINER for container in containers)
 
 
 def _is_permanent(message: str, image: str) -> bool:

@@ -14,23 +14,19 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod
 
 from agentjobs.sandbox import mounts
+from agentjobs.sandbox.kubernetes import pod_volumes as volumes
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT
 from agentjobs.sandbox.kubernetes.labels import pod_annotations, pod_labels
 from agentjobs.sandbox.limits import GIB, KIB, Limits
-from agentjobs.sandbox.protocol import (
-    WRITABLE_DIRECTORIES,
-    Placement,
-    RootImage,
-    RunOwner,
-    SandboxError,
-    SandboxTask,
-)
+from agentjobs.sandbox.protocol import Placement, RootImage, RunOwner, SandboxError, SandboxTask
 
 SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
 SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
+LAYERS_VARIABLE = "AGENTJOBS_CACHED_LAYERS"
 AGENT_CONTAINER = "agent"
 SUPERVISOR_CONTAINER = "supervisor"
+CACHE_CONTAINER = "cache"
 # In a user namespace, the same uid is another user of the node in each pod.
 NAMESPACED_UID = 10_001
 
@@ -38,11 +34,11 @@ _MIB = 1024 * KIB
 _UIDS = 100_000
 # The supervisor's own memory, besides that of the agent.
 _SUPERVISOR_MEMORY = 64 * _MIB
-# The supervisor measures the workspace; the kubelet ends the pod only if that fails.
-_STORAGE_MARGIN = GIB
 # Few agents need all that they may use. A node that runs out of space evicts those that use more
 # than this first, and they run again.
 _MAX_STORAGE_REQUEST = 2 * GIB
+# Of the cache's files, because each pod may have another user.
+_CACHE_GROUP = 10_001
 _UNLIMITED_MEMORY_REQUEST = 256 * _MIB
 _UNLIMITED_CPU_REQUEST = "100m"
 # The worker ends the command; this is for a worker that cannot.
@@ -53,14 +49,14 @@ _NOT_MOVED = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-_WORKSPACE_VOLUMES = {
-    "workspace": mounts.WORKSPACE,
-    "run": mounts.RUN_DIRECTORY,
-    # Volumes of their own, which an agent can neither remove nor replace.
-    **{name: mounts.RUN_DIRECTORY / name for name in WRITABLE_DIRECTORIES},
-}
-_HOME_VOLUME = "home"
-_SCRATCH_VOLUMES = {"tmp": mounts.TEMPORARY, "shm": mounts.SHARED_MEMORY}
+
+
+class CachedLayer(msgspec.Struct, frozen=True):
+    """An archive of the cache, and the directory of the pod that it belongs in."""
+
+    path: str
+    sha256: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +74,22 @@ class PodRequest:
     hosts: Mapping[str, str] = field(default_factory=dict)
     # The home directory is a layer, which may be larger than memory.
     has_home_on_disk: bool = False
+    # Unpacked before the supervisor starts, as far as the cache has them.
+    cached: tuple[CachedLayer, ...] = ()
+    # Only for a pod that runs nobody's command.
+    writes_cache: bool = False
     # None: as the cluster has decided for all.
     has_user_namespace: bool | None = None
 
     @classmethod
-    def for_task(cls, task: SandboxTask, supervisor: str) -> "PodRequest":
+    def for_task(
+        cls,
+        task: SandboxTask,
+        supervisor: str,
+        cached: tuple[CachedLayer, ...] = (),
+        *,
+        writes_cache: bool = False,
+    ) -> "PodRequest":
         return cls(
             name=pod_name(task.owner.step if task.owner else ""),
             supervisor=supervisor,
@@ -93,11 +100,13 @@ class PodRequest:
             placement=task.placement,
             hosts=task.hosts,
             has_home_on_disk=any(layer.inside == mounts.HOME for layer in task.layers),
+            cached=cached,
+            writes_cache=writes_cache,
         )
 
     @property
     def supervisor_directory(self) -> str:
-        """Where the supervisor is if the image does not contain it.
+        """Where an init container puts the supervisor, and what it has to say to it.
 
         An image must not know it: it could declare a volume there, with a program of its own.
         """
@@ -106,6 +115,10 @@ class PodRequest:
     @property
     def copied_supervisor(self) -> str:
         return f"{self.supervisor_directory}/supervisor"
+
+    @property
+    def has_init_container(self) -> bool:
+        return self.image is not None or bool(self.cached)
 
 
 def pod_name(step: str) -> str:
@@ -130,8 +143,15 @@ def pod_manifest(
         ),
         spec=core.PodSpec(
             containers=[_agent_container(request, settings)],
-            initContainers=[_supervisor_container(request, settings)] if request.image else None,
-            volumes=_volumes(request),
+            initContainers=(
+                [_init_container(request, settings)] if request.has_init_container else None
+            ),
+            volumes=volumes.pod_volumes(
+                request.limits,
+                has_home_on_disk=request.has_home_on_disk,
+                has_init_container=request.has_init_container,
+                claim=settings.cache_claim if request.cached or request.writes_cache else "",
+            ),
             automountServiceAccountToken=False,
             enableServiceLinks=False,
             hostUsers=False if has_user_namespace else None,
@@ -144,6 +164,8 @@ def pod_manifest(
                 runAsNonRoot=True,
                 runAsUser=uid,
                 runAsGroup=uid,
+                fsGroup=_CACHE_GROUP if request.writes_cache else None,
+                fsGroupChangePolicy="OnRootMismatch" if request.writes_cache else None,
                 seccompProfile=core.SeccompProfile(type="RuntimeDefault"),
                 sysctls=[core.Sysctl(name="net.ipv4.ip_unprivileged_port_start", value="0")],
             ),
@@ -170,31 +192,44 @@ def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Con
         image=image.reference if image else settings.image,
         # Otherwise whoever knows a reference could run an image that another organization pulled.
         imagePullPolicy="Always" if image else settings.image_pull_policy,
-        command=[request.copied_supervisor if image else SUPERVISOR_PROGRAM],
+        command=[request.copied_supervisor if request.has_init_container else SUPERVISOR_PROGRAM],
         env=[core.EnvVar(name=SUPERVISOR_VARIABLE, value=request.supervisor)],
         ports=[core.ContainerPort(containerPort=SUPERVISOR_PORT)],
         resources=_resources(request.limits),
         securityContext=_security_context(),
         terminationMessagePolicy="FallbackToLogsOnError",
-        volumeMounts=_volume_mounts(request),
+        volumeMounts=volumes.agent_mounts(
+            request.supervisor_directory if request.has_init_container else "",
+            writes_cache=request.writes_cache,
+        ),
         workingDir="/",
     )
 
 
-def _supervisor_container(request: PodRequest, settings: ClusterSettings) -> core.Container:
+def _init_container(request: PodRequest, settings: ClusterSettings) -> core.Container:
+    """Brings the supervisor if the image lacks it, and unpacks layers.
+
+    The agent's own container never sees the cache, which has files of others.
+    """
     memory = {"memory": str(_SUPERVISOR_MEMORY)}
+    layers = msgspec.json.encode(request.cached).decode()
     return core.Container(
-        name=SUPERVISOR_CONTAINER,
+        name=SUPERVISOR_CONTAINER if request.image else CACHE_CONTAINER,
         image=settings.image,
         imagePullPolicy=settings.image_pull_policy,
         command=[SUPERVISOR_PROGRAM, "copy", request.copied_supervisor],
-        resources=core.ResourceRequirements(
-            requests={**memory, "cpu": _UNLIMITED_CPU_REQUEST}, limits=memory
+        env=[core.EnvVar(name=LAYERS_VARIABLE, value=layers)] if request.cached else None,
+        resources=(
+            _resources(request.limits)
+            if request.cached
+            else core.ResourceRequirements(
+                requests={**memory, "cpu": _UNLIMITED_CPU_REQUEST}, limits=memory
+            )
         ),
         securityContext=_security_context(),
-        volumeMounts=[
-            core.VolumeMount(name=SUPERVISOR_CONTAINER, mountPath=request.supervisor_directory)
-        ],
+        volumeMounts=volumes.init_mounts(
+            request.supervisor_directory, unpacks=bool(request.cached)
+        ),
         workingDir="/",
     )
 
@@ -217,47 +252,12 @@ def _resources(limits: Limits) -> core.ResourceRequirements:
     if limits.cpus:
         maximum["cpu"] = f"{math.ceil(limits.cpus * 1000)}m"
     if limits.workspace_bytes:
-        maximum["ephemeral-storage"] = str(limits.workspace_bytes + _STORAGE_MARGIN)
+        maximum["ephemeral-storage"] = str(limits.workspace_bytes + volumes.STORAGE_MARGIN)
     minimum = {"memory": str(_UNLIMITED_MEMORY_REQUEST), "cpu": _UNLIMITED_CPU_REQUEST}
     requests = {**minimum, **maximum}
     if limits.workspace_bytes:
         requests["ephemeral-storage"] = str(min(limits.workspace_bytes, _MAX_STORAGE_REQUEST))
     return core.ResourceRequirements(requests=requests, limits=maximum or None)
-
-
-def _volumes(request: PodRequest) -> list[core.Volume]:
-    limits = request.limits
-    storage = str(limits.workspace_bytes + _STORAGE_MARGIN) if limits.workspace_bytes else None
-    scratch = str(limits.scratch_bytes) if limits.scratch_bytes else None
-    on_disk = [*_WORKSPACE_VOLUMES, *([_HOME_VOLUME] if request.has_home_on_disk else [])]
-    in_memory = [*_SCRATCH_VOLUMES, *([] if request.has_home_on_disk else [_HOME_VOLUME])]
-    volumes = [
-        *(_empty_directory(name, size=storage) for name in on_disk),
-        *(_empty_directory(name, size=scratch, medium="Memory") for name in in_memory),
-    ]
-    if request.image:
-        volumes.append(_empty_directory(SUPERVISOR_CONTAINER))
-    return volumes
-
-
-def _volume_mounts(request: PodRequest) -> list[core.VolumeMount]:
-    directories = {**_WORKSPACE_VOLUMES, **_SCRATCH_VOLUMES, _HOME_VOLUME: mounts.HOME}
-    volume_mounts = [
-        core.VolumeMount(name=name, mountPath=str(path)) for name, path in directories.items()
-    ]
-    if request.image:
-        volume_mounts.append(
-            core.VolumeMount(
-                name=SUPERVISOR_CONTAINER, mountPath=request.supervisor_directory, readOnly=True
-            )
-        )
-    return volume_mounts
-
-
-def _empty_directory(
-    name: str, *, size: str | None = None, medium: str | None = None
-) -> core.Volume:
-    return core.Volume(name=name, emptyDir=core.EmptyDirVolumeSource(medium=medium, sizeLimit=size))
 
 
 def _host_aliases(hosts: Mapping[str, str]) -> list[core.HostAlias] | None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import os
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from agentjobs.sandbox.kubernetes.channels import ConnectionLost
 from agentjobs.sandbox.kubernetes.cluster import Cluster
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.connection import RequestFailed
+from agentjobs.sandbox.kubernetes.idle_task import SMALL, idle_task
 from agentjobs.sandbox.kubernetes.layer_files import task_uploads
 from agentjobs.sandbox.kubernetes.messages import Programs
 from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
@@ -24,7 +24,6 @@ from agentjobs.sandbox.kubernetes.pod_runs import PodRuns
 from agentjobs.sandbox.kubernetes.runs import RunRecords
 from agentjobs.sandbox.kubernetes.user_namespaces import detect_user_namespaces
 from agentjobs.sandbox.kubernetes.worker_files import copy_worker_files
-from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
     BeforeStart,
     OnOutput,
@@ -39,8 +38,6 @@ from agentjobs.sandbox.protocol import (
 from agentjobs.sandbox.start_script import check_command
 from agentjobs.sandbox.trials import trial
 
-# A command that does nothing fits everywhere.
-_SMALL = Limits(memory_bytes=64 * 1024**2, workspace_bytes=64 * 1024**2, scratch_bytes=16 * 1024**2)
 # Of a trial: whoever starts a worker waits for it.
 _MAX_TRIAL_SECONDS = 120.0
 _MAX_CHECK_SECONDS = 240.0
@@ -78,7 +75,7 @@ class KubernetesSandbox:
             self._sweeping.cancel()
             await wait_despite_cancellation(self._sweeping)
         if self._open_runs is not None:
-            await self.cluster.close()
+            await self._open_runs.close()
 
     def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - required by the protocol
         return None
@@ -125,7 +122,7 @@ class KubernetesSandbox:
     async def _run_trial(self) -> SandboxReport:
         await detect_user_namespaces(self.cluster)
         with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
-            task = dataclasses.replace(trial(Path(directory)), limits=_SMALL)
+            task = dataclasses.replace(trial(Path(directory)), limits=SMALL)
             return await self._runs.run(task, _discard, pending_seconds=_MAX_TRIAL_SECONDS)
 
     async def check_layers(self, directory: Path) -> None:
@@ -163,17 +160,7 @@ class KubernetesSandbox:
         self, names: Collection[str], image: RootImage | None, path: str
     ) -> dict[str, str]:
         """In a pod for this question alone. Raises SandboxError."""
-        nowhere = Path(os.devnull)
-        task = SandboxTask(
-            argv=(),
-            environment={},
-            workspace=nowhere,
-            run_dir=nowhere,
-            timeout_seconds=_MAX_TRIAL_SECONDS,
-            slot=0,
-            limits=_SMALL,
-            image=image,
-        )
+        task = idle_task("", _MAX_TRIAL_SECONDS, image=image)
         question = {"type": "find_programs", "names": sorted(names), "path": path}
         with _lost_access():
             async with self._runs.connected(task) as supervisor:

@@ -142,7 +142,7 @@ class SupervisedRun:
     async def _prepare(self, supervisor: Supervisor) -> None:
         uploads = [
             asyncio.ensure_future(_upload(supervisor, upload))
-            for upload in task_uploads(self._task)
+            for upload in task_uploads(self._task, supervisor.hello.unpacked)
         ]
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):

@@ -65,6 +65,14 @@ def test_layers_are_sent_without_what_earlier_runs_deleted(tmp_path: Path) -> No
     assert downloads[HOME].lower == downloads[WORKSPACE].lower == tmp_path / "lower"
 
 
+def test_a_layer_that_the_pod_has_unpacked_is_not_sent_again(tmp_path: Path) -> None:
+    layers = layer(HOME, tmp_path, "home"), layer(WORKSPACE, tmp_path, "workspace")
+    uploads = task_uploads(task(tmp_path, *layers), unpacked=[str(HOME)])
+    sources = {upload.inside: upload.sources for upload in uploads}
+    assert sources[HOME] == (tmp_path / "home",)
+    assert sources[WORKSPACE] == (tmp_path / "lower", tmp_path / "workspace")
+
+
 @pytest.mark.parametrize("places", [(ROOT,), (PurePosixPath("/usr"),), (HOME, HOME)])
 def test_other_places_cannot_have_a_layer(
     tmp_path: Path, places: tuple[PurePosixPath, ...]

@@ -1,5 +1,6 @@
 """The pod of a command: its rights, its limits, its volumes and its names."""
 
+import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
 from agentjobs.sandbox.kubernetes.labels import label_value
-from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_manifest, pod_name
+from agentjobs.sandbox.kubernetes.pods import CachedLayer, PodRequest, pod_manifest, pod_name
 from agentjobs.sandbox.limits import GIB, Limits
 from agentjobs.sandbox.protocol import (
     Layer,
@@ -179,6 +180,47 @@ def test_a_toleration_that_is_not_one_is_an_error_in_words() -> None:
     placement = Placement(tolerations=({"tolerationSeconds": "soon"},))
     with pytest.raises(SandboxError, match="toleration of the agent is not valid"):
         spec_of(request(placement=placement))
+
+
+def mounts_of(container: dict[str, Any]) -> dict[str, bool]:
+    """By path, whether they are read-only."""
+    return {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_no_container_that_runs_an_agent_sees_the_cache(image: RootImage | None) -> None:
+    layer = CachedLayer("/home/agent", "0" * 64, 5)
+    pod = request(image=image, cached=(layer,), has_home_on_disk=True, owner=OWNER)
+    spec = spec_of(pod, cache_claim="agents-cache")
+    volume = {"name": "cache", "persistentVolumeClaim": {"claimName": "agents-cache"}}
+    assert spec["volumes"][-1] == volume
+    (agent,), (init,) = spec["containers"], spec["initContainers"]
+    assert "/agentjobs-cache" not in mounts_of(agent)
+    # It says what was unpacked.
+    assert mounts_of(agent)["/p"] is True
+    assert agent["command"] == ["/p/supervisor"]
+    assert mounts_of(init)["/agentjobs-cache"] is True
+    assert mounts_of(init)["/home/agent"] is False
+    assert init["image"] == "localhost/agent:1"
+    (variable,) = init["env"]
+    assert json.loads(variable["value"]) == [
+        {"path": "/home/agent", "sha256": "0" * 64, "bytes": 5}
+    ]
+    # The cluster counts the larger one of both.
+    assert init["resources"] == agent["resources"]
+
+
+def test_a_pod_without_cached_layers_does_not_wait_for_the_volume() -> None:
+    spec = spec_of(request(image=IMAGE), cache_claim="agents-cache")
+    assert not any("persistentVolumeClaim" in volume for volume in spec["volumes"])
+    assert "initContainers" not in spec_of(request(), cache_claim="agents-cache")
+
+
+def test_only_a_pod_that_fills_the_cache_can_write_it() -> None:
+    spec = spec_of(request(writes_cache=True), cache_claim="agents-cache")
+    assert mounts_of(spec["containers"][0])["/agentjobs-cache"] is False
+    assert spec["securityContext"]["fsGroup"] == 10_001
+    assert "fsGroup" not in spec_of(request())["securityContext"]
 
 
 def test_labels_are_valid_and_annotations_are_whole() -> None:
