@@ -19,14 +19,24 @@ from tests.support.kubernetes.memory_cluster import memory_cluster_process
 from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import SandboxHarness
 
+# As the value of AGENTJOBS_TEST_CLUSTER.
+MEMORY = "memory"
+
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return None if any("tests/kubernetes" in argument for argument in config.args) else True
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Nothing limits the memory of pods of an in-memory cluster: they would use the machine's."""
+    if os.environ.get("AGENTJOBS_TEST_CLUSTER") == MEMORY:
+        items[:] = [item for item in items if "memory" not in item.name]
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A new one, or the running one whose directory AGENTJOBS_TEST_CLUSTER names."""
+    assert os.environ.get("AGENTJOBS_TEST_CLUSTER") != MEMORY, "this test needs a real cluster"
     directory = os.environ.get("AGENTJOBS_TEST_CLUSTER")
     if directory:
         yield Cluster(Path(directory))
@@ -37,9 +47,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Of the cluster. With AGENTJOBS_TEST_CLUSTER=memory, of an in-memory one: tests that use
-    nothing else of the cluster pass there, too."""
-    if os.environ.get("AGENTJOBS_TEST_CLUSTER") == "memory":
+    """Of the cluster, or of an in-memory one, for tests that use nothing else of the cluster."""
+    if os.environ.get("AGENTJOBS_TEST_CLUSTER") == MEMORY:
         with memory_cluster_process() as kubeconfig:
             yield kubeconfig
         return
