@@ -45,6 +45,7 @@ EVERYTHING: Object = {
         "extraVolumeMounts": [{"name": "extra", "mountPath": "/extra"}],
     },
     "agents": {
+        "imagePullSecrets": [{"name": "registry"}, {"name": "mirror"}],
         "resourceQuota": {"hard": {"pods": "50", "requests.memory": "200Gi"}},
         "limitRange": {"limits": [{"type": "Pod", "max": {"memory": "32Gi"}}]},
         "cacheClaim": "cache",

@@ -154,7 +154,6 @@ def test_the_documented_commands_work(release: Release, tmp_path: Path) -> None:
     link_and_key = release.run_documented(documented("users add"), tmp_path)
     assert f"{release.url}/sign-in?token=" in link_and_key
     release.run_documented(documented("automountServiceAccountToken"), tmp_path)
-    release.run_documented(documented("imagePullSecrets"), tmp_path)
     release.run_documented(documented("get pods -L"), tmp_path)
     backup, _, upgrade = documented("agentjobs backup").partition("helm upgrade")
     assert upgrade

@@ -32,6 +32,7 @@ NOT_IN_CONFIG = {
     *("plans", "agents", "prices", "slots", "drain_grace_seconds", "sandbox", "ca_file"),
     *("kubernetes_namespace", "kubernetes_image", "kubernetes_image_pull_policy"),
     *("kubernetes_user_namespaces", "kubernetes_pending_seconds", "kubernetes_cache_claim"),
+    "kubernetes_image_pull_secrets",
     "kubernetes_worker_labels",
 }
 # Parts of Kubernetes objects, which the API server validates.

@@ -71,6 +71,7 @@ def _cluster_settings(settings: Settings, worker: str) -> "ClusterSettings":
         namespace=settings.kubernetes_namespace,
         image=settings.effective_kubernetes_image,
         image_pull_policy=settings.kubernetes_image_pull_policy,
+        image_pull_secrets=tuple(settings.kubernetes_image_pull_secrets),
         user_namespaces=cast("UserNamespaces", settings.kubernetes_user_namespaces.lower()),
         pending_seconds=settings.kubernetes_pending_seconds,
         cache_claim=settings.kubernetes_cache_claim,

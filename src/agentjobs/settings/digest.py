@@ -24,6 +24,7 @@ OWN_SETTINGS = frozenset(
             "kubernetes_namespace",
             "kubernetes_image",
             "kubernetes_image_pull_policy",
+            "kubernetes_image_pull_secrets",
             "kubernetes_user_namespaces",
             "kubernetes_pending_seconds",
             "kubernetes_cache_claim",

@@ -40,6 +40,10 @@ def check_kubernetes(settings: Settings) -> None:
     if claim and not is_subdomain(claim):
         reason = "must be the name of a PersistentVolumeClaim (or be left out)"
         raise SettingsFileError("kubernetes_cache_claim", reason)
+    for text in settings.kubernetes_image_pull_secrets:
+        if not is_subdomain(text):
+            reason = f"{text!r} must be the name of a secret in the namespace of agents"
+            raise SettingsFileError("kubernetes_image_pull_secrets", reason)
     for text in settings.kubernetes_worker_labels:
         key, separator, value = text.partition("=")
         if not separator or label_fault(key, value) is not None:

@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubernetes_namespace: str = "agentjobs-agents"
     kubernetes_image: str = ""
     kubernetes_image_pull_policy: str = "IfNotPresent"
+    kubernetes_image_pull_secrets: list[str] = []
     kubernetes_user_namespaces: str = "auto"
     kubernetes_pending_seconds: float = 600
     kubernetes_cache_claim: str = ""

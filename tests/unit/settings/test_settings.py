@@ -165,6 +165,7 @@ def test_an_invalid_setting_is_refused(environ: dict[str, str], tmp_path: Path) 
         ("kubernetes_namespace", "a" * 64),
         *(("kubernetes_image", text) for text in ("-x", "a b", "a" * 513)),
         ("kubernetes_image_pull_policy", "always"),
+        *(("kubernetes_image_pull_secrets", text) for text in ("a b", "A", "a,")),
         ("kubernetes_user_namespaces", "yes"),
         *(("kubernetes_pending_seconds", text) for text in ("0", "x", "86401")),
         *(("kubernetes_cache_claim", text) for text in ("A", "a b", "/a", "a" * 254)),

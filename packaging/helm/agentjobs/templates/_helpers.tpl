@@ -60,6 +60,12 @@ sandbox: kubernetes
 kubernetes_namespace: {{ include "agentjobs.agentsNamespace" . }}
 kubernetes_image: {{ printf "%s:%s" .Values.agents.image.repository (.Values.agents.image.tag | default .Chart.AppVersion) | quote }}
 kubernetes_image_pull_policy: {{ .Values.agents.image.pullPolicy }}
+{{- with .Values.agents.imagePullSecrets }}
+kubernetes_image_pull_secrets:
+{{- range . }}
+  - {{ .name | quote }}
+{{- end }}
+{{- end }}
 kubernetes_user_namespaces: {{ .Values.agents.userNamespaces | quote }}
 kubernetes_pending_seconds: {{ .Values.agents.pendingSeconds }}
 kubernetes_cache_claim: {{ .Values.agents.cacheClaim | quote }}

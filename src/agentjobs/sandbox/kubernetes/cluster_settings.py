@@ -18,6 +18,7 @@ class ClusterSettings:
     namespace: str = "agentjobs-agents"
     image: str
     image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
     user_namespaces: UserNamespaces = "auto"
     pending_seconds: float = 600
     # The PersistentVolumeClaim of the cache; empty: there is none.

@@ -173,16 +173,22 @@ def pod_manifest(
             dnsPolicy="None",
             dnsConfig=core.PodDNSConfig(nameservers=[_LOOPBACK]),
             hostAliases=_host_aliases(request.hosts),
-            imagePullSecrets=(
-                [core.LocalObjectReference(name=request.name)]
-                if request.image and request.image.registry_auth
-                else None
-            ),
+            imagePullSecrets=_pull_secrets(request, settings),
             runtimeClassName=request.placement.runtime_class or None,
             nodeSelector={"kubernetes.io/os": "linux", **request.placement.node_selector},
             tolerations=_tolerations(request.placement.tolerations),
         ),
     )
+
+
+def _pull_secrets(
+    request: PodRequest, settings: ClusterSettings
+) -> list[core.LocalObjectReference] | None:
+    """Also with an environment's image: the supervisor is copied from the image of agents."""
+    names = list(settings.image_pull_secrets)
+    if request.image and request.image.registry_auth:
+        names.append(request.name)
+    return [core.LocalObjectReference(name=name) for name in names] or None
 
 
 def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Container:

@@ -147,6 +147,13 @@ def test_the_default_image_needs_neither_a_copy_nor_a_secret() -> None:
     assert "imagePullSecrets" not in spec
 
 
+def test_secrets_of_our_image_come_before_that_of_the_task() -> None:
+    spec = spec_of(request(), image_pull_secrets=("registry",))
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    spec = spec_of(request(image=IMAGE), image_pull_secrets=("registry",))
+    assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "p"}]
+
+
 def test_a_layer_for_the_home_directory_is_on_disk() -> None:
     layer = Layer(inside=PurePosixPath("/home/agent"), lower=Path("/l"), upper=Path("/u"))
     task = SandboxTask(
