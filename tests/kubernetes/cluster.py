@@ -53,6 +53,8 @@ class Cluster:
             sys.exit("The test cluster creates namespaces, mounts and cgroups: run it as root.")
         if not (self.directory / "bin" / "kubelet").exists():
             sys.exit(f"Build it first: scripts/build_kubernetes.py {self.directory}")
+        if not images.SUPERVISOR.exists():
+            sys.exit("Build the supervisor of agents' pods first: make supervisor")
         self.stop()
         self.run_directory.mkdir(parents=True)
         try:
