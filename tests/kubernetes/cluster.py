@@ -209,11 +209,14 @@ class Cluster:
 
     def _start_control_plane(self) -> None:
         run = self.run_directory
-        self.namespaces.start("etcd", "etcd", *programs.etcd(run / "etcd"))
+        self.start_etcd()
         self.start_api_server()
         wait_for(self.is_api_ready, f"the API server did not start: {run}/kube-apiserver.log")
         self._start("kube-controller-manager", programs.controller_manager(run))
         self._start("kube-scheduler", programs.scheduler(run))
+
+    def start_etcd(self) -> None:
+        self.namespaces.start("etcd", "etcd", *programs.etcd(self.run_directory / "etcd"))
 
     def start_api_server(self) -> None:
         self._start("kube-apiserver", programs.api_server(self.run_directory, self.addresses))

@@ -75,7 +75,9 @@ class FaultProxy:
             self._loop.close()
 
     async def _start(self, address: str, certificates: ssl.SSLContext) -> web.ServerRunner:
-        runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0)
+        # A watch that the client leaves must not stay open until its next event.
+        server = web.Server(self._handle, handler_cancellation=True)
+        runner = web.ServerRunner(server, shutdown_timeout=0)
         await runner.setup()
         await web.TCPSite(runner, address, 0, ssl_context=certificates).start()
         return runner

@@ -13,7 +13,7 @@ from tests.kubernetes import configuration
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.configuration import CONTAINERD_SOCKET, NODE
 from tests.kubernetes.images import BUSYBOX_IMAGE
-from tests.kubernetes.namespaces import wait_for
+from tests.kubernetes.namespaces import CommandFailed, wait_for
 from tests.kubernetes.pods import DEFAULT, run_pod, wait_for_phase
 
 # No registry listens there.
@@ -95,6 +95,16 @@ def stopped_kubelet(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
+def lost_node(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Everything on it ends: kubelet stops, and the pods of the namespace are killed."""
+    names = cluster.kubectl("get", "pods", f"--namespace={namespace}", "-o", "name").split()
+    with stopped_kubelet(cluster):
+        for name in names:
+            kill_shim(cluster, name.removeprefix("pod/"), namespace)
+        yield
+
+
+@contextmanager
 def _another_node(cluster: Cluster) -> Iterator[None]:
     """Where no node answers, Kubernetes deletes no pods: it blames its own network."""
     node = {
@@ -125,6 +135,34 @@ def _another_node(cluster: Cluster) -> Iterator[None]:
 
 def stop_kubelet(cluster: Cluster) -> None:
     cluster.namespaces.kill("kubelet")
+
+
+@contextmanager
+def restarted_kubelet(cluster: Cluster) -> Iterator[None]:
+    stop_kubelet(cluster)
+    cluster.start_kubelet()
+    wait_for(lambda: _has_condition(cluster, "Ready"), "the node did not return")
+    yield
+
+
+@contextmanager
+def restarted_containerd(cluster: Cluster) -> Iterator[None]:
+    """Containers outlive it."""
+    cluster.namespaces.kill("containerd")
+    cluster.start_containerd()
+    wait_for(lambda: _is_containerd_ready(cluster), "containerd did not return")
+    yield
+
+
+@contextmanager
+def stopped_etcd(cluster: Cluster) -> Iterator[None]:
+    """The API server can neither store nor read anything."""
+    cluster.namespaces.kill("etcd")
+    try:
+        yield
+    finally:
+        cluster.start_etcd()
+        wait_for(cluster.is_api_ready, "the API server did not recover")
 
 
 @contextmanager
@@ -166,6 +204,13 @@ def _sandbox(cluster: Cluster, name: str, namespace: str) -> str:
 def _ctr(cluster: Cluster, *arguments: str) -> str:
     command = ("ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io")
     return cluster.namespaces.run(*command, *arguments)
+
+
+def _is_containerd_ready(cluster: Cluster) -> bool:
+    with suppress(CommandFailed):
+        _ctr(cluster, "version")
+        return True
+    return False
 
 
 def _processes_with(argument: str) -> Iterator[int]:
