@@ -69,5 +69,6 @@ def harness(sandbox: KubernetesSandbox, tmp_path: Path) -> SandboxHarness:
 
 @pytest.fixture(scope="session")
 def attacked_sandbox(kubeconfig: Path) -> Iterator[AttackedSandbox]:
-    with attacked_pods(kubeconfig) as sandbox:
+    is_in_memory = os.environ.get("AGENTJOBS_TEST_CLUSTER") == MEMORY
+    with attacked_pods(kubeconfig, is_in_memory=is_in_memory) as sandbox:
         yield sandbox

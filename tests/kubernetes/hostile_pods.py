@@ -30,7 +30,7 @@ SUPERVISOR_THREADS = 32
 
 
 @contextlib.contextmanager
-def attacked_pods(kubeconfig: Path) -> Iterator[AttackedSandbox]:
+def attacked_pods(kubeconfig: Path, *, is_in_memory: bool) -> Iterator[AttackedSandbox]:
     # Tests of another cluster may run on this machine.
     first_uid = FIRST_UID + secrets.randbelow(1000) * UIDS
     with contextlib.closing(ApiClient(kubeconfig)) as client:
@@ -49,7 +49,7 @@ def attacked_pods(kubeconfig: Path) -> Iterator[AttackedSandbox]:
             frame=FRAME,
             extra_processes=SUPERVISOR_THREADS,
             # The root of the image.
-            overlays=1,
+            overlays=0 if is_in_memory else 1,
             # One connection carries all others of a pod.
             connection_descriptors=0,
         )
