@@ -1,6 +1,7 @@
 """What both versions of cgroups share: the cgroups of this process, and access to their files."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,8 +64,10 @@ def sandbox_name(prefix: str, number: int) -> str:
 
 def find_abandoned(directory: Path, prefix: str, proc: Path) -> list[Path]:
     """The cgroups of sandboxes whose service died, and those of this process."""
+    name = re.compile(rf"{re.escape(prefix)}-(\d+)-\d+")
+    owners = {path: name.fullmatch(path.name) for path in directory.glob(f"{prefix}-*-*")}
     return [
         path
-        for path in directory.glob(f"{prefix}-*-*")
-        if (owner := path.name.split("-")[-2]) == str(os.getpid()) or not (proc / owner).exists()
+        for path, owner in owners.items()
+        if owner and (int(owner[1]) == os.getpid() or not (proc / owner[1]).exists())
     ]

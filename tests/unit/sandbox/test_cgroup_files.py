@@ -190,9 +190,13 @@ def test_cgroups_of_dead_services_are_removed_and_those_of_running_ones_stay(tre
     living = tree.root / "sandbox-1-0"
     left.mkdir()
     living.mkdir()
+    foreign = [tree.root / name for name in ("sandbox-test-70", "sandbox-2-x", "sandbox-a-2-3")]
+    for directory in foreign:
+        directory.mkdir()
     CgroupsV2(tree.root).sweep(tree.proc)
     assert not left.exists()
     assert living.exists()
+    assert all(directory.exists() for directory in foreign)
 
 
 def test_a_sandbox_has_a_low_cpu_share_and_its_limit_of_cpus(tree: Tree) -> None:
