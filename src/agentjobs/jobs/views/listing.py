@@ -17,6 +17,7 @@ from agentjobs.store.like_pattern import contains_pattern
 # How many jobs the search for a page reads at most.
 MAX_SCANNED = 2_500
 _MAX_TITLE_LENGTH = 200
+_MAX_FAILED = 50
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
@@ -113,6 +114,24 @@ async def list_lines(
     if reached == filter.lower_bound():
         return JobPage(lines, None, None)
     return JobPage(lines, reached, time_of(reached))
+
+
+async def failed_lines(
+    db: Database, organization_id: str, *, since: int, limit: int
+) -> list[JobLine]:
+    """Jobs created since then that failed and were not run again, newest first."""
+    newest = JobFilter(status="failed", since=since)
+    page = await list_lines(db, organization_id, newest, limit=_MAX_FAILED)
+    rows = await db.fetch_all(
+        "SELECT j.id FROM jobs j WHERE j.id IN (SELECT value FROM each(:ids)) AND EXISTS"
+        " (SELECT 1 FROM jobs later WHERE later.organization_id = :organization_id"
+        "  AND later.repo = j.repo AND later.id > j.id AND later.agent = j.agent"
+        "  AND later.config_override = j.config_override)",
+        ids=[line.job_id for line in page.lines],
+        organization_id=organization_id,
+    )
+    repeated = {row["id"] for row in rows}
+    return [line for line in page.lines if line.job_id not in repeated][:limit]
 
 
 async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine]:

@@ -1,4 +1,4 @@
-"""/: running and queued jobs, recent results, durations and cost."""
+"""/: what needs a person, running and latest jobs, then recent results, durations and cost."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,8 @@ from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
-from agentjobs.repos.queries import list_repos
+from agentjobs.web.dashboard.attention import load_attention
+from agentjobs.web.dashboard.checklist import load_checklist
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
@@ -26,7 +27,10 @@ from agentjobs.webhooks.events import activity_topic
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
 # Values of the delivery log's filter.
 _DAYS: dict[Span, str] = {"24h": "1", "7d": "7", "30d": "30"}
+_RUNNING_JOBS = 8
 _LATEST_JOBS = 8
+# Each has its own template.
+_PARTS = ("attention", "running", "latest", "tiles", "plots")
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -94,27 +98,20 @@ _PLOTS = (
 
 
 async def show(request: PageRequest) -> Response:
-    span = _span(request)
-    repos = await list_repos(request.db, request.organization_id, limit=1)
+    values = await _current_values(request)
+    has_completed = values["overview"].total.completed > 0
     return await request.render(
         "overview.html",
-        span=span,
         spans=list(_SPANS),
-        has_repos=bool(repos),
-        **await _current_values(request),
+        checklist=[] if has_completed else await load_checklist(request),
+        **values,
     )
 
 
 async def stream(request: PageRequest) -> Response:
-    span = _span(request)
-
     async def parts() -> Parts:
         values = await _current_values(request)
-        return {
-            "tiles": await request.fragment("overview/tiles.html", span=span, **values),
-            "plots": await request.fragment("overview/plots.html", span=span, **values),
-            "latest": await request.fragment("overview/latest.html", span=span, **values),
-        }
+        return {name: await request.fragment(f"overview/{name}.html", **values) for name in _PARTS}
 
     return live_parts(request, (activity_topic(request.organization_id),), parts)
 
@@ -124,8 +121,16 @@ async def _current_values(request: PageRequest) -> dict[str, Any]:
     overview = await request.context.statistics.overview(
         request.organization_id, _span(request), now, hours_ahead=whole_hours_ahead(now, zone)
     )
-    latest = await list_lines(request.db, request.organization_id, JobFilter(), limit=_LATEST_JOBS)
+    organization = request.organization_id
+    running = await list_lines(
+        request.db, organization, JobFilter(status="running"), limit=_RUNNING_JOBS
+    )
+    latest = await list_lines(request.db, organization, JobFilter(), limit=_LATEST_JOBS)
     return {
+        "now": now,
+        "span": overview.span,
+        "attention": await load_attention(request, now),
+        "running": running.lines,
         "overview": overview,
         "days": _DAYS[overview.span],
         "drawings": await asyncio.to_thread(_drawings, overview, zone),

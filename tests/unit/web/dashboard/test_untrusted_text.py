@@ -224,7 +224,7 @@ async def test_labels_with_any_text_are_shown(hostile):
 async def test_parts_of_live_pages_escape_untrusted_text(hostile):
     samples = hostile.samples["acme"]
     event_counts = {
-        "/stream": 3,
+        "/stream": 5,
         "/jobs/stream": 1,
         f"/jobs/{samples.failed_job}/stream": 8,
         f"/jobs/{samples.running_job}/stream": 8,
