@@ -13,7 +13,7 @@ from agentjobs.web.dashboard import (
     static_files,
 )
 from agentjobs.web.dashboard.auth_gate import guarded_routes
-from agentjobs.web.dashboard.jobs import artifacts, changes, creation, detail, listing, log
+from agentjobs.web.dashboard.jobs import artifacts, bulk, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
@@ -47,6 +47,7 @@ ROUTES: Routes = [
     *search.ROUTES,
     # Fixed paths before those with parameters.
     *listing.ROUTES,
+    *bulk.ROUTES,
     *creation.ROUTES,
     *log.ROUTES,
     *artifacts.ROUTES,

@@ -91,6 +91,7 @@ const swap = ({ id, html, digest }) => {
   const focused = element.contains(document.activeElement) ? addressOf(document.activeElement) : "";
   element.replaceChildren(...replacement.childNodes);
   if (focused) element.querySelector(focused)?.focus({ preventScroll: true });
+  showSelection();
 };
 
 // Shows that live updates are interrupted, without moving the rest of the page.
@@ -237,7 +238,11 @@ const find = async () => {
   try {
     const html = await fetchPart(`${field.form.action}?${new URLSearchParams({ q: query })}`);
     // The answer to what was typed last.
-    if (query === field.value) finder.querySelector("[data-results]").innerHTML = html;
+    if (query !== field.value) return;
+    const results = finder.querySelector("[data-results]");
+    const focused = results.contains(document.activeElement) && addressOf(document.activeElement);
+    results.innerHTML = html;
+    if (focused) (results.querySelector(focused) ?? field).focus();
   } catch {
     announce("Could not search. Press Enter to search on a page of its own.");
   }
@@ -266,6 +271,21 @@ const shortcuts = {
   x: () => document.activeElement.closest("tr, li")?.querySelector("input[type=checkbox]")?.click(),
 };
 const isTyping = (element) => element.matches("input:not([type=checkbox]), textarea, select");
+
+// Actions on selected rows are shown once there are some.
+const showSelection = () => {
+  for (const bar of document.querySelectorAll("[data-bulk]")) {
+    const count = bar.elements.length && [...bar.elements].filter((each) => each.checked).length;
+    bar.classList.toggle("inactive", !count);
+    bar.querySelector("[data-selected]").textContent = `${count} selected:`;
+  }
+};
+document.addEventListener("change", ({ target }) => {
+  if (target.matches("[data-select-all]")) {
+    for (const box of target.closest("table").querySelectorAll("td.select input")) box.checked = target.checked;
+  }
+  if (target.matches("[type=checkbox]")) showSelection();
+});
 
 const prepare = (root) => {
   tick(root);
@@ -329,6 +349,7 @@ addEventListener("pageshow", () => {
 });
 
 prepare(document);
+showSelection();
 // On a narrow screen the navigation bars scroll: show the current page's link.
 for (const current of document.querySelectorAll(".sections [aria-current], .side [aria-current], .tabs [aria-current]")) {
   const bar = current.parentElement;
