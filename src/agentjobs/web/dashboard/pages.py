@@ -14,6 +14,7 @@ from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
 from agentjobs.web.dashboard.navigation import SECTIONS, SETTINGS
 from agentjobs.web.dashboard.static_files import static_url
+from agentjobs.web.dashboard.text.user_agents import describe_user_agent
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
@@ -57,6 +58,7 @@ def _environment() -> Environment:
     environment.filters["iso"] = iso_utc
     environment.filters["severity_label"] = label_of
     environment.filters["web_address"] = web_address
+    environment.filters["browser"] = describe_user_agent
     environment.filters.update(FILTERS)
     environment.globals.update(static_url=static_url, SECTIONS=SECTIONS, SETTINGS=SETTINGS)
     return environment
