@@ -1,5 +1,7 @@
 """The page of a running job."""
 
+import re
+
 from playwright.async_api import Page, expect
 
 from tests.browser.service import REPO, BrowserTestService
@@ -22,16 +24,21 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await admin.wait_for_function(_IS_AT_ITS_END)
 
     await admin.get_by_role("searchbox", name="Search the log").fill("needle")
-    await expect(admin.locator("#log-match-count")).to_have_text("2 lines")
+    await expect(admin.locator("#log-match-count")).to_have_text("1 of 2")
     await expect(log.locator(".hit")).to_have_count(2)
-    await admin.get_by_role("button", name="Next match").click()
     await expect(log.locator(".hit.current")).to_have_text("needle one")
     await expect(log.locator(".hit.current")).to_be_in_viewport()
     await expect(follow).not_to_be_checked()
     await admin.get_by_role("searchbox", name="Search the log").press("Enter")
     await expect(log.locator(".hit.current")).to_have_text("Needle two")
+    await expect(admin.locator("#log-match-count")).to_have_text("2 of 2")
     await admin.get_by_role("button", name="Previous match").click()
     await expect(log.locator(".hit.current")).to_have_text("needle one")
+    await log.locator(".line").first.click(position={"x": 6, "y": 6})
+    await expect(admin).to_have_url(re.compile("#L1$"))
+    await expect(log.locator(".line.current")).to_have_count(1)
+    await admin.get_by_label("Wrap lines").uncheck()
+    await expect(log).to_have_class(re.compile("unwrapped"))
 
     await admin.get_by_text("Cancel job…").click()
     await admin.get_by_role("button", name="Cancel job", exact=True).click()

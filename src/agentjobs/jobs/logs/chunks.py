@@ -43,6 +43,18 @@ async def read_last_chunks(
     return newest_first[::-1]
 
 
+async def count_lines(db: Database, job_id: str, *, before: int) -> int:
+    """How many lines end in the chunks before this one."""
+    row = await db.fetch_one(
+        "SELECT COALESCE(SUM(LENGTH(text) - LENGTH(REPLACE(text, :newline, ''))), 0) AS lines"
+        " FROM job_logs WHERE job_id = :job_id AND sequence < :before",
+        newline="\n",
+        job_id=job_id,
+        before=before,
+    )
+    return int(row["lines"]) if row is not None else 0
+
+
 async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
     """The chunk gets the next number, also after those of an earlier attempt.
 

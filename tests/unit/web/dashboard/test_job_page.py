@@ -349,3 +349,25 @@ async def test_the_elapsed_time_of_an_unfinished_job_is_updated(sample_dashboard
     assert any("data-elapsed" in attributes for _, attributes in page.tags)
     finished = await sample_dashboard.viewer.open(job_path(sample_dashboard.samples["acme"]))
     assert not any("data-elapsed" in attributes for _, attributes in finished.tags)
+
+
+async def test_lines_of_a_long_log_keep_their_numbers(sample_dashboard):
+    job = sample_dashboard.samples["acme"].finished_job
+    chunk = "".join(f"line {number:05}\n" for number in range(1_000))
+    rows = [{"job": job, "sequence": 1_000 + at, "text": chunk} for at in range(14)]
+    for row in rows:
+        await write(
+            sample_dashboard.db,
+            "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+            " VALUES (:job, :sequence, 0, :text)",
+            **row,
+        )
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
+    stored = await sample_dashboard.db.fetch_all(
+        "SELECT text FROM job_logs WHERE job_id = :job", job=job
+    )
+    total = sum(row["text"].count("\n") for row in stored)
+    shown = page.html.count('<span class="line">')
+    assert 0 < shown < total
+    assert f'data-first-line="{total - shown + 1}"' in page.html
+    assert "Only the end of this log is shown." in page.text

@@ -7,7 +7,7 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response, StreamingResponse
 
-from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
+from agentjobs.jobs.logs.chunks import count_lines, read_chunks, read_last_chunks
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import ensure_job
@@ -37,20 +37,27 @@ class LogTail(msgspec.Struct, frozen=True):
     rest: Markup
     after: int
     is_complete: bool
+    # The number of the first line shown.
+    first_line: int
 
 
 async def log_tail(db: Database, job_id: str) -> LogTail:
     chunks = await read_last_chunks(db, job_id, _MAX_LENGTH)
+    left_out = 0
+    if chunks and chunks[0].sequence > 1:
+        left_out = await count_lines(db, job_id, before=chunks[0].sequence)
     # In a thread, because many lines take long.
-    return await asyncio.to_thread(_tail, chunks)
+    return await asyncio.to_thread(_tail, chunks, left_out)
 
 
-def _tail(chunks: Sequence[LogChunk]) -> LogTail:
+def _tail(chunks: Sequence[LogChunk], left_out: int) -> LogTail:
     lines = AnsiLines()
-    text, is_complete = newest_lines(_text(chunks))
+    whole = _text(chunks)
+    text, is_complete = newest_lines(whole)
+    left_out += whole.count("\n") - text.count("\n")
     html = lines.feed(text)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
-    return LogTail(html, lines.rest(), last, is_complete and first == 1)
+    return LogTail(html, lines.rest(), last, is_complete and first == 1, left_out + 1)
 
 
 def newest_lines(text: str) -> tuple[str, bool]:

@@ -170,66 +170,6 @@ const load = async (details) => {
   }
 };
 
-// The log of a job: appends new lines, and scrolls to the end while “Follow” is checked.
-const maxLines = 5000;
-const followLog = (box) => {
-  const lines = box.querySelector("[data-log-lines]");
-  const rest = box.querySelector("[data-log-rest]");
-  const following = document.getElementById("log-follow");
-  const scrollToEnd = () => {
-    if (following?.checked) box.scrollTop = box.scrollHeight;
-  };
-  let after = box.dataset.after;
-  following?.addEventListener("change", scrollToEnd);
-  box.addEventListener("wheel", (move) => {
-    if (move.deltaY < 0 && following) following.checked = false;
-  }, { passive: true });
-  scrollToEnd();
-  if (!box.dataset.log) return;
-  follow(() => `${box.dataset.log}?after=${after}`, {
-    lines: ({ html, rest: unfinished, after: sequence }) => {
-      const template = document.createElement("template");
-      template.innerHTML = html;
-      lines.append(template.content);
-      rest.innerHTML = unfinished;
-      after = sequence;
-      while (lines.childElementCount > maxLines) lines.firstElementChild.remove();
-      document.getElementById("log-empty")?.remove();
-      search.update();
-      scrollToEnd();
-    },
-  });
-};
-
-const search = {
-  hits: [],
-  at: -1,
-  update() {
-    const field = document.getElementById("log-search");
-    const box = document.getElementById("log");
-    const matchCount = document.getElementById("log-match-count");
-    if (!field || !box) return;
-    const query = field.value.trim().toLowerCase();
-    for (const line of box.querySelectorAll(".hit")) line.classList.remove("hit", "current");
-    this.hits = query
-      ? [...box.querySelectorAll(".line")].filter((line) => line.textContent.toLowerCase().includes(query))
-      : [];
-    for (const line of this.hits) line.classList.add("hit");
-    this.at = Math.min(this.at, this.hits.length - 1);
-    if (matchCount) matchCount.textContent = query ? `${this.hits.length} lines` : "";
-  },
-  move(step) {
-    if (!this.hits.length) return;
-    this.hits[this.at]?.classList.remove("current");
-    this.at = (this.at + step + this.hits.length) % this.hits.length;
-    const follow = document.getElementById("log-follow");
-    if (follow) follow.checked = false;
-    this.hits[this.at].classList.add("current");
-    this.hits[this.at].scrollIntoView({ block: "center" });
-    announce(`Line ${this.at + 1} of ${this.hits.length}`);
-  },
-};
-
 // Finds anything by a part of its name.
 const finder = document.getElementById("finder");
 const find = async () => {
@@ -298,9 +238,8 @@ const prepare = (root) => {
 };
 
 document.addEventListener("click", (click) => {
-  const button = click.target.closest("[data-copy], [data-search-step]");
-  if (button?.dataset.copy) copy(button);
-  if (button?.dataset.searchStep) search.move(Number(button.dataset.searchStep));
+  const button = click.target.closest("[data-copy]");
+  if (button) copy(button);
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (!menu.contains(click.target)) menu.open = false;
   }
@@ -361,14 +300,6 @@ const live = (address) => {
   return `${address}${address.includes("?") ? "&" : "?"}${parameters}`;
 };
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
-const log = document.getElementById("log");
-if (log) {
-  followLog(log);
-  const field = document.getElementById("log-search");
-  field?.addEventListener("input", () => search.update());
-  field?.form?.addEventListener("submit", (sent) => {
-    sent.preventDefault();
-    search.move(1);
-  });
-}
 document.getElementById("problem")?.focus();
+
+export { announce, follow };
