@@ -1,6 +1,8 @@
 """Settings > Webhooks and its delivery log, without a network: what pages show and change."""
 
+import html
 import re
+import shlex
 
 import msgspec
 import pytest
@@ -206,6 +208,38 @@ async def test_one_or_all_failed_deliveries_are_redelivered(dashboard):
     page = await dashboard.member.send(log, "/redeliver-failed", days="7")
     assert "Redelivering 1 failed deliveries." in page.text
     assert (await dashboard.outsider.open(path)).status == 404
+
+
+async def test_selected_deliveries_are_redelivered_and_the_rest_is_explained(dashboard):
+    await added(dashboard)
+    first, second, third = [await logged(dashboard) for _ in range(3)]
+    path = "/settings/webhooks/delivery-log"
+    log = await dashboard.member.open(path)
+    page = await dashboard.member.send(
+        log, f"{path}/redeliver-selected", delivery=[first, second, second, "dlv_unknown"]
+    )
+    assert "Redelivering 2 deliveries. 1 unchanged: There is no such delivery" in page.text
+    failed = await dashboard.member.open(f"{path}?status=failed")
+    assert third in failed.html
+    assert first not in failed.html
+    page = await dashboard.member.send(failed, f"{path}/redeliver-selected", delivery=None)
+    assert "Select deliveries first." in page.text
+
+
+async def test_a_delivery_is_shown_as_a_command(dashboard):
+    await added(dashboard)
+    headers = [("Host", "x"), ("webhook-id", "it's"), ("content-type", "application/json")]
+    delivery = await logged(dashboard, request_headers=msgspec.json.encode(headers).decode())
+    page = await dashboard.member.open(f"/settings/webhooks/delivery-log/{delivery}")
+    command = html.unescape(page.html.partition('id="curl"')[2].partition("</pre>")[0])
+    words = shlex.split(command.partition(">")[2].replace("\\\n", " "))
+    assert words[0] == "curl"
+    assert "webhook-id: it's" in words
+    assert not [word for word in words if word.startswith("Host")]
+    body = words[words.index("--data-raw") + 1]
+    assert f'"{delivery}"' not in body
+    assert msgspec.json.decode(body)["event"] == "job.queued"
+    assert '"event": "job.queued"' in page.text
 
 
 async def test_a_failed_ping_is_shown_as_a_failure(sample_dashboard):

@@ -1,9 +1,11 @@
 """Settings > Webhooks > Delivery log: deliveries, their attempts, and redelivery."""
 
 import re
+import shlex
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from agentjobs.clock import DAY_MS, now_ms
@@ -12,6 +14,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text_filters import counted
 from agentjobs.webhooks.endpoints import list_endpoints
 from agentjobs.webhooks.log import (
     STATUSES,
@@ -29,6 +32,8 @@ _PER_PAGE = 50
 _MAX_REDELIVERIES = 10_000
 _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 days"}
 _NOT_FOUND = "There is no such delivery in the log. It may have expired."
+# Whatever sends a request sets them itself.
+_HEADERS_OF_CLIENTS = {"host", "content-length", "connection", "accept", "accept-encoding"}
 _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
@@ -71,6 +76,24 @@ async def redeliver_one(request: PageRequest) -> Response:
         return await _detail_page(request, delivery_id, _for_page(problem))
     banner = "Redelivery started with the same webhook-id."
     return request.redirect(f"{PATH}/{delivery_id}", banner=banner)
+
+
+async def redeliver_selected(request: PageRequest) -> Response:
+    """What is possible is redelivered; the banner says why the rest was not."""
+    owner = await find_organization(request.db, request.organization)
+    selected = list(dict.fromkeys(request.form.all("delivery")))[:_PER_PAGE]
+    if not selected:
+        return request.redirect(PATH, banner="Select deliveries first.", tone="warn")
+    problems = []
+    for delivery_id in selected:
+        try:
+            await redeliver(request.db, owner, delivery_id)
+        except Problem as problem:
+            problems.append(_for_page(problem).message)
+    text = f"Redelivering {counted(len(selected) - len(problems), 'delivery', 'deliveries')}."
+    if problems:
+        text += f" {len(problems)} unchanged: {problems[0]}"
+    return request.redirect(PATH, banner=text, tone="warn" if problems else "good")
 
 
 async def redeliver_all_failed(request: PageRequest) -> Response:
@@ -134,12 +157,25 @@ def _for_page(problem: Problem) -> Problem:
 def _detail_values(detail: DeliveryDetail) -> dict[str, Any]:
     return {
         "delivery": detail.delivery,
-        "body": detail.body.decode("utf-8", "replace"),
+        "body": msgspec.json.format(detail.body).decode("utf-8", "replace"),
+        "curl": _as_curl(detail),
         "attempts": [
             {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
             for attempt in reversed(detail.attempts)
         ],
     }
+
+
+def _as_curl(detail: DeliveryDetail) -> str:
+    """The last request again, with its signature, which receivers accept for some minutes."""
+    headers = detail.attempts[-1].request_headers if detail.attempts else ()
+    kept = [
+        f"{name}: {value}" for name, value in headers if name.lower() not in _HEADERS_OF_CLIENTS
+    ]
+    parts = ["curl", shlex.quote(detail.delivery.url)]
+    parts += [f"--header {shlex.quote(header)}" for header in kept]
+    parts.append(f"--data-raw {shlex.quote(detail.body.decode('utf-8', 'replace'))}")
+    return " \\\n  ".join([" ".join(parts[:2]), *parts[2:]])
 
 
 def _address(request: PageRequest, filters: dict[str, str], **changes: str) -> str:
@@ -150,6 +186,7 @@ def _address(request: PageRequest, filters: dict[str, str], **changes: str) -> s
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
     PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
+    PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
     PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one),
 ]
