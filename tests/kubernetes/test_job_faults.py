@@ -118,6 +118,8 @@ def test_a_job_waits_for_the_cluster(
 def test_a_worker_claims_nothing_while_the_api_server_is_away(
     cluster: Cluster, jobs: GatedJobs
 ) -> None:
+    # It may not have noticed yet that an earlier outage is over.
+    wait_until(lambda: jobs.worker()["status"] == "ready", "the worker to be ready")
     with node_faults.stopped_api_server(cluster):
         wait_until(lambda: jobs.worker()["status"] == "unready", "the worker to notice it")
         assert "the Kubernetes API server does not answer" in jobs.worker()["sandbox_problem"]
