@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import tempfile
@@ -16,6 +17,7 @@ from tests.support.kubernetes.pod_process import ContainerProcess
 
 NODE = "node-1"
 # Nothing listens there, and no name has to be resolved, which can take a minute.
+_log = logging.getLogger(__name__)
 NO_REGISTRY = "127.0.0.1:1/"
 # How long a failed pull is an error, before it becomes a wait for the next one.
 BACK_OFF_SECONDS = 0.05
@@ -220,6 +222,10 @@ class RunningPod:
             await address.start(network)
             self._report({"phase": "Running", "podIP": address.ip}, {"running": started})
         code = await process.wait()
+        if code and not self._kill_reason:
+            _log.warning(
+                "%s ended with %s: %s", self.name, code, process.log.decode("utf-8", "replace")
+            )
         reason = self._kill_reason or ("Error" if code else "Completed")
         return {"exitCode": code, "reason": reason, **started, "finishedAt": timestamp()}
 
