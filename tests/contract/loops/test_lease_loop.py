@@ -38,7 +38,8 @@ class Jobs:
     ending: frozenset[Claim] = frozenset()
 
     def running_claims(self) -> frozenset[Claim]:
-        return frozenset(job.claim for job in self.active_jobs) - self.ending
+        # A stopped job ends before the next renewal, as a rule.
+        return frozenset(job.claim for job in self.active_jobs) - self.ending - self.stopped.keys()
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
         self.stopped |= dict.fromkeys(claims, outcome)

@@ -214,8 +214,8 @@ async def test_a_proxy_that_ends_every_watch_at_once_is_asked_slowly_and_hides_n
     )
     assert (await follow(worker, name, lambda state: state.has_ended)).is_oom_killed
     waited = asyncio.get_running_loop().time() - began
-    # No pause is shorter than a tenth of a second.
-    assert len(watches_of(server)) <= 1 + 10 * waited
+    # No pause is shorter than a tenth of a second, but for one that had begun before.
+    assert len(watches_of(server)) <= 2 + 10 * waited
 
 
 async def test_a_version_that_the_server_forgot_lists_again(
