@@ -27,6 +27,8 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.webhooks.events import activity_topic
 
+# The views of what the agent did, each with its own template; the first is the default.
+_VIEWS = {"log": "Log"}
 # Each part has its own template.
 _PARTS = ("head", "report", "details", "events", "prompt", "follow_up", "artifacts", "changes")
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
@@ -60,8 +62,15 @@ async def show(request: PageRequest, problem: Problem | None = None, prompt: str
         parts=with_digests(await _parts(request, values, prompt)),
         # A live update must not replace what the user typed.
         live=problem is None and not _is_settled(values),
-        log=await log_tail(request.db, job_id),
+        views=_VIEWS,
+        view=(view := _view(request)),
+        log=await log_tail(request.db, job_id) if view == "log" else None,
     )
+
+
+def _view(request: PageRequest) -> str:
+    view = request.query_param("view")
+    return view if view in _VIEWS else next(iter(_VIEWS))
 
 
 async def stream(request: PageRequest) -> Response:
