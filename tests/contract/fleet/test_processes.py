@@ -192,7 +192,7 @@ async def test_only_admins_of_the_operators_organization_see_the_notice(
     await record_heartbeat(database, _process("b", "other"))
 
     (notice,) = await notices_for(database, _viewer("default", "admin"))
-    assert "serve on b (prc_b) has another configuration" in notice
+    assert "serve on b (prc_b) has another configuration" in notice.text
     for viewer in (_viewer("default", "member"), _viewer("acme", "admin")):
         assert await notices_for(database, viewer) == []
 

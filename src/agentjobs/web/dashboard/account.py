@@ -82,6 +82,15 @@ async def end_other_sessions(request: PageRequest) -> Response:
     return request.redirect("/account", banner=banner)
 
 
+async def choose_organization(request: PageRequest) -> Response:
+    """The choices alone for the menu in the header."""
+    memberships = await memberships_of(request.db, request.viewer.user_id)
+    if request.http.headers.get("x-part"):
+        html = await request.fragment("organization_choices.html", memberships=memberships)
+        return request.part(html)
+    return await request.render("account_organizations.html", memberships=memberships)
+
+
 async def switch(request: PageRequest) -> Response:
     token = current_token(request) or ""
     name = request.form.text("organization")
@@ -95,6 +104,7 @@ async def switch(request: PageRequest) -> Response:
 
 ROUTES: Routes = [
     PageRoute("GET", "/account", "viewer", show),
+    PageRoute("GET", "/account/organizations", "viewer", choose_organization),
     PageRoute("POST", "/account/name", "viewer", rename),
     PageRoute("POST", "/account/password", "viewer", change_own_password),
     PageRoute("POST", "/account/sessions/end-others", "viewer", end_other_sessions),

@@ -114,3 +114,22 @@ async def test_users_outside_the_organization_learn_nothing(sample_dashboard):
     assert page.status == 404
     assert not page.has_form("/account/organization")
     assert (await sample_dashboard.member.open(OTHER_PULLS)).status == 404
+
+
+async def test_the_header_offers_the_other_organization(both):
+    page = await both.member.open("/")
+    assert any(each.get("data-lazy") == "/account/organizations" for _, each in page.tags)
+    part = await both.member.get("/account/organizations", headers={"X-Part": "1"})
+    assert "<main" not in part.text
+    assert "other" in part.text
+
+    choices = await both.member.open("/account/organizations")
+    assert choices.form("/account/organization").value("organization") == "other"
+    await both.member.send(choices, "/account/organization")
+    assert await current_organization(both) == "other"
+
+
+async def test_the_header_of_one_organization_has_no_choice(sample_dashboard):
+    page = await sample_dashboard.member.open("/")
+    assert "Organization: acme" in page.text
+    assert "/account/organizations" not in page.links

@@ -290,7 +290,7 @@ addEventListener("pageshow", () => {
 prepare(document);
 showSelection();
 // On a narrow screen the navigation bars scroll: show the current page's link.
-for (const current of document.querySelectorAll(".sections [aria-current], .side [aria-current], .tabs [aria-current]")) {
+for (const current of document.querySelectorAll(".side [aria-current], .tabs [aria-current]")) {
   const bar = current.parentElement;
   bar.scrollLeft = current.offsetLeft - (bar.clientWidth - current.offsetWidth) / 2;
 }
