@@ -48,4 +48,4 @@ async def test_screenshots_are_complete(
     await take_screenshot(page, f"/jobs/{samples.completed}", "job", scheme)
     await take_screenshot(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
     pull = samples.address_of("/{org}/{full_name:repo}/pulls/{number}")
-    await take_screenshot(page, f"{pull}#commits", "pull-request", scheme)
+    await take_screenshot(page, f"{pull}/files", "pull-request", scheme)

@@ -51,6 +51,16 @@ async def list_comments(db: Database, pull: Pull) -> list[Comment]:
     return [msgspec.convert(dict(row), Comment) for row in rows]
 
 
+async def count_comments(db: Database, pull: Pull) -> int:
+    row = await db.fetch_one(
+        "SELECT COUNT(*) AS count FROM pull_comments WHERE repo_id = :repo_id AND number = :number",
+        repo_id=pull.repo_id,
+        number=pull.number,
+    )
+    assert row is not None
+    return int(row["count"])
+
+
 def _validate(body: str) -> str:
     # Forms send CRLF line endings.
     text = body.replace("\r\n", "\n")

@@ -91,8 +91,11 @@ async def test_a_pull_request_shows_title_body_commits_and_diff(
     files = {"src/shop.py": "PRICE = 3\n\nTAX = 2\n", "new.txt": "hello\n"}
     await server.platform.open_pull("agentjobs/one", files, body="Line one\nLine two")
     page = await get_page(browser, f"{PULLS}/1")
-    for text in ("Fix the price", "#1", "Line one\nLine two", "agentjobs/one", "Ada", "change"):
+    for text in ("Fix the price", "#1", "Line one\nLine two", "agentjobs/one"):
         assert text in page.text
+    commits = await get_page(browser, f"{PULLS}/1/commits")
+    assert "Ada" in commits.text
+    page = await get_page(browser, f"{PULLS}/1/files")
     for text in ("src/shop.py", "new.txt", "PRICE = 1", "PRICE = 3", "hello", "+2"):
         assert text in page.text
     assert "\N{MINUS SIGN}1" in page.text
@@ -138,10 +141,11 @@ async def test_untrusted_text_is_escaped(server: GitServer, browser: httpx.Async
     commit = platform.head(branch)
     request = platform.request(branch, commit, title=PAYLOAD, body=f"{PAYLOAD}\n{PAYLOAD}")
     await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
-    page = await get_page(browser, f"{PULLS}/1")
-    assert page.text.count("<script>alert(1)</script>") >= 8
-    assert "{{7*7}}" in page.text
-    assert "\"' onload=alert(6)" in page.text
+    pages = [await get_page(browser, f"{PULLS}/1{tab}") for tab in ("", "/commits", "/files")]
+    text = "".join(page.text for page in pages)
+    assert text.count("<script>alert(1)</script>") >= 8
+    assert "{{7*7}}" in text
+    assert "\"' onload=alert(6)" in text
     assert "<script>alert(1)</script>" in (await get_page(browser, PULLS)).text
 
 
@@ -150,7 +154,7 @@ async def test_deceptive_characters_are_shown_by_code_point(
 ) -> None:
     files = {"a.py": "if admin:\u202e # check\u2066\n", "b\u200b.py": "x\x1b[31m\x00\n"[:-2]}
     await server.platform.open_pull("agentjobs/one", files, title="sure\u202etitle")
-    page = await get_page(browser, f"{PULLS}/1")
+    page = await get_page(browser, f"{PULLS}/1/files")
     for text in ("if admin:⟦U+202E⟧ # check⟦U+2066⟧", "b⟦U+200B⟧.py", "sure⟦U+202E⟧title"):
         assert text in page.text
     assert not {"\u202e", "\u2066", "\u200b", "\x1b"} & set(page.text)
@@ -164,8 +168,8 @@ async def test_unusual_files_are_shown(server: GitServer, browser: httpx.AsyncCl
     future = "--date=@99999999999999 +0000"
     git_output("commit", "-q", "--amend", "--no-edit", future, cwd=source)
     git_output("push", "-q", "--force", str(server.platform.git_dir), "HEAD", cwd=source)
-    page = await get_page(browser, f"{PULLS}/1")
-    assert "9999-12-31" in page.text
+    assert "9999-12-31" in (await get_page(browser, f"{PULLS}/1/commits")).text
+    page = await get_page(browser, f"{PULLS}/1/files")
     for text in ("Binary file not shown", "caf\N{REPLACEMENT CHARACTER}", "/etc/passwd", "empty"):
         assert text in page.text
 
@@ -175,7 +179,7 @@ async def test_a_huge_change_is_loaded_file_by_file(
 ) -> None:
     files = {f"{number:03}.txt": "some line of text\n" * 5_000 for number in range(60)}
     await server.platform.open_pull("agentjobs/one", files)
-    response = await browser.get(f"{PULLS}/1", timeout=60)
+    response = await browser.get(f"{PULLS}/1/files", timeout=60)
     assert response.status_code == 200
     assert response.text.count("data-lazy=") == 60
     assert "+5000" in response.text
@@ -188,7 +192,8 @@ async def test_a_pull_request_without_changes_says_so(
     head = server.platform.head()
     request = server.platform.request("main", head)
     await server.platform.forge.open_pull_request(server.platform.repo, CREDENTIAL, request)
-    assert "No files changed" in (await get_page(browser, f"{PULLS}/1")).text
+    assert "No files changed" in (await get_page(browser, f"{PULLS}/1/files")).text
+    assert "No commits" in (await get_page(browser, f"{PULLS}/1/commits")).text
 
 
 async def test_a_missing_pull_request_is_not_found(browser: httpx.AsyncClient) -> None:

@@ -15,6 +15,7 @@ from agentjobs.web.dashboard import (
 from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import artifacts, bulk, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
+from agentjobs.web.dashboard.pulls import changes as pull_changes
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
 from agentjobs.web.dashboard.repos import dependencies, environment, environment_builds, graph
@@ -80,6 +81,7 @@ ROUTES: Routes = [
     *webhooks.ROUTES,
     # Last, because their paths start with an organization name.
     *pulls.ROUTES,
+    *pull_changes.ROUTES,
     *pull.ROUTES,
 ]
 

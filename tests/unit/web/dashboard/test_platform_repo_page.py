@@ -83,8 +83,9 @@ async def test_every_page_accepts_repository_names_of_several_parts(dashboard, n
     pulls = await viewer.open(f"/acme/{name}/pulls")
     assert pulls.status == 200
     assert f"/repos/{name}" in pulls.links
-    for path in (f"/acme/{name}/pulls/7", f"/acme/{name}/pulls/7/file", f"/repos/{name}/nowhere"):
-        assert (await viewer.open(path)).status == 404
+    for end in ("", "/file", "/files", "/commits"):
+        assert (await viewer.open(f"/acme/{name}/pulls/7{end}")).status == 404
+    assert (await viewer.open(f"/repos/{name}/nowhere")).status == 404
     assert f"/repos/{name}" in (await viewer.open("/repos")).links
     page = await dashboard.admin.open(f"/repos/{name}")
     unprotected = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")

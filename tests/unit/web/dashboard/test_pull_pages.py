@@ -56,15 +56,27 @@ async def test_a_long_list_is_paginated(sample_dashboard):
     assert len(listed(await sample_dashboard.viewer.open("/pulls?before=nonsense"))) == 50
 
 
-async def test_a_pull_request_shows_conversation_commits_and_changes(sample_dashboard):
-    page = await sample_dashboard.viewer.open(at(OPEN))
-    for text in (
-        *("Fix the price", "#1", "agentjobs/open into main", "It was wrong.", "Well done", "Ada"),
-        *("src/shop.py", "PRICE = 3", "notes.py", "Conversation 1", "Commits 1", "Changes 2"),
-    ):
+@pytest.mark.parametrize(
+    ("tab", "texts"),
+    [
+        ("", ("It was wrong.", "Well done", "Ada")),
+        ("/commits", ("Ada <ada@example.com>",)),
+        ("/files", ("src/shop.py", "PRICE = 3", "notes.py")),
+    ],
+)
+async def test_each_tab_of_a_pull_request_has_its_own_address(sample_dashboard, tab, texts):
+    page = await sample_dashboard.viewer.open(at(OPEN) + tab)
+    head = ("Fix the price", "#1", "agentjobs/open into main")
+    for text in (*head, "Conversation 1", "Commits 1", "Files changed 2", *texts):
         assert text in page.text, text
-    assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
+    assert {at(OPEN), f"{at(OPEN)}/commits", f"{at(OPEN)}/files"} <= set(page.links)
+    assert f'href="{at(OPEN)}{tab}" aria-current="page"' in page.html
     assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
+
+
+async def test_the_conversation_links_to_the_job(sample_dashboard):
+    page = await sample_dashboard.viewer.open(at(OPEN))
+    assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
 
 
 async def test_a_comment_is_added_and_shown_as_markdown(sample_dashboard):
@@ -116,7 +128,7 @@ async def test_a_closed_pull_request_stays_readable(sample_dashboard):
     assert "by Grace" in closed.text
     repeated = await member.send(stale, f"{at(OPEN)}/close")
     assert repeated.status == 409
-    assert "PRICE = 3" in repeated.text
+    assert "PRICE = 3" in (await member.open(f"{at(OPEN)}/files")).text
 
 
 async def test_a_draft_is_marked_ready_and_only_then_merged(sample_dashboard):
@@ -137,7 +149,7 @@ async def test_a_file_is_served_as_a_page_and_as_a_fragment(sample_dashboard):
     query = {"path": "src/shop.py", "base": samples.base, "head": samples.head}
     page = await sample_dashboard.viewer.open(f"{at(OPEN)}/file", params=query)
     assert "PRICE = 3" in page.text
-    assert at(OPEN) in page.links
+    assert f"{at(OPEN)}/files" in page.links
     part = await sample_dashboard.viewer.get(
         f"{at(OPEN)}/file", params=query, headers={"X-Part": "1"}
     )

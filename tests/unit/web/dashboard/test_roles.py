@@ -245,7 +245,7 @@ async def test_an_api_key_opens_pull_request_pages_only(sample_dashboard):
         )
         expected = 200 if route.takes_keys else 401
         assert response.status_code == expected, describe_route(route)
-    assert sum(route.takes_keys for route in SIGNED_IN) == 3
+    assert sum(route.takes_keys for route in SIGNED_IN) == 5
 
 
 def _without_names(text, samples):

@@ -78,8 +78,10 @@ SHOWN = {
     "/agents": ["build-1", "bwrap is missing"],
     "/pulls": ["Fix the price"],
     "/{organization}/{repo}/pulls/1": [
-        *("Fix the price", "It was wrong.", "Well done", "dear", "hello", "notes", "x = 1"),
+        *("Fix the price", "It was wrong.", "Well done", "x = 1"),
     ],
+    "/{organization}/{repo}/pulls/1/commits": ["Fix the price", "It was wrong."],
+    "/{organization}/{repo}/pulls/1/files": ["dear", "hello", "notes"],
     "/account": ["Browser/1.0", "Grace"],
     "/settings/api-keys": ["CI"],
     "/settings/api-keys/{key}": ["CI"],

@@ -1,10 +1,9 @@
-"""The page of one pull request: conversation, commits and diff; comment, merge, close.
+"""The conversation of a pull request; comment, merge, close.
 
 For a pull request on another platform, the page shows a summary and links there.
 """
 
 import asyncio
-import re
 from weakref import WeakValueDictionary
 
 from starlette.responses import Response
@@ -15,32 +14,22 @@ from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.branches import close_and_remove_branch
 from agentjobs.pulls.comments import Comment, add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
-from agentjobs.pulls.pulls import Pull, get_pull
-from agentjobs.web.dashboard.diff_pages import file_address_builder, show_file
+from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pulls.comparison_cache import load_comparison
-from agentjobs.web.dashboard.repo_addresses import REPO
+from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_pull, tab_values
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 
 _locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 _MAX_COMMENTS_LENGTH = 256 * 1024
-_PATH = f"/{{org}}/{REPO}/pulls/{{number}}"
 
 
 async def show(request: PageRequest) -> Response:
-    return await _page(request, await _pull(request))
-
-
-async def show_one_file(request: PageRequest) -> Response:
-    pull = await _pull(request)
-    if pull.url is not None:
-        raise Problem("not_found", "View the changes on the platform of this pull request.")
-    return await show_file(request, pull.repo_id, pull.path)
+    return await _page(request, await find_pull(request))
 
 
 async def comment(request: PageRequest) -> Response:
-    pull, body = await _pull(request), request.form.raw("body")
+    pull, body = await find_pull(request), request.form.raw("body")
     try:
         await add_comment(request.db, request.organization, pull.repo, pull.number, body)
     except Problem as problem:
@@ -49,7 +38,7 @@ async def comment(request: PageRequest) -> Response:
 
 
 async def merge(request: PageRequest) -> Response:
-    pull = await _pull(request)
+    pull = await find_pull(request)
     try:
         async with _lock(pull):
             await merge_pull(
@@ -61,7 +50,7 @@ async def merge(request: PageRequest) -> Response:
 
 
 async def close(request: PageRequest) -> Response:
-    pull = await _pull(request)
+    pull = await find_pull(request)
     try:
         async with _lock(pull):
             await close_and_remove_branch(
@@ -73,7 +62,7 @@ async def close(request: PageRequest) -> Response:
 
 
 async def ready(request: PageRequest) -> Response:
-    pull = await _pull(request)
+    pull = await find_pull(request)
     try:
         await mark_ready(request.db, request.organization, pull.repo, pull.number)
     except Problem as problem:
@@ -86,44 +75,24 @@ def _lock(pull: Pull) -> asyncio.Lock:
     return _locks.setdefault(pull.path, asyncio.Lock())
 
 
-async def _pull(request: PageRequest) -> Pull:
-    full_name = request.path_param("full_name")
-    number = request.path_param("number")
-    # 0, which no pull request has, for anything that is not a sensible number.
-    parsed = int(number) if re.fullmatch("[0-9]{1,15}", number) else 0
-    try:
-        return await get_pull(request.db, request.organization, full_name, parsed)
-    except Problem:
-        raise Problem(
-            "pull_not_found",
-            "There is no such pull request in your organization. See Pull requests.",
-        ) from None
-
-
 async def _page(
     request: PageRequest, pull: Pull, problem: Problem | None = None, comment_body: str = ""
 ) -> Response:
     jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
     if pull.url is not None:
         return await request.render("pulls/on_platform.html", problem=problem, pull=pull, jobs=jobs)
-    comparison = await load_comparison(request, pull)
+    values = await tab_values(request, pull, "conversation")
     all_comments = await list_comments(request.db, pull)
     comments = _newest(all_comments)
     texts = [pull.body.strip(), *(each.body for each in comments)]
     body, *bodies = await asyncio.to_thread(markdown.render_all, texts)
     return await request.render(
-        "pulls/detail.html",
+        "pulls/conversation.html",
+        **values,
         problem=problem,
-        pull=pull,
         body=body,
         comments=list(zip(comments, bodies, strict=True)),
-        comment_count=len(all_comments),
         jobs=jobs,
-        comparison=comparison,
-        view=comparison.view,
-        lazy_url=file_address_builder(
-            request, comparison.view, comparison.ends, f"{pull.path}/file"
-        ),
         comment_body=comment_body,
     )
 
@@ -154,10 +123,9 @@ def _describe_conflict(problem: Problem) -> Problem:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", _PATH, "viewer", show, takes_keys=True),
-    PageRoute("GET", f"{_PATH}/file", "viewer", show_one_file, takes_keys=True),
-    PageRoute("POST", f"{_PATH}/comments", "member", comment),
-    PageRoute("POST", f"{_PATH}/merge", "member", merge),
-    PageRoute("POST", f"{_PATH}/close", "member", close),
-    PageRoute("POST", f"{_PATH}/ready", "member", ready),
+    PageRoute("GET", PATH, "viewer", show, takes_keys=True),
+    PageRoute("POST", f"{PATH}/comments", "member", comment),
+    PageRoute("POST", f"{PATH}/merge", "member", merge),
+    PageRoute("POST", f"{PATH}/close", "member", close),
+    PageRoute("POST", f"{PATH}/ready", "member", ready),
 ]
