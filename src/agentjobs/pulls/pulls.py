@@ -43,7 +43,7 @@ _is_pull_id = re.compile(ID_PATTERN).fullmatch
 
 # Creation time, repository, number.
 PullCursor = tuple[int, str, int]
-_NEWEST: PullCursor = (_MAX_NUMBER, "", 0)
+NEWEST_PULL: PullCursor = (_MAX_NUMBER, "", 0)
 
 InSameTransaction = Callable[[Transaction, "Pull"], Awaitable[None]]
 
@@ -113,7 +113,7 @@ async def list_pulls(
     """
     if full_name is not None:
         await _check_connected(db, organization, full_name)
-    created_at, name, number = before or _NEWEST
+    created_at, name, number = before or NEWEST_PULL
     rows = await db.fetch_all(
         _PAGE,
         organization=organization,

@@ -40,6 +40,9 @@ async def test_a_retry_replaces_the_diff_of_an_earlier_attempt(
     assert (diff.base_commit, diff.head_commit, diff.is_truncated) == (base, None, False)
     assert b"diff --git a/c b/c" in diff.content
     assert b"diff --git a/b b/b" not in diff.content
+    row = await harness.db.fetch_one("SELECT additions, deletions FROM job_diffs")
+    assert row is not None
+    assert (row["additions"], row["deletions"]) == (1, 0)
 
 
 async def test_a_lost_claim_stores_no_diff(harness: JobHarness, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.local_git.diffs import read_unified
 from agentjobs.local_git.repositories import path as git_path
+from agentjobs.local_git.unified_diff import parse_unified
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 
@@ -39,22 +40,35 @@ class JobDiff(msgspec.Struct, frozen=True):
 async def store_diff(db: Database, job: ClaimedJob, git_dir: Path, base: str, commit: str) -> None:
     """Replaces that of an earlier attempt. Raises GitError."""
     diff, is_complete = await read_unified(git_dir, base, commit, max_bytes=MAX_DIFF_BYTES)
-    content = await asyncio.to_thread(zlib.compress, diff)
-    await db.transact(_store, job, content, is_truncated=not is_complete)
+    row = await asyncio.to_thread(_row, diff, is_truncated=not is_complete)
+    await db.transact(_store, job, row)
 
 
-async def _store(tx: Transaction, job: ClaimedJob, content: bytes, *, is_truncated: bool) -> None:
+def _row(diff: bytes, *, is_truncated: bool) -> dict[str, object]:
+    """The counts are those of the part that is stored."""
+    files = parse_unified(diff)
+    return {
+        "content": zlib.compress(diff),
+        "is_truncated": is_truncated,
+        "additions": sum(file.additions for file in files),
+        "deletions": sum(file.deletions for file in files),
+    }
+
+
+async def _store(tx: Transaction, job: ClaimedJob, row: dict[str, object]) -> None:
     if not await lock_claim(tx, job):
         return
     await tx.execute(
-        "INSERT INTO job_diffs (job_id, content, is_truncated, created_at)"
-        " VALUES (:job_id, :content, :is_truncated, :now) ON CONFLICT (job_id) DO UPDATE"
+        "INSERT INTO job_diffs"
+        " (job_id, content, is_truncated, additions, deletions, created_at)"
+        " VALUES (:job_id, :content, :is_truncated, :additions, :deletions, :now)"
+        " ON CONFLICT (job_id) DO UPDATE"
         " SET content = excluded.content, is_truncated = excluded.is_truncated,"
+        " additions = excluded.additions, deletions = excluded.deletions,"
         " created_at = excluded.created_at",
         job_id=job.id,
-        content=content,
-        is_truncated=is_truncated,
         now=await tx.clock_ms(),
+        **row,
     )
 
 

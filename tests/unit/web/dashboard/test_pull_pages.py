@@ -36,6 +36,21 @@ async def test_a_list_can_be_filtered_by_state(sample_dashboard):
     assert len(listed(await member.open("/pulls?state=nonsense"))) == 3
 
 
+async def test_a_list_is_searched_and_filtered_by_repository_author_and_agent(sample_dashboard):
+    viewer = sample_dashboard.viewer
+    page = await viewer.open("/pulls")
+    assert "Ada · fixer" in page.text
+    assert listed(await viewer.open("/pulls?q=PRICE")) == [at(CONFLICTING), at(DRAFT), at(OPEN)]
+    assert listed(await viewer.open(f"{PULLS}?q=%232&state=open")) == [at(DRAFT)]
+    assert listed(await viewer.open("/pulls?agent=fixer&repo=acme/shop")) == [at(OPEN)]
+    author = page.form("/pulls").choices["author"][1]
+    assert listed(await viewer.open(f"/pulls?author={author}")) == [at(OPEN)]
+    nothing = await viewer.open("/pulls?q=nothing&state=open")
+    assert "No pull requests match these filters" in nothing.text
+    assert "/pulls?q=nothing&state=merged" in nothing.links
+    assert "/pulls" in nothing.links
+
+
 async def test_a_long_list_is_paginated(sample_dashboard):
     await write(
         sample_dashboard.db,

@@ -8,57 +8,130 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.jobs.views.pull_lines import (
+    PullFilter,
+    PullPage,
+    list_pull_lines,
+    recent_authors,
+)
 from agentjobs.problems import Problem
-from agentjobs.pulls.pulls import PullCursor, list_pulls
+from agentjobs.pulls.pulls import PullCursor
+from agentjobs.repos.queries import list_repos
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
 _STATES = ("open", "merged", "closed")
+_FIELDS = ("q", "repo", "author", "agent", "state")
+_MAX_CHARACTERS = 320
+# The author of jobs that the service created by itself.
+_SERVICE = "agentjobs"
 
 
 async def show_all(request: PageRequest) -> Response:
-    return await _page(request, None, "/pulls")
+    return await _page(request, None)
 
 
 async def show_of_repo(request: PageRequest) -> Response:
-    full_name = request.path_param("full_name")
-    return await _page(request, full_name, f"/{request.organization}/{full_name}/pulls")
+    return await _page(request, request.path_param("full_name"))
 
 
-async def _page(request: PageRequest, repo: str | None, page_path: str) -> Response:
-    state = request.query_param("state") if request.query_param("state") in _STATES else None
-    before = _decode_cursor(request.query_param("before"))
-    try:
-        pulls = await list_pulls(
-            request.db, request.organization, repo, state=state, limit=_PER_PAGE + 1, before=before
-        )
-    except Problem:
+async def stream_all(request: PageRequest) -> Response:
+    return _stream(request, None)
+
+
+async def stream_of_repo(request: PageRequest) -> Response:
+    return _stream(request, request.path_param("full_name"))
+
+
+async def _page(request: PageRequest, repo: str | None) -> Response:
+    repos = await list_repos(request.db, request.organization_id)
+    if repo is not None and all(each.full_name != repo for each in repos):
         raise Problem(
             "repo_not_found", "No repository with this name is connected to your organization."
-        ) from None
-    shown = pulls[:_PER_PAGE]
-    has_more = len(pulls) > _PER_PAGE
+        )
+    filters = _read_filters(request, repo)
+    authors = await recent_authors(request.db, request.organization_id)
+    agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "pulls/list.html",
-        repo=repo,
-        pulls=shown,
-        page_path=page_path,
-        state=state or "",
-        states=_STATES,
-        older=_address(request, page_path, state, _encode_cursor(shown[-1].cursor))
-        if has_more
-        else "",
-        newest=_address(request, page_path, state) if before else "",
+        **await _rows(request, repo, filters),
+        states=[(each, _address(request, repo, {**filters, "state": each})) for each in _STATES],
+        all_states=_address(request, repo, {**filters, "state": ""}),
+        repo_options=[("", "any"), *((each.full_name, each.full_name) for each in repos)],
+        author_options=[
+            ("", "anyone"),
+            *((each.id, "CVE fixes" if each.id == _SERVICE else each.name) for each in authors),
+        ],
+        agent_options=[("", "any"), *((agent, agent) for agent in agents)],
     )
 
 
-def _address(request: PageRequest, page_path: str, state: str | None, before: str = "") -> str:
-    parameters: dict[str, Any] = {"state": state, "before": before}
-    query = {name: value for name, value in parameters.items() if value}
-    return prefix_of(request.settings) + page_path + (f"?{urlencode(query)}" if query else "")
+def _stream(request: PageRequest, repo: str | None) -> Response:
+    filters = _read_filters(request, repo)
+
+    async def parts() -> Parts:
+        rows = await _rows(request, repo, filters)
+        return {"pull-rows": await request.fragment("pulls/rows.html", **rows)}
+
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
+
+
+async def _rows(request: PageRequest, repo: str | None, filters: dict[str, str]) -> dict[str, Any]:
+    before = _decode_cursor(request.query_param("before"))
+    page = await _load(request, repo, filters, before)
+    older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}
+    return {
+        "repo": repo,
+        "page": page,
+        "filters": filters,
+        "page_url": _address(request, repo, {}),
+        "is_filtered": any(filters[name] for name in _FIELDS if name != "state"),
+        "older": _address(request, repo, older) if older else "",
+        "newest": _address(request, repo, filters) if before else "",
+        # Only the first page is live.
+        "live": "" if before else _address(request, repo, filters, "/stream"),
+    }
+
+
+async def _load(
+    request: PageRequest, repo: str | None, filters: dict[str, str], before: PullCursor | None
+) -> PullPage:
+    return await list_pull_lines(
+        request.db,
+        request.organization_id,
+        request.organization,
+        PullFilter(
+            repo=repo or filters["repo"] or None,
+            state=filters["state"] or None,
+            text=filters["q"],
+            author=filters["author"] or None,
+            agent=filters["agent"] or None,
+        ),
+        limit=_PER_PAGE,
+        before=before,
+    )
+
+
+def _read_filters(request: PageRequest, repo: str | None) -> dict[str, str]:
+    filters = {name: request.query_param(name)[:_MAX_CHARACTERS] for name in _FIELDS}
+    if filters["state"] not in _STATES:
+        filters["state"] = ""
+    if repo is not None:
+        filters["repo"] = ""
+    return filters
+
+
+def _address(
+    request: PageRequest, repo: str | None, query: dict[str, str], suffix: str = ""
+) -> str:
+    path = "/pulls" if repo is None else f"/{request.organization}/{repo}/pulls"
+    given = urlencode({name: value for name, value in query.items() if value})
+    return prefix_of(request.settings) + path + suffix + (f"?{given}" if given else "")
 
 
 def _encode_cursor(cursor: PullCursor) -> str:
@@ -80,5 +153,7 @@ def _decode_cursor(text: str) -> PullCursor | None:
 
 ROUTES: Routes = [
     PageRoute("GET", "/pulls", "viewer", show_all),
+    PageRoute("GET", "/pulls/stream", "viewer", stream_all),
     PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show_of_repo, takes_keys=True),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", stream_of_repo),
 ]
