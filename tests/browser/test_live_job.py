@@ -22,6 +22,13 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     follow = admin.get_by_role("checkbox", name="Follow")
     await expect(follow).to_be_checked()
     await admin.wait_for_function(_IS_AT_ITS_END)
+    await expect(admin).to_have_title(re.compile("^Running: "))
+    icon = admin.locator("link[rel=icon]")
+    await expect(icon).to_have_attribute("href", re.compile(r"/icon-running\."))
+    await admin.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await admin.get_by_role("button", name="Copy job ID").click()
+    await expect(admin.locator("#announcements")).to_contain_text("Copied")
+    assert await admin.evaluate("navigator.clipboard.readText()") == job_id
 
     await admin.get_by_role("searchbox", name="Search the log").fill("needle")
     await expect(admin.locator("#log-match-count")).to_have_text("1 of 2")
@@ -43,4 +50,6 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await admin.get_by_text("Cancel job…").click()
     await admin.get_by_role("button", name="Cancel job", exact=True).click()
     await expect(admin.locator("#job-head .badge").first).to_have_text("cancelled")
+    await expect(admin).to_have_title(re.compile("^Cancelled: "))
+    await expect(icon).to_have_attribute("href", re.compile(r"/icon\."))
     await expect(admin.get_by_role("button", name="Run again")).to_be_visible()

@@ -50,19 +50,31 @@ const tick = (root) => {
 };
 setInterval(() => tick(document), 1000);
 
-// Buttons that copy the text of another element.
+// Buttons that copy the text of another element, or of the one before them.
 const copy = async (button) => {
-  const source = document.getElementById(button.dataset.copy);
+  const source = document.getElementById(button.dataset.copy) ?? button.previousElementSibling;
   const before = button.textContent;
   try {
-    await navigator.clipboard.writeText(source.textContent);
-    button.textContent = "Copied";
+    await navigator.clipboard.writeText(source.dataset.full ?? source.textContent);
+    button.classList.add("copied");
+    if (before) button.textContent = "Copied";
     announce("Copied to the clipboard.");
   } catch {
     getSelection().selectAllChildren(source);
     announce("Selected. Copy it with the keyboard.");
   }
-  setTimeout(() => (button.textContent = before), 2000);
+  setTimeout(() => {
+    button.textContent = before;
+    button.classList.remove("copied");
+  }, 2000);
+};
+
+// The title and the icon of the tab tell the state, which live updates change.
+const showState = (root) => {
+  for (const { dataset } of root.querySelectorAll("[data-title]")) {
+    document.title = dataset.title;
+    if (dataset.icon) document.querySelector("link[rel=icon]").href = dataset.icon;
+  }
 };
 
 const addressOf = (element) =>
@@ -229,6 +241,7 @@ document.addEventListener("change", ({ target }) => {
 
 const prepare = (root) => {
   tick(root);
+  showState(root);
   for (const each of root.querySelectorAll(".js-only")) each.hidden = false;
   for (const each of root.querySelectorAll(".no-js")) each.hidden = true;
   for (const each of root.querySelectorAll("details[data-lazy]")) {
