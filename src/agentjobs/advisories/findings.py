@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
+from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.store.like_pattern import contains_pattern
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 
@@ -23,10 +23,11 @@ _SORT_KEY = (
     "CASE f.severity " + " ".join(f"WHEN '{k}' THEN {v}" for k, v in _RANKS.items()) + " END"
 )
 _SORT_KEY = f"(({_SORT_KEY}) * 1000 + 100 - CAST(ROUND(COALESCE(f.score, 0) * 10) AS INTEGER))"
-_SELECT = (
+SELECT = (
     f"SELECT f.*, r.full_name AS repo, {_SORT_KEY} AS sort_key FROM findings f"
     " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
 )
+_EVERY = FindingFilter()
 _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
 _CHANGEABLE = {
     "direct": "boolean",
@@ -115,52 +116,39 @@ class FindingCounts(msgspec.Struct, frozen=True):
 async def list_findings(
     db: Database,
     organization_id: str,
+    wanted: FindingFilter = _EVERY,
     *,
-    repo_id: str | None = None,
-    severity: str | None = None,
-    search: str | None = None,
-    fixture: bool | None = None,
-    imported: Imported | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> list[FindingView]:
-    """Worst first. `search` matches a part of the package, its advisories or the repository;
-    `after` is the `cursor` of the last finding of the previous page."""
-    sort_key, last = (after[:4], after[4:]) if after else ("0", "")
-    conditions = "".join(
-        clause
-        for clause, value in (
-            (" AND f.repo_id = :repo_id", repo_id),
-            (" AND f.severity = :severity", severity),
-            (_SEARCH, search),
-            (" AND f.fixture = :fixture", None if fixture is None else "yes"),
-            (" AND f.imported = :imported", imported),
-        )
-        if value
-    )
+    """Worst first. `after` is the `cursor` of the last finding of the previous page."""
+    sort_key, last = split_cursor(after)
     rows = await db.fetch_all(
-        f"{_SELECT} WHERE f.organization_id = :organization_id{conditions}"
+        f"{SELECT} WHERE f.organization_id = :organization_id{wanted.conditions}"
         f" AND ({_SORT_KEY}, f.id) > (CAST(:sort_key AS INTEGER), :last)"
         f" ORDER BY {_SORT_KEY}, f.id LIMIT :limit",
         organization_id=organization_id,
-        repo_id=repo_id,
-        severity=severity,
-        fixture=fixture,
-        imported=imported,
-        pattern=contains_pattern((search or "").strip().lower()),
-        sort_key=int(sort_key) if sort_key.isdecimal() else 0,
+        **wanted.parameters,
+        sort_key=sort_key,
         last=last,
         limit=limit,
     )
-    return [_view(row) for row in rows]
+    return [finding_view(row) for row in rows]
+
+
+def split_cursor(after: str | None) -> tuple[int, str]:
+    """The sort key and the identifier of the last row of the previous page."""
+    if not after or not after[:4].isdecimal():
+        return 0, ""
+    return int(after[:4]), after[4:]
 
 
 async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
     """All findings of the repository, worst first."""
     rows = await db.fetch_all(
-        f"{_SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id", repo_id=repo_id
+        f"{SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id", repo_id=repo_id
     )
-    return [_view(row) for row in rows]
+    return [finding_view(row) for row in rows]
 
 
 async def count_findings(
@@ -226,13 +214,7 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
     }
 
 
-_SEARCH = (
-    " AND (lower(f.name) LIKE :pattern ESCAPE '!' OR lower(f.advisory_ids) LIKE :pattern"
-    " ESCAPE '!' OR lower(r.full_name) LIKE :pattern ESCAPE '!')"
-)
-
-
-def _view(row: Row) -> FindingView:
+def finding_view(row: Row) -> FindingView:
     names = set(FindingView.__struct_fields__) - {"advisories", "direct", "fixture"}
     return FindingView(
         **{name: row[name] for name in names},

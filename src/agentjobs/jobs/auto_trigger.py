@@ -121,7 +121,7 @@ async def reconcile(
     )
     if repo is None or repo["disconnected_at"] is not None:
         return []
-    fixes = list(_fixes_for(await findings_of_repo(context.db, repo_id)))
+    fixes = list(fixes_for(await findings_of_repo(context.db, repo_id)))
     jobs = await _triggered_before(context.db, repo_id)
     known = set(jobs)
     if open_pulls is not None:
@@ -144,7 +144,7 @@ def triggers_for(
     grouping: FixGrouping = DEFAULT_GROUPING,
 ) -> list[Trigger]:
     """`unrated` is the level that counts for an unknown severity."""
-    return group_fixes(_fixes_for(findings), _severity_check(threshold, unrated), grouping)
+    return group_fixes(fixes_for(findings), _severity_check(threshold, unrated), grouping)
 
 
 def group_fixes(
@@ -203,7 +203,8 @@ async def _proposed(
     return set(proposed)
 
 
-def _fixes_for(findings: Iterable[FindingView]) -> Iterator[TriggeredFix]:
+def fixes_for(findings: Iterable[FindingView]) -> Iterator[TriggeredFix]:
+    """The fixes that the agent can make, of findings of one repository."""
     by_fix: dict[tuple[str, str, str, str], list[FindingView]] = {}
     for finding in findings:
         if finding.fix_version is not None and can_fix(finding.ecosystem, finding.manifest):

@@ -18,6 +18,8 @@ class TriggeredJob(msgspec.Struct, frozen=True):
     status: JobStatus
     pr_url: str | None
     pr_number: int | None
+    # Of a pull request: open, merged or closed.
+    pr_state: str | None = None
 
 
 async def jobs_for_findings(
@@ -29,7 +31,9 @@ async def jobs_for_findings(
         return {}
     rows = await db.fetch_all(
         "SELECT t.repo_id, t.manifest, t.ecosystem, t.name, t.fix_version, j.id, j.status,"
-        " j.pr_url, j.pr_number FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
+        " j.pr_url, j.pr_number, p.state AS pr_state"
+        " FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
+        " LEFT JOIN pulls p ON p.repo_id = t.repo_id AND p.number = j.pr_number"
         " WHERE t.repo_id IN (SELECT value FROM each(:repo_ids))"
         " AND t.name IN (SELECT value FROM each(:names))",
         repo_ids=sorted({finding.repo_id for finding in fixable}),
@@ -45,7 +49,7 @@ async def jobs_for_findings(
         row = by_fix.get((finding.repo_id, *fix))
         if row is not None:
             jobs[finding.id] = TriggeredJob(
-                row["id"], row["status"], row["pr_url"], row["pr_number"]
+                row["id"], row["status"], row["pr_url"], row["pr_number"], row["pr_state"]
             )
     return jobs
 
@@ -73,17 +77,32 @@ async def take_over_fixes(
     return await db.transact(_take_over_fixes, repo_id, job_id, fixes, created_for)
 
 
+async def claim_fixes(
+    tx: Transaction, repo_id: str, job_id: str, fixes: Collection[FixKey]
+) -> dict[FixKey, str]:
+    """As `take_over_fixes` for a new job that somebody asked for: jobs that wait keep theirs."""
+    return await _take_over_fixes(tx, repo_id, job_id, fixes, fixes, ("queued", "running"))
+
+
 async def _take_over_fixes(
     tx: Transaction,
     repo_id: str,
     job_id: str,
     fixes: Collection[FixKey],
     created_for: Collection[FixKey],
+    # A job that has not started finds out at its start that the fix was taken over.
+    proposing: Collection[str] = ("running",),
 ) -> dict[FixKey, str]:
     others = {}
     for fix in sorted(fixes):
         if await _insert(tx, repo_id, job_id, fix):
             continue
+        # Two requests at once: the second sees the job of the first.
+        await tx.fetch_one(
+            f"SELECT 1 FROM auto_triggers AS t WHERE {_IS_FIX} /*postgresql FOR UPDATE */",
+            repo_id=repo_id,
+            **_columns(fix),
+        )
         row = await tx.fetch_one(
             f"SELECT t.job_id, j.status, p.state AS pr_state FROM auto_triggers t"
             " LEFT JOIN jobs j ON j.id = t.job_id"
@@ -94,7 +113,7 @@ async def _take_over_fixes(
         )
         if row is None or row["job_id"] == job_id:
             continue
-        if _proposes(row, is_own=fix in created_for):
+        if _proposes(row, proposing, is_own=fix in created_for):
             others[fix] = str(row["job_id"])
         else:
             await tx.execute(
@@ -106,11 +125,10 @@ async def _take_over_fixes(
     return others
 
 
-def _proposes(row: Row, *, is_own: bool) -> bool:
+def _proposes(row: Row, proposing: Collection[str], *, is_own: bool) -> bool:
     if row["status"] == "completed":
         return not is_own or bool(row["pr_state"] == "open")
-    # A job that has not started finds out at its start that the fix was taken over.
-    return bool(row["status"] == "running")
+    return row["status"] in proposing
 
 
 _IS_FIX = (

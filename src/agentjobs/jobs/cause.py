@@ -1,4 +1,4 @@
-"""Why the service created a job by itself: vulnerable packages and their upgrades."""
+"""What a job fixes, if vulnerable packages caused it: the packages and their upgrades."""
 
 from typing import Annotated
 

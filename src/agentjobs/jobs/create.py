@@ -58,7 +58,7 @@ async def create_job(
     idempotency: IdempotencyClaim | None = None,
     cause: Cause | None = None,
 ) -> CreatedJob:
-    """`cause` is only set when a job that the service created itself is run again."""
+    """`cause` is only set when a job that vulnerable packages caused is run again."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
         fleet = await context.fleet.state()
         prepare_estimate(context.plans, caller, fleet, body)

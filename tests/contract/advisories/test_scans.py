@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories import rows
+from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import (
     FindingView,
     count_findings,
@@ -13,9 +14,15 @@ from agentjobs.advisories.findings import (
     list_findings,
 )
 from agentjobs.advisories.model import Advisory, parse_advisory
+from agentjobs.advisories.packages import (
+    VulnerablePackage,
+    findings_of_package,
+    list_packages,
+)
 from agentjobs.advisories.scans import ScanClaim, claim_due_scan, make_all_due
 from agentjobs.advisories.version_choice import Choice, choose_version
 from agentjobs.loops.scan_loop import ScanLoop
+from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.support.osv_records import CVSS_HIGH, LATER, record
@@ -187,7 +194,7 @@ async def test_findings_of_an_organization_are_listed_worst_first(harness: ScanH
         await harness.scan(repo_id)
 
     async def list_ids(**filters: Any) -> list[str]:
-        return ids_of(await list_findings(harness.db, ORGANIZATION, **filters))
+        return ids_of(await list_findings(harness.db, ORGANIZATION, FindingFilter(**filters)))
 
     high, low, unrated = "GHSA-1111", "GHSA-2222", "GHSA-3333"
     assert await list_ids() == [high, high, low, low, unrated]
@@ -215,10 +222,10 @@ async def test_findings_in_fixtures_are_counted_and_listed_apart(harness: ScanHa
     assert [finding.id for finding in after] == [finding.id for finding in before]
     assert {(finding.fixture, finding.imported) for finding in before} == {(False, "unknown")}
     assert {(finding.fixture, finding.imported) for finding in after} == {(True, "no")}
-    assert await list_findings(harness.db, ORGANIZATION, fixture=True) == after
-    assert await list_findings(harness.db, ORGANIZATION, fixture=False) == []
-    assert await list_findings(harness.db, ORGANIZATION, imported="no") == after
-    assert await list_findings(harness.db, ORGANIZATION, imported="unknown") == []
+    assert await list_findings(harness.db, ORGANIZATION, FindingFilter(fixture=True)) == after
+    assert await list_findings(harness.db, ORGANIZATION, FindingFilter(fixture=False)) == []
+    assert await list_findings(harness.db, ORGANIZATION, FindingFilter(imported="no")) == after
+    assert await list_findings(harness.db, ORGANIZATION, FindingFilter(imported="unknown")) == []
     counts = await count_findings(harness.db, ORGANIZATION)
     assert (counts.total, counts.fixtures) == (0, len(after))
 
@@ -242,6 +249,43 @@ async def test_pages_of_findings_follow_each_other(harness: ScanHarness) -> None
     assert len(all_findings) == 6
     await harness.db.transact(_disconnect)
     assert await list_findings(harness.db, ORGANIZATION, after="nonsense") == []
+
+
+async def test_packages_have_the_findings_of_one_repository_about_them(
+    harness: ScanHarness,
+) -> None:
+    for name in ("acme/one", "acme/two"):
+        await harness.scan(await add_repo(harness.db, name, VULNERABLE))
+    everything = await list_packages(harness.db, ORGANIZATION, FindingFilter(), limit=10)
+    assert [
+        (each.worst.repo, each.worst.name, each.worst.severity, each.advisories, each.fixable)
+        for each in everything
+    ] == [
+        ("acme/one", "requests", "high", 2, 2),
+        ("acme/two", "requests", "high", 2, 2),
+        ("acme/one", "left-pad", "unknown", 1, 1),
+        ("acme/two", "left-pad", "unknown", 1, 1),
+    ]
+    assert ids_of(everything[0].findings) == ["GHSA-1111", "GHSA-2222"]
+    packages: list[VulnerablePackage] = []
+    while page := await list_packages(
+        harness.db,
+        ORGANIZATION,
+        FindingFilter(),
+        limit=1,
+        after=packages[-1].cursor if packages else None,
+    ):
+        packages += page
+    assert packages == everything
+    (low,) = await list_packages(
+        harness.db, ORGANIZATION, FindingFilter(severity="low", search="acme/two"), limit=10
+    )
+    assert (low.worst.repo, ids_of(low.findings)) == ("acme/two", ["GHSA-2222"])
+    same = await findings_of_package(harness.db, ORGANIZATION, low.id)
+    assert ids_of(same) == ["GHSA-1111", "GHSA-2222"]
+    assert {each.repo for each in same} == {"acme/two"}
+    with pytest.raises(Problem, match="no such vulnerability"):
+        await findings_of_package(harness.db, "org_other", low.id)
 
 
 async def _disconnect(tx: Transaction) -> None:

@@ -37,6 +37,7 @@ from agentjobs.web.dashboard.settings import (
     workers,
 )
 from agentjobs.web.dashboard.settings.audit_log import page
+from agentjobs.web.dashboard.vulnerabilities import actions as vulnerability_actions
 from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
 from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 
@@ -62,6 +63,7 @@ ROUTES: Routes = [
     # After the repository's other pages, whose paths it would match.
     *repo.ROUTES,
     *vulnerabilities.ROUTES,
+    *vulnerability_actions.ROUTES,
     *vulnerability.ROUTES,
     *agents.ROUTES,
     *members.ROUTES,

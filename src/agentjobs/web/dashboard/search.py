@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import list_findings
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
@@ -94,7 +95,7 @@ async def _jobs(request: PageRequest, query: str) -> list[Result]:
 
 async def _vulnerabilities(request: PageRequest, query: str) -> list[Result]:
     findings = await list_findings(
-        request.db, request.organization_id, search=query, limit=_PER_GROUP
+        request.db, request.organization_id, FindingFilter(search=query), limit=_PER_GROUP
     )
     results: dict[str, Result] = {}
     for each in findings:

@@ -169,6 +169,7 @@ async def store_contents(db: Database) -> dict[str, list[str]]:
 def _value(path: str, name: str, samples: SampleIds) -> str:
     values = {
         "advisory_id": samples.advisory,
+        "finding_id": samples.finding,
         "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
         "name": ARTIFACT,
         "org": samples.organization,

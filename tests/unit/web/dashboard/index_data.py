@@ -27,11 +27,13 @@ FIRST = 1_000
 
 async def insert_index(
     harness: JobHarness, caller: Caller, repo_id: str, fixing_job: str, make_text: TextMaker
-) -> None:
+) -> str:
+    """Returns the identifier of a finding that can be fixed."""
     await _index(harness, repo_id, make_text)
     await _dependencies(harness, repo_id, make_text)
-    await _findings(harness, caller, repo_id, make_text)
+    finding_id = await _findings(harness, caller, repo_id, make_text)
     await _job(harness, repo_id, fixing_job, make_text)
+    return finding_id
 
 
 async def insert_advisories(harness: JobHarness, make_text: TextMaker) -> None:
@@ -119,9 +121,8 @@ async def _dependencies(harness: JobHarness, repo_id: str, make_text: TextMaker)
         )
 
 
-async def _findings(
-    harness: JobHarness, caller: Caller, repo_id: str, make_text: TextMaker
-) -> None:
+async def _findings(harness: JobHarness, caller: Caller, repo_id: str, make_text: TextMaker) -> str:
+    ids = [new_id("fnd"), new_id("fnd")]
     columns = {
         "aliases": [RELATIVE],
         "severity": "critical",
@@ -137,7 +138,7 @@ async def _findings(
         (ADVISORY, "requests", "2.30.0", "critical", make_text("2.31.0")),
         (make_text("GHSA-odd"), "urllib3", "1.26.16", "unknown", None),
     )
-    for id_, name, version, severity, fix in rows:
+    for finding_id, (id_, name, version, severity, fix) in zip(ids, rows, strict=True):
         await write(
             harness.db,
             "INSERT INTO findings (id, organization_id, repo_id, manifest, ecosystem, name,"
@@ -145,7 +146,7 @@ async def _findings(
             " summary, fix_version, fix_reason, first_seen_at) VALUES (:id, :organization_id,"
             " :repo_id, :manifest, 'PyPI', :name, :version, TRUE, :advisory_id, :advisory_ids,"
             " :severity, :score, :source, :summary, :fix, :reason, :now)",
-            id=new_id("fnd"),
+            id=finding_id,
             organization_id=caller.organization_id,
             repo_id=repo_id,
             manifest=make_text("requirements.txt"),
@@ -161,6 +162,7 @@ async def _findings(
             reason=make_text("Nobody fixed it"),
             now=now_ms(),
         )
+    return ids[0]
 
 
 async def _job(harness: JobHarness, repo_id: str, job_id: str, make_text: TextMaker) -> None:

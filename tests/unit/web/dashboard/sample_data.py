@@ -54,6 +54,7 @@ class SampleIds:
     failed_import: str
     connection: str
     tracker: str
+    finding: str
     base: str
     head: str
     invitation_token: str = ""
@@ -94,7 +95,7 @@ async def create_samples(
     )
     repo_id = await _repository(harness, caller, repository, make_text)
     jobs = await insert_jobs(harness, caller, repository, make_text)
-    await insert_index(harness, caller, repo_id, jobs["failed_job"], make_text)
+    finding = await insert_index(harness, caller, repo_id, jobs["failed_job"], make_text)
     await _pulls(harness, caller, repo_id, repository, make_text)
     await set_secret(db, keys, name, SECRET, "sk-a-secret-value")
     definition = EnvironmentDefinition(setup=make_text("make"), variables={"A": make_text("1")})
@@ -116,6 +117,7 @@ async def create_samples(
         key=key,
         member=member,
         invitation=invitation.id,
+        finding=finding,
         base=repository.commits["first"],
         head=repository.commits["open"],
         invitation_token=token,

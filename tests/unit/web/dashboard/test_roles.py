@@ -4,10 +4,12 @@ import re
 
 import pytest
 
+from agentjobs.agents.catalog import Catalog
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.memberships import ROLES, allows
 from agentjobs.web.dashboard.page_route import PageRoute
 from agentjobs.web.dashboard.routes import ROUTES
+from tests.support.jobs import an_agent
 from tests.support.users import make_passwords_cheap
 from tests.unit.web.dashboard.addresses import (
     GETS,
@@ -51,6 +53,7 @@ async def sample_dashboard(sample_template, tmp_path):
     async with open_sample_dashboard(
         sample_template, tmp_path, webhooks_allow=["192.0.2.0/24"]
     ) as dashboard:
+        dashboard.harness.context.catalog = Catalog([an_agent("fixer"), an_agent("cve-fixer")])
         yield dashboard
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from agentjobs.agents.catalog import Catalog
 from agentjobs.identifiers import new_id
+from tests.support.jobs import an_agent
 from tests.support.users import write
 from tests.unit.web.dashboard.conftest import open_sample_dashboard
+from tests.unit.web.dashboard.event_streams import listen
 from tests.unit.web.dashboard.index_data import ADVISORY, RELATIVE
 
 HERE = "/vulnerabilities"
@@ -14,8 +17,8 @@ async def test_the_list_shows_the_most_severe_first_with_fix_and_job(sample_dash
     page = await sample_dashboard.viewer.open(HERE)
     assert page.text.index(ADVISORY) < page.text.index("GHSA-odd")
     for text in (
-        *("Leaks a header", "requests 2.30.0 PyPI · direct", "2.31.0", "Nobody fixed it"),
-        *("Critical 1 critical", "High 0 high"),
+        *("Leaks a header", "requests 2.30.0 PyPI · direct", "2.31.0 fixes 1", "Nobody fixed it"),
+        *("Critical 1 critical", "High 0 high", "Unrated 1 unrated"),
     ):
         assert text in page.text, text
     assert f"/jobs/{sample_dashboard.samples['acme'].failed_job}" in page.links
@@ -40,8 +43,76 @@ async def test_a_fix_of_an_open_pull_request_is_linked(sample_dashboard):
         page = await sample_dashboard.viewer.open(path)
         assert "proposed in #7" in page.text
         assert "https://github.test/acme/shop/pull/7" in page.links
-    page = await sample_dashboard.viewer.open(f"{HERE}?repo=acme/shop")
+    page = await sample_dashboard.member.open(f"{HERE}?repo=acme/shop")
     assert "Start a fix job" not in page.text
+    assert not fix_forms(page)
+
+
+@pytest.mark.parametrize("state", ["open", "merged", "closed"])
+async def test_the_state_of_the_pull_request_that_fixes_a_package_is_shown(sample_dashboard, state):
+    samples = sample_dashboard.samples["acme"]
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET status = 'completed', pr_number = 1, pr_url = 'https://github.test/p/1'"
+        " WHERE id = :id",
+        id=samples.failed_job,
+    )
+    await write(
+        sample_dashboard.db,
+        "UPDATE pulls SET state = :state WHERE repo_id = :repo_id AND number = 1",
+        state=state,
+        repo_id=samples.repo_id,
+    )
+    for path in (HERE, f"{HERE}?group=advisory", f"{HERE}/{ADVISORY}"):
+        page = await sample_dashboard.member.open(path)
+        assert f"{state} #1 · job" in page.text, path
+        assert f"/jobs/{samples.failed_job}" in page.links
+        if "group" not in path:
+            assert bool(fix_forms(page)) == (state != "open")
+
+
+async def test_advisories_of_a_package_are_one_row(sample_dashboard):
+    await add_copies(sample_dashboard, "requests", 3, {"advisory_id": "advisory_id || :number"})
+    page = await sample_dashboard.viewer.open(HERE)
+    assert f"Leaks a header {ADVISORY} and 3 more" in page.text
+    assert "2.31.0 fixes 4" in page.text
+    assert page.text.count("requests 2.30.0") == 1
+    assert {f"{HERE}/{ADVISORY}{number}" for number in range(3)} <= set(page.links)
+    page = await sample_dashboard.viewer.open(f"{HERE}?group=advisory")
+    assert page.text.count("requests 2.30.0") == 4
+
+
+async def test_members_start_a_job_that_fixes_one_package(sample_dashboard):
+    sample_dashboard.harness.context.catalog = Catalog([an_agent("cve-fixer")])
+    assert not fix_forms(await sample_dashboard.viewer.open(HERE))
+    here = f"{HERE}?severity=critical&repo=acme%2Fshop"
+    page = await sample_dashboard.member.open(here)
+    twin = await sample_dashboard.member.open(f"{HERE}/{ADVISORY}")
+    page = await sample_dashboard.member.send(page, "/fix")
+    assert "Started a job that fixes the package" in page.text
+    assert page.path == here
+    assert "queued job" in page.text
+    assert not fix_forms(page)
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT j.cause, j.created_by_name FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
+        " WHERE t.repo_id = :repo_id",
+        repo_id=sample_dashboard.samples["acme"].repo_id,
+    )
+    assert '"package":"requests"' in row["cause"]
+    page = await sample_dashboard.member.send(twin, "/fix")
+    assert "already fixes requests" in page.text
+    assert page.path == f"{HERE}/{ADVISORY}"
+
+
+async def test_the_list_follows_jobs(sample_dashboard):
+    page = await sample_dashboard.viewer.open(f"{HERE}?severity=critical")
+    (live,) = {attributes["data-live"] for _, attributes in page.tags if "data-live" in attributes}
+    assert live == f"{HERE}/stream?severity=critical"
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, live)
+    assert b"Leaks a header" in stream.body
+    assert b"GHSA-odd" not in stream.body
+    page = await sample_dashboard.viewer.open(f"{HERE}?after=0000{new_id('fnd')}")
+    assert not any("data-live" in attributes for _, attributes in page.tags)
 
 
 @pytest.mark.parametrize(
@@ -103,28 +174,40 @@ async def test_vulnerabilities_in_fixtures_are_listed_apart(sample_dashboard):
     assert "/repos/acme/shop/dependencies?q=requests&files=fixtures" in page.links
 
 
-async def test_long_lists_are_paginated(sample_dashboard):
-    for number in range(60):
+def fix_forms(page):
+    return [form for form in page.forms if form.action.endswith("/fix")]
+
+
+async def add_copies(dashboard, name, count, changes):
+    """Findings like those of a package of acme; `changes` are SQL expressions with :number."""
+    columns = [
+        *("repo_id", "organization_id", "manifest", "ecosystem", "name", "version", "direct"),
+        *("advisory_id", "advisory_ids", "severity", "score", "severity_source", "summary"),
+        *("fix_version", "fix_reason", "first_seen_at"),
+    ]
+    values = ", ".join(changes.get(column, column) for column in columns)
+    for number in range(count):
         await write(
-            sample_dashboard.db,
-            "INSERT INTO findings (id, organization_id, repo_id, manifest, ecosystem, name,"
-            " version, direct, advisory_id, advisory_ids, severity, score, severity_source,"
-            " summary, fix_version, fix_reason, first_seen_at) SELECT :id, organization_id,"
-            " repo_id, manifest, ecosystem, name || :number, version, direct, advisory_id,"
-            " advisory_ids, severity, score, severity_source, summary, fix_version, fix_reason,"
-            " first_seen_at FROM findings"
-            " WHERE severity = 'unknown' AND name = 'urllib3' AND organization_id = :org",
+            dashboard.db,
+            f"INSERT INTO findings (id, {', '.join(columns)}) SELECT :id, {values} FROM findings"
+            " WHERE name = :name AND organization_id = :org ORDER BY id LIMIT 1",
             id=new_id("fnd"),
             number=number,
-            org=sample_dashboard.caller.organization_id,
+            name=name,
+            org=dashboard.caller.organization_id,
         )
-    page = await sample_dashboard.viewer.open(f"{HERE}?severity=unknown")
+
+
+@pytest.mark.parametrize("group", ["", "&group=advisory"])
+async def test_long_lists_are_paginated(sample_dashboard, group):
+    await add_copies(sample_dashboard, "urllib3", 60, {"name": "name || :number"})
+    page = await sample_dashboard.viewer.open(f"{HERE}?severity=unknown{group}")
     (more,) = {link for link in page.links if "after=" in link}
     rest = await sample_dashboard.viewer.open(more)
     rows = [page.html.count("<tr>"), rest.html.count("<tr>")]
     # Each page has the headers of two tables.
     assert sum(rows) - 2 * 2 - 2 * 2 == 61
-    assert f"{HERE}?severity=unknown" in rest.links
+    assert f"{HERE}?severity=unknown{group}" in rest.links
 
 
 async def test_no_vulnerabilities_and_no_matches_have_different_messages(
@@ -235,4 +318,4 @@ async def test_an_automatic_job_is_titled_after_its_fix(sample_dashboard):
         sample_dashboard.db, "UPDATE jobs SET config_override = '{}' WHERE id = :id", id=job
     )
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
-    assert page.text.startswith("requests to 2.31.0 in acme/shop · agentjobs")
+    assert page.text.startswith("Failed: requests to 2.31.0 in acme/shop · agentjobs")

@@ -3,12 +3,14 @@
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.listing import PATH, load_lines
+from agentjobs.web.dashboard.vulnerabilities.lines import load_lines
+from agentjobs.web.dashboard.vulnerabilities.query import PATH
 
 _MAX_FINDINGS = 100
 
@@ -50,7 +52,10 @@ async def show(request: PageRequest) -> Response:
 
 async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> list[FindingView]:
     findings = await list_findings(
-        request.db, request.organization_id, search=name, limit=2 * _MAX_FINDINGS
+        request.db,
+        request.organization_id,
+        FindingFilter(search=name),
+        limit=2 * _MAX_FINDINGS,
     )
     # The search also matches longer ids with the same prefix.
     return [each for each in findings if names & {each.advisory_id, *each.aliases}]

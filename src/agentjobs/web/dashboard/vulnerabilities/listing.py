@@ -1,85 +1,76 @@
-"""/vulnerabilities: findings of all repositories, most severe first."""
+"""/vulnerabilities: vulnerable packages, or findings, of all repositories, most severe first."""
 
-import re
-from urllib.parse import urlencode
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from agentjobs.advisories.feeds import list_feeds
-from agentjobs.advisories.findings import FindingView, count_findings, list_findings
+from agentjobs.advisories.findings import count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
+from agentjobs.advisories.packages import list_packages
 from agentjobs.advisories.severity import LEVELS, label_of
-from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
-from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
-from agentjobs.repos.queries import list_repos
+from agentjobs.repos.queries import RepoView, list_repos
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
-from agentjobs.web.dashboard.vulnerabilities.package_filters import (
-    FILES,
-    FILES_OPTIONS,
-    IMPORTED_OPTIONS,
-    read_imported,
+from agentjobs.web.dashboard.vulnerabilities.lines import (
+    Line,
+    PackageLine,
+    load_lines,
+    load_package_lines,
 )
+from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES_OPTIONS, IMPORTED_OPTIONS
+from agentjobs.web.dashboard.vulnerabilities.query import PATH, Query, read_query
+from agentjobs.webhooks.events import activity_topic
 
-PATH = "/vulnerabilities"
 _PER_PAGE = 50
-_is_cursor = re.compile(r"[0-9]{4}fnd_[0-9a-z]{26}").fullmatch
-
-
-class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """The query parameters; the empty string means any."""
-
-    q: str = ""
-    severity: str = ""
-    repo: str = ""
-    files: str = ""
-    imported: str = ""
-    after: str = ""
-
-    @property
-    def is_narrowed(self) -> bool:
-        fields = msgspec.structs.asdict(self)
-        return any(text for name, text in fields.items() if name != "after")
-
-    def address(self, page_url: str, **changes: str) -> str:
-        fields = {**msgspec.structs.asdict(self), **changes}
-        query = urlencode({name: text for name, text in fields.items() if text})
-        return f"{page_url}?{query}" if query else page_url
-
-
-class Line(msgspec.Struct, frozen=True):
-    """`pull` is an open pull request that has the fix although no job proposed it."""
-
-    finding: FindingView
-    job: TriggeredJob | None
-    pull: ProposingPull | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """A fix exists that no job and no pull request proposes. Fixtures wait for nothing."""
-        is_proposed = self.job is not None or self.pull is not None
-        finding = self.finding
-        return finding.fix_version is not None and not is_proposed and not finding.fixture
 
 
 async def show(request: PageRequest) -> Response:
-    page_url = prefix_of(request.settings) + PATH
+    query = read_query(request.query_param)
     repos = await list_repos(request.db, request.organization_id)
-    query = _query(request)
-    repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
-    counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
-    findings = [] if query.repo and not repo_id else await _findings(request, query, repo_id)
-    shown = findings[:_PER_PAGE]
-    lines = await load_lines(request, shown)
+    page_url = prefix_of(request.settings) + PATH
     return await request.render(
         "vulnerabilities/list.html",
-        query=query,
-        lines=lines,
-        known_advisory="" if shown or query.after else await _known_advisory(request, query.q),
-        counts=[
+        **await _rows(request, query, repos),
+        files_options=FILES_OPTIONS,
+        imported_options=IMPORTED_OPTIONS,
+        severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
+        repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
+        groups=[
+            (label, query.address(page_url, group=group, after=""), query.group == group)
+            for group, label in (("", "Packages"), ("advisory", "Advisories"))
+        ],
+        # Only the first page is live.
+        live="" if query.after else query.address(f"{page_url}/stream"),
+    )
+
+
+async def stream(request: PageRequest) -> Response:
+    query = read_query(request.query_param)
+
+    async def parts() -> Parts:
+        repos = await list_repos(request.db, request.organization_id)
+        rows = await _rows(request, query, repos)
+        return {"vulnerabilities": await request.fragment("vulnerabilities/rows.html", **rows)}
+
+    topics = ("findings", "index", activity_topic(request.organization_id))
+    return live_parts(request, topics, parts)
+
+
+async def _rows(request: PageRequest, query: Query, repos: Sequence[RepoView]) -> dict[str, Any]:
+    page_url = prefix_of(request.settings) + PATH
+    repo_id = next((repo.id for repo in repos if repo.full_name == query.repo), None)
+    counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
+    lines, last = await _lines(request, query, repo_id, is_empty=bool(query.repo and not repo_id))
+    return {
+        "query": query,
+        "lines": lines,
+        "known_advisory": "" if lines or query.after else await _known_advisory(request, query.q),
+        "counts": [
             (
                 level,
                 count,
@@ -87,40 +78,33 @@ async def show(request: PageRequest) -> Response:
             )
             for level, count in counts.by_severity.items()
         ],
-        total=counts.total,
-        fixture_total=counts.fixtures,
-        fixtures=query.address(page_url, files="fixtures", q="", severity="", after=""),
-        files_options=FILES_OPTIONS,
-        imported_options=IMPORTED_OPTIONS,
-        feeds=feed_state(request.settings, await list_feeds(request.db)),
-        has_repos=bool(repos),
-        is_of_repo=repo_id is not None,
-        is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
-        severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
-        repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
-        next=query.address(page_url, after=shown[-1].cursor) if len(findings) > _PER_PAGE else "",
-        first=query.address(page_url, after="") if query.after else "",
-    )
+        "total": counts.total,
+        "fixture_total": counts.fixtures,
+        "fixtures": query.address(page_url, files="fixtures", q="", severity="", after=""),
+        "feeds": feed_state(request.settings, await list_feeds(request.db)),
+        "has_repos": bool(repos),
+        "is_of_repo": repo_id is not None,
+        "is_fixable": repo_id is not None and any(line.is_waiting for line in lines),
+        "next": query.address(page_url, after=last) if last else "",
+        "first": query.address(page_url, after="") if query.after else "",
+    }
 
 
-async def load_lines(request: PageRequest, findings: list[FindingView]) -> list[Line]:
-    jobs = await jobs_for_findings(request.db, findings)
-    pulls = await pulls_for_findings(request.db, findings)
-    return [Line(each, jobs.get(each.id), pulls.get(each.id)) for each in findings]
-
-
-async def _findings(request: PageRequest, query: _Query, repo_id: str | None) -> list[FindingView]:
-    return await list_findings(
-        request.db,
-        request.organization_id,
-        repo_id=repo_id,
-        severity=query.severity or None,
-        search=query.q or None,
-        fixture=FILES[query.files],
-        imported=read_imported(query.imported),
-        limit=_PER_PAGE + 1,
-        after=query.after or None,
-    )
+async def _lines(
+    request: PageRequest, query: Query, repo_id: str | None, *, is_empty: bool
+) -> tuple[Sequence[Line] | Sequence[PackageLine], str]:
+    """The lines of a page, and the cursor of the last one if others follow."""
+    if is_empty:
+        return [], ""
+    owner, wanted = request.organization_id, query.filter(repo_id)
+    limit, after = _PER_PAGE + 1, query.after or None
+    if query.group:
+        findings = await list_findings(request.db, owner, wanted, limit=limit, after=after)
+        last = findings[_PER_PAGE - 1].cursor if len(findings) > _PER_PAGE else ""
+        return await load_lines(request, findings[:_PER_PAGE]), last
+    packages = await list_packages(request.db, owner, wanted, limit=limit, after=after)
+    last = packages[_PER_PAGE - 1].cursor if len(packages) > _PER_PAGE else ""
+    return await load_package_lines(request, packages[:_PER_PAGE]), last
 
 
 async def _known_advisory(request: PageRequest, text: str) -> str:
@@ -132,17 +116,7 @@ async def _known_advisory(request: PageRequest, text: str) -> str:
     return ""
 
 
-def _query(request: PageRequest) -> _Query:
-    severity, after = request.query_param("severity"), request.query_param("after")
-    files = request.query_param("files")
-    return _Query(
-        q=request.query_param("q")[:300],
-        severity=severity if severity in LEVELS else "",
-        repo=request.query_param("repo")[:300],
-        files=files if files in FILES else "",
-        imported=read_imported(request.query_param("imported")) or "",
-        after=after if _is_cursor(after) else "",
-    )
-
-
-ROUTES: Routes = [PageRoute("GET", PATH, "viewer", show)]
+ROUTES: Routes = [
+    PageRoute("GET", PATH, "viewer", show),
+    PageRoute("GET", f"{PATH}/stream", "viewer", stream),
+]

@@ -1,0 +1,45 @@
+"""Which findings a list has, as conditions of SQL on the tables `findings f` and `repos r`."""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.inventory.model import Imported
+from agentjobs.store.like_pattern import contains_pattern
+
+_SEARCH = (
+    " AND (lower(f.name) LIKE :pattern ESCAPE '!' OR lower(f.advisory_ids) LIKE :pattern"
+    " ESCAPE '!' OR lower(r.full_name) LIKE :pattern ESCAPE '!')"
+)
+
+
+class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """None matches everything. `search` matches a part of the package, its advisories or the
+    repository."""
+
+    repo_id: str | None = None
+    ecosystem: str | None = None
+    name: str | None = None
+    severity: str | None = None
+    search: str | None = None
+    fixture: bool | None = None
+    imported: Imported | None = None
+
+    @property
+    def conditions(self) -> str:
+        clauses = (
+            (" AND f.repo_id = :repo_id", self.repo_id),
+            (" AND f.ecosystem = :ecosystem", self.ecosystem),
+            (" AND f.name = :name", self.name),
+            (" AND f.severity = :severity", self.severity),
+            (_SEARCH, self.search),
+            (" AND f.fixture = :fixture", None if self.fixture is None else "yes"),
+            (" AND f.imported = :imported", self.imported),
+        )
+        return "".join(clause for clause, value in clauses if value)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        fields = msgspec.structs.asdict(self)
+        pattern = contains_pattern((fields.pop("search") or "").strip().lower())
+        return {**fields, "pattern": pattern}

@@ -1,0 +1,44 @@
+"""What members do with a vulnerable package of a repository: fix it."""
+
+import re
+from urllib.parse import parse_qsl, quote
+
+from starlette.responses import Response
+
+from agentjobs.jobs.package_fix import fix_package
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.vulnerabilities.query import PATH, read_query
+
+_FINDING_ID = re.compile("fnd_[0-9a-z]{26}")
+_MAX_BACK_LENGTH = 2_000
+
+
+async def fix(request: PageRequest) -> Response:
+    finding_id = require_finding_id(request)
+    try:
+        await fix_package(request.context.jobs, request.viewer.caller, finding_id)
+    except Problem as problem:
+        if problem.code == "finding_not_found":
+            raise
+        return request.redirect(page_before(request), banner=problem.message, tone="warn")
+    return request.redirect(page_before(request), banner="Started a job that fixes the package.")
+
+
+def require_finding_id(request: PageRequest) -> str:
+    finding_id = request.path_param("finding_id")
+    if not _FINDING_ID.fullmatch(finding_id):
+        raise Problem("finding_not_found", "There is no such vulnerability.")
+    return finding_id
+
+
+def page_before(request: PageRequest) -> str:
+    """The page that the form is on: an advisory, or the list with its filters."""
+    if advisory := request.form.text("advisory")[:200]:
+        return f"{PATH}/{quote(advisory, safe='')}"
+    fields = dict(parse_qsl(request.form.text("back")[:_MAX_BACK_LENGTH].partition("?")[2]))
+    return read_query(lambda name: fields.get(name, "")).address(PATH)
+
+
+ROUTES: Routes = [PageRoute("POST", f"{PATH}/packages/{{finding_id}}/fix", "member", fix)]
