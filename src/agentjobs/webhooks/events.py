@@ -23,6 +23,8 @@ PR_REVIEW_REQUESTED = "pr.review_requested"
 EVENTS = (JOB_QUEUED, JOB_STARTED, JOB_COMPLETED, JOB_FAILED, PR_REVIEW_REQUESTED)
 # Sent only on request, to test an endpoint.
 PING = "ping"
+# Events of jobs are numbered from 1.
+TEST_SEQUENCE = 0
 
 # Announced when deliveries are waiting.
 TOPIC = "deliveries"
@@ -39,6 +41,11 @@ class Payload(msgspec.Struct, frozen=True):
     repo: Annotated[str, doc("Repository full name.")]
     pr_url: Annotated[Url | None, doc("Pull request URL.")]
     timestamp: Annotated[Timestamp, doc("When the event occurred.")]
+
+
+def is_test(event: str, sequence: int) -> bool:
+    """Whether it was sent on request. Earlier versions numbered pings 1."""
+    return event == PING or sequence == TEST_SEQUENCE
 
 
 def activity_topic(organization_id: str) -> str:

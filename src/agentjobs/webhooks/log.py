@@ -14,6 +14,7 @@ from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row
 from agentjobs.webhooks.endpoints import find_endpoint, org_flag
+from agentjobs.webhooks.events import is_test
 from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Headers
 
 STATUSES: tuple[DeliveryStatus, ...] = ("pending", "delivered", "failed")
@@ -77,6 +78,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int
     created_at: int
     attempts: tuple[AttemptSummary, ...] = ()
+
+    @property
+    def is_test(self) -> bool:
+        return is_test(self.event, self.sequence)
 
     @property
     def next_attempt_at(self) -> int | None:

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from agentjobs.webhooks.events import is_test
+
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 ErrorClass = Literal[
     "http_status", "redirect", "dns", "connect", "tls", "timeout", "protocol", "blocked_address"
@@ -49,6 +51,10 @@ class ClaimedDelivery(msgspec.Struct, frozen=True, kw_only=True):
     is_known_healthy: bool = False
     # The trace of the job.
     traceparent: str | None = None
+
+    @property
+    def is_test(self) -> bool:
+        return is_test(self.event, self.sequence)
 
     @property
     def log_fields(self) -> dict[str, str | None]:

@@ -1,6 +1,9 @@
-"""Tests an endpoint: creates a ping delivery, sends it and records it like any other."""
+"""Tests an endpoint: sends it a ping or a sample of another event, and records the delivery.
 
-from agentjobs.clock import SECOND_MS, iso_utc, now_ms
+The repository and the job of a sample do not exist; its sequence number is 0.
+"""
+
+from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import SealingKeys
@@ -11,7 +14,15 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.attempt import WebhookClient, send
 from agentjobs.webhooks.endpoints import audit_target
-from agentjobs.webhooks.events import PING, Payload, store_event
+from agentjobs.webhooks.events import (
+    EVENTS,
+    JOB_COMPLETED,
+    PING,
+    PR_REVIEW_REQUESTED,
+    TEST_SEQUENCE,
+    JobEvent,
+    store_event,
+)
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import fail_claimed, load_claimed
 from agentjobs.webhooks.record import FinishedAttempt, record
@@ -19,17 +30,42 @@ from agentjobs.webhooks.retries import decide_outcome
 from agentjobs.webhooks.signing import SecretOpener
 
 REPO = "agentjobs/ping"
+TEST_EVENTS = (PING, *EVENTS)
+
+_PULL_REQUEST = f"https://agentjobs.example.com/{REPO}/pulls/1"
+_WITH_PULL_REQUEST = (JOB_COMPLETED, PR_REVIEW_REQUESTED)
 
 
-async def send_ping(
-    db: Database, keys: SealingKeys, settings: Settings, endpoint_id: str, allowed: AllowList
+def sample_event(event: str) -> JobEvent:
+    """An event as a job of now would cause it."""
+    if event not in TEST_EVENTS:
+        raise Problem("unknown_event", f"Unknown event {event!r}. Use {', '.join(TEST_EVENTS)}.")
+    return JobEvent(
+        event=event,
+        organization_id="",
+        job_id=new_id("job"),
+        sequence=TEST_SEQUENCE,
+        repo=REPO,
+        pr_url=_PULL_REQUEST if event in _WITH_PULL_REQUEST else None,
+        at_ms=now_ms(),
+    )
+
+
+async def send_test(
+    db: Database,
+    keys: SealingKeys,
+    settings: Settings,
+    endpoint_id: str,
+    allowed: AllowList,
+    event: str = PING,
 ) -> tuple[str, Attempt]:
     """Returns the delivery's id and its only attempt. Also works for a disabled endpoint."""
+    sample = sample_event(event)
     client = WebhookClient.from_settings(settings, allowed)
     owner = new_id("snd")
     lease_ms = round(settings.webhook_lease_seconds * SECOND_MS)
     try:
-        delivery = await db.transact(_create, endpoint_id, owner, lease_ms)
+        delivery = await db.transact(_create, sample, endpoint_id, owner, lease_ms)
         attempt = await _send(db, delivery, SecretOpener(keys), client)
     finally:
         await client.close()
@@ -39,30 +75,31 @@ async def send_ping(
         audit_target(delivery.url),
         endpoint=endpoint_id,
         delivery=delivery.id,
+        event=event,
         succeeded=attempt.succeeded,
     )
     await db.transact(_record, finished, owner, settings.webhook_disable_days, entry)
     return delivery.id, attempt
 
 
-async def _create(tx: Transaction, endpoint_id: str, owner: str, lease_ms: int) -> ClaimedDelivery:
-    now = now_ms()
-    # The identifier of a job that does not exist.
-    payload = Payload(PING, new_id("job"), REPO, None, iso_utc(now))
-    event = await store_event(tx, payload, sequence=1, at_ms=now)
+async def _create(
+    tx: Transaction, sample: JobEvent, endpoint_id: str, owner: str, lease_ms: int
+) -> ClaimedDelivery:
+    event = await store_event(tx, sample.payload, sequence=sample.sequence, at_ms=sample.at_ms)
     delivery_id = new_id("dlv")
     await tx.execute(
         "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
         " event, status, due_at, created_at, lease_owner, lease_expires_at, fence)"
-        " SELECT :id, organization_id, id, :job_id, 1, :event_id, :event, 'pending', :now, :now,"
-        f" :owner, {DATABASE_NOW} + :lease_ms, 1 FROM webhook_endpoints"
+        " SELECT :id, organization_id, id, :job_id, :sequence, :event_id, :event, 'pending', :now,"
+        f" :now, :owner, {DATABASE_NOW} + :lease_ms, 1 FROM webhook_endpoints"
         " WHERE id = :endpoint_id AND removed_at IS NULL",
         id=delivery_id,
         endpoint_id=endpoint_id,
         job_id=event.job_id,
         event_id=event.id,
-        event=PING,
-        now=now,
+        sequence=event.sequence,
+        event=event.event,
+        now=event.created_at,
         owner=owner,
         lease_ms=lease_ms,
     )
@@ -85,6 +122,6 @@ async def _send(
     try:
         return await send(delivery, secrets, client)
     except BaseException:
-        # A sender must not deliver the ping later, when no one waits for the result.
+        # A sender must not deliver the test later, when no one waits for the result.
         await db.transact(fail_claimed, [delivery.id])
         raise

@@ -13,7 +13,7 @@ from agentjobs.organizations.organizations import Organization
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks.endpoints import audit_target, org_flag
-from agentjobs.webhooks.events import PING, TOPIC
+from agentjobs.webhooks.events import PING, TEST_SEQUENCE, TOPIC, is_test
 from agentjobs.webhooks.log import delivery_not_found
 
 _BATCH = 100
@@ -108,7 +108,8 @@ def _from_sql(filters: _FailedFilter, operator: str) -> str:
     return (
         f" FROM deliveries WHERE {owner} = :{owner} AND status || '' = 'failed' AND id > :after"
         # `due_at` of a settled delivery is the time it ended.
-        " AND due_at >= :since AND organization_id = :organization_id AND event <> :ping"
+        " AND due_at >= :since AND organization_id = :organization_id"
+        " AND event <> :ping AND sequence <> :test"
         f" AND endpoint_id || '' {operator} (SELECT e.id FROM webhook_endpoints e"
         "  WHERE e.organization_id = :organization_id"
         "  AND e.removed_at IS NULL AND e.disabled_at IS NULL)"
@@ -121,6 +122,7 @@ def _parameters(filters: _FailedFilter, after: str) -> dict[str, Any]:
         "since": filters.since_ms,
         "after": after,
         "ping": PING,
+        "test": TEST_SEQUENCE,
     }
     if filters.endpoint_id is not None:
         parameters["endpoint_id"] = filters.endpoint_id
@@ -131,7 +133,7 @@ async def _redeliver_one(
     tx: Transaction, organization: Organization, delivery_id: str, entry: audit.Entry
 ) -> None:
     row = await tx.fetch_one(
-        "SELECT d.event, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
+        "SELECT d.event, d.sequence, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
         " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
         " WHERE d.id = :id AND d.organization_id = :organization_id",
         id=delivery_id,
@@ -182,10 +184,10 @@ async def _make_due(tx: Transaction, ids: list[str]) -> int:
 
 def _refuse_unless_open(row: Row, org: str) -> None:
     endpoint = f"{row['id']} ({row['url']})"
-    if row["event"] == PING:
+    if is_test(row["event"], row["sequence"]):
         raise Problem(
             "ping_not_redelivered",
-            "A ping cannot be redelivered. "
+            "A test cannot be redelivered. "
             f"`agentjobs webhooks test {row['id']}{org}` sends a new one.",
         )
     if row["removed_at"] is not None:

@@ -1,4 +1,4 @@
-"""Deletes old settled deliveries with their attempts, and the events of pings.
+"""Deletes old settled deliveries with their attempts, and the events of tests.
 
 On SQLite the event loop waits for each statement of a transaction, and an attempt may hold 16 KiB
 of a response and a hundred headers. Batches are therefore limited by size, and selected outside
@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.clock import DAY_MS
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.webhooks.events import PING
+from agentjobs.webhooks.events import is_test
 
 _PAGE_ROWS = 1_000
 _MAX_BATCH_ROWS = 200
@@ -104,18 +104,19 @@ def _to_sized(row: Row) -> SizedDelivery:
 
 async def _delete_batch(tx: Transaction, ids: list[str], ended_before: int) -> int:
     rows = await tx.fetch_all(
-        "SELECT id, event, job_id FROM deliveries WHERE id IN (SELECT value FROM each(:ids))"
+        "SELECT id, event, sequence, job_id FROM deliveries"
+        " WHERE id IN (SELECT value FROM each(:ids))"
         # Another process may have redelivered or deleted it in the meantime.
         f" AND {_IS_EXPIRED} ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */",
         ids=ids,
         ended_before=ended_before,
     )
     settled = [row["id"] for row in rows]
-    # A ping has no job whose deletion would delete its event.
-    pings = [row["job_id"] for row in rows if row["event"] == PING]
+    # A test has no job whose deletion would delete its event.
+    tests = [row["job_id"] for row in rows if is_test(row["event"], row["sequence"])]
     for table, column, values in (
         ("delivery_attempts", "delivery_id", settled),
-        ("events", "job_id", pings),
+        ("events", "job_id", tests),
         ("deliveries", "id", settled),
     ):
         if values:

@@ -16,7 +16,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.attempt import WebhookClient, send
 from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, SlotPool, Slots
-from agentjobs.webhooks.events import PING, TOPIC
+from agentjobs.webhooks.events import TOPIC
 from agentjobs.webhooks.failures import ResourcesExhausted
 from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, ErrorClass
@@ -211,7 +211,7 @@ class Sender:
     def _finish(self, delivery: ClaimedDelivery, attempt: Attempt) -> None:
         self.results[attempt.error_class or _SUCCESS] += 1
         self._slots.record_duration(delivery.endpoint_id, attempt.duration_ms)
-        retry_seconds = () if delivery.event == PING else self._settings.webhook_retry_seconds
+        retry_seconds = () if delivery.is_test else self._settings.webhook_retry_seconds
         outcome = decide_outcome(attempt, delivery.failures, retry_seconds)
         if outcome.due_at is not None:
             self._retry_schedule.add(outcome.due_at)

@@ -49,7 +49,7 @@ from agentjobs.webhooks.endpoints import (
     list_endpoints,
     remove_endpoint,
 )
-from agentjobs.webhooks.ping import send_ping
+from agentjobs.webhooks.ping import send_test
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
@@ -298,11 +298,11 @@ async def test_a_ping_is_audited_with_its_outcome(
     with receiver(lambda _: 500) as receiving:
         added = await add_endpoint(database, keys, "acme", receiving.url, allowed=allowed)
         await log.new()
-        pinging = send_ping(database, keys, settings, added.endpoint.id, allowed)
+        pinging = send_test(database, keys, settings, added.endpoint.id, allowed)
         details = await log.assert_recorded(pinging, "webhook.tested", receiving.url)
     assert (details["endpoint"], details["succeeded"]) == (added.endpoint.id, False)
     await log.assert_refused(
-        send_ping(database, keys, settings, "whk_none", allowed), "endpoint_not_found"
+        send_test(database, keys, settings, "whk_none", allowed), "endpoint_not_found"
     )
 
 

@@ -11,7 +11,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.events import PING
+from agentjobs.webhooks.events import PING, TEST_SEQUENCE
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import SizedDelivery, prune_deliveries, split_batches
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
@@ -107,8 +107,11 @@ async def test_old_pending_deliveries_do_not_hide_expired_ones(
     assert list(await delivery_harness.statuses()) == stay
 
 
-async def test_a_ping_is_deleted_with_its_event(delivery_harness: DeliveryHarness) -> None:
-    await deliver_events(delivery_harness, 1, event=PING)
+@pytest.mark.parametrize("mark", [{"event": PING}, {"sequence": TEST_SEQUENCE}])
+async def test_a_test_is_deleted_with_its_event(
+    delivery_harness: DeliveryHarness, mark: dict[str, Any]
+) -> None:
+    await deliver_events(delivery_harness, 1, **mark)
     await deliver_events(delivery_harness)
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 2
     assert await count(delivery_harness.db, "events") == 1

@@ -11,7 +11,7 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
-from agentjobs.webhooks.events import PING, TOPIC
+from agentjobs.webhooks.events import PING, TEST_SEQUENCE, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.stores import until
@@ -121,10 +121,11 @@ async def test_another_organizations_delivery_is_not_found(harness: DeliveryHarn
     assert await redeliver_failed(harness.db, "org_b", 0) == Redelivered(0, 0)
 
 
-async def test_a_ping_cannot_be_redelivered(harness: DeliveryHarness) -> None:
+@pytest.mark.parametrize("mark", [f"event = '{PING}'", f"sequence = {TEST_SEQUENCE}"])
+async def test_a_test_cannot_be_redelivered(harness: DeliveryHarness, mark: str) -> None:
     await harness.endpoint("org_a")
     (delivery_id,) = await make_failed_deliveries(harness)
-    await harness.db.transact(_make_ping, delivery_id)
+    await harness.db.transact(_mark, delivery_id, mark)
     endpoint_id = (await harness.row(delivery_id))["endpoint_id"]
     command = f"`agentjobs webhooks test {endpoint_id} --org org_a`"
     assert command in await assert_refused(harness, delivery_id, "ping_not_redelivered")
@@ -245,7 +246,5 @@ async def assert_refused(harness: DeliveryHarness, delivery_id: str, code: str) 
     return raised.value.message
 
 
-async def _make_ping(tx: Transaction, delivery_id: str) -> None:
-    await tx.execute(
-        "UPDATE deliveries SET event = :ping WHERE id = :id", ping=PING, id=delivery_id
-    )
+async def _mark(tx: Transaction, delivery_id: str, mark: str) -> None:
+    await tx.execute(f"UPDATE deliveries SET {mark} WHERE id = :id", id=delivery_id)

@@ -299,6 +299,18 @@ def test_a_ping_arrives_signed_and_its_response_is_printed(agentjobs, listed):
     assert listed()[0]["last_success_at"] is not None
 
 
+def test_a_sample_of_an_event_is_sent_as_a_test(agentjobs):
+    with receiver() as receiving:
+        agentjobs("webhooks", "add", receiving.url)
+        refused = agentjobs("webhooks", "test", receiving.url, "--event", "job.done")
+        assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        assert "pr.review_requested" in refused.err
+        assert agentjobs("webhooks", "test", receiving.url, "--event", "job.failed").exit_code == 0
+    (received,) = receiving.received
+    assert received.event == "job.failed"
+    assert received.headers["X-Service-Sequence"] == "0"
+
+
 def test_a_failed_ping_exits_with_1_and_prints_the_reason(agentjobs, listed):
     with receiver(lambda _: 500) as receiving:
         agentjobs("webhooks", "add", receiving.url)
@@ -318,7 +330,7 @@ def test_a_disabled_endpoint_can_be_tested_and_stays_disabled(agentjobs, listed)
         agentjobs("webhooks", "disable", receiving.url)
         pinged = agentjobs("webhooks", "test", receiving.url)
     assert pinged.exit_code == 0
-    assert "receives only this ping" in pinged.err
+    assert "receives only this test" in pinged.err
     assert len(receiving.received) == 1
     assert not listed()[0]["enabled"]
 

@@ -1,6 +1,6 @@
-"""`agentjobs webhooks test`: sends a ping to an endpoint and prints the response."""
+"""`agentjobs webhooks test`: sends a test event to an endpoint and prints the response."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,12 +20,19 @@ _FIELDS = ("status_code", "duration_ms", "address", "error_class", "error")
 
 @webhooks.command("test")
 def ping_endpoint(
-    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
+    endpoint: EndpointName,
+    event: Annotated[
+        str,
+        typer.Option("--event", metavar="NAME", help="Send a sample of this event."),
+    ] = "ping",
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
 ) -> None:
-    """Send a ping from this machine and print the response."""
+    """Send a test event from this machine and print the response."""
 
     async def work(admin: Admin) -> "tuple[Endpoint, str, Attempt]":
-        return await _ping(admin, org, endpoint)
+        return await _send(admin, org, endpoint, event)
 
     pinged, delivery_id, attempt = with_store(data_dir, work)
     if json:
@@ -36,13 +43,14 @@ def ping_endpoint(
         raise typer.Exit(_EXIT_NOT_DELIVERED)
 
 
-async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Attempt]":
+async def _send(admin: Admin, org: str, name: str, event: str) -> "tuple[Endpoint, str, Attempt]":
     from agentjobs.outbound.guard.sessions import load_tls_context
     from agentjobs.settings import SettingsError
     from agentjobs.webhooks.allowed_addresses import load_allow_list
     from agentjobs.webhooks.endpoints import find_endpoint
-    from agentjobs.webhooks.ping import send_ping
+    from agentjobs.webhooks.ping import sample_event, send_test
 
+    sample_event(event)
     endpoint = await find_endpoint(admin.db, org, name)
     allowed = await load_allow_list(admin.db, admin.settings)
     try:
@@ -51,7 +59,8 @@ async def _ping(admin: Admin, org: str, name: str) -> "tuple[Endpoint, str, Atte
     except ValueError as error:
         raise SettingsError(str(error)) from None
     keys = sealing_keys(admin)
-    return endpoint, *await send_ping(admin.db, keys, admin.settings, endpoint.id, allowed)
+    sent = await send_test(admin.db, keys, admin.settings, endpoint.id, allowed, event)
+    return endpoint, *sent
 
 
 def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dict[str, Any]:
@@ -68,7 +77,7 @@ def _print_result(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") ->
     from agentjobs.webhooks.endpoints import disabled_text
 
     if reason := disabled_text(endpoint):
-        print_note(f"{endpoint.id} is disabled and receives only this ping: {reason}")
+        print_note(f"{endpoint.id} is disabled and receives only this test: {reason}")
     print_result(escape_line(_result(attempt)))
     print_note(f"For details: agentjobs webhooks show {delivery_id}{org_option(endpoint)}")
 

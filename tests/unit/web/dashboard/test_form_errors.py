@@ -155,7 +155,7 @@ async def test_errors_about_deliveries_mention_no_command(sample_dashboard):
     )
     csrf = (await admin.open("/account")).form("/sign-out").value("csrf")
     page = await admin.post(f"{log_path}/{delivery}/redeliver", [("csrf", csrf)])
-    assert "A ping cannot be redelivered" in page.text
+    assert "A test cannot be redelivered" in page.text
     assert "agentjobs webhooks" not in page.text
 
 

@@ -11,8 +11,10 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
 from agentjobs.webhooks.endpoints import disable, list_endpoints
+from agentjobs.webhooks.ping import TEST_EVENTS
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
+from tests.unit.web.dashboard.event_streams import listen
 
 URL = "https://192.0.2.10/hook"
 
@@ -247,5 +249,73 @@ async def test_a_failed_ping_is_shown_as_a_failure(sample_dashboard):
     await write(sample_dashboard.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
     path = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
     page = await sample_dashboard.admin.send(await sample_dashboard.admin.open(path), "/test")
-    assert '<p class="alert bad" role="alert">The ping was not delivered.</p>' in page.html
+    assert '<p class="alert bad" role="alert">The test was not delivered.</p>' in page.html
     assert "alert good" not in page.html
+
+
+async def test_samples_of_all_events_are_shown_and_one_is_sent_as_a_test(sample_dashboard):
+    admin = sample_dashboard.admin
+    path = f"/settings/webhooks/{sample_dashboard.samples['acme'].endpoint}"
+    for event in TEST_EVENTS:
+        page = await admin.open(f"{path}?event={event}")
+        body = html.unescape(page.html.partition(f'"Sample of {event}">')[2].partition("</pre>")[0])
+        assert msgspec.json.decode(body)["event"] == event
+        assert page.form("/test").value("event") == event
+    # The address is blocked, so nothing is sent.
+    await write(sample_dashboard.db, "UPDATE webhook_endpoints SET url = 'https://10.0.0.1/'")
+    page = await admin.send(page, "/test", event="job.failed")
+    assert "job.failed to https://10.0.0.1/" in page.text
+    assert "sent as a test" in page.text
+    assert not page.has_form("/redeliver")
+    page = await admin.send(await admin.open(path), "/test", event="job.done")
+    assert page.status == 400
+    assert "Unknown event" in page.text
+    assert not (await sample_dashboard.member.open(path)).has_form("/test")
+
+
+async def test_the_state_of_an_endpoint_follows_from_what_happens_now(dashboard):
+    await added(dashboard)
+    endpoint = await endpoint_of(dashboard)
+    paths = ("/settings/webhooks", f"/settings/webhooks/{endpoint.id}")
+
+    async def states():
+        return [(await dashboard.member.open(path)).text for path in paths]
+
+    for text in await states():
+        assert "no deliveries yet" in text
+    await logged(dashboard, "pending")
+    change = "UPDATE webhook_endpoints SET last_success_at = 1, failing_since = NULL"
+    await write(dashboard.db, change)
+    for text in await states():
+        assert "retrying 1" in text
+        assert "next retry" in text
+    await write(dashboard.db, "UPDATE webhook_endpoints SET failing_since = 1")
+    for text in await states():
+        assert "failing since 1970-01-01" in text
+    await write(dashboard.db, "UPDATE deliveries SET status = 'delivered'")
+    await write(dashboard.db, change)
+    for text in await states():
+        assert "healthy" in text
+
+
+async def test_pages_of_webhooks_are_live(dashboard):
+    await added(dashboard)
+    delivery_id = await logged(dashboard, "pending")
+    endpoint = await endpoint_of(dashboard)
+    for path, number, parts in (
+        ("/settings/webhooks", 1, {"endpoint-rows"}),
+        (f"/settings/webhooks/{endpoint.id}", 2, {"endpoint-state", "endpoint-deliveries"}),
+        ("/settings/webhooks/delivery-log", 1, {"delivery-rows"}),
+        (
+            f"/settings/webhooks/delivery-log/{delivery_id}",
+            2,
+            {"delivery-state", "delivery-attempts"},
+        ),
+    ):
+        page = await dashboard.member.open(path)
+        address = re.search('data-live="([^"]+)"', page.html)[1]
+        stream = await listen(dashboard.app, dashboard.member, address, events=number)
+        assert stream.parts().keys() == parts
+        for part in parts:
+            assert f'id="{part}"' in page.html
+            assert stream.parts()[part].is_safe()

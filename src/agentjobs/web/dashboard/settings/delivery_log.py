@@ -11,15 +11,18 @@ from starlette.responses import Response
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 from agentjobs.webhooks.endpoints import list_endpoints
+from agentjobs.webhooks.events import activity_topic
 from agentjobs.webhooks.log import (
     STATUSES,
     DeliveryDetail,
     DeliveryFilter,
+    DeliveryPage,
     get_delivery,
     list_deliveries,
 )
@@ -38,20 +41,13 @@ _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
 async def show_list(request: PageRequest) -> Response:
-    delivery_filter = _filter(request)
     before = request.query_param("before")
-    page = await list_deliveries(
-        request.db,
-        request.organization_id,
-        delivery_filter,
-        limit=_PER_PAGE,
-        before=before if _DELIVERY_ID.fullmatch(before) else None,
-    )
-    filters = {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
+    page = await _page(request)
+    filters = _filters(request)
     endpoints = await list_endpoints(request.db, request.organization)
     return await request.render(
         "settings/delivery_log.html",
-        deliveries=page.deliveries,
+        **_row_values(request, page),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
         endpoint_options=[("", "any"), *((each.id, each.url) for each in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
@@ -60,11 +56,35 @@ async def show_list(request: PageRequest) -> Response:
         is_filtered=any(filters.values()),
         older=_address(request, filters, before=page.deliveries[-1].id) if page.has_more else "",
         newest=_address(request, filters) if before else "",
+        # Only the first page is live.
+        live="" if before else _address(request, filters, path=f"{PATH}/stream"),
     )
+
+
+async def stream_list(request: PageRequest) -> Response:
+    async def parts() -> Parts:
+        values = _row_values(request, await _page(request))
+        return {"delivery-rows": await request.fragment("settings/delivery_rows.html", **values)}
+
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def show_one(request: PageRequest) -> Response:
     return await _detail_page(request, _delivery_id(request))
+
+
+async def stream_one(request: PageRequest) -> Response:
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    await _load(request, _delivery_id(request))
+
+    async def parts() -> Parts:
+        values = _detail_values(await _load(request, _delivery_id(request)))
+        return {
+            f"delivery-{name}": await request.fragment(f"settings/delivery_{name}.html", **values)
+            for name in ("state", "attempts")
+        }
+
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def redeliver_one(request: PageRequest) -> Response:
@@ -118,12 +138,37 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
 async def _detail_page(
     request: PageRequest, delivery_id: str, problem: Problem | None = None
 ) -> Response:
+    values = _detail_values(await _load(request, delivery_id))
+    return await request.render("settings/delivery.html", problem=problem, **values)
+
+
+async def _load(request: PageRequest, delivery_id: str) -> DeliveryDetail:
     owner = await find_organization(request.db, request.organization)
     try:
-        detail = await get_delivery(request.db, owner, delivery_id)
+        return await get_delivery(request.db, owner, delivery_id)
     except Problem as error:
         raise _for_page(error) from None
-    return await request.render("settings/delivery.html", problem=problem, **_detail_values(detail))
+
+
+async def _page(request: PageRequest) -> DeliveryPage:
+    before = request.query_param("before")
+    return await list_deliveries(
+        request.db,
+        request.organization_id,
+        _filter(request),
+        limit=_PER_PAGE,
+        before=before if _DELIVERY_ID.fullmatch(before) else None,
+    )
+
+
+def _row_values(request: PageRequest, page: DeliveryPage) -> dict[str, Any]:
+    """All rows of one endpoint have the same URL."""
+    shows_url = not request.query_param("endpoint")
+    return {"deliveries": page.deliveries, "form": "selected", "shows_url": shows_url}
+
+
+def _filters(request: PageRequest) -> dict[str, str]:
+    return {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
 
 
 def _filter(request: PageRequest) -> DeliveryFilter:
@@ -147,7 +192,7 @@ def _delivery_id(request: PageRequest) -> str:
 def _for_page(problem: Problem) -> Problem:
     messages = {
         "delivery_not_found": _NOT_FOUND,
-        "ping_not_redelivered": "A ping cannot be redelivered; send a new one instead.",
+        "ping_not_redelivered": "A test cannot be redelivered; send a new one instead.",
         "endpoint_disabled": "The endpoint is disabled. Enable it first, then redeliver.",
         "endpoint_removed": "The endpoint was removed, so this cannot be redelivered.",
     }
@@ -178,15 +223,19 @@ def _as_curl(detail: DeliveryDetail) -> str:
     return " \\\n  ".join([" ".join(parts[:2]), *parts[2:]])
 
 
-def _address(request: PageRequest, filters: dict[str, str], **changes: str) -> str:
+def _address(
+    request: PageRequest, filters: dict[str, str], path: str = PATH, **changes: str
+) -> str:
     query = {name: value for name, value in {**filters, **changes}.items() if value}
-    return f"{prefix_of(request.settings)}{PATH}?{urlencode(query)}"
+    return f"{prefix_of(request.settings)}{path}?{urlencode(query)}"
 
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
+    PageRoute("GET", f"{PATH}/stream", "member", stream_list),
     PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
     PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
+    PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
     PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one),
 ]

@@ -1,19 +1,22 @@
-"""Settings > Webhooks: the endpoints. A secret is template_values once, in response to its form."""
+"""Settings > Webhooks: the endpoints. A secret is shown once, in response to its form."""
 
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOW_SETTING
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
-from agentjobs.webhooks.events import EVENTS
+from agentjobs.webhooks.events import EVENTS, PING, activity_topic
+from agentjobs.webhooks.health import load_retries
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
-from agentjobs.webhooks.ping import send_ping
+from agentjobs.webhooks.ping import TEST_EVENTS, sample_event, send_test
 from agentjobs.webhooks.registration import add_endpoint, update_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 from agentjobs.webhooks.targets import BlockedTarget
@@ -32,6 +35,14 @@ _EVENT_DESCRIPTIONS = {
 
 async def show_list(request: PageRequest) -> Response:
     return await _list_page(request)
+
+
+async def stream_list(request: PageRequest) -> Response:
+    async def parts() -> Parts:
+        rows = await request.fragment("settings/webhook_rows.html", **await _list_values(request))
+        return {"endpoint-rows": rows}
+
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def add(request: PageRequest) -> Response:
@@ -62,6 +73,20 @@ async def show_one(request: PageRequest) -> Response:
     return await _detail_page(request, await _endpoint(request))
 
 
+async def stream_one(request: PageRequest) -> Response:
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    await _endpoint(request)
+
+    async def parts() -> Parts:
+        values = await _detail_values(request, await _endpoint(request))
+        return {
+            f"endpoint-{name}": await request.fragment(f"settings/webhook_{name}.html", **values)
+            for name in ("state", "deliveries")
+        }
+
+    return live_parts(request, (activity_topic(request.organization_id),), parts)
+
+
 async def edit(request: PageRequest) -> Response:
     form, endpoint = request.form, await _endpoint(request)
     form_values = {"url": form.text("url"), "description": form.text("description")}
@@ -90,16 +115,20 @@ async def edit(request: PageRequest) -> Response:
     return request.redirect(_endpoint_path(endpoint), banner="Saved.")
 
 
-async def ping(request: PageRequest) -> Response:
+async def test(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
+    event = request.form.text("event") or PING
     allowed = await load_allow_list(request.db, request.settings)
-    delivery_id, attempt = await send_ping(
-        request.db, request.context.keys, request.settings, endpoint.id, allowed
-    )
+    try:
+        delivery_id, attempt = await send_test(
+            request.db, request.context.keys, request.settings, endpoint.id, allowed, event
+        )
+    except Problem as problem:
+        return await _detail_page(request, endpoint, problem=problem)
     log = f"{PATH}/delivery-log/{delivery_id}"
     if attempt.succeeded:
-        return request.redirect(log, banner="The ping was delivered.")
-    return request.redirect(log, banner="The ping was not delivered.", tone="bad")
+        return request.redirect(log, banner="The test was delivered.")
+    return request.redirect(log, banner="The test was not delivered.", tone="bad")
 
 
 async def rotate(request: PageRequest) -> Response:
@@ -169,21 +198,24 @@ async def _list_page(
     return await request.render(
         "settings/webhooks.html",
         problem=problem,
-        endpoints=await list_endpoints(request.db, request.organization),
         events=_EVENT_DESCRIPTIONS,
+        **await _list_values(request),
         **template_values,
     )
+
+
+async def _list_values(request: PageRequest) -> dict[str, Any]:
+    return {
+        "endpoints": await list_endpoints(request.db, request.organization),
+        "retries": await load_retries(request.db, request.organization_id),
+    }
 
 
 async def _detail_page(
     request: PageRequest, endpoint: Endpoint, problem: Problem | None = None, **values: Any
 ) -> Response:
-    recent = await list_deliveries(
-        request.db,
-        request.organization_id,
-        DeliveryFilter(endpoint_id=endpoint.id),
-        limit=_SHOWN_DELIVERIES,
-    )
+    event = request.query_param("event")
+    sample = sample_event(event if event in TEST_EVENTS else PING)
     template_values: dict[str, Any] = {
         "secret": "",
         "warning": None,
@@ -195,12 +227,30 @@ async def _detail_page(
     return await request.render(
         "settings/webhook.html",
         problem=problem,
-        endpoint=endpoint,
         reason=disabled_reason_text(endpoint),
         events=_EVENT_DESCRIPTIONS,
-        deliveries=recent.deliveries,
+        sample=sample,
+        sample_body=msgspec.json.format(msgspec.json.encode(sample.payload)).decode(),
+        sample_events=TEST_EVENTS,
+        **await _detail_values(request, endpoint),
         **template_values,
     )
+
+
+async def _detail_values(request: PageRequest, endpoint: Endpoint) -> dict[str, Any]:
+    """What changes while the page is open."""
+    recent = await list_deliveries(
+        request.db,
+        request.organization_id,
+        DeliveryFilter(endpoint_id=endpoint.id),
+        limit=_SHOWN_DELIVERIES,
+    )
+    retries = await load_retries(request.db, request.organization_id)
+    return {
+        "endpoint": endpoint,
+        "retries": retries.get(endpoint.id),
+        "deliveries": recent.deliveries,
+    }
 
 
 def _for_page(problem: Problem) -> Problem:
@@ -239,9 +289,11 @@ def _endpoint_path(endpoint: Endpoint) -> str:
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
     PageRoute("POST", PATH, "admin", add),
+    PageRoute("GET", f"{PATH}/stream", "member", stream_list),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
+    PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
     PageRoute("POST", f"{PATH}/{{id}}", "admin", edit),
-    PageRoute("POST", f"{PATH}/{{id}}/test", "admin", ping),
+    PageRoute("POST", f"{PATH}/{{id}}/test", "admin", test),
     PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate),
     PageRoute("POST", f"{PATH}/{{id}}/promote", "admin", promote),
     PageRoute("POST", f"{PATH}/{{id}}/disable", "admin", disable),
