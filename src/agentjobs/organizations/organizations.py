@@ -21,6 +21,8 @@ _RESERVED = frozenset(
         *(
             "mcp",
             "metrics",
+            "operator",
+            "password-reset",
             "pulls",
             "readyz",
             "repos",

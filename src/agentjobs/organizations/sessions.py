@@ -51,6 +51,7 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
     csrf: str
     created_at: int
     memberships: int
+    is_operator: bool = False
 
     @property
     def display_name(self) -> str:
@@ -175,7 +176,7 @@ async def find_viewer(
         return None
     row = await db.fetch_one(
         "SELECT s.hash, s.created_at, s.seen_at, s.expires_at, u.id AS user_id, u.email, u.name,"
-        " m.role, o.id AS organization_id, o.name AS organization, o.plan,"
+        " u.is_operator, m.role, o.id AS organization_id, o.name AS organization, o.plan,"
         " (SELECT COUNT(*) FROM memberships n WHERE n.user_id = u.id) AS memberships,"
         f" {DATABASE_NOW} AS now FROM sessions s JOIN users u ON u.id = s.user_id"
         " JOIN memberships m ON m.user_id = u.id AND m.organization_id = s.organization_id"
@@ -257,6 +258,7 @@ def _viewer(row: Row, token: str) -> Viewer:
         csrf=_csrf(token),
         created_at=row["created_at"],
         memberships=row["memberships"],
+        is_operator=bool(row["is_operator"]),
     )
 
 

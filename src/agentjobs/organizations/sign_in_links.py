@@ -58,7 +58,8 @@ async def _use(
 ) -> str:
     # Only one of two concurrent requests deletes the row.
     row = await tx.fetch_one(
-        "DELETE FROM sign_in_links WHERE hash = :hash AND expires_at > :now RETURNING user_id",
+        "DELETE FROM sign_in_links WHERE hash = :hash AND purpose = 'sign_in'"
+        " AND expires_at > :now RETURNING user_id",
         hash=hashed,
         now=await tx.clock_ms(),
     )

@@ -30,7 +30,7 @@ _EMAIL = re.compile(
     r"(?=[^@]{1,64}@)"
     rf"[a-z0-9!#$%&'*+/=?^_`{{|}}~-]+(?:\.[a-z0-9!#$%&'*+/=?^_`{{|}}~-]+)*@{_LABEL}(?:\.{_LABEL})*"
 )
-COLUMNS = "id, email, name, password_hash, oidc_subject, created_at, last_sign_in_at"
+COLUMNS = "id, email, name, password_hash, oidc_subject, is_operator, created_at, last_sign_in_at"
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     has_password: bool
     has_provider: bool
+    is_operator: bool
     created_at: int
     last_sign_in_at: int | None
 
@@ -51,6 +52,7 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True):
     password_hash: str | None = None
     oidc_issuer: str | None = None
     oidc_subject: str | None = None
+    is_operator: bool = False
 
 
 def normalize_email(text: str) -> str:
@@ -136,7 +138,7 @@ async def rename_user(db: Database, user_id: str, name: str) -> User:
 
 
 async def ensure_administrator(db: Database, organization: str) -> User:
-    """The admin who signed in last, else the oldest admin, else a new one."""
+    """The admin who signed in last, else the oldest admin, else a new one, who is an operator."""
     owner = await find_organization(db, organization)
     return await db.transact(_ensure_administrator, owner.id, audit.current_actor())
 
@@ -153,8 +155,9 @@ async def new_user(email: str, *, name: str = "", password: str | None = None) -
 async def insert_user(tx: Transaction, new: NewUser) -> User:
     row = await tx.fetch_one(
         "INSERT INTO users"
-        " (id, email, name, password_hash, oidc_issuer, oidc_subject, created_at)"
-        " VALUES (:id, :email, :name, :password_hash, :oidc_issuer, :oidc_subject, :now)"
+        " (id, email, name, password_hash, oidc_issuer, oidc_subject, is_operator, created_at)"
+        " VALUES (:id, :email, :name, :password_hash, :oidc_issuer, :oidc_subject, :is_operator,"
+        " :now)"
         f" ON CONFLICT (email) DO NOTHING RETURNING {COLUMNS}",
         id=new_id("usr"),
         now=now_ms(),
@@ -192,6 +195,7 @@ def user_from_row(row: Row) -> User:
         name=row["name"],
         has_password=row["password_hash"] is not None,
         has_provider=row["oidc_subject"] is not None,
+        is_operator=bool(row["is_operator"]),
         created_at=row["created_at"],
         last_sign_in_at=row["last_sign_in_at"],
     )
@@ -229,7 +233,7 @@ async def _create_administrator(tx: Transaction, organization_id: str, actor: au
     """The user may already exist, in another organization or here with a lower role."""
     user = await _find_by_email(tx, ADMINISTRATOR)
     if user is None:
-        new = NewUser(email=ADMINISTRATOR, name="Administrator")
+        new = NewUser(email=ADMINISTRATOR, name="Administrator", is_operator=True)
         try:
             return await insert_member(tx, organization_id, ADMIN, new, actor=actor)
         except Problem:

@@ -78,6 +78,43 @@ async def test_lost_claims_of_an_earlier_version_get_their_kind(empty_database_u
         await db.close()
 
 
+async def test_admins_of_the_organization_default_become_operators(empty_database_url: str) -> None:
+    async def add(tx: Transaction) -> None:
+        for name in ("default", "acme"):
+            await tx.execute(
+                "INSERT INTO organizations (id, name, plan, created_at)"
+                " VALUES (:name, :name, 'free', 1)",
+                name=name,
+            )
+        for user, organization, role in (
+            ("a", "default", "admin"),
+            ("b", "default", "member"),
+            ("c", "acme", "admin"),
+        ):
+            await tx.execute(
+                "INSERT INTO users (id, email, name, created_at) VALUES (:user, :user, '', 1)",
+                user=user,
+            )
+            await tx.execute(
+                "INSERT INTO memberships (organization_id, user_id, role, created_at)"
+                " VALUES (:organization, :user, :role, 1)",
+                user=user,
+                organization=organization,
+                role=role,
+            )
+
+    await migrate_to(empty_database_url, "0029")
+    earlier = await open_unchecked(empty_database_url, listen=False)
+    await earlier.transact(add)
+    await earlier.close()
+    db = await open_database(empty_database_url, migrate=True)
+    try:
+        rows = await db.fetch_all("SELECT id FROM users WHERE is_operator")
+        assert [row["id"] for row in rows] == ["a"]
+    finally:
+        await db.close()
+
+
 async def test_a_newer_schema_of_another_generation_is_refused(
     database: Database, database_url: str
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from agentjobs.organizations.invitations import INVITATION_PREFIX
+from agentjobs.organizations.password_resets import RESET_PREFIX
 from agentjobs.organizations.sign_in_links import LINK_PREFIX
 from agentjobs.organizations.tokens import is_well_formed
 from tests.support import preloaded_cli
@@ -98,6 +99,9 @@ def test_adding_an_existing_account_prints_a_warning(agentjobs):
         ("invite", "admin@localhost"),
         ("invite", "bob@example.com", "--role", "owner"),
         ("sign-in-link", "bob@example.com"),
+        ("reset-link", "bob@example.com"),
+        ("operator", "add", "bob@example.com"),
+        ("operator", "remove", "bob@example.com"),
     ],
 )
 def test_invalid_options_are_one_line_errors(agentjobs, arguments):
@@ -145,16 +149,44 @@ def test_a_sign_in_createdis_alone_on_stdout(agentjobs):
     assert document["link"].startswith(f"{PUBLIC_URL}/sign-in?token=ajl_")
 
 
+def test_a_reset_link_is_alone_on_stdout(agentjobs):
+    agentjobs("users", "add", "ada@example.com")
+    created = agentjobs("users", "reset-link", "ADA@example.com")
+    token = created.out.strip().rpartition("=")[2]
+    assert created.out == f"{PUBLIC_URL}/password-reset?token={token}\n"
+    assert is_well_formed(token, RESET_PREFIX)
+    assert "once, within 24 hours" in created.err
+    document = agentjobs("users", "reset-link", "ada@example.com", "--json").document
+    assert document["email"] == "ada@example.com"
+    assert document["link"].startswith(f"{PUBLIC_URL}/password-reset?token=ajr_")
+
+
+def test_operators_are_added_listed_and_removed(agentjobs):
+    agentjobs("users", "add", "ada@example.com", "--name", "Ada")
+    added = agentjobs("users", "operator", "add", "ADA@example.com")
+    assert (added.exit_code, added.out) == (0, "ada@example.com\n")
+    assert "is an operator now" in added.err
+    assert "already" in agentjobs("users", "operator", "add", "ada@example.com").err
+    assert "ada@example.com" in agentjobs("users", "operator", "list").out
+    listed = agentjobs("users", "operator", "list", "--json").document
+    assert listed == {"operators": [{"email": "ada@example.com", "name": "Ada"}]}
+    assert agentjobs("users", "list", "--json").document["users"][0]["is_operator"] is True
+    removed = agentjobs("users", "operator", "remove", "ada@example.com", "--json").document
+    assert removed == {"email": "ada@example.com", "is_operator": False, "changed": True}
+    assert agentjobs("users", "operator", "list", "--json").document == {"operators": []}
+
+
 @pytest.mark.parametrize(
     ("verb", "left_open"),
     [
         ("invite", "SELECT id FROM invitations WHERE revoked_at IS NULL"),
         ("sign-in-link", "SELECT hash FROM sign_in_links"),
+        ("reset-link", "SELECT hash FROM sign_in_links"),
     ],
 )
 def test_a_link_that_could_not_be_printed_is_revoked(agentjobs, verb, left_open):
     agentjobs("users", "add", "ada@example.com")
-    email = {"invite": "bob@example.com", "sign-in-link": "ada@example.com"}[verb]
+    email = "bob@example.com" if verb == "invite" else "ada@example.com"
     done = preloaded_cli.run(
         ("users", verb, email),
         agentjobs.environment,

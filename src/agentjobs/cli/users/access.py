@@ -1,4 +1,4 @@
-"""`agentjobs users set-password`, `invite` and `sign-in-link`.
+"""`agentjobs users set-password`, `invite`, `sign-in-link` and `reset-link`.
 
 A link is printed once, alone on stdout. Passwords are never printed.
 """
@@ -13,6 +13,7 @@ from agentjobs.cli.users.commands import Email, Role, require_user, users
 
 if TYPE_CHECKING:
     from agentjobs.organizations.invitations import Invitation
+    from agentjobs.organizations.password_resets import ResetLink
     from agentjobs.organizations.users import User
 
 # More bytes than the longest password, whose limit is in characters.
@@ -104,6 +105,44 @@ def create_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = Fal
         from agentjobs.organizations.sign_in_links import revoke_link
 
         await revoke_link(admin.db, token)
+
+    if reason := print_secret(show):
+        with_store(data_dir, revoke)
+        raise _not_printed("link", reason)
+
+
+@users.command("reset-link")
+def create_reset_link(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
+    """Print a link that sets a new password. It works once, within 24 hours."""
+
+    async def work(admin: Admin) -> "tuple[ResetLink, str, str]":
+        from agentjobs.organizations.effective_settings import load_public_url
+        from agentjobs.organizations.password_resets import create_reset_link
+
+        user = await require_user(admin, email)
+        link, token = await create_reset_link(admin.db, user.id)
+        return link, token, await load_public_url(admin.db, admin.settings)
+
+    created, token, public_url = with_store(data_dir, work)
+    link = f"{public_url}/password-reset?token={token}"
+
+    def show() -> None:
+        if json:
+            from agentjobs.clock import iso_utc
+
+            expires_at = iso_utc(created.expires_at)
+            print_json({"link": link, "email": created.email, "expires_at": expires_at})
+            return
+        print_note(
+            f"Send this link to {created.email} only: it sets a new password, and ends all"
+            " sessions. It works once, within 24 hours."
+        )
+        print_result(link)
+
+    async def revoke(admin: Admin) -> None:
+        from agentjobs.organizations.password_resets import revoke_reset_link
+
+        await revoke_reset_link(admin.db, token)
 
     if reason := print_secret(show):
         with_store(data_dir, revoke)

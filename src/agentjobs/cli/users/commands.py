@@ -175,6 +175,7 @@ def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:
         "organizations": {each.organization: each.role for each in memberships},
         "has_password": user.has_password,
         "has_provider": user.has_provider,
+        "is_operator": user.is_operator,
         "created_at": iso_utc(user.created_at),
         "last_sign_in_at": iso_utc_or_none(user.last_sign_in_at),
     }

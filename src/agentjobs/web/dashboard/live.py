@@ -144,6 +144,6 @@ async def until_signed_out(request: PageRequest) -> None:
                 return
 
 
-def _access(viewer: Viewer) -> tuple[str, str]:
+def _access(viewer: Viewer) -> tuple[str, str, bool]:
     """What a page was rendered for: another role gets other buttons."""
-    return viewer.organization_id, viewer.role
+    return viewer.organization_id, viewer.role, viewer.is_operator

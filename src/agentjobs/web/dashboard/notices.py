@@ -5,7 +5,6 @@ from urllib.parse import quote
 import msgspec
 
 from agentjobs.fleet.processes import configuration_problems, running_configurations
-from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.organizations.pauses import find_pause
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database
@@ -56,8 +55,8 @@ async def _disabled_endpoints(db: Database, viewer: Viewer) -> list[Notice]:
 
 
 async def _different_processes(db: Database, viewer: Viewer) -> list[Notice]:
-    """For admins of the operator's organization: tenants see nothing of the machines."""
-    if viewer.organization != DEFAULT_ORGANIZATION or viewer.role != "admin":
+    """For operators: tenants see nothing of the machines."""
+    if not viewer.is_operator:
         return []
     problems = configuration_problems(await running_configurations(db))
     return [

@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse, Response
 
 from agentjobs.organizations.form_tokens import form_token, new_nonce, nonce_from
 from agentjobs.organizations.memberships import allows
-from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
 from agentjobs.organizations.sessions import Origin, Viewer
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
@@ -141,8 +140,8 @@ class PageRequest(AnonymousRequest):
 
     @property
     def is_operator(self) -> bool:
-        """Admins of the organization `default` operate the whole service."""
-        return self.organization == DEFAULT_ORGANIZATION and self.may("admin")
+        """Whether the viewer may see and manage the whole service."""
+        return self.viewer.is_operator
 
     def may(self, role: str) -> bool:
         return allows(self.viewer.role, role)

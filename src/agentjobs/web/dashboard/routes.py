@@ -8,6 +8,7 @@ from agentjobs.web.dashboard import (
     agents,
     invitation,
     overview,
+    password_reset,
     search,
     sign_in,
     static_files,
@@ -44,6 +45,7 @@ from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 ROUTES: Routes = [
     *sign_in.ROUTES,
     *invitation.ROUTES,
+    *password_reset.ROUTES,
     *account.ROUTES,
     *overview.ROUTES,
     *search.ROUTES,

@@ -4,9 +4,17 @@ import re
 
 import pytest
 
+from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.password_resets import create_reset_link
+from tests.support.users import make_passwords_cheap, write
 from tests.unit.web.dashboard.browser import Browser
 
 HERE = "/settings/members"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch):
+    make_passwords_cheap(monkeypatch)
 
 
 async def invited(sample_dashboard, email="grace@acme.example", role="viewer"):
@@ -98,6 +106,64 @@ async def test_an_administrator_ends_the_sessions_of_a_member(sample_dashboard):
     assert "The member was not signed in to acme." in repeated.text
     log = await sample_dashboard.admin.open("/settings/audit-log?action=member.signed_out")
     assert log.text.count("signed a member out: member@acme.example") == 1
+
+
+async def test_an_administrator_makes_a_password_reset_link_that_is_shown_once(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    done = await sample_dashboard.admin.send(page, f"{row['id']}/reset-password")
+    assert "Password reset link for member@acme.example" in done.text
+    link = re.search(r"http://127\.0\.0\.1:8080(/password-reset\?token=ajr_\w+)", done.text)
+    assert link is not None
+    assert "ajr_" not in (await sample_dashboard.admin.open(HERE)).html
+    log = await sample_dashboard.admin.open("/settings/audit-log?action=password")
+    assert "created a password reset link: member@acme.example" in log.text
+
+    page = await sample_dashboard.anonymous.open(link[1])
+    fields = {"new": "a quite new password", "again": "a quite new password"}
+    page = await sample_dashboard.anonymous.send(page, "/password-reset", **fields)
+    assert "Your password was changed, and you were signed out everywhere else." in page.text
+    assert (await sample_dashboard.member.open("/jobs")).path.startswith("/sign-in")
+    page = await sample_dashboard.member.open(link[1])
+    assert page.status == 400
+    assert "Ask an admin of your organization for a new one" in page.text
+    assert "/sign-in" in page.links
+    log = await sample_dashboard.admin.open("/settings/audit-log?action=password.reset")
+    assert "reset a password with a link: member@acme.example" in log.text
+    page = await sample_dashboard.admin.send(stale, f"{row['id']}/reset-password")
+    assert "Password reset link for" in page.text
+
+
+async def test_a_refused_reset_link_says_what_to_do(sample_dashboard):
+    db = sample_dashboard.db
+    rows = await db.fetch_all("SELECT id, email FROM users WHERE email LIKE '%@acme.example'")
+    ids = {row["email"].partition("@")[0]: row["id"] for row in rows}
+    page, stale = await sample_dashboard.admin.open_twice(HERE)
+    assert not page.has_form(f"{ids['admin']}/reset-password")
+    await write(db, "UPDATE users SET is_operator = true WHERE id = :id", id=ids["member"])
+    error_page = await sample_dashboard.admin.send(page, f"{ids['member']}/reset-password")
+    assert error_page.status == 400
+    assert "agentjobs users reset-link member@acme.example" in error_page.text
+    await add_member(db, sample_dashboard.other.organization_id, ids["viewer"], "viewer")
+    error_page = await sample_dashboard.admin.send(stale, f"{ids['viewer']}/reset-password")
+    assert "also belongs to another organization" in error_page.text
+
+
+@pytest.mark.parametrize(
+    ("new", "again", "text"), [("one password", "another one", "do not match"), ("x", "x", "10")]
+)
+async def test_a_rejected_new_password_keeps_the_link(sample_dashboard, new, again, text):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    _, token = await create_reset_link(sample_dashboard.db, row["id"])
+    browser, address = sample_dashboard.anonymous, f"/password-reset?token={token}"
+    page = await browser.send(await browser.open(address), "/password-reset", new=new, again=again)
+    assert (page.status, text in page.text) == (400, True)
+    assert page.form("/password-reset").value("token") == token
+    assert (await browser.open(address)).status == 200
 
 
 async def test_the_last_administrator_cannot_be_demoted_or_removed(sample_dashboard):

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from agentjobs.organizations.invitations import invite, list_invitations, revoke_invitation
 from agentjobs.organizations.memberships import list_members, remove_member, set_role
+from agentjobs.organizations.password_resets import create_reset_link
 from agentjobs.organizations.sign_out import sign_member_out
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -50,6 +51,21 @@ async def change_role(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner="The role was changed.")
 
 
+async def reset_password(request: PageRequest) -> Response:
+    """The link is shown only in this response."""
+    try:
+        reset, token = await create_reset_link(
+            request.db,
+            request.path_param("user_id"),
+            organization_id=request.organization_id,
+            is_by_operator=request.is_operator,
+        )
+    except Problem as problem:
+        return await _page(request, problem=problem)
+    link = f"{request.settings.effective_public_url}/password-reset?token={token}"
+    return await _page(request, reset=reset, link=link)
+
+
 async def remove(request: PageRequest) -> Response:
     try:
         await remove_member(request.db, request.organization_id, request.path_param("user_id"))
@@ -76,7 +92,8 @@ async def sign_out(request: PageRequest) -> Response:
 
 
 async def _page(request: PageRequest, problem: Problem | None = None, **values: Any) -> Response:
-    shown: dict[str, Any] = {"email": "", "role": "member", "invited": None, "link": "", **values}
+    defaults = {"email": "", "role": "member", "invited": None, "reset": None, "link": ""}
+    shown: dict[str, Any] = {**defaults, **values}
     return await request.render(
         "settings/members.html",
         problem=problem,
@@ -91,6 +108,7 @@ ROUTES: Routes = [
     PageRoute("POST", f"{_PATH}/invitations", "admin", send_invitation),
     PageRoute("POST", f"{_PATH}/invitations/{{id}}/withdraw", "admin", revoke),
     PageRoute("POST", f"{_PATH}/{{user_id}}/role", "admin", change_role),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/reset-password", "admin", reset_password),
     PageRoute("POST", f"{_PATH}/{{user_id}}/sign-out", "admin", sign_out),
     PageRoute("POST", f"{_PATH}/{{user_id}}/remove", "admin", remove),
 ]

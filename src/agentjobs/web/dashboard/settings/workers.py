@@ -1,7 +1,4 @@
-"""Settings > Workers: the workers of the whole service, for its operators.
-
-Operators are the admins of the organization `default`. Admins of other organizations see no worker.
-"""
+"""Settings > Workers: the workers of the whole service, for its operators."""
 
 from starlette.responses import Response
 

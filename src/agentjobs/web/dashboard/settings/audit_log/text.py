@@ -34,7 +34,11 @@ ACTIONS: Mapping[str, str] = {
     "organization.paused": "paused the organization",
     "organization.resumed": "resumed the organization",
     "organization.setup_network_set": "set the hosts that setup may reach",
+    "operator.added": "made an account an operator",
+    "operator.removed": "removed an operator",
     "password.changed": "changed a password",
+    "password.reset": "reset a password with a link",
+    "password.reset_link_created": "created a password reset link",
     "plan.changed": "changed the plan",
     "pull.close_requested": "asked a platform to close a pull request",
     "pull.closed": "closed a pull request",
@@ -93,6 +97,7 @@ GROUPS: Mapping[str, str] = {
     "invitation": "Invitations",
     "job": "Jobs",
     "member": "Members",
+    "operator": "Operators",
     "organization": "Organization",
     "password": "Passwords",
     "plan": "Plan",
@@ -110,7 +115,7 @@ GROUPS: Mapping[str, str] = {
 _ACTORS: Mapping[str, str] = {
     "user": "user",
     "key": "API key",
-    "operator": "operator (command line)",
+    "operator": "operator",
     "service": "service",
 }
 

@@ -1,0 +1,218 @@
+"""Password reset links and operators, on both stores."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.clock import now_ms
+from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.operators import add_operator, list_operators, remove_operator
+from agentjobs.organizations.organizations import ensure_default, find_organization
+from agentjobs.organizations.password_changes import set_password
+from agentjobs.organizations.password_resets import (
+    create_reset_link,
+    find_reset_link,
+    reset_password,
+    revoke_reset_link,
+)
+from agentjobs.organizations.retention import prune_sign_ins
+from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
+from agentjobs.organizations.sign_in import sign_in_with_password
+from agentjobs.organizations.sign_in_links import create_link, use_link
+from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
+from agentjobs.organizations.users import User, create_user, ensure_administrator, get_user
+from agentjobs.problems import Problem
+from agentjobs.store.database import Database
+from tests.support.users import (
+    ORIGIN,
+    PASSWORD,
+    PLANS,
+    actions,
+    make_passwords_cheap,
+    member,
+    organization,
+    problem_of,
+    settings_of,
+    stored_text,
+    write,
+)
+
+SETTINGS = settings_of()
+NEW_PASSWORD = "another horse battery"
+ADDRESS = ORIGIN.address
+NOT_VALID = "reset_link_not_valid"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_passwords_cheap(monkeypatch)
+
+
+@pytest.fixture
+async def acme(database: Database) -> str:
+    return await organization(database, "acme")
+
+
+@pytest.fixture
+async def ada(database: Database, acme: str) -> User:
+    return await member(database, acme, "ada@example.com")
+
+
+async def test_a_link_sets_a_password_once_and_ends_all_sessions(
+    database: Database, acme: str, ada: User
+) -> None:
+    await set_password(database, ada.id, PASSWORD)
+    await start_session(database, SETTINGS, ada.id, ORIGIN)
+    link, token = await create_reset_link(database, ada.id, organization_id=acme)
+    assert (link.email, token[:4]) == (ada.email, "ajr_")
+    assert token not in await stored_text(database, "sign_in_links")
+    assert await find_reset_link(database, token) == link
+    # Nothing has changed so far, and the address may have guessed too often.
+    assert len(await list_sessions(database, ada.id)) == 1
+    for _ in range(MAX_PER_PAIR):
+        await count_attempt(database, Attempt(ada.email, ADDRESS))
+    assert (await reset_password(database, token, NEW_PASSWORD, ADDRESS)).user_id == ada.id
+    assert await list_sessions(database, ada.id) == []
+    await sign_in_with_password(database, SETTINGS, ada.email, NEW_PASSWORD, ORIGIN)
+    assert await problem_of(find_reset_link(database, token)) == NOT_VALID
+    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+    logged = [action for action, _ in await actions(database, acme)]
+    assert logged[-3:] == ["password.reset_link_created", "password.reset", "user.signed_in"]
+
+
+async def test_neither_kind_of_link_is_accepted_as_the_other(
+    database: Database, acme: str, ada: User
+) -> None:
+    _, reset = await create_reset_link(database, ada.id, organization_id=acme)
+    sign_in = await create_link(database, ada.id)
+    assert await problem_of(use_link(database, SETTINGS, reset, ORIGIN)) == "link_not_valid"
+    assert await problem_of(reset_password(database, sign_in, PASSWORD, ADDRESS)) == NOT_VALID
+    # Even with the prefix of the other kind.
+    await write(database, "UPDATE sign_in_links SET purpose = 'password_reset'")
+    assert await problem_of(use_link(database, SETTINGS, sign_in, ORIGIN)) == "link_not_valid"
+    await write(database, "UPDATE sign_in_links SET purpose = 'sign_in'")
+    assert await problem_of(reset_password(database, reset, PASSWORD, ADDRESS)) == NOT_VALID
+
+
+async def test_a_link_expires_after_a_day_and_a_newer_one_replaces_it(
+    database: Database, acme: str, ada: User
+) -> None:
+    _, first = await create_reset_link(database, ada.id, organization_id=acme)
+    link, second = await create_reset_link(database, ada.id, organization_id=acme)
+    assert 86_300_000 < link.expires_at - now_ms() <= 86_400_000
+    assert await problem_of(find_reset_link(database, first)) == NOT_VALID
+    await find_reset_link(database, second)
+    await write(database, "UPDATE sign_in_links SET expires_at = :now", now=now_ms())
+    assert await problem_of(reset_password(database, second, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await prune_sign_ins(database, now_ms(), idle_hours=1, session_days=1) == 1
+    _, third = await create_reset_link(database, ada.id)
+    await revoke_reset_link(database, third)
+    assert await problem_of(find_reset_link(database, third)) == NOT_VALID
+
+
+async def test_admins_reset_only_accounts_of_no_other_organization(
+    database: Database, acme: str, ada: User
+) -> None:
+    other = await organization(database, "other")
+    _, early = await create_reset_link(database, ada.id, organization_id=acme)
+    await add_member(database, other, ada.id, "viewer")
+    # The account has become that of two organizations.
+    assert await problem_of(reset_password(database, early, PASSWORD, ADDRESS)) == NOT_VALID
+    refused = create_reset_link(database, ada.id, organization_id=acme)
+    assert await problem_of(refused) == "other_organizations"
+    _, token = await create_reset_link(database, ada.id, organization_id=acme, is_by_operator=True)
+    await reset_password(database, token, PASSWORD, ADDRESS)
+    third = await organization(database, "third")
+    refused = create_reset_link(database, ada.id, organization_id=third, is_by_operator=True)
+    assert await problem_of(refused) == "member_not_found"
+
+
+async def test_operators_and_ones_own_account_are_not_reset_by_admins(
+    database: Database, acme: str, ada: User
+) -> None:
+    with acting_as(Actor("user", "Ada", ada.id)):
+        refused = create_reset_link(database, ada.id, organization_id=acme)
+        assert await problem_of(refused) == "own_password"
+    _, early = await create_reset_link(database, ada.id, organization_id=acme)
+    await add_operator(database, ada)
+    assert await problem_of(reset_password(database, early, PASSWORD, ADDRESS)) == NOT_VALID
+    for is_by_operator in (False, True):
+        refused = create_reset_link(
+            database, ada.id, organization_id=acme, is_by_operator=is_by_operator
+        )
+        assert await problem_of(refused) == "operator_account"
+    # The command line may.
+    _, token = await create_reset_link(database, ada.id)
+    await reset_password(database, token, PASSWORD, ADDRESS)
+
+
+async def test_accounts_of_the_provider_and_without_membership_have_no_link(
+    database: Database, acme: str, ada: User
+) -> None:
+    await write(database, "UPDATE users SET oidc_issuer = 'https://i', oidc_subject = 's'")
+    refused = create_reset_link(database, ada.id, organization_id=acme)
+    assert await problem_of(refused) == "managed_by_provider"
+    nobody = await create_user(database, "bob@example.com")
+    assert await problem_of(create_reset_link(database, nobody.id)) == "no_membership"
+    assert await problem_of(create_reset_link(database, "usr_0")) == "member_not_found"
+
+
+async def test_weak_passwords_keep_the_link_and_guesses_are_limited(
+    database: Database, acme: str, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = await create_reset_link(database, ada.id, organization_id=acme)
+    assert await problem_of(reset_password(database, token, "short", ADDRESS)) == "weak_password"
+    await find_reset_link(database, token)
+    unknown = (await create_reset_link(database, ada.id))[1]
+    await revoke_reset_link(database, unknown)
+    codes = [
+        await problem_of(reset_password(database, unknown, PASSWORD, ADDRESS))
+        for _ in range(MAX_PER_PAIR + 1)
+    ]
+    assert codes == [NOT_VALID] * MAX_PER_PAIR + ["too_many_attempts"]
+
+    def transact(*_: object, **__: object) -> None:
+        raise AssertionError("a transaction")
+
+    monkeypatch.setattr(database, "transact", transact)
+    for wrong in ("", "ajr_" + "0" * 38, "\0", "\udc80"):
+        assert await problem_of(reset_password(database, wrong, PASSWORD, ADDRESS)) == NOT_VALID
+
+
+async def test_only_one_of_two_concurrent_uses_of_a_link_succeeds(
+    database: Database, acme: str, ada: User
+) -> None:
+    _, token = await create_reset_link(database, ada.id, organization_id=acme)
+    outcomes = await asyncio.gather(
+        *(reset_password(database, token, f"{PASSWORD} {n}", ADDRESS) for n in range(3)),
+        return_exceptions=True,
+    )
+    assert sorted(each.code for each in outcomes if isinstance(each, Problem)) == [NOT_VALID] * 2
+
+
+async def test_operators_are_added_and_removed_with_entries_in_the_services_log(
+    database: Database, acme: str, ada: User
+) -> None:
+    await ensure_default(database, PLANS)
+    token = await start_session(database, SETTINGS, ada.id, ORIGIN)
+    for change, is_operator in ((add_operator, True), (remove_operator, False)):
+        assert await change(database, ada)
+        assert not await change(database, ada)
+        viewer = await find_viewer(database, SETTINGS, token)
+        assert viewer is not None
+        assert viewer.is_operator is is_operator
+        assert [each.email for each in await list_operators(database)] == [ada.email] * is_operator
+    default = (await find_organization(database, "default")).id
+    assert await actions(database, default) == [
+        ("operator.added", ada.email),
+        ("operator.removed", ada.email),
+    ]
+
+
+async def test_the_account_that_the_service_creates_on_a_laptop_is_an_operator(
+    database: Database, acme: str, ada: User
+) -> None:
+    administrator = await ensure_administrator(database, "acme")
+    assert administrator.is_operator
+    assert not (await get_user(database, ada.id)).is_operator
