@@ -78,6 +78,7 @@ async def test_it_changes_files_and_is_charged(case: Case, db: Database, tmp_pat
     assert "All is done." in driven.log
     assert '{"type"' not in driven.log, "events are made readable"
     assert REAL_KEY not in driven.log
+    assert WRITE in [step.title for step in driven.steps if step.kind == "command"]
 
 
 # opencode retries a `server_error` of an OpenAI server for a minute.

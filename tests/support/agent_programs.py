@@ -13,6 +13,7 @@ from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.agents.presets.all_presets import watcher_for
 from agentjobs.agents.prompt import JobDetails
 from agentjobs.agents.report import Report, read_report
+from agentjobs.agents.steps import Step
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxPort, SandboxReport
@@ -27,13 +28,14 @@ _UID_BASE = unused_uid_base()
 
 @dataclasses.dataclass
 class Driven:
-    """How a run ended: the failure reason, the log and the usage of the job."""
+    """How a run ended: the failure reason, the log, the steps and the usage of the job."""
 
     failure: str | None
     log: str
     report: SandboxReport
     workspace: Path
     pull: Report | None
+    steps: list[Step]
 
     def changed(self) -> list[str]:
         """Paths that differ from the base commit."""
@@ -78,7 +80,8 @@ async def drive(
         protocol=gateway.protocol,
         environment=model_environment(agent, assigned, gateway.token),
     )
-    watch, log = watcher_for(agent), bytearray()
+    watch, log, steps = watcher_for(agent), bytearray(), list[Step]()
+    watch.on_step = steps.append
     report = await sandbox.run(
         dataclasses.replace(prepared, ports=(port,)), lambda data: log.extend(watch.feed(data))
     )
@@ -89,6 +92,7 @@ async def drive(
         report=report,
         workspace=workspace,
         pull=read_report(prepared.run_dir),
+        steps=[*steps, *watch.steps_left_in(prepared.run_dir)],
     )
 
 

@@ -3,13 +3,20 @@
 Exit codes alone are not reliable, so presets override this.
 """
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from agentjobs.agents.steps import Step
 from agentjobs.sandbox.protocol import SandboxReport
 
 
 class RunWatcher:
-    """For any command: its output is the log, and its exit code decides."""
+    """For any command: its output is the log, and its exit code decides.
+
+    `on_step` receives what presets understand of the output.
+    """
+
+    on_step: Callable[[Step], None] | None = None
 
     def feed(self, data: bytes) -> bytes:
         """The text to log for this output."""
@@ -18,6 +25,10 @@ class RunWatcher:
     def end(self) -> bytes:
         """The remaining text to log. Call it once, when the agent is dead."""
         return b""
+
+    def steps_left_in(self, run_dir: Path) -> Iterable[Step]:  # noqa: ARG002 - presets read it
+        """The steps that a dead agent left in a file. Slow: call it in a thread."""
+        return ()
 
     def last_lines(self, report: SandboxReport) -> str:
         """The end of the log, for an error message."""

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from agentjobs.gateway.budget import Budget, Charge
+from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.calls import Call, parse, prepare, read_model
 from agentjobs.gateway.endpoints import Endpoint
 from agentjobs.gateway.errors import RequestRefused, error_body
@@ -37,7 +38,8 @@ class Gateway:
     """`token` is the agent's API key, which is valid only for this gateway. By default, nobody
     knows it before.
 
-    `on_note` receives lines for the job's log, `on_budget_exceeded` the reason to end the job.
+    `on_note` receives lines for the job's log, `on_budget_exceeded` the reason to end the job,
+    `on_call` each call when it has ended.
     Calls belong to the trace that is current when the gateway is created.
     """
 
@@ -50,6 +52,7 @@ class Gateway:
         ledger: Ledger,
         on_note: Callable[[str], None],
         on_budget_exceeded: Callable[[str], None],
+        on_call: Callable[[CallReport], None] | None = None,
         token: str | None = None,
     ) -> None:
         self.token = token or f"{TOKEN_PREFIX}{secrets.token_hex(24)}"
@@ -57,6 +60,7 @@ class Gateway:
         self._prices = prices
         self._budget = Budget(ledger, on_budget_exceeded)
         self._note = limit_notes(on_note)
+        self._on_call = on_call
         self._relay = Relay(session, upstream, self._note)
         self._measured = MeasuredPrompts()
         self._traceparent = current_traceparent()
@@ -99,18 +103,34 @@ class Gateway:
         call, price = await self._prepare_alone(endpoint, raw)
         with call_span(self._upstream, call, self._traceparent) as span:
             charge = await self._budget.reserve(call, price)
+            started, status = time.monotonic(), None
             try:
                 response = await self._relay.forward(request, call, charge)
-                record_response(span, response.status)
+                status = response.status
+                record_response(span, status)
                 return response
             finally:
                 self._settle(call, charge, span)
+                self._report(call, price, charge, status, time.monotonic() - started)
 
     def _settle(self, call: Call, charge: Charge, span: Span) -> None:
         record_usage(span, charge)
         if charge.usage is not None:
             self._measured.record(call.prompt_digests, charge.input_tokens)
         self._budget.settle(charge)
+
+    def _report(
+        self, call: Call, price: Price | None, charge: Charge, status: int | None, seconds: float
+    ) -> None:
+        if self._on_call is not None:
+            report = CallReport(
+                model=call.model,
+                status=status,
+                usage=charge.usage,
+                cost_nanousd=None if price is None else charge.nanousd,
+                duration_ms=int(seconds * 1_000),
+            )
+            self._on_call(report)
 
     async def _prepare_alone(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
         """One at a time, with a pause after a slow one, so that the event loop stays responsive."""

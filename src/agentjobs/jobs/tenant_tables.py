@@ -11,6 +11,13 @@ TENANT_TABLES = (
         column="job_id",
         rows_per_page=20,
     ),
+    TenantTable(
+        name="job_steps",
+        key=("job_id", "sequence"),
+        parent="jobs",
+        column="job_id",
+        rows_per_page=200,
+    ),
     # A bundle is up to 32 MiB.
     TenantTable(name="kept_work", key=("job_id",), parent="jobs", column="job_id", rows_per_page=1),
     # An artifact is up to 10 MiB.

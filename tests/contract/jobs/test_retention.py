@@ -8,6 +8,7 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.run.agent_network import usage_writer
+from agentjobs.jobs.steps.rows import StoredStep, read_steps, store_steps
 from agentjobs.jobs.views.queries import list_jobs
 from tests.support.jobs import JobHarness
 
@@ -21,6 +22,8 @@ async def finished_job(harness: JobHarness) -> str:
     claimed = await harness.claim()
     for _ in range(3):
         await append_chunk(harness.db, claimed, "text\n")
+    step = StoredStep(sequence=1, started_at=1, kind="read", title="a.py", state="succeeded")
+    await store_steps(harness.db, claimed, [step], after=0)
     account = Account(job_id=job_id, organization_id=caller.organization_id)
     await Ledger(harness.db, account, usage_writer(job_id)).reserve(5)
     await finish_job(harness.db, claimed, Failed("no_changes", ""))
@@ -33,6 +36,7 @@ async def test_recent_data_is_not_pruned(harness: JobHarness) -> None:
     pruned = await prune(harness.db, now_ms(), log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs, pruned.idempotency_keys) == (0, 0, 0)
     assert len(await read_chunks(harness.db, job_id, 0, 10)) == 3
+    assert len(await read_steps(harness.db, job_id)) == 1
 
 
 async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHarness) -> None:
@@ -40,6 +44,7 @@ async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHar
     pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
     assert (pruned.log_chunks, pruned.jobs) == (3, 0)
     assert await read_chunks(harness.db, job_id, 0, 10) == []
+    assert await read_steps(harness.db, job_id) == []
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
     assert len(left.jobs) == 1
 
@@ -55,6 +60,7 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
     assert [job.job_id for job in left.jobs] == [waiting]
     tables = (
         ("job_logs", 0),
+        ("job_steps", 0),
         ("events", 1),
         ("job_spending", 0),
         ("lost_claims", 0),

@@ -12,7 +12,7 @@ from agentjobs.agents.readiness import check_readiness
 from agentjobs.gateway.ledger import Totals
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.support.agent_programs import drive
+from tests.support.agent_programs import WRITE, drive
 from tests.support.gateway import REAL_KEY, gateway_harness
 from tests.support.mini_swe_agent import mini, replies_that_write_and_submit
 from tests.support.paths import PROJECT
@@ -43,5 +43,8 @@ async def test_it_changes_files_and_is_charged(db: Database, tmp_path: Path) -> 
     assert totals == Totals(
         input_tokens=200, output_tokens=40, cost_nanousd=2 * (100_000 + 200_000), requests=2
     )
+    assert [(step.title, step.exit_code) for step in driven.steps if step.kind == "command"] == [
+        (WRITE, 0)
+    ]
     assert "out.txt" in str(requests[0].body), "the task is in its prompt"
     assert REAL_KEY not in driven.log

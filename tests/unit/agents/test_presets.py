@@ -16,6 +16,7 @@ from agentjobs.agents.model_access import model_environment
 from agentjobs.agents.presets.all_presets import PRESETS, watcher_for
 from agentjobs.agents.presets.event_stream import MAX_EVENT_BYTES
 from agentjobs.agents.run_watcher import RunWatcher
+from agentjobs.agents.steps import Step
 from agentjobs.sandbox.protocol import SandboxReport
 
 MODEL = ModelAccess(api="openai", url="https://api.openai.com", secret="OPENAI_API_KEY", name="m")
@@ -36,8 +37,10 @@ def lines(*events: Any) -> bytes:
 
 
 def run_with_output(preset: str | None, *chunks: bytes) -> tuple[RunWatcher, str]:
-    watch = watcher_for(agent(preset))
+    watch, steps = watcher_for(agent(preset)), list[Step]()
+    watch.on_step = steps.append
     output = b"".join(map(watch.feed, chunks)) + watch.end()
+    assert all(isinstance(step.title + step.detail + step.key, str) for step in steps)
     return watch, output.decode()
 
 
@@ -170,12 +173,13 @@ def test_an_endless_event_in_small_chunks_is_omitted_once() -> None:
 
 KINDS = (
     *("result", "assistant", "user", "system", "turn.failed", "turn.completed", "error"),
-    *("item.completed", "text", "tool_use"),
+    *("item.started", "item.completed", "text", "tool_use"),
 )
 FIELD_NAMES = (
     *("message", "content", "type", "text", "part", "item", "error", "data", "state", "input"),
     *("name", "subtype", "result", "init", "tool_use", "tool_result", "command_execution"),
-    *("file_change", "changes", "agent_message", "output", "is_error"),
+    *("file_change", "changes", "agent_message", "output", "is_error", "id", "tool_use_id"),
+    *("tool", "command", "file_path", "exit_code", "status", "metadata", "exit", "time", "start"),
 )
 VALUES = strategies.recursive(
     strategies.none()

@@ -6,6 +6,7 @@ from pathlib import Path
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.preset import Preset
 from agentjobs.agents.run_watcher import RunWatcher
+from agentjobs.agents.steps import Step
 from agentjobs.sandbox.protocol import SandboxReport
 
 # Longer than any line prefix that matters.
@@ -22,6 +23,8 @@ _ENDED = re.compile(
     rb"^(?:Tokens: .{1,40}? sent, .{1,80}? received|litellm\.(?P<failure>\w{1,80}: .{0,500}))",
     re.MULTILINE,
 )
+# The only step that it reports on a line of its own.
+_CHANGED = re.compile(rb"^Applied edit to (.{1,500})$", re.MULTILINE)
 
 
 class AiderWatcher(RunWatcher):
@@ -44,6 +47,9 @@ class AiderWatcher(RunWatcher):
     def _parse(self, lines: bytes) -> None:
         for ended in _ENDED.finditer(lines):
             self._failure = (ended["failure"] or b"").decode(errors="replace").strip()
+        if self.on_step is not None:
+            for changed in _CHANGED.finditer(lines):
+                self.on_step(Step(kind="change", title=changed[1].decode(errors="replace")))
 
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         reason = super().failure_reason(report, run_dir)

@@ -1,6 +1,10 @@
 """Claude Code, run with `--print`: its last event has the outcome, its exit code does not."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.presets.event_stream import (
@@ -13,6 +17,8 @@ from agentjobs.agents.presets.event_stream import (
     truncate,
 )
 from agentjobs.agents.presets.preset import Preset
+from agentjobs.agents.presets.tool_steps import message_step, tool_step
+from agentjobs.agents.steps import Step, state_of
 from agentjobs.sandbox.protocol import SandboxReport
 
 # A repository's settings may set variables too; these take precedence.
@@ -21,6 +27,10 @@ _SCRIPT = (
     '\\"ANTHROPIC_BASE_URL\\":\\"$ANTHROPIC_BASE_URL\\",'
     '\\"ANTHROPIC_API_KEY\\":\\"$ANTHROPIC_API_KEY\\"}}" -- "$AGENTJOBS_PROMPT"'
 )
+
+
+# It tells the exit code of a command only in the text about a failure.
+_EXIT_CODE = re.compile(r"Exit code (\d{1,3})\n")
 
 
 class ClaudeCodeWatcher(EventWatcher):
@@ -39,6 +49,11 @@ class ClaudeCodeWatcher(EventWatcher):
             blocks = objects_in(object_at(event, "message").get("content"))
             return "\n".join(filter(None, map(_format_block, blocks)))
         return ""
+
+    def steps_of(self, event: Event) -> Iterator[Step]:
+        if event["type"] in ("assistant", "user"):
+            for block in objects_in(object_at(event, "message").get("content")):
+                yield from _steps_of_block(block)
 
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         result = self._result
@@ -74,6 +89,24 @@ def _format_block(block: Event) -> str:
             return indent(truncate(text_of(block.get("content"))))
         case _:
             return ""
+
+
+def _steps_of_block(block: Event) -> Iterator[Step]:
+    match block.get("type"):
+        case "text":
+            yield message_step(text_of(block))
+        case "tool_use":
+            step = tool_step(text_of(block.get("name")), object_at(block, "input"))
+            yield msgspec.structs.replace(step, state="running", key=text_of(block.get("id")))
+        case "tool_result":
+            output, failed = text_of(block.get("content")), block.get("is_error") is True
+            code = _EXIT_CODE.match(output) if failed else None
+            yield Step(
+                key=text_of(block.get("tool_use_id")),
+                detail=output[code.end() :] if code else output,
+                state=state_of(failed=failed),
+                exit_code=int(code[1]) if code else None,
+            )
 
 
 def _arguments(model: ModelAccess) -> tuple[str, ...]:

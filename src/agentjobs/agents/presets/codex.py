@@ -1,5 +1,7 @@
 """Codex, run with `codex exec`: its last turn has the outcome."""
 
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
@@ -8,10 +10,13 @@ from agentjobs.agents.presets.event_stream import (
     EventWatcher,
     indent,
     object_at,
+    objects_in,
     text_of,
     truncate,
 )
 from agentjobs.agents.presets.preset import Preset
+from agentjobs.agents.presets.tool_steps import message_step, relative_path, script_of
+from agentjobs.agents.steps import Step, StepState, exit_code_of
 from agentjobs.sandbox.protocol import SandboxReport
 
 # A custom provider; the gateway's address is known only inside the sandbox.
@@ -35,6 +40,12 @@ _QUIET = (
 )
 
 
+# More of one event are not shown.
+_MAX_CHANGES = 500
+_CHANGES = {"add": " (new)", "delete": " (deleted)"}
+_STATES: Mapping[str, StepState] = {"in_progress": "running", "failed": "failed"}
+
+
 class CodexWatcher(EventWatcher):
     def __init__(self) -> None:
         super().__init__()
@@ -52,6 +63,10 @@ class CodexWatcher(EventWatcher):
             case "item.completed":
                 return _format_item(object_at(event, "item"))
         return ""
+
+    def steps_of(self, event: Event) -> Iterator[Step]:
+        if event["type"] in ("item.started", "item.completed"):
+            yield from _steps_of_item(object_at(event, "item"))
 
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         if self._failure is not None:
@@ -76,6 +91,31 @@ def _format_item(item: Event) -> str:
             return f"! {truncate(text_of(item.get('message')))}"
         case _:
             return ""
+
+
+def _steps_of_item(item: Event) -> Iterator[Step]:
+    key, state = text_of(item.get("id")), _STATES.get(text_of(item.get("status")), "succeeded")
+    match item.get("type"):
+        case "agent_message" if text_of(item):
+            yield message_step(text_of(item))
+        case "command_execution":
+            yield Step(
+                kind="command",
+                title=script_of(text_of(item.get("command"))),
+                detail=text_of(item.get("aggregated_output")),
+                state=state,
+                key=key,
+                exit_code=exit_code_of(item.get("exit_code")),
+            )
+        case "file_change":
+            changes = islice(objects_in(item.get("changes")), _MAX_CHANGES)
+            for index, change in enumerate(changes):
+                note = _CHANGES.get(text_of(change.get("kind")), "")
+                title = f"{relative_path(text_of(change.get('path')))}{note}"
+                yield Step(kind="change", title=title, state=state, key=f"{key} {index}")
+        case "mcp_tool_call" | "web_search" as kind:
+            names = (text_of(item.get(name)) for name in ("server", "tool", "query"))
+            yield Step(title=" ".join(filter(None, (kind, *names))), state=state, key=key)
 
 
 def _arguments(model: ModelAccess) -> tuple[str, ...]:

@@ -3,12 +3,14 @@
 Other lines pass unchanged. Trusts nothing, because an agent may print anything.
 """
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from agentjobs.agents.run_watcher import RunWatcher
+from agentjobs.agents.steps import Step
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.protocol import SandboxReport
 
@@ -23,7 +25,7 @@ Event = Mapping[str, Any]
 
 
 class EventWatcher(RunWatcher):
-    """Subclasses format events and record what they say about the outcome."""
+    """Subclasses format events, tell their steps and record what they say about the outcome."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -32,6 +34,9 @@ class EventWatcher(RunWatcher):
         self._tail = OutputTail()
 
     def format_event(self, event: Event) -> str:
+        raise NotImplementedError
+
+    def steps_of(self, event: Event) -> Iterable[Step]:
         raise NotImplementedError
 
     def last_lines(self, report: SandboxReport) -> str:  # noqa: ARG002 - its lines are raw events
@@ -88,11 +93,18 @@ class EventWatcher(RunWatcher):
         event = _parse_event(line)
         if event is None:
             return line
+        self._report_steps(event)
         try:
             text = self.format_event(event).strip("\n")
         except RecursionError:
             return line
         return f"{text}\n".encode(errors="replace") if text.strip() else b""
+
+    def _report_steps(self, event: Event) -> None:
+        if self.on_step is not None:
+            with contextlib.suppress(RecursionError):
+                for step in self.steps_of(event):
+                    self.on_step(step)
 
     def _start_partial_line(self, rest: bytes) -> bytes:
         """Only a possible event waits for its end."""

@@ -1,6 +1,6 @@
 """opencode, run with `opencode run`: a printed error is its outcome."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,8 @@ from agentjobs.agents.presets.event_stream import (
     truncate,
 )
 from agentjobs.agents.presets.preset import PROVIDER_URLS, Preset
+from agentjobs.agents.presets.tool_steps import message_step, tool_step
+from agentjobs.agents.steps import Step, duration_of, exit_code_of, state_of
 from agentjobs.sandbox.protocol import SandboxReport
 
 _PACKAGES = {
@@ -45,10 +47,37 @@ class OpencodeWatcher(EventWatcher):
             case _:
                 return ""
 
+    def steps_of(self, event: Event) -> Iterator[Step]:
+        part = object_at(event, "part")
+        match event["type"]:
+            case "text":
+                yield message_step(text_of(part))
+            case "tool_use":
+                yield _tool_step(text_of(part.get("tool")), object_at(part, "state"))
+
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         if self._failure is not None:
             return f"opencode reported an error: {self._failure}"
         return super().failure_reason(report, run_dir)
+
+
+def _tool_step(tool: str, state: Event) -> Step:
+    """Of a call that has ended: it reports no others."""
+    step, metadata, time = (
+        tool_step(tool, object_at(state, "input")),
+        object_at(state, "metadata"),
+        object_at(state, "time"),
+    )
+    error, exit_code = text_of(state.get("error")), exit_code_of(metadata.get("exit"))
+    failed = state.get("status") == "error" or bool(exit_code)
+    output = error or text_of(metadata.get("diff")) or step.detail or text_of(state.get("output"))
+    return msgspec.structs.replace(
+        step,
+        detail=output,
+        state=state_of(failed=failed),
+        exit_code=exit_code,
+        duration_ms=duration_of(time.get("start"), time.get("end")),
+    )
 
 
 def _message(error: Event) -> str:

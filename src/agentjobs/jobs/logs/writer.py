@@ -1,4 +1,7 @@
-"""Stores an agent's output and the service's notes as log chunks: bounded, redacted, in order."""
+"""Stores an agent's output and the service's notes as log chunks: bounded, redacted, in order.
+
+What the agent does step by step is stored beside them.
+"""
 
 import asyncio
 import contextlib
@@ -14,6 +17,7 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
 from agentjobs.jobs.logs.source import LogSource
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.steps.recorder import StepRecorder
 from agentjobs.redaction.redactor import Redactor
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
@@ -60,6 +64,7 @@ class LogWriter:
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.steps = StepRecorder(db, job, self.redact, clock_ms, self._wake.set)
         for value in secrets:
             self.add_secret(value)
 
@@ -161,11 +166,16 @@ class LogWriter:
                 await asyncio.wait_for(self._closing.wait(), _FLUSH_SECONDS)
         for _ in range(_FINAL_ATTEMPTS):
             await self._flush()
-            if not self._pending:
+            if not self._pending and self.steps.is_stored:
                 return
             await asyncio.sleep(_FLUSH_SECONDS)
 
     async def _flush(self) -> None:
+        await self._flush_chunks()
+        if not await self.steps.flush():
+            self._wake.set()
+
+    async def _flush_chunks(self) -> None:
         while self._pending:
             # Removed before it is stored: new output belongs to the next chunk.
             chunk = self._pending.popleft()

@@ -1,4 +1,4 @@
-"""Deletes old logs, artifacts, idempotency keys, and finished jobs with events and deliveries.
+"""Deletes old logs, steps, artifacts and idempotency keys, and finished jobs with their events.
 
 Identifiers begin with their time, so age is a range of the primary key and needs no index.
 """
@@ -34,6 +34,8 @@ class Pruned(msgspec.Struct, frozen=True):
 
 async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> Pruned:
     """A retention of 0 days keeps everything."""
+    for days in (log_days, job_days):
+        await _in_batches(db, _prune_steps, now, days)
     return Pruned(
         log_chunks=await _in_batches(db, _prune_logs, now, log_days)
         # The log of a deleted job goes with it, however long logs are kept.
@@ -68,6 +70,17 @@ async def _prune_logs(tx: Transaction, before: int) -> int:
         before=first_id_at("job", before),
         before_ms=before,
         batch=_LOG_BATCH,
+    )
+
+
+async def _prune_steps(tx: Transaction, before: int) -> int:
+    return await tx.execute(
+        "DELETE FROM job_steps WHERE (job_id, sequence) IN (SELECT s.job_id, s.sequence"
+        " FROM job_steps s WHERE s.job_id < :before AND (SELECT j.completed_at FROM jobs j"
+        "  WHERE j.id = s.job_id) < :before_ms ORDER BY s.job_id, s.sequence LIMIT :batch)",
+        before=first_id_at("job", before),
+        before_ms=before,
+        batch=_BATCH,
     )
 
 

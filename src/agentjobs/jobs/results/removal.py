@@ -11,7 +11,7 @@ async def remove_results(db: Database, job: ClaimedJob) -> None:
 
 
 async def _remove(tx: Transaction, job: ClaimedJob) -> None:
-    for table in ("job_artifacts", "job_diffs"):
+    for table in ("job_artifacts", "job_diffs", "job_steps"):
         await tx.execute(f"DELETE FROM {table} WHERE job_id = :job_id", job_id=job.id)
     if not await lock_claim(tx, job):
         raise ClaimLost

@@ -16,6 +16,7 @@ from agentjobs.jobs.run.trace import agent_span
 from agentjobs.sandbox.protocol import BeforeStart, SandboxLost, SandboxReport, SandboxTask
 from agentjobs.tracing.trace_context import VARIABLE
 from agentjobs.workspace.checkout import Checkout, is_small
+from agentjobs.workspace.threads import run_in_thread
 
 
 async def run_agent(
@@ -63,6 +64,10 @@ async def _run(
         if run.job.is_adopted:
             run.log.note("the worker was restarted, and the agent goes on")
         report = await process.run(task, start)
+        for step in await run_in_thread(list, process.watch.steps_left_in(task.run_dir)):
+            run.log.steps.record(step)
+            # Redacting thousands of them at once would block the event loop.
+            await asyncio.sleep(0)
     process.check_budget()
     _check_report(run, report, task, process.watch)
 
@@ -80,6 +85,7 @@ class _AgentProcess:
         def write(output: bytes) -> None:
             log.write(self.watch.feed(output))
 
+        self.watch.on_step = log.steps.record
         sandbox = self.run_context.tools.sandbox
         self._sandbox = asyncio.create_task(sandbox.run(task, write, before_start))
         try:
@@ -92,6 +98,7 @@ class _AgentProcess:
         finally:
             log.write(self.watch.end())
             log.end_output()
+            log.steps.end()
 
     def stop_over_budget(self, message: str) -> None:
         """An agent that cannot pay for its next request cannot finish its work either."""

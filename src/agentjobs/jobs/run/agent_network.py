@@ -19,6 +19,7 @@ from agentjobs.gateway.upstream import Upstream
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
+from agentjobs.jobs.steps.model_calls import model_step
 from agentjobs.organizations.secrets import open_secret
 from agentjobs.problems import Problem
 from agentjobs.sandbox.certificates import with_certificates
@@ -84,6 +85,7 @@ async def _open_gateway(
         ledger=Ledger(run.db, account, usage_writer(job.id)),
         on_note=run.log.note,
         on_budget_exceeded=on_budget_exceeded,
+        on_call=lambda report: run.log.steps.record(model_step(report)),
         token=_gateway_token(run),
     )
     run.log.add_secret(gateway.token)

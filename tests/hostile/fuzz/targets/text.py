@@ -13,6 +13,7 @@ from agentjobs.agents.presets.mini_swe_agent import _EXIT_STATUS
 from agentjobs.agents.presets.opencode import OpencodeWatcher
 from agentjobs.agents.report import read_report
 from agentjobs.agents.run_watcher import RunWatcher
+from agentjobs.agents.steps import Step
 from agentjobs.jobs.logs.decoder import LogDecoder, service_line
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.redaction.redactor import Redactor
@@ -52,7 +53,8 @@ def _decode_log(content: bytes) -> object:
 
 def _watch(kind: type[RunWatcher]) -> Callable[[bytes], object]:
     def read(content: bytes) -> object:
-        watcher = kind()
+        watcher, steps = kind(), list[Step]()
+        watcher.on_step = steps.append
         return b"".join([*map(watcher.feed, split_bytes(content)), watcher.end()])
 
     return read

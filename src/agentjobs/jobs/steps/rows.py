@@ -1,0 +1,86 @@
+"""Stores the steps of a job's latest attempt; only the holder of the claim can write them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agentjobs.agents.steps import StepKind, StepState
+from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.store.database import Database, Row, Transaction, values_of
+from agentjobs.store.leases import ClaimLost
+
+_COLUMNS = "sequence, started_at, kind, title, state, exit_code, duration_ms, cost_nanousd"
+
+
+class StoredStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Sequence numbers start with 1, in the order in which the worker learned of the steps."""
+
+    sequence: int
+    started_at: int
+    kind: StepKind
+    title: str
+    detail: str = ""
+    state: StepState
+    exit_code: int | None = None
+    duration_ms: int | None = None
+    cost_nanousd: int | None = None
+
+
+async def last_sequence(db: Database, job_id: str) -> int:
+    """0 if there is no step."""
+    row = await db.fetch_one(
+        "SELECT MAX(sequence) AS last FROM job_steps WHERE job_id = :job_id", job_id=job_id
+    )
+    return 0 if row is None else row["last"] or 0
+
+
+async def store_steps(
+    db: Database, job: ClaimedJob, steps: Sequence[StoredStep], *, after: int
+) -> None:
+    """Inserts steps, or replaces those that have ended since. Raises ClaimLost.
+
+    Steps up to `after` are those of a worker whose agent this one continues: it cannot end them.
+    """
+    if not await db.transact(_store, job, steps, after):
+        raise ClaimLost
+
+
+async def _store(tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], after: int) -> bool:
+    if not await lock_claim(tx, job):
+        return False
+    if after:
+        await tx.execute(
+            "UPDATE job_steps SET state = 'unfinished'"
+            " WHERE job_id = :job_id AND sequence <= :after AND state = 'running'",
+            job_id=job.id,
+            after=after,
+        )
+    await tx.execute_many(
+        f"INSERT INTO job_steps (job_id, {_COLUMNS}, detail)"
+        " VALUES (:job_id, :sequence, :started_at, :kind, :title, :state, :exit_code,"
+        "  :duration_ms, :cost_nanousd, :detail)"
+        " ON CONFLICT (job_id, sequence) DO UPDATE SET kind = excluded.kind,"
+        " title = excluded.title, detail = excluded.detail, state = excluded.state,"
+        " exit_code = excluded.exit_code, duration_ms = excluded.duration_ms",
+        [{"job_id": job.id, **msgspec.structs.asdict(step)} for step in steps],
+    )
+    tx.announce(f"log:{job.id}")
+    return True
+
+
+async def read_steps(
+    db: Database, job_id: str, *, after: int = 0, limit: int = 1_000
+) -> list[StoredStep]:
+    """In the order of their numbers, with details."""
+    rows = await db.fetch_all(
+        f"SELECT {_COLUMNS}, detail FROM job_steps"
+        " WHERE job_id = :job_id AND sequence > :after ORDER BY sequence LIMIT :limit",
+        job_id=job_id,
+        after=after,
+        limit=limit,
+    )
+    return [_step(row) for row in rows]
+
+
+def _step(row: Row) -> StoredStep:
+    return StoredStep(**dict(zip(row.keys(), values_of(row), strict=True)))

@@ -1,0 +1,194 @@
+"""The steps of a job in the store: complete, bounded, redacted, of the latest attempt."""
+
+import pytest
+
+from agentjobs.agents.steps import Step
+from agentjobs.gateway.call_report import CallReport
+from agentjobs.gateway.usage import Usage
+from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.outcomes import Failed
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.results.removal import remove_results
+from agentjobs.jobs.steps.model_calls import model_step
+from agentjobs.jobs.steps.recorder import MAX_DETAIL_LENGTH, MAX_STEPS, MAX_TITLE_LENGTH
+from agentjobs.jobs.steps.rows import StoredStep, read_steps
+from agentjobs.store.database import StoreUnavailable
+from tests.support.jobs import JobHarness
+
+CAP = 1_000_000
+
+
+class Clock:
+    now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+async def job(harness: JobHarness) -> ClaimedJob:
+    await harness.job(await harness.organization())
+    return await harness.claim()
+
+
+async def steps_of(harness: JobHarness, job: ClaimedJob) -> list[StoredStep]:
+    return await read_steps(harness.db, job.id, limit=3_000)
+
+
+async def test_a_step_is_stored_when_it_begins_and_again_when_it_ends(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    clock = Clock()
+    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+        log.steps.record(Step(kind="command", title="make", state="running", key="1"))
+        log.steps.record(Step(kind="message", title="I wait."))
+        assert await log.steps.flush()
+        (running, message) = await steps_of(harness, job)
+        assert (running.sequence, running.state, running.duration_ms) == (1, "running", None)
+        assert (message.sequence, message.kind) == (2, "message")
+        clock.now += 1_500
+        log.steps.record(Step(key="1", detail="no rule\n", state="failed", exit_code=2))
+    assert (await steps_of(harness, job))[0] == StoredStep(
+        sequence=1,
+        started_at=1_000_000,
+        kind="command",
+        title="make",
+        detail="no rule",
+        state="failed",
+        exit_code=2,
+        duration_ms=1_500,
+    )
+
+
+async def test_what_a_tool_was_asked_to_change_is_kept_unless_it_failed(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        for key in ("a", "b"):
+            log.steps.record(Step(title=key, detail="+new", state="running", key=key))
+        log.steps.record(Step(key="a", detail="The file was updated."))
+        log.steps.record(Step(key="b", detail="It does not exist.", state="failed"))
+        log.steps.record(Step(key="c", detail="Its beginning is not known."))
+    details = [step.detail for step in await steps_of(harness, job)]
+    assert details == ["+new", "It does not exist."]
+
+
+async def test_a_step_that_the_agent_did_not_finish_is_unfinished(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.steps.record(Step(title="make", state="running", key="1"))
+        log.steps.record(Step(title="nameless", state="running"))
+        log.steps.end()
+        log.steps.record(Step(key="1"))
+    states = [step.state for step in await steps_of(harness, job)]
+    assert states == ["unfinished", "succeeded"]
+
+
+async def test_steps_are_redacted_printable_and_of_limited_size(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+        secret_at_the_end = "x" * (MAX_DETAIL_LENGTH - 5) + "hunter22secret" + "y" * 10_000
+        log.steps.record(Step(title="login hunter22secret\nnow", detail=secret_at_the_end))
+        log.steps.record(
+            Step(title="\x1b[31mred\x00\ud800 " + "t" * 9_999, detail="a\x00\x1b[0m\n\tb ")
+        )
+    first, second = await steps_of(harness, job)
+    assert first.title == "login [redacted] now"
+    assert len(first.detail) == MAX_DETAIL_LENGTH
+    assert "hunt" not in first.detail
+    assert second.title.startswith("red")
+    assert len(second.title) == MAX_TITLE_LENGTH
+    assert second.detail == "a\n\tb"
+
+
+async def test_the_last_of_too_many_steps_says_so(harness: JobHarness, job: ClaimedJob) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.steps.record(Step(title="first", state="running", key="1"))
+        for _ in range(MAX_STEPS + 5):
+            log.steps.record(Step(title="again"))
+        log.steps.record(Step(key="1", detail="it ended"))
+    steps = await steps_of(harness, job)
+    assert len(steps) == MAX_STEPS
+    assert steps[0].detail == "it ended"
+    assert steps[-1].title == "Further steps are not recorded: a job has at most 2,000."
+
+
+async def test_a_later_attempt_replaces_the_steps(harness: JobHarness, job: ClaimedJob) -> None:
+    for title in ("first attempt", "second attempt"):
+        await remove_results(harness.db, job)
+        async with LogWriter(harness.db, job, CAP) as log:
+            log.steps.record(Step(title=title))
+    assert [step.title for step in await steps_of(harness, job)] == ["second attempt"]
+
+
+async def test_a_worker_that_adopts_the_agent_continues_its_steps(
+    harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.steps.record(Step(title="make", state="running", key="1"))
+    monkeypatch.setattr(ClaimedJob, "is_adopted", True)
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.steps.record(Step(key="1", detail="the end of a step of the other worker"))
+        log.steps.record(Step(title="make test", state="running", key="2"))
+        assert await log.steps.flush()
+        log.steps.record(Step(key="2"))
+    steps = [(step.sequence, step.title, step.state) for step in await steps_of(harness, job)]
+    assert steps == [(1, "make", "unfinished"), (2, "make test", "succeeded")]
+
+
+async def test_an_outage_delays_steps_and_loses_none(
+    harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object) -> None:
+        raise StoreUnavailable
+
+    async with LogWriter(harness.db, job, CAP) as log:
+        with monkeypatch.context() as outage:
+            outage.setattr(harness.db, "transact", unavailable)
+            log.steps.record(Step(title="make", state="running", key="1"))
+            assert not await log.steps.flush()
+            log.steps.record(Step(key="1"))
+        assert await log.steps.flush()
+    assert [step.state for step in await steps_of(harness, job)] == ["succeeded"]
+
+
+async def test_a_worker_that_lost_its_claim_stores_no_steps(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        await finish_job(harness.db, job, Failed("agent_failed", ""))
+        log.steps.record(Step(title="make"))
+    assert await steps_of(harness, job) == []
+
+
+async def test_a_reported_time_lies_within_the_run(harness: JobHarness, job: ClaimedJob) -> None:
+    clock = Clock()
+    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+        clock.now += 5_000
+        for started_at in (1, 1_002_000, 2**60):
+            log.steps.record(Step(title="make", started_at=started_at))
+        log.steps.record(Step(title="make", duration_ms=1_000))
+    times = [step.started_at for step in await steps_of(harness, job)]
+    assert times == [1_000_000, 1_002_000, 1_005_000, 1_004_000]
+
+
+def test_a_model_call_is_a_step_with_its_tokens_and_cost() -> None:
+    usage = Usage(uncached=1_000, cached=11_345, output=456)
+    report = CallReport(
+        model="large", status=200, usage=usage, cost_nanousd=5_000_000, duration_ms=1_200
+    )
+    assert model_step(report) == Step(
+        kind="model",
+        title="large",
+        detail="12,345 tokens in (11,345 cached), 456 out",
+        duration_ms=1_200,
+        cost_nanousd=5_000_000,
+    )
+    for status, reason in ((429, "status 429"), (None, "no response")):
+        failed = model_step(
+            CallReport(model="large", status=status, usage=None, cost_nanousd=None, duration_ms=5)
+        )
+        assert (failed.state, failed.detail, failed.cost_nanousd) == ("failed", reason, None)
