@@ -58,6 +58,8 @@ def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
     job = api.wait_status(job_id, "completed", "failed")
     assert job["status"] == "completed", job
     assert job["attempt"] == 2
+    agents = [each for each in job["phases"] if each["phase"] == "agent"]
+    assert [each["interruption"] for each in agents] == ["worker_lost", None]
     assert api.events(job_id) == [
         "job.queued",
         "job.started",
@@ -133,6 +135,8 @@ def test_a_drained_worker_requeues_its_job_without_using_an_attempt(
     waiting = start("serve")
     job = waiting.client(waiting.key()).job(job_id)
     assert (job["status"], job["attempt"], job["queue_reason"]) == ("queued", 0, "no_worker")
+    interruptions = [each["interruption"] for each in job["phases"]]
+    assert interruptions == [None, None, "worker_stopped", None]
     assert waiting.stop() == 0
 
 

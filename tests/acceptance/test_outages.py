@@ -58,6 +58,12 @@ def test_work_finished_while_serve_is_away_is_published_without_another_run(
     start("worker", data_dir="second", AGENTJOBS_PUBLIC_URL=serve.root_url)
     job = api.wait_status(job_id, "completed", "failed", "cancelled")
     assert (job["status"], job["attempt"]) == ("completed", 1)
+    phases = [(each["attempt"], each["phase"], each["interruption"]) for each in job["phases"]]
+    assert phases[-4:] == [
+        *((2, "queued", None), (2, "prepare", None)),
+        *((2, "push", None), (2, "pull_request", None)),
+    ]
+    assert phases[-5] == (1, "push", "kept")
     assert api.log(job_id).count("the agent runs") == 1
     assert api.events(job_id) == PUBLISHED_LATER
     assert pull_requests(serve) == 2

@@ -98,6 +98,9 @@ def test_a_passing_check_is_reported_in_the_pull_request_and_the_job(api: Api) -
     assert job["verification"]["exit_code"] == 0
     assert "Verification" in pull_of(api, job)
     assert "looking" in api.log(job["job_id"])
+    phases = ["queued", "prepare", "agent", "checks", "push", "pull_request"]
+    assert [each["phase"] for each in job["phases"]] == phases
+    assert job["phases"][-1]["ended_at"] is not None
 
 
 def test_files_created_by_a_check_are_not_committed(api: Api) -> None:

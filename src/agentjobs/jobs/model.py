@@ -9,6 +9,7 @@ from msgspec import Meta
 from agentjobs.git.remote import INVALID_BRANCH_NAME
 from agentjobs.identifiers import id_pattern
 from agentjobs.jobs.cause import Cause
+from agentjobs.jobs.phases import PhaseView
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.jobs.verification import Verification
 from agentjobs.json_fields import (
@@ -292,6 +293,13 @@ class JobView(msgspec.Struct, frozen=True):
         Any,
         doc("The report as JSON that fits the agent's `result_schema`; null if it has none."),
     ] = None
+    phases: Annotated[
+        tuple[PhaseView, ...],
+        doc(
+            "What the job has done so far, in order: the wait in the queue, the preparation, the"
+            " environment, the agent, its checks, the push and the pull request. Empty in listings."
+        ),
+    ] = ()
 
 
 class EventView(msgspec.Struct, frozen=True):

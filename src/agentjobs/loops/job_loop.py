@@ -96,6 +96,9 @@ class _ActiveJob:
             return await self._outcome_of_stop(self.stop_outcome)
         return outcome
 
+    def phases_at_end(self, outcome: Outcome) -> str | None:
+        return None if self._run is None else self._run.phases.encode_end(outcome)
+
     async def keep_work(self) -> Kept | Reported | None:
         """The work that is done but not published or stored; None if there is none."""
         if self._run is None:
@@ -204,15 +207,18 @@ class JobLoop:
         self.has_jobs.set()
         active.task = asyncio.create_task(self._run_to_end(active), name=f"job {job.id}")
 
-    async def _store(self, job: ClaimedJob, outcome: Outcome) -> bool:
+    async def _store(self, active: _ActiveJob, outcome: Outcome) -> bool:
         is_work = isinstance(outcome, Kept | Reported)
         seconds = _KEEP_SECONDS if is_work else self._settings.lease_seconds
-        return await retry_within_lease(lambda: finish_job(self._db, job, outcome), seconds)
+        phases = active.phases_at_end(outcome)
+        return await retry_within_lease(
+            lambda: finish_job(self._db, active.job, outcome, phases), seconds
+        )
 
     async def _hand_over(self, active: _ActiveJob) -> Kept | Reported | Abandoned:
         """The claim is lost. Work that is done can still be kept, so that it is not done again."""
         kept = await active.keep_work()
-        is_stored = kept is not None and await self._store(active.job, kept)
+        is_stored = kept is not None and await self._store(active, kept)
         return kept if kept is not None and is_stored else Abandoned()
 
     async def _run_to_end(self, active: _ActiveJob) -> None:
@@ -229,7 +235,7 @@ class JobLoop:
                 if has_failed := isinstance(outcome, Failed):
                     log.note(f"failed: {outcome.code}")
             active.is_ending = True
-            if not await self._store(active.job, outcome):
+            if not await self._store(active, outcome):
                 outcome = await self._hand_over(active)
             _log_end(outcome)
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker

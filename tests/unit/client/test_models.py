@@ -12,6 +12,7 @@ from agentjobs_client import (
     Environment,
     Job,
     JobStatus,
+    Phase,
     TicketDetails,
     UnexpectedAnswer,
     Usage,
@@ -34,6 +35,7 @@ def test_a_job_has_times_with_a_zone_and_nested_types():
     assert isinstance(job.verification, Verification)
     assert isinstance(job.ticket, TicketDetails)
     assert isinstance(job.environment, Environment)
+    assert isinstance(job.phases[0], Phase)
     assert job.is_finished
     assert job.is_completed
 

@@ -66,6 +66,7 @@ async def run_until_previous_pull(
             kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a", is_adopted=False
         ),
         db=None,
+        phases=SimpleNamespace(store_in_background=lambda _: nullcontext()),
         mirror=None,
         log=SimpleNamespace(note=lambda _: None, redact=str),
         tools=SimpleNamespace(

@@ -28,6 +28,7 @@ JOB_FIELDS = {
     "environment",
     "report_markdown",
     "report_json",
+    "phases",
     "branch",
     "base_commit",
     "head_commit",

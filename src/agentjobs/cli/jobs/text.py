@@ -51,6 +51,7 @@ def details(job: "Job") -> list[tuple[str, Any]]:
         "warnings": "; ".join(job.warnings),
         "report_markdown": _report_hint(job),
         "report_json": None,
+        "phases": phases(job),
     }
     return [
         (name.removesuffix("_ms"), _inline(value) if isinstance(value, Mapping) else value)
@@ -65,6 +66,16 @@ def waiting_reason(job: "Job") -> str | None:
     return _QUEUE_REASONS.get(job.queue_reason, job.queue_reason)
 
 
+def phases(job: "Job") -> str | None:
+    """Each attempt with the durations of its phases."""
+    attempts: dict[int, list[str]] = {}
+    for each in job.phases:
+        end = f" ({each.interruption})" if each.interruption else ""
+        line = f"{each.phase} {duration(each.elapsed_ms)}{end}"
+        attempts.setdefault(each.attempt, []).append(line)
+    return "; ".join(", ".join(lines) for lines in attempts.values()) or None
+
+
 def progress(job: "Job") -> str:
     """What the job does now, in one line."""
     parts = [job.status]
@@ -76,6 +87,8 @@ def progress(job: "Job") -> str:
         if reason := waiting_reason(job):
             parts.append(reason)
     elif job.elapsed_ms is not None:
+        if job.phases and job.phases[-1].ended_at is None:
+            parts.append(job.phases[-1].phase.replace("_", " "))
         parts.append(str(duration(job.elapsed_ms)))
     return ", ".join(parts)
 

@@ -63,6 +63,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     traceparent: str | None = None
     # The base commit of a job whose agent already runs: a dead worker started it.
     adopted_base: str | None = None
+    # Of its earlier runs, as stored.
+    phases: str | None = None
 
     @property
     def base_branch(self) -> str:
@@ -142,6 +144,7 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         queued_at=row["queued_at"],
         traceparent=row["traceparent"],
         adopted_base=row["base_commit"] if is_adopted else None,
+        phases=row["phases"],
     )
 
 

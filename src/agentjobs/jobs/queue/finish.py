@@ -33,6 +33,7 @@ from agentjobs.store.grouping import transact_together
 class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
     outcome: Completed | Reported | Failed | Cancelled | Interrupted
+    phases: str | None
 
     @property
     def depends_on_row(self) -> bool:
@@ -40,11 +41,16 @@ class _Finish(msgspec.Struct, frozen=True):
         return not isinstance(self.outcome, Completed)
 
 
-async def finish_job(db: Database, job: ClaimedJob, outcome: Outcome) -> bool:
-    """Return False when the claim is lost and nothing was written."""
+async def finish_job(
+    db: Database, job: ClaimedJob, outcome: Outcome, phases: str | None = None
+) -> bool:
+    """Return False when the claim is lost and nothing was written.
+
+    `phases` are those of its runs, as stored.
+    """
     if isinstance(outcome, Abandoned):
         return False
-    finish = _Finish(job, outcome)
+    finish = _Finish(job, outcome, phases)
     if isinstance(outcome, Kept) or job.kept_at is not None:
         # The work that is stored or deleted may have many megabytes.
         [is_stored] = await db.transact_large(_finish_all, [finish])
@@ -66,7 +72,7 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
         if change is None:
             stored[each.job.claim] = await release_claim(tx, *each.job.claim)
         else:
-            changes.append(change)
+            changes.append(_with_phases(change, each.phases))
     applied = await apply_all(tx, changes)
     stored |= {
         (change.job_id, change.fence or 0): is_applied
@@ -119,6 +125,12 @@ async def _is_still_draft(tx: Transaction, job: ClaimedJob, number: int) -> bool
         number=number,
     )
     return row is None or bool(row["draft"])
+
+
+def _with_phases(change: Change, phases: str | None) -> Change:
+    if phases is None:
+        return change
+    return msgspec.structs.replace(change, columns={**change.columns, "phases": phases})
 
 
 def _to_completed(job: ClaimedJob, now: int, outcome: Completed, *, is_draft: bool) -> Change:

@@ -17,12 +17,18 @@ class _Start(msgspec.Struct, frozen=True):
     job: ClaimedJob
     base_commit: str
     prompt: str | None
+    phases: str | None
 
 
 async def start_job(
-    db: Database, job: ClaimedJob, base_commit: str, prompt: str | None = None
+    db: Database,
+    job: ClaimedJob,
+    base_commit: str,
+    prompt: str | None = None,
+    phases: str | None = None,
 ) -> None:
-    """`prompt` is the agent's prompt; None keeps that of an earlier attempt. Raises ClaimLost.
+    """`prompt` is the agent's prompt; None keeps that of an earlier attempt. `phases` are those
+    of its runs, as stored. Raises ClaimLost.
 
     Clients have already seen the start of an adopted job.
     """
@@ -30,7 +36,7 @@ async def start_job(
         if not await db.transact(lock_claim, job):
             raise ClaimLost
         return
-    if not await transact_together(db, _start_all, _Start(job, base_commit, prompt)):
+    if not await transact_together(db, _start_all, _Start(job, base_commit, prompt, phases)):
         raise ClaimLost
 
 
@@ -46,6 +52,8 @@ def _to_running(start: _Start, now: int) -> Change:
         "attempt": start.job.attempt + 1,
         "base_commit": start.base_commit,
     }
+    if start.phases is not None:
+        columns["phases"] = start.phases
     if start.prompt is not None:
         # The verification of an earlier attempt does not apply to this one.
         columns |= {"prompt": start.prompt, "verification": None}

@@ -40,6 +40,7 @@ _TYPES = dict.fromkeys(
         "error_message",
         "head_commit",
         "job_id",
+        "phases",
         "pr_url",
         "prompt",
         "verification",

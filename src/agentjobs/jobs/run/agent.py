@@ -50,7 +50,10 @@ async def _run(
             if run.job.was_started_before:
                 await remove_results(run.db, run.job)
             prompt = task.environment["AGENTJOBS_PROMPT"]
-            await start_job(run.db, run.job, checkout.commit, prompt)
+            run.phases.begin("agent")
+            phases = run.phases.encode()
+            await start_job(run.db, run.job, checkout.commit, prompt, phases)
+            run.phases.mark_stored(phases)
             base = f"{run.job.base_branch} at {checkout.commit[:12]}"
             run.log.note(f"{plan.agent.id} starts on {base}")
 

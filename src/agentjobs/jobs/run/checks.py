@@ -28,6 +28,8 @@ async def run_checks(
     Raises JobFailed when a failed check fails the job.
     """
     verification: Verification | None = None
+    if plan.checks:
+        run.phases.begin("checks")
     for check in plan.checks:
         verification = _join(
             verification, await _run_check(run, plan, check, checkout, environment)

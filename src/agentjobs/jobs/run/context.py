@@ -19,6 +19,7 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.outcomes import Reported
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.run.phases import RunPhases
 from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
@@ -86,6 +87,10 @@ class RunContext:
     report: Reported | None = None
     artifacts: Artifacts = field(default_factory=Artifacts)
     change: FinishedWork | None = None
+    phases: RunPhases = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = RunPhases(self.job)
 
     @property
     def is_irrevocable(self) -> bool:

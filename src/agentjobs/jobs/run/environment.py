@@ -100,6 +100,8 @@ async def choose_environment(
         brokered=brokered,
         is_devcontainer=requested.is_devcontainer,
     )
+    if environment != NO_ENVIRONMENT:
+        run.phases.begin("environment")
     with contextlib.ExitStack() as held:
         if requested.request.needs_build:
             environment = await _prepare(run, requested, environment, base, held)

@@ -27,6 +27,7 @@ async def open_pull_request(
     text: PullText,
     verification: Verification | None,
 ) -> Completed:
+    run.phases.begin("pull_request")
     is_follow_up = run.job.follows is not None
     has_failed_checks = verification is not None and not verification.passed
     request = PullRequestRequest(

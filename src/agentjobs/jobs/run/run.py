@@ -52,7 +52,8 @@ _log = logging.getLogger(__name__)
 async def run_job(run: RunContext) -> Outcome:
     """Run the job and return how it ended; only a cancellation is raised."""
     try:
-        return await _run(run)
+        async with run.phases.store_in_background(run.db):
+            return await _run(run)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the job must end
         if run.report is not None:
             # The agent's work is done, whatever failed after it.
@@ -78,7 +79,7 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             return await _adopt(run, repo, plan, pushed)
         if (merged := await find_merged_pull(run, repo, base)) is not None:
             await repo.end_outage()
-            await start_job(run.db, run.job, base)
+            await _start(run, base)
             return merged
         choice = choose_environment(run, plan, base, summary, configuration)
         async with traced_entry("environment", choice) as environment:
@@ -177,6 +178,7 @@ async def _publish(
     verification: Verification | None,
     ticket: FoundTicket | None,
 ) -> Completed:
+    run.phases.begin("push")
     work = await sign_by_platform(run, repo, work)
     await push_commit(run, repo, work.commit, work.base)
     run.pushed_commit = work.commit
@@ -212,7 +214,7 @@ def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
 
 async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: PushedWork) -> Completed:
     """Open the pull request of what an earlier attempt pushed, without running the agent again."""
-    await start_job(run.db, run.job, pushed.base)
+    await _start(run, pushed.base)
     run.log.note(f"adopted {run.job.branch}, already pushed at {pushed.commit[:12]}")
     ticket = await find_ticket_again(run, repo)
     await repo.fetch(run.job.branch, pushed.commit)
@@ -224,6 +226,11 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
     await repo.end_outage()
     await link_ticket(run, ticket, pull, text.title)
     return pull
+
+
+async def _start(run: RunContext, base: str) -> None:
+    """Of a run whose agent has nothing to do."""
+    await start_job(run.db, run.job, base, phases=run.phases.encode())
 
 
 def _agent(run: RunContext) -> Agent:

@@ -8,7 +8,8 @@ import msgspec
 from agentjobs.identifiers import time_of
 from agentjobs.jobs.cause import Cause, stored_cause
 from agentjobs.jobs.model import stored_labels
-from agentjobs.jobs.states import JobStatus
+from agentjobs.jobs.phases import JobTimes, PhaseName, current_phase
+from agentjobs.jobs.states import FINAL, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.database import Database, Row
@@ -21,7 +22,8 @@ _MAX_FAILED = 50
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
-    " j.follows, j.cause, j.labels"
+    " j.follows, j.cause, j.labels, j.queued_at, j.lease_owner IS NOT NULL AS is_claimed,"
+    " CASE WHEN j.status IN ('queued', 'running') THEN j.phases END AS phases"
 )
 _SEARCHED = (
     "config_override",
@@ -63,6 +65,8 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     follows: str | None
     title: str | None
     labels: Mapping[str, str]
+    # What an active job does now; None if that is unknown.
+    phase: PhaseName | None
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -202,4 +206,12 @@ def _line(row: Row) -> JobLine:
         follows=row["follows"],
         title=title_of(row["config_override"], stored_cause(row["cause"])),
         labels=stored_labels(row["labels"]),
+        phase=_phase(row),
     )
+
+
+def _phase(row: Row) -> PhaseName | None:
+    if row["status"] in FINAL:
+        return None
+    times = JobTimes(row["status"], bool(row["is_claimed"]), row["queued_at"], None)
+    return current_phase(row["phases"], times)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.clock import iso_utc, iso_utc_or_none
+from agentjobs.clock import iso_utc, iso_utc_or_none, now_ms
 from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.model import (
     JobError,
@@ -14,6 +14,7 @@ from agentjobs.jobs.model import (
     stored_ticket,
     stored_warnings,
 )
+from agentjobs.jobs.phases import JobTimes, PhaseView, phase_views
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.jobs.verification import stored_verification
 from agentjobs.store.database import Row, values_of
@@ -91,6 +92,9 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     max_concurrent_jobs: int | None
     repo_active: int | None
     queue_position: int | None
+    queued_at: int
+    is_claimed: int
+    phases: str | None
 
 
 _EXPRESSIONS = {
@@ -102,11 +106,12 @@ _EXPRESSIONS = {
     "required_tags": "r.required_tags",
     "max_concurrent_jobs": "r.max_concurrent_jobs",
     "repo_active": _REPO_ACTIVE,
+    "is_claimed": "j.lease_owner IS NOT NULL",
 }
 
 
-def _select(queue_position: str) -> str:
-    expressions = {**_EXPRESSIONS, "queue_position": queue_position}
+def _select(**others: str) -> str:
+    expressions = {**_EXPRESSIONS, **others}
     columns = [expressions.get(name, f"j.{name}") for name in JobRow.__struct_fields__]
     return (
         f"SELECT {', '.join(columns)} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
@@ -115,8 +120,8 @@ def _select(queue_position: str) -> str:
 
 
 # Both have a parameter `:now`.
-SELECT_JOBS = _select("NULL")
-SELECT_JOB = _select(_QUEUE_POSITION)
+SELECT_JOBS = _select(queue_position="NULL", phases="NULL")
+SELECT_JOB = _select(queue_position=_QUEUE_POSITION)
 
 
 def job_row(row: Row) -> JobRow:
@@ -154,6 +159,11 @@ def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
         elapsed_ms=_elapsed_ms(row),
         queue_position=_position(row.queue_position),
     )
+
+
+def phases_of(row: JobRow) -> tuple[PhaseView, ...]:
+    times = JobTimes(row.status, bool(row.is_claimed), row.queued_at, row.completed_at)
+    return phase_views(row.phases, times, now_ms())
 
 
 def _position(counted: int | None) -> int | None:

@@ -84,6 +84,25 @@ JOB: Mapping[str, Any] = {
     "estimated_start_ms": None,
     "report_markdown": None,
     "report_json": None,
+    "phases": [
+        {
+            "phase": phase,
+            "attempt": 1,
+            "started_at": f"2026-01-31T09:30:0{start}Z",
+            "ended_at": f"2026-01-31T09:30:0{end}Z",
+            "elapsed_ms": round(1_000 * (float(end) - float(start))),
+            "interruption": None,
+        }
+        for phase, start, end in (
+            ("queued", "0.000", "0.008"),
+            ("prepare", "0.008", "0.012"),
+            ("environment", "0.012", "0.020"),
+            ("agent", "0.020", "2.241"),
+            ("checks", "2.241", "4.381"),
+            ("push", "4.381", "4.430"),
+            ("pull_request", "4.430", "4.512"),
+        )
+    ],
 }
 
 CANCELLED_JOB: Mapping[str, Any] = {
@@ -100,7 +119,7 @@ PROMPT: Mapping[str, Any] = {
     "prompt": "You are Lint fixer, a coding agent, working on the repository acme/shop.\n…",
 }
 
-JOBS: Mapping[str, Any] = {"jobs": [JOB], "next_cursor": None}
+JOBS: Mapping[str, Any] = {"jobs": [{**JOB, "phases": []}], "next_cursor": None}
 
 EVENTS: Mapping[str, Any] = {
     "events": [

@@ -21,6 +21,7 @@ _PUBLIC_NAMES = {
     "OrganizationEventView": "OrganizationEvent",
     "PromptView": "Prompt",
     "EnvironmentView": "JobEnvironment",
+    "PhaseView": "JobPhase",
     "CallerView": "Caller",
     "KeyView": "ApiKey",
     "LimitsView": "Limits",

@@ -101,6 +101,20 @@ class Environment(Model, frozen=True):
     prepared_ms: int = 0
 
 
+class Phase(Model, frozen=True):
+    """What a job does, or did: one of its steps, such as `queued`, `agent` or `checks`."""
+
+    phase: str
+    # The run by one worker, from 1.
+    attempt: int = 1
+    started_at: Timestamp | None = None
+    # None for the current phase.
+    ended_at: Timestamp | None = None
+    elapsed_ms: int = 0
+    # Why the job ran again after this phase, such as `worker_lost`.
+    interruption: str | None = None
+
+
 class Job(Model, frozen=True):
     job_id: str
     # See JobStatus.
@@ -141,6 +155,7 @@ class Job(Model, frozen=True):
     estimated_start_ms: int | None = None
     # 1 is the next job of the organization.
     queue_position: int | None = None
+    phases: tuple[Phase, ...] = ()
 
     @property
     def is_finished(self) -> bool:
