@@ -1,10 +1,12 @@
-"""What waits to be sent again to each endpoint, on both stores."""
+"""What waits to be sent again to each endpoint, and how its deliveries went, on both stores."""
 
 import pytest
 
-from agentjobs.identifiers import new_id
-from agentjobs.store.database import Database
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.identifiers import first_id_at, new_id
+from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.health import Retries, load_retries
+from agentjobs.webhooks.statistics import SAMPLES_PER_HOUR, EndpointStatistics
 from tests.support.deliveries import DeliveryHarness, attempt
 
 
@@ -31,3 +33,81 @@ async def test_retries_are_counted_for_each_endpoint_with_the_time_of_the_next(
     assert await load_retries(harness.db, "org_b") == {}
     await harness.change_endpoint(failing, disabled_at=1)
     assert await load_retries(harness.db, "org_a") == {}
+
+
+async def _insert_delivery(
+    tx: Transaction, endpoint_id: str, at: int, status: str, durations: list[int]
+) -> None:
+    """The attempts of these durations failed, except for the last one of a successful delivery."""
+    delivery_id = f"{first_id_at('dlv', at)[:-6]}{new_id('x')[-6:]}"
+    await tx.execute(
+        "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
+        " event, status, due_at, created_at)"
+        " VALUES (:id, 'org_a', :endpoint_id, :id, 1, :id, 'job.queued', :status, :at, :at)",
+        id=delivery_id,
+        endpoint_id=endpoint_id,
+        status=status,
+        at=at,
+    )
+    for number, duration in enumerate(durations):
+        is_last = number == len(durations) - 1
+        await tx.execute(
+            "INSERT INTO delivery_attempts (delivery_id, id, at, duration_ms, error_class,"
+            " request_headers, response_headers, response_body)"
+            " VALUES (:delivery_id, :id, :at, :duration, :error, '[]', '[]', :body)",
+            delivery_id=delivery_id,
+            id=f"{number:012}",
+            at=at,
+            duration=duration,
+            error=None if is_last and status == "delivered" else "timeout",
+            body=b"",
+        )
+
+
+async def test_deliveries_of_an_endpoint_are_summed_by_hour_and_by_day(
+    harness: DeliveryHarness,
+) -> None:
+    endpoint_id, other = await harness.endpoint("org_a"), await harness.endpoint("org_a")
+    now = (now_ms() // DAY_MS) * DAY_MS + 5_000
+
+    async def add(age: int, status: str, *durations: int, to: str = endpoint_id) -> None:
+        at = now - age
+        await harness.db.transact(_insert_delivery, to, at, status, list(durations))
+
+    for duration in range(1, 11):
+        await add(0, "delivered", 15_000, duration * 10)
+    await add(1, "failed", 15_000)
+    await add(2, "pending", 15_000)
+    await add(3 * DAY_MS, "delivered", 7_000)
+    await add(0, "failed", 9_000, to=other)
+    statistics = EndpointStatistics(harness.db)
+    day = await statistics.record(endpoint_id, "24h", now=now)
+    assert len(day.buckets) == 24
+    assert [(each.delivered, each.failed) for each in day.buckets[-2:]] == [(0, 0), (10, 1)]
+    assert (day.total.median_ms, day.total.p95_ms) == (50, 100)
+    assert day.total.success_rate == 10 / 11
+    month = await statistics.record(endpoint_id, "30d", now=now)
+    assert [(each.delivered, each.p95_ms) for each in month.buckets if each.delivered] == [
+        (1, 7_000),
+        (10, 100),
+    ]
+    # The past is cached, the present is not.
+    await add(3 * DAY_MS, "delivered", 7_000)
+    await add(0, "delivered", 7_000)
+    again = await statistics.record(endpoint_id, "30d", now=now)
+    assert [each.delivered for each in again.buckets if each.delivered] == [1, 11]
+    fresh = EndpointStatistics(harness.db)
+    after = await fresh.record(endpoint_id, "30d", created_at=now, now=now)
+    assert [each.delivered for each in after.buckets if each.delivered] == [11]
+
+
+async def test_durations_are_those_of_some_deliveries_of_each_hour(
+    harness: DeliveryHarness,
+) -> None:
+    endpoint_id = await harness.endpoint("org_a")
+    now = now_ms()
+    for _ in range(SAMPLES_PER_HOUR):
+        await harness.db.transact(_insert_delivery, endpoint_id, now - 2, "delivered", [10])
+    await harness.db.transact(_insert_delivery, endpoint_id, now - 1, "delivered", [9_000])
+    total = (await EndpointStatistics(harness.db).record(endpoint_id, "7d", now=now)).total
+    assert (total.delivered, total.p95_ms) == (SAMPLES_PER_HOUR + 1, 10)

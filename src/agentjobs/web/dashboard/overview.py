@@ -21,7 +21,7 @@ from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.zones import local_time, whole_hours_ahead
+from agentjobs.web.dashboard.zones import period_label, whole_hours_ahead
 from agentjobs.webhooks.events import activity_topic
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
@@ -144,19 +144,11 @@ def _span(request: PageRequest) -> Span:
 
 def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
     buckets = overview.buckets
-    labels = tuple(_label(bucket, overview.span, zone) for bucket in buckets)
+    labels = tuple(period_label(each.starts_at, each.ends_at, zone) for each in buckets)
     return [
         each.draw(Plot(each.title, labels, each.series(buckets), each.unit, each.empty))
         for each in _PLOTS
     ]
-
-
-def _label(bucket: Figures, span: Span, zone: tzinfo) -> str:
-    if span == "24h":
-        return local_time(bucket.starts_at, zone).strftime("%H:%M")
-    # The middle, because after a clock change buckets start an hour off midnight.
-    middle = (bucket.starts_at + bucket.ends_at) // 2
-    return local_time(middle, zone).strftime("%b %d")
 
 
 ROUTES: Routes = [

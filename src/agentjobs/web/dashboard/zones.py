@@ -6,6 +6,8 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+HOUR_MS = 3_600_000
+
 _is_zone_name = re.compile(r"[A-Za-z0-9_+/-]{1,64}").fullmatch
 
 
@@ -36,6 +38,14 @@ def shown_zone(zone: tzinfo) -> Mapping[str, Any]:
 
 def local_time(at_ms: int, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(at_ms / 1_000, zone)
+
+
+def period_label(starts_at: int, ends_at: int, zone: tzinfo) -> str:
+    """The start of an hour, or the day of a longer period."""
+    if ends_at - starts_at <= HOUR_MS:
+        return local_time(starts_at, zone).strftime("%H:%M")
+    # The middle, because after a clock change periods start an hour off midnight.
+    return local_time((starts_at + ends_at) // 2, zone).strftime("%b %d")
 
 
 def whole_hours_ahead(at_ms: int, zone: tzinfo) -> int:

@@ -319,3 +319,15 @@ async def test_pages_of_webhooks_are_live(dashboard):
         for part in parts:
             assert f'id="{part}"' in page.html
             assert stream.parts()[part].is_safe()
+
+
+async def test_the_page_of_an_endpoint_plots_its_deliveries(dashboard):
+    await added(dashboard)
+    await logged(dashboard, "delivered", error_class=None, error=None)
+    path = f"/settings/webhooks/{(await endpoint_of(dashboard)).id}"
+    for span in ("24h", "7d", "30d", "1000y"):
+        page = await dashboard.member.open(f"{path}?span={span}")
+        assert "100 % delivered" in page.text
+        assert "12 ms median, 12 ms 95th percentile" in page.text
+        assert "Deliveries: delivered highest 1" in page.html
+        assert page.is_safe()

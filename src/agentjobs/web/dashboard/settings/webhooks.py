@@ -9,6 +9,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.settings.webhook_plots import load_plots
 from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOW_SETTING
 from agentjobs.webhooks.allowed_addresses import load_allow_list
@@ -233,6 +234,7 @@ async def _detail_page(
         sample_body=msgspec.json.format(msgspec.json.encode(sample.payload)).decode(),
         sample_events=TEST_EVENTS,
         **await _detail_values(request, endpoint),
+        **await load_plots(request, endpoint),
         **template_values,
     )
 
