@@ -24,9 +24,9 @@ PAYLOAD = (
 ALLOWED_TAGS = frozenset(
     re.findall(
         r"\w+",
-        "a article body br caption code details dialog div em footer form h1 h2 h3 head header html"
-        " img input kbd label li link main meta nav noscript ol p pre script section span strong"
-        " summary table tbody td th thead time title tr ul",
+        "a article body br button caption code details dialog div em footer form h1 h2 h3 head"
+        " header html img input kbd label li link main meta nav noscript ol p pre script section"
+        " span strong summary table tbody td th thead time title tr ul",
     )
 )
 
@@ -79,7 +79,8 @@ async def get_page(browser: httpx.AsyncClient, path: str) -> Page:
         for name in ("href", "src"):
             assert (attributes.get(name) or "/").startswith(("/", "#"))
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert scripts == [{"type": "module", "src": static_url("dashboard.js")}]
+    names = ("dashboard.js", "diff.js") if path.endswith("/files") else ("dashboard.js",)
+    assert scripts == [{"type": "module", "src": static_url(name)} for name in names]
     images = [attributes["src"] for tag, attributes in page.tags if tag == "img"]
     assert images == [static_url("icon.svg")]
     return page

@@ -7,6 +7,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
+from agentjobs.web.dashboard.diff_pages import DiffPage
 from agentjobs.web.dashboard.text.diff_cache import RenderedDiffCache
 from agentjobs.web.dashboard.text.diff_view import (
     CommitRange,
@@ -15,6 +16,7 @@ from agentjobs.web.dashboard.text.diff_view import (
     render_file_view,
 )
 from agentjobs.web.dashboard.text.visible_text import visible
+from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import template_environment
 
 ENDS = CommitRange("rep_1", "a" * 40, "b" * 40)
@@ -36,7 +38,7 @@ def diff_of(*files: FileDiff) -> Diff:
 @pytest.fixture
 def templates() -> Environment:
     environment = template_environment("agentjobs.web.dashboard")
-    environment.filters["visible"] = visible
+    environment.filters.update(FILTERS, visible=visible)
     return environment
 
 
@@ -44,7 +46,10 @@ def templates() -> Environment:
 def render_html(templates: Environment) -> Callable[[DiffView], str]:
     def render(view: DiffView) -> str:
         macros = templates.get_template("diff.html").module
-        return str(macros.diff(view, lambda index: f"/part?file={index}&x"))  # type: ignore[attr-defined] # a macro
+        changes = DiffPage(
+            view=view, address="/all", file_address=lambda index: f"/part?file={index}&x"
+        )
+        return str(macros.diff(changes))  # type: ignore[attr-defined] # a macro
 
     return render
 
@@ -111,13 +116,13 @@ def test_a_truncated_file_is_fetched_when_it_is_opened() -> None:
 
 
 def test_the_page_links_to_files_it_loads_later(render_html: Callable[[DiffView], str]) -> None:
-    html = render_html(
-        render_diff_view(diff_of(file_of("a", *added_lines("x")), file_of("b", complete=False)))
-    )
-    assert '<details class="file" id="file-1" open>' in html
-    assert '<details class="file" id="file-2" data-lazy="/part?file=2&amp;x">' in html
+    view = render_diff_view(diff_of(file_of("a", *added_lines("x")), file_of("b", complete=False)))
+    first, second = (file.anchor for file in view.files)
+    html = render_html(view)
+    assert f'<details class="file" id="{first}" open>' in html
+    assert f'<details class="file" id="{second}" data-lazy="/part?file=2&amp;x">' in html
     assert '<a href="/part?file=2&amp;x">' in html
-    assert 'href="#file-2"' in html
+    assert f'href="#{second}"' in html
     assert html.count("<table") == 1
     assert "style=" not in html
 

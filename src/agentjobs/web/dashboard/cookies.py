@@ -12,6 +12,7 @@ SESSION = "session"
 BANNER = "banner"
 ZONE = "zone"
 OPENID = "openid"
+DIFF_VIEW = "diff-view"
 
 _MAX_BANNER_LENGTH = 2_000
 

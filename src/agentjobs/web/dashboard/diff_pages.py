@@ -3,18 +3,23 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
+from markupsafe import Markup
 from starlette.responses import Response
 
 from agentjobs.local_git.diffs import diff_between, file_diff_between
 from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.cookies import DIFF_VIEW, read_cookie, set_cookie
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text.diff_rows import NO_INSERTS, Place
 from agentjobs.web.dashboard.text.diff_view import (
     CommitRange,
     DiffView,
@@ -22,9 +27,58 @@ from agentjobs.web.dashboard.text.diff_view import (
     render_diff_view,
     render_file_view,
 )
+from agentjobs.web.dashboard.text.file_tree import file_tree
 
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_VIEWS = ("unified", "split")
+_YEAR_SECONDS = 365 * 24 * 3600
+
+
+class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A diff as one viewer sees it. `inserts` returns what a file has below its lines."""
+
+    view: DiffView
+    # Of the page itself, and of one file by its index.
+    address: str
+    file_address: Callable[[int], str]
+    split: bool = False
+    inserts: Callable[[str], Mapping[Place, Markup]] = lambda _: NO_INSERTS
+
+    @property
+    def tree(self) -> Markup:
+        return file_tree(self.view.files)
+
+
+def shows_split(request: PageRequest) -> bool:
+    """As the address says, or as the viewer chose last."""
+    view = request.query_param("view") or read_cookie(request.http, request.settings, DIFF_VIEW)
+    return view == "split"
+
+
+def keep_view(request: PageRequest, response: Response) -> Response:
+    """Pages of changes begin with the view that the viewer chose last."""
+    view = request.query_param("view")
+    if view in _VIEWS:
+        set_cookie(response, request.settings, DIFF_VIEW, view, _YEAR_SECONDS)
+    return response
+
+
+def diff_page(
+    request: PageRequest, view: DiffView, commits: CommitRange | None, path: str, file_path: str
+) -> DiffPage:
+    """`path` and `file_path` are those of the page and of one file. A stored diff needs no
+    commits."""
+    split = shows_split(request)
+    ends = {} if commits is None else {"base": commits.base, "head": commits.head}
+    paths = {file.index: file.path for file in view.files}
+
+    def file_address(index: int) -> str:
+        return f"{prefix}{file_path}?{urlencode({'path': paths[index], **ends, **chosen})}"
+
+    prefix = prefix_of(request.settings)
+    chosen = {"view": "split"} if split else {}
+    return DiffPage(view=view, address=f"{prefix}{path}", file_address=file_address, split=split)
 
 
 async def load_diff(request: PageRequest, commits: CommitRange) -> DiffView:
@@ -48,23 +102,10 @@ async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
 
 
 async def file_page(request: PageRequest, file: FileView, back: str) -> Response:
+    values: dict[str, Any] = {"file": file, "split": shows_split(request)}
     if request.http.headers.get("x-part"):
-        return request.part(await request.fragment("changes/file_part.html", file=file))
-    return await request.render("changes/file.html", file=file, back=back)
-
-
-def file_address_builder(
-    request: PageRequest, view: DiffView, commits: CommitRange | None, path: str
-) -> Callable[[int], str]:
-    """Returns the address of a file by its index on the page. A stored diff needs no commits."""
-    ends = {} if commits is None else {"base": commits.base, "head": commits.head}
-    paths = {file.index: file.path for file in view.files}
-
-    def address(index: int) -> str:
-        query = {"path": paths[index], **ends}
-        return f"{prefix_of(request.settings)}{path}?{urlencode(query)}"
-
-    return address
+        return request.part(await request.fragment("changes/file_part.html", **values))
+    return await request.render("changes/file.html", **values, back=back)
 
 
 def git_dir_of(request: PageRequest, repo_id: str) -> Path:

@@ -1,6 +1,7 @@
 """Pull requests on the dashboard: lists, a conversation, merging, closing, readiness."""
 
 import asyncio
+import hashlib
 
 import pytest
 
@@ -173,6 +174,29 @@ async def test_a_file_is_served_as_a_page_and_as_a_fragment(sample_dashboard):
         f"{at(OPEN)}/file", params={**query, "path": "nothing"}
     )
     assert missing.status == 404
+
+
+async def test_the_chosen_view_is_kept_for_other_changes(sample_dashboard):
+    viewer, job = sample_dashboard.viewer, sample_dashboard.samples["acme"].finished_job
+    assert "diff split" not in (await viewer.open(f"{at(OPEN)}/files")).html
+    page = await viewer.open(f"{at(OPEN)}/files?view=split")
+    assert page.html.count('<table class="diff split">') == 2
+    assert f'href="{at(OPEN)}/files?view=split" aria-current' in page.html
+    for path in (f"{at(OPEN)}/files", f"/jobs/{job}/changes", f"{at(OPEN)}/files?view=nonsense"):
+        is_split = "nonsense" not in path
+        assert ("diff split" in (await viewer.open(path)).html) is is_split, path
+    assert "diff split" not in (await viewer.open(f"/jobs/{job}/changes?view=unified")).html
+    assert "diff split" not in (await viewer.open(f"{at(OPEN)}/files")).html
+
+
+async def test_files_and_lines_have_anchors_that_do_not_depend_on_other_files(sample_dashboard):
+    page = await sample_dashboard.viewer.open(f"{at(OPEN)}/files")
+    # The digest of src/shop.py.
+    name = f"diff-{hashlib.sha256(b'src/shop.py').hexdigest()[:10]}"
+    assert f'<details class="file" id="{name}"' in page.html
+    assert f'href="#{name}"' in page.html
+    assert f'<td id="{name}L1">1</td>' in page.html
+    assert f'<td id="{name}R1">1</td>' in page.html
 
 
 @pytest.mark.parametrize("number", ["0", "99", "x", "9" * 30, "-1", "1e1"])

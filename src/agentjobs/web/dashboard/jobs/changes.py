@@ -13,8 +13,9 @@ from agentjobs.jobs.views.queries import get_job
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.diff_pages import (
-    file_address_builder,
+    diff_page,
     file_page,
+    keep_view,
     load_diff,
     show_file,
 )
@@ -37,11 +38,13 @@ async def show_all(request: PageRequest) -> Response:
         return await _link_to_platform(request, job_id)
     else:
         raise Problem("not_found", "This job has no changes to show.")
-    lazy_url = file_address_builder(request, view, ends, f"/jobs/{job_id}/changes/file")
-    values: dict[str, Any] = {"view": view, "lazy_url": lazy_url, "is_truncated": is_truncated}
+    path = f"/jobs/{job_id}/changes"
+    changes = diff_page(request, view, ends, path, f"{path}/file")
+    values: dict[str, Any] = {"changes": changes, "is_truncated": is_truncated}
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/all_part.html", **values))
-    return await request.render("changes/all.html", **values, back=f"/jobs/{job_id}")
+    page = await request.render("changes/all.html", **values, back=f"/jobs/{job_id}")
+    return keep_view(request, page)
 
 
 async def show_one_file(request: PageRequest) -> Response:

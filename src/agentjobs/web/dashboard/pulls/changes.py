@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from agentjobs.web.dashboard.diff_pages import file_address_builder, show_file
+from agentjobs.web.dashboard.diff_pages import diff_page, keep_view, show_file
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, tab_values
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -17,8 +17,11 @@ async def show_files(request: PageRequest) -> Response:
     pull = await find_local_pull(request)
     values = await tab_values(request, pull, "files")
     comparison = values["comparison"]
-    lazy_url = file_address_builder(request, comparison.view, comparison.ends, f"{pull.path}/file")
-    return await request.render("pulls/files.html", **values, lazy_url=lazy_url)
+    changes = diff_page(
+        request, comparison.view, comparison.ends, f"{pull.path}/files", f"{pull.path}/file"
+    )
+    page = await request.render("pulls/files.html", **values, changes=changes)
+    return keep_view(request, page)
 
 
 async def show_one_file(request: PageRequest) -> Response:

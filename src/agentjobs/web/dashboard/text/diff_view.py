@@ -3,15 +3,23 @@
 Large files are fetched when they are opened. Runs no git.
 """
 
+import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.local_git.patch import Diff, DiffLine, FileDiff, LineKind
+from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.web.dashboard.text.diff_cache import Lines, RenderedDiffCache, shared_cache
+from agentjobs.web.dashboard.text.diff_rows import (
+    NO_INSERTS,
+    LineView,
+    Place,
+    split_rows,
+    unified_rows,
+)
 from agentjobs.web.dashboard.text.highlighting import Language, highlight, language_of_file
 from agentjobs.web.dashboard.text.visible_text import visible
 
@@ -20,15 +28,9 @@ MAX_PAGE_LINES = 2_000
 MAX_HIGHLIGHTED_FILE_LINES = 1_500
 MAX_HIGHLIGHTED_PAGE_LINES = 4_000
 _HIGHLIGHT_SECONDS = 0.4
+_KEY_LENGTH = 10
 # Columns that fit a narrow window without scrolling.
 _NARROW_COLUMNS = 40
-
-
-class LineView(msgspec.Struct, frozen=True):
-    kind: LineKind
-    html: Markup
-    old_number: int | None
-    new_number: int | None
 
 
 class FileView(msgspec.Struct, frozen=True):
@@ -47,9 +49,20 @@ class FileView(msgspec.Struct, frozen=True):
     lines: tuple[LineView, ...]
 
     @property
-    def rows(self) -> Markup:
+    def key(self) -> str:
+        """Names the file in addresses, whatever characters its path has."""
+        digest = hashlib.sha256(self.path.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:_KEY_LENGTH]
+
+    @property
+    def anchor(self) -> str:
+        """The fragment that leads to the file. Lines add their side and number, as in `…R12`."""
+        return f"diff-{self.key}"
+
+    def rows(self, *, split: bool = False, inserts: Mapping[Place, Markup] = NO_INSERTS) -> Markup:
         """Table rows of all lines; a template would take ten times as long."""
-        return Markup("".join(map(_row, self.lines)))  # noqa: S704 - see _row
+        render = split_rows if split else unified_rows
+        return render(self.anchor, self.lines, inserts)
 
 
 class DiffView(msgspec.Struct, frozen=True):
@@ -181,13 +194,6 @@ class _DiffRenderer:
             )
             for index, line in zip(side, highlighted or (), strict=False):
                 html[index] = line
-
-
-def _row(line: LineView) -> str:
-    """Built from numbers, a fixed class name and escaped HTML."""
-    old, new = line.old_number or "", line.new_number or ""
-    numbers = f'<td class="n">{old}</td><td class="n">{new}</td>'
-    return f'<tr class="{line.kind}">{numbers}<td class="code">{line.html}</td></tr>\n'
 
 
 def _hunks(lines: Sequence[DiffLine]) -> list[tuple[int, int]]:
