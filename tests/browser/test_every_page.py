@@ -42,6 +42,7 @@ def pages_of(samples: SampleData) -> list[str]:
     pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in _FOR_GUESTS]
     return [
         *(samples.address_of(path) for path in pages),
+        "/design",
         # The same pages with other content.
         f"/jobs/{samples.failed}",
         f"/jobs/{samples.running}",

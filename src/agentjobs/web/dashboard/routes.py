@@ -6,6 +6,7 @@ from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import (
     account,
     agents,
+    components,
     invitation,
     overview,
     password_reset,
@@ -93,5 +94,6 @@ ROUTES: Routes = [
 def routes(context: WebContext) -> list[BaseRoute]:
     return [
         *static_files.ROUTES,
+        *guarded_routes(context, components.ROUTES if context.settings.development else []),
         *guarded_routes(context, ROUTES),
     ]

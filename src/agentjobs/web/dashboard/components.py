@@ -1,0 +1,89 @@
+"""/design: every component of docs/design.md in all of its states. Only in development."""
+
+import re
+
+from starlette.responses import Response
+
+from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.problems import Problem
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.plots import plots
+from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.static_files import static_files
+from agentjobs.web.dashboard.text import markdown
+
+_HOUR_MS = DAY_MS // 24
+_COLOR = re.compile(r"^\s*--([a-z0-9-]+): #", re.MULTILINE)
+_STATES = {
+    "Jobs": ("queued", "running", "completed", "failed", "cancelled"),
+    "Pull requests": ("open", "draft", "merged", "closed"),
+    "Deliveries": ("pending", "delivered", "failed"),
+    "Repositories": ("indexing", "ready"),
+    "Webhooks": ("enabled", "disabled"),
+    "Others": ("good", "bad", "warn", "info"),
+}
+_SEVERITIES = (("critical", 9.8), ("high", 7.5), ("medium", 5.3), ("low", 3.1), ("unknown", None))
+_PROBLEM = Problem(
+    "invalid_request",
+    "The form could not be saved. Correct the fields below.",
+    details=[{"field": "url", "message": "must begin with https://"}],
+)
+_PROSE = """Text with `code`, **strong words** and a [link](https://example.com).
+
+- a list
+- of two
+
+> A quotation.
+
+```
+a block of code
+```
+"""
+_HOURS = tuple(f"{hour}:00" for hour in range(8, 16))
+_FINISHED = Plot(
+    "Finished jobs",
+    _HOURS,
+    (
+        PlotSeries("completed", "s-good", (3, 5, 2, 8, 6, 4, 7, 5)),
+        PlotSeries("failed", "s-bad", (1, 0, 0, 2, 1, 0, 0, 1)),
+    ),
+)
+_DURATION = Plot(
+    "Duration",
+    _HOURS,
+    (
+        PlotSeries(
+            "duration", "s-1", (40_000, 52_000, None, 48_000, 61_000, 45_000, 50_000, 42_000)
+        ),
+    ),
+    unit="ms",
+)
+_NOTHING = Plot("Cost", _HOURS, (), empty="No model calls yet.")
+
+
+async def show(request: PageRequest) -> Response:
+    now = now_ms()
+    return await request.render(
+        "components.html",
+        problem=None,
+        shown_problem=_PROBLEM,
+        colors=_colors(),
+        states=_STATES,
+        severities=_SEVERITIES,
+        now=now,
+        moments=(now - 5_000, now - _HOUR_MS, now - 3 * DAY_MS, now - 90 * DAY_MS, now + _HOUR_MS),
+        prose=markdown.render(_PROSE),
+        drawings=(plots.stacked_bars(_FINISHED), plots.lines(_DURATION), plots.bars(_NOTHING)),
+    )
+
+
+def _colors() -> list[str]:
+    """The names of all tokens that are colors."""
+    styles = (
+        file.content.decode() for name, file in static_files().items() if name.endswith("css")
+    )
+    return sorted({color for style in styles for color in _COLOR.findall(style)})
+
+
+ROUTES: Routes = [PageRoute("GET", "/design", "viewer", show)]
