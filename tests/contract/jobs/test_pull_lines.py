@@ -64,7 +64,7 @@ async def test_a_line_has_the_author_the_size_and_the_number_of_comments(
     newest, *_, oldest = (await page_of(harness, caller)).lines
     assert (newest.author_id, newest.author, newest.agent) == ("usr_ada", "Ada", "tester")
     assert (newest.additions, newest.deletions, newest.comments) == (None, None, 0)
-    # The latest job counts, the first one opened it.
+    # The first job opened it; the changes of both count.
     assert (oldest.author, oldest.additions, oldest.deletions, oldest.comments) == ("ci", 7, 2, 2)
     assert oldest.path == "/acme/acme/shop/pulls/1"
 
@@ -115,12 +115,15 @@ async def _fill(tx: Transaction, caller: Caller, count: int) -> None:
         is_ada = number % 3 == 0
         await _insert_job(tx, caller, repo["id"], number, 1, is_ada=is_ada)
     await _insert_job(tx, caller, repo["id"], 1, 2, is_ada=True)
-    await tx.execute(
-        "INSERT INTO job_diffs (job_id, content, is_truncated, additions, deletions, created_at)"
-        " VALUES (:id, :content, FALSE, 7, 2, 1)",
-        id=_job_id(caller, 1, 2),
-        content=b"",
-    )
+    for attempt, additions in ((1, 5), (2, 2)):
+        await tx.execute(
+            "INSERT INTO job_diffs"
+            " (job_id, content, is_truncated, additions, deletions, created_at)"
+            " VALUES (:id, :content, FALSE, :additions, 1, 1)",
+            id=_job_id(caller, 1, attempt),
+            content=b"",
+            additions=additions,
+        )
     for number in (1, 2):
         await tx.execute(
             "INSERT INTO pull_comments (id, repo_id, number, author, body, created_at)"

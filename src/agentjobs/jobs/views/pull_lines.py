@@ -22,9 +22,12 @@ _OPENED = (
     "LEFT JOIN jobs j ON j.id = (SELECT MIN(o.id) FROM jobs o"
     " WHERE o.repo_id = s.repo_id AND o.pr_number = s.number)"
 )
+# The diff of a follow-up is what it added to the branch.
 _CHANGED = (
-    "LEFT JOIN job_diffs d ON d.job_id = (SELECT MAX(o.id) FROM jobs o"
-    " WHERE o.repo_id = page.repo_id AND o.pr_number = page.number)"
+    "SELECT o.repo_id, o.pr_number, SUM(d.additions) AS additions, SUM(d.deletions) AS deletions,"
+    " MAX(CASE WHEN d.is_truncated THEN 1 ELSE 0 END) AS is_truncated"
+    " FROM page JOIN jobs o ON o.repo_id = page.repo_id AND o.pr_number = page.number"
+    " JOIN job_diffs d ON d.job_id = o.id GROUP BY o.repo_id, o.pr_number"
 )
 _COMMENTS = (
     "(SELECT COUNT(*) FROM pull_comments c"
@@ -47,7 +50,7 @@ class PullFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PullLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of lines are those of its latest job; None if that stored none."""
+    """The counts of lines are sums over its jobs; None if those stored none."""
 
     path: str
     repo: str
@@ -155,9 +158,11 @@ def _statement(filter: PullFilter, scan_size: int, limit: int) -> str:
         "  p.draft, p.url, j.created_by, j.created_by_name, j.agent"
         "  FROM s JOIN pulls p ON p.repo_id = s.repo_id AND p.number = s.number"
         f"  {_OPENED} {where}"
-        f"  ORDER BY s.created_at DESC, s.full_name, s.number DESC LIMIT {limit})"
+        f"  ORDER BY s.created_at DESC, s.full_name, s.number DESC LIMIT {limit}),"
+        f" changed AS ({_CHANGED})"
         f" SELECT reached.*, page.*, d.additions, d.deletions, d.is_truncated, {_COMMENTS}"
-        f" FROM reached LEFT JOIN page ON 1 = 1 {_CHANGED}"
+        " FROM reached LEFT JOIN page ON 1 = 1"
+        " LEFT JOIN changed d ON d.repo_id = page.repo_id AND d.pr_number = page.number"
         " ORDER BY page.created_at DESC, page.full_name, page.number DESC"
     )
 
@@ -198,8 +203,8 @@ def _line(row: Row, organization: str) -> PullLine:
         author_id=row["created_by"],
         author=row["created_by_name"],
         agent=row["agent"],
-        additions=row["additions"],
-        deletions=row["deletions"],
+        additions=None if row["additions"] is None else int(row["additions"]),
+        deletions=None if row["deletions"] is None else int(row["deletions"]),
         is_truncated=bool(row["is_truncated"]),
         comments=row["comments"],
     )
