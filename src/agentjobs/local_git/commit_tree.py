@@ -42,7 +42,14 @@ async def tree_of(git_dir: Path, commit: str) -> str:
     return result.stdout.decode("ascii").strip()
 
 
-async def merged_tree(git_dir: Path, base: str, head: str) -> str:
+async def merged_tree(
+    git_dir: Path,
+    base: str,
+    head: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    timeout_seconds: float = 120,
+) -> str:
     """The tree that a merge of two commits has. Raises MergeConflict."""
     merged = await git(
         "merge-tree",
@@ -53,7 +60,9 @@ async def merged_tree(git_dir: Path, base: str, head: str) -> str:
         base,
         head,
         git_dir=git_dir,
+        environment=environment,
         configuration=DURABLE,
+        timeout_seconds=timeout_seconds,
         allowed_exit_codes=(0, _CONFLICTS),
     )
     tree, *files = merged.stdout.decode("utf-8", "replace").rstrip("\0").split("\0")

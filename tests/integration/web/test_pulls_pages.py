@@ -25,7 +25,8 @@ ALLOWED_TAGS = frozenset(
     re.findall(
         r"\w+",
         "a article body br button caption code details dialog div em footer form h1 h2 h3 head"
-        " header html img input kbd label li link main meta nav noscript ol p pre script section"
+        " header html img input kbd label li link main meta nav noscript ol option p pre script"
+        " section select"
         " span strong summary table tbody td th thead time title tr ul",
     )
 )

@@ -10,6 +10,7 @@ from agentjobs.jobs.cause import Cause, stored_cause
 from agentjobs.jobs.model import stored_labels
 from agentjobs.jobs.phases import JobTimes, PhaseName, current_phase
 from agentjobs.jobs.states import FINAL, JobStatus
+from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.database import Database, Row
@@ -149,6 +150,18 @@ async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine
         number=number,
     )
     return [_line(row) for row in rows]
+
+
+async def latest_check(db: Database, repo_id: str, number: int) -> tuple[str, Verification] | None:
+    """The checks of the latest job of a pull request, and the commit that they ran on."""
+    row = await db.fetch_one(
+        "SELECT head_commit, verification FROM jobs"
+        " WHERE repo_id = :repo_id AND pr_number = :number ORDER BY id DESC LIMIT 1",
+        repo_id=repo_id,
+        number=number,
+    )
+    check = None if row is None else stored_verification(row["verification"])
+    return None if row is None or check is None else (row["head_commit"] or "", check)
 
 
 def title_of(config_override: str, cause: Cause | None) -> str | None:

@@ -13,6 +13,7 @@ BANNER = "banner"
 ZONE = "zone"
 OPENID = "openid"
 DIFF_VIEW = "diff-view"
+MERGE_METHOD = "merge-method"
 
 _MAX_BANNER_LENGTH = 2_000
 

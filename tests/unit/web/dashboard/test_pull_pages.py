@@ -116,8 +116,9 @@ async def test_a_rejected_comment_keeps_the_entered_text(sample_dashboard, body)
 async def test_merging_creates_a_commit_and_shows_the_user(sample_dashboard):
     member = sample_dashboard.member
     page, stale = await member.open_twice(at(OPEN))
-    assert "Creates a merge commit on main ." in page.text
-    merged = await member.send(page, f"{at(OPEN)}/merge")
+    assert "No conflicts with main" in page.text
+    assert "Checks failed make check in 1.5 s" in page.text
+    merged = await member.send(page, f"{at(OPEN)}/merge", method="merge")
     assert "Merged into main." in merged.text
     assert "by Grace as" in merged.text
     assert not merged.has_form("/merge")
@@ -126,14 +127,37 @@ async def test_merging_creates_a_commit_and_shows_the_user(sample_dashboard):
     assert "is already merged" in repeated.text
 
 
-async def test_a_conflict_names_the_files_and_changes_nothing(sample_dashboard):
+async def test_the_last_method_is_offered_first(sample_dashboard):
     member = sample_dashboard.member
-    page = await member.send(await member.open(at(CONFLICTING)), f"{at(CONFLICTING)}/merge")
+    page = await member.open(at(OPEN))
+    assert page.form("/merge").value("method") == "merge"
+    assert page.form("/merge").choices["method"] == ["merge", "squash", "rebase"]
+    await member.send(page, f"{at(OPEN)}/merge", method="squash")
+    await member.send(await member.open(at(DRAFT)), f"{at(DRAFT)}/ready")
+    page = await member.open(at(DRAFT))
+    assert page.form("/merge").value("method") == "squash"
+
+
+async def test_only_the_commits_that_the_page_showed_are_merged(sample_dashboard):
+    member = sample_dashboard.member
+    page = await member.open(at(OPEN))
+    page = await member.send(page, f"{at(OPEN)}/merge", head_commit="0" * 40)
     assert page.status == 409
-    assert "The branch has conflicts with the base branch" in page.text
-    assert "README.md changed on both branches" in page.text
-    assert page.has_form("/merge")
-    assert "agentjobs pulls" not in page.text
+    assert "New commits were pushed after you opened the page" in page.text
+
+
+async def test_conflicts_are_named_before_anyone_merges(sample_dashboard):
+    member = sample_dashboard.member
+    page = await member.open(at(CONFLICTING))
+    assert "Conflicts with main in 1 file: README.md" in page.text
+    assert not page.has_form("/merge")
+    assert page.has_form("/close")
+    fields = [("csrf", page.form("/close").value("csrf"))]
+    refused = await member.post(f"{at(CONFLICTING)}/merge", fields)
+    assert refused.status == 409
+    assert "The branch has conflicts with the base branch" in refused.text
+    assert "README.md changed on both branches" in refused.text
+    assert "agentjobs pulls" not in refused.text
 
 
 async def test_a_closed_pull_request_stays_readable(sample_dashboard):

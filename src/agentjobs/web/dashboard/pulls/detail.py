@@ -16,6 +16,7 @@ from agentjobs.pulls.comments import Comment, add_comment, list_comments
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.pulls.merge_box import method_named, remember_method
 from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_pull, tab_values
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
@@ -39,14 +40,24 @@ async def comment(request: PageRequest) -> Response:
 
 async def merge(request: PageRequest) -> Response:
     pull = await find_pull(request)
+    method = method_named(request.form.text("method"))
     try:
         async with _lock(pull):
             await merge_pull(
-                request.db, request.settings, request.organization, pull.repo, pull.number
+                request.db,
+                request.settings,
+                request.organization,
+                pull.repo,
+                pull.number,
+                method=method,
+                # What the page showed.
+                head_commit=request.form.text("head_commit") or None,
             )
     except Problem as problem:
-        return await _page(request, pull, _describe_conflict(problem))
-    return request.redirect(pull.path, banner=f"Merged into {pull.base_branch}.")
+        return await _page(request, pull, _for_page(problem))
+    response = request.redirect(pull.path, banner=f"Merged into {pull.base_branch}.")
+    remember_method(request, response, method)
+    return response
 
 
 async def close(request: PageRequest) -> Response:
@@ -107,7 +118,10 @@ def _newest(comments: list[Comment]) -> list[Comment]:
     return comments
 
 
-def _describe_conflict(problem: Problem) -> Problem:
+def _for_page(problem: Problem) -> Problem:
+    if problem.code == "pull_changed":
+        message = "New commits were pushed after you opened the page. Review them before you merge."
+        return Problem(problem.code, message)
     details = problem.details if isinstance(problem.details, dict) else {}
     if "files" not in details:
         return problem

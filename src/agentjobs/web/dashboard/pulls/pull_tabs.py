@@ -7,6 +7,7 @@ from agentjobs.problems import Problem
 from agentjobs.pulls.comments import count_comments
 from agentjobs.pulls.pulls import Pull, get_pull
 from agentjobs.web.dashboard.pulls.comparison_cache import Comparison, load_comparison
+from agentjobs.web.dashboard.pulls.merge_box import load_merge_box
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -43,4 +44,5 @@ async def tab_values(request: PageRequest, pull: Pull, tab: str) -> dict[str, An
         "comparison": comparison,
         "view": comparison.view,
         "comment_count": await count_comments(request.db, pull),
+        "merge_box": await load_merge_box(request, pull, comparison.ends),
     }
