@@ -100,14 +100,14 @@ def _importers(graph: ModuleGraph, external: bool) -> tuple[Counter[int], tuple[
 
 def _file_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
     center = graph.files.index(node)
-    importers = _search_breadth_first(graph.edges, {center: center}, depth, backwards=True)
-    imported = _search_breadth_first(graph.edges, {center: center}, depth, backwards=False)
+    importers = search_breadth_first(graph.edges, {center: center}, depth, backwards=True)
+    imported = search_breadth_first(graph.edges, {center: center}, depth, backwards=False)
     within = {center, *(at for at, step in imported.items() if step.distance < depth)}
-    externals: dict[int, _Step] = {}
+    externals: dict[int, Step] = {}
     for importer, at in _steps_from(within, graph.external_edges, backwards=False):
         distance = 1 + (0 if importer == center else imported[importer].distance)
         if at not in externals or distance < externals[at].distance:
-            externals[at] = _Step(distance, importer)
+            externals[at] = Step(distance, importer)
     name = graph.files.__getitem__
     return Neighborhood(
         node,
@@ -121,9 +121,9 @@ def _file_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) ->
 def _external_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
     center = graph.externals.index(node)
     first = {importer: center for importer, at in graph.external_edges if at == center}
-    steps = {at: _Step(1, -1) for at in first}
-    for at, step in _search_breadth_first(graph.edges, first, depth - 1, backwards=True).items():
-        steps[at] = _Step(step.distance + 1, step.through)
+    steps = {at: Step(1, -1) for at in first}
+    for at, step in search_breadth_first(graph.edges, first, depth - 1, backwards=True).items():
+        steps[at] = Step(step.distance + 1, step.through)
 
     def through(at: int) -> str:
         return node if at == -1 else graph.files[at]
@@ -132,23 +132,23 @@ def _external_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int
     return Neighborhood(node, True, importers, Neighbors(), Neighbors())
 
 
-class _Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True):
     distance: int
     through: int
 
 
-def _search_breadth_first(
+def search_breadth_first(
     edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool
-) -> dict[int, _Step]:
+) -> dict[int, Step]:
     """All nodes within `depth` by their shortest path, without the start."""
     visited, layer = set(start), set(start)
-    steps: dict[int, _Step] = {}
+    steps: dict[int, Step] = {}
     for distance in range(1, depth + 1):
         next_layer: dict[int, int] = {}
         for node, neighbor in _steps_from(layer, edges, backwards):
             if neighbor not in visited:
                 next_layer[neighbor] = min(node, next_layer.get(neighbor, node))
-        steps.update({node: _Step(distance, through) for node, through in next_layer.items()})
+        steps.update({node: Step(distance, through) for node, through in next_layer.items()})
         visited.update(next_layer)
         layer = set(next_layer)
     return steps
@@ -162,7 +162,7 @@ def _steps_from(layer: Set[int], edges: _Pairs, backwards: bool) -> _Pairs:
 
 
 def _nearest(
-    steps: Mapping[int, _Step],
+    steps: Mapping[int, Step],
     name: Callable[[int], str],
     through: Callable[[int], str],
     limit: int,

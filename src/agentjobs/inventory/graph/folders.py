@@ -1,0 +1,168 @@
+"""Groups the files of a module graph by folders, for pictures and lists. Pure.
+
+The path of a group is a folder, `folder/*` for the files directly in a folder, or a file.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from posixpath import commonprefix
+
+import msgspec
+
+# Pictures have at most this many groups of files.
+MAX_GROUPS = 40
+_MIN_GROUPS, _ENOUGH_GROUPS = 12, 24
+_DIRECT = "/*"
+# Folders that are divided last: they import much, and nothing depends on them.
+_SECONDARY = frozenset(
+    """
+    bench benchmark benchmarks demo demos doc docs e2e example examples fixture fixtures
+    playground sample samples spec specs test testdata tests __tests__
+    """.split()  # noqa: SIM905 - a list would take twenty lines
+)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """`files` are positions in the graph. The group of files that the others left out, and of the
+    whole repository, has an empty path."""
+
+    path: str
+    files: tuple[int, ...]
+
+    @property
+    def is_file(self) -> bool:
+        return len(self.files) == 1 and not self.path.endswith(_DIRECT)
+
+
+def files_in(names: Sequence[str], path: str) -> list[int]:
+    """The files below a folder, or directly in it if the path ends with `/*`."""
+    if path == _DIRECT[1:]:
+        return [at for at, name in enumerate(names) if "/" not in name]
+    folder = path.removesuffix("*") if path.endswith(_DIRECT) else f"{path}/" if path else ""
+    inside = [at for at, name in enumerate(names) if name.startswith(folder)]
+    if path.endswith(_DIRECT):
+        return [at for at in inside if "/" not in names[at][len(folder) :]]
+    return inside
+
+
+def group_files(
+    names: Sequence[str],
+    files: Sequence[int],
+    edges: Iterable[tuple[int, int]],
+    limit: int = MAX_GROUPS,
+    *,
+    deep: bool = False,
+) -> list[Group]:
+    """Groups of files, at most `limit`, by path.
+
+    Divides the largest folders until there are enough groups, or if `deep` as long as they fit.
+    If even the first one has too many parts, those with the most edges are a group each.
+    """
+    if not files:
+        return []
+    whole = _group(names, files)
+    enough = limit if deep or len(files) <= limit else min(_ENOUGH_GROUPS, limit)
+    queue = [_priority(whole)]
+    done: list[Group] = []
+    skipped: list[Group] = []
+    while queue and len(queue) + len(done) + len(skipped) < enough:
+        group = heapq.heappop(queue)[-1]
+        parts = _divide(names, group)
+        room = limit - len(queue) - len(done) - len(skipped)
+        if len(parts) <= 1:
+            done.append(group)
+        elif len(parts) <= room:
+            for part in parts:
+                heapq.heappush(queue, _priority(part))
+        else:
+            skipped.append(group)
+    groups = [*done, *(entry[-1] for entry in queue)]
+    for group in skipped:
+        room = limit - len(groups) - len(skipped) + 1
+        if len(groups) < _MIN_GROUPS and room > 2:
+            groups += _most_linked(_divide(names, group), edges, room)
+        else:
+            groups.append(group)
+    return sorted(groups, key=lambda group: (group.path == "", group.path))
+
+
+def groups_of_files(groups: Sequence[Group], count: int) -> list[int]:
+    """For each of `count` files the position of its group, or -1."""
+    group_of = [-1] * count
+    for at, group in enumerate(groups):
+        for file in group.files:
+            group_of[file] = at
+    return group_of
+
+
+def link_groups(
+    group_of: Sequence[int], edges: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    """The number of imports between groups, by their positions."""
+    pairs = Counter([(group_of[start], group_of[end]) for start, end in edges])
+    return {pair: number for pair, number in pairs.items() if pair[0] != pair[1] and -1 not in pair}
+
+
+def common_folder(paths: Sequence[str]) -> str:
+    """The deepest folder, ending with `/`, that three quarters of the paths are in; or empty."""
+    folder = ""
+    while True:
+        following = Counter(
+            folder + path[len(folder) :].partition("/")[0] + "/"
+            for path in paths
+            if path.startswith(folder) and "/" in path[len(folder) :]
+        )
+        if not following:
+            return folder
+        next_folder, number = min(following.items(), key=lambda item: (-item[1], item[0]))
+        if 4 * number < 3 * len(paths):
+            return folder
+        folder = next_folder
+
+
+def _group(names: Sequence[str], files: Sequence[int]) -> Group:
+    """With the deepest folder that has all of the files."""
+    if len(files) == 1:
+        return Group(names[files[0]], tuple(files))
+    shared = commonprefix([names[at] for at in files])
+    return Group(shared.rpartition("/")[0], tuple(files))
+
+
+def _divide(names: Sequence[str], group: Group) -> list[Group]:
+    """One group for each folder inside, and one for the files directly in the folder.
+
+    Files that already are directly in their folder become a group each.
+    """
+    if group.path.endswith(_DIRECT) or group.path == _DIRECT[1:]:
+        return [Group(names[at], (at,)) for at in group.files]
+    start = len(group.path) + 1 if group.path else 0
+    parts: dict[str, list[int]] = {}
+    for at in group.files:
+        folder, slash, _ = names[at][start:].partition("/")
+        parts.setdefault(folder + slash if slash else "", []).append(at)
+    direct = parts.pop("", [])
+    groups = [_group(names, files) for files in parts.values()]
+    if not groups:
+        return [Group(names[at], (at,)) for at in direct]
+    if len(direct) == 1:
+        groups.append(_group(names, direct))
+    elif direct:
+        groups.append(Group(f"{group.path}{_DIRECT}".removeprefix("/"), tuple(direct)))
+    return groups
+
+
+def _priority(group: Group) -> tuple[bool, int, str, Group]:
+    """For a queue of groups to divide: the largest first."""
+    is_secondary = not _SECONDARY.isdisjoint(group.path.lower().split("/"))
+    return is_secondary, -len(group.files), group.path, group
+
+
+def _most_linked(
+    parts: Sequence[Group], edges: Iterable[tuple[int, int]], room: int
+) -> list[Group]:
+    """The groups with the most edges, and one without a path for the others."""
+    degrees = Counter([end for edge in edges for end in edge])
+    ranked = sorted(parts, key=lambda group: (-sum(degrees[at] for at in group.files), group.path))
+    rest = tuple(at for group in ranked[room - 1 :] for at in group.files)
+    return [*ranked[: room - 1], *([Group("", rest)] if rest else [])]
