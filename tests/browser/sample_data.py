@@ -33,6 +33,7 @@ class SampleData:
     connection: str
     tracker: str
     key: str
+    finding: str
 
     def address_of(self, path: str) -> str:
         """The URL of a dashboard route, with its placeholders filled in."""
@@ -43,6 +44,7 @@ class SampleData:
             org="default",
             number=self.pull,
             advisory_id=ADVISORY,
+            finding_id=self.finding,
         )
         # A short list is enough.
         if path == "/jobs":
@@ -78,7 +80,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
     wait_until(
         lambda: webhook_receiver.events_of(failed).count("job.failed") == _TRIES, "the last try"
     )
-    wait_until(lambda: service.findings() >= _FINDINGS, "vulnerable packages")
+    wait_until(lambda: len(service.findings()) >= _FINDINGS, "vulnerable packages")
     connection, tracker = write_platform(service.service.data_dir)
     write_environment(service.service.data_dir)
     branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
@@ -95,6 +97,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
         connection=connection,
         tracker=tracker,
         key=msgspec.json.decode(admin("keys", "list", "--json"))["keys"][0]["id"],
+        finding=service.findings()[0],
     )
 
 

@@ -149,12 +149,11 @@ class BrowserTestService:
             (count,) = connection.execute(waiting).fetchone()
         return count == 0
 
-    def findings(self) -> int:
-        """The number of findings so far."""
+    def findings(self) -> list[str]:
+        """The identifiers of the findings so far."""
         database = self.service.data_dir / "agentjobs.db"
         with closing(sqlite3.connect(database)) as connection:
-            (count,) = connection.execute("SELECT COUNT(*) FROM findings").fetchone()
-        return int(count)
+            return [row[0] for row in connection.execute("SELECT id FROM findings ORDER BY id")]
 
     def git(self, *arguments: str) -> str:
         """Run git in the service's repository."""

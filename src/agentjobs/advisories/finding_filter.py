@@ -1,9 +1,11 @@
-"""Which findings a list has, as conditions of SQL on the tables `findings f` and `repos r`."""
+"""Which findings a list has, as conditions of SQL on the tables `findings f`, `repos r` and
+`finding_decisions d`."""
 
 from typing import Any
 
 import msgspec
 
+from agentjobs.clock import now_ms
 from agentjobs.inventory.model import Imported
 from agentjobs.store.like_pattern import contains_pattern
 
@@ -15,7 +17,7 @@ _SEARCH = (
 
 class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
     """None matches everything. `search` matches a part of the package, its advisories or the
-    repository."""
+    repository; `decided` is true for what is dismissed or snoozed."""
 
     repo_id: str | None = None
     ecosystem: str | None = None
@@ -24,6 +26,7 @@ class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
     search: str | None = None
     fixture: bool | None = None
     imported: Imported | None = None
+    decided: bool | None = None
 
     @property
     def conditions(self) -> str:
@@ -35,6 +38,8 @@ class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
             (_SEARCH, self.search),
             (" AND f.fixture = :fixture", None if self.fixture is None else "yes"),
             (" AND f.imported = :imported", self.imported),
+            (" AND d.state IS NOT NULL", self.decided),
+            (" AND d.state IS NULL", self.decided is False),
         )
         return "".join(clause for clause, value in clauses if value)
 
@@ -42,4 +47,4 @@ class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         fields = msgspec.structs.asdict(self)
         pattern = contains_pattern((fields.pop("search") or "").strip().lower())
-        return {**fields, "pattern": pattern}
+        return {**fields, "pattern": pattern, "now": now_ms()}

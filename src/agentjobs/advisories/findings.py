@@ -1,14 +1,18 @@
 """The table `findings`, and its views, always scoped to their organization."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from agentjobs.advisories import decisions
+from agentjobs.advisories.decisions import Decision, decision_from
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
+from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement
@@ -24,8 +28,9 @@ _SORT_KEY = (
 )
 _SORT_KEY = f"(({_SORT_KEY}) * 1000 + 100 - CAST(ROUND(COALESCE(f.score, 0) * 10) AS INTEGER))"
 SELECT = (
-    f"SELECT f.*, r.full_name AS repo, {_SORT_KEY} AS sort_key FROM findings f"
-    " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
+    f"SELECT f.*, r.full_name AS repo, {_SORT_KEY} AS sort_key, {decisions.COLUMNS}"
+    f" FROM findings f JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
+    f"{decisions.JOIN}"
 )
 _EVERY = FindingFilter()
 _KEY = ("manifest", "ecosystem", "name", "version", "advisory_id")
@@ -67,7 +72,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     `fix_reason` says why. `advisories` are the records of the vulnerability about the package.
     `fixture` is true if the manifest belongs to tests or examples. `imported` says whether source
     files import the package or one that requires it, `managed_by` which published package sets the
-    version, if the repository does not."""
+    version, if the repository does not. `decision` is set while it is dismissed or snoozed."""
 
     id: str
     repo_id: str
@@ -89,6 +94,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     fix_version: str | None
     fix_reason: str
     first_seen_at: int
+    decision: Decision | None = None
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -103,10 +109,12 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindingCounts(msgspec.Struct, frozen=True):
-    """`by_severity` has every severity, worst first, without findings in fixtures."""
+    """`by_severity` has every severity, worst first, without findings in fixtures and without
+    those that are dismissed or snoozed."""
 
     by_severity: dict[str, int]
     fixtures: int
+    decided: int = 0
 
     @property
     def total(self) -> int:
@@ -146,7 +154,9 @@ def split_cursor(after: str | None) -> tuple[int, str]:
 async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
     """All findings of the repository, worst first."""
     rows = await db.fetch_all(
-        f"{SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id", repo_id=repo_id
+        f"{SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id",
+        repo_id=repo_id,
+        now=now_ms(),
     )
     return [finding_view(row) for row in rows]
 
@@ -156,16 +166,22 @@ async def count_findings(
 ) -> FindingCounts:
     only = " AND f.repo_id = :repo_id" if repo_id else ""
     rows = await db.fetch_all(
-        "SELECT f.severity, f.fixture, COUNT(*) AS number FROM findings f"
-        " JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
-        f" WHERE f.organization_id = :organization_id{only} GROUP BY f.severity, f.fixture",
+        "SELECT f.severity, f.fixture, d.state IS NOT NULL AS decided, COUNT(*) AS number"
+        " FROM findings f JOIN repos r ON r.id = f.repo_id AND r.disconnected_at IS NULL"
+        f"{decisions.JOIN} WHERE f.organization_id = :organization_id{only}"
+        " GROUP BY f.severity, f.fixture, d.state IS NOT NULL",
         organization_id=organization_id,
         repo_id=repo_id,
+        now=now_ms(),
     )
-    counts = {row["severity"]: int(row["number"]) for row in rows if not row["fixture"]}
+    counts: Counter[str] = Counter()
+    for row in rows:
+        kind = "decided" if row["decided"] else "fixture" if row["fixture"] else row["severity"]
+        counts[kind] += int(row["number"])
     return FindingCounts(
-        by_severity={level: counts.get(level, 0) for level in _RANKS},
-        fixtures=sum(int(row["number"]) for row in rows if row["fixture"]),
+        by_severity={level: counts[level] for level in _RANKS},
+        fixtures=counts["fixture"],
+        decided=counts["decided"],
     )
 
 
@@ -196,6 +212,7 @@ async def replace_findings(
     )
     await _UPDATE.run(tx, changed)
     await _INSERT.run(tx, fresh)
+    await decisions.keep_decisions(tx, repo_id, findings)
 
 
 def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
@@ -215,10 +232,11 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
 
 
 def finding_view(row: Row) -> FindingView:
-    names = set(FindingView.__struct_fields__) - {"advisories", "direct", "fixture"}
+    names = set(FindingView.__struct_fields__) - {"advisories", "direct", "fixture", "decision"}
     return FindingView(
         **{name: row[name] for name in names},
         advisories=_decode_advisories(row["advisory_ids"]),
         direct=bool(row["direct"]),
         fixture=bool(row["fixture"]),
+        decision=decision_from(row),
     )

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from agentjobs.advisories.decisions import end_snoozes
 from agentjobs.advisories.exposure import Finding, Package, match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.matching import by_package
@@ -153,6 +154,7 @@ async def choose_versions(
 
 async def _claim(tx: Transaction) -> DueScan | None:
     now = await tx.clock_ms()
+    await end_snoozes(tx, now)
     row = await tx.fetch_one(
         "SELECT id, organization_id FROM repos WHERE scan_due_at IS NOT NULL"
         " AND scan_due_at <= :now AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"

@@ -170,7 +170,11 @@ def group_fixes(
 
 def _severity_check(threshold: str, unrated: str) -> Callable[[TriggeredFix], bool]:
     def is_severe(fix: TriggeredFix) -> bool:
-        return any(is_at_least(each.severity, threshold, unrated) for each in fix.findings)
+        return any(
+            is_at_least(each.severity, threshold, unrated)
+            for each in fix.findings
+            if each.decision is None
+        )
 
     return is_severe
 

@@ -40,6 +40,7 @@ from agentjobs.web.dashboard.settings import (
 )
 from agentjobs.web.dashboard.settings.audit_log import page
 from agentjobs.web.dashboard.vulnerabilities import actions as vulnerability_actions
+from agentjobs.web.dashboard.vulnerabilities import decisions as vulnerability_decisions
 from agentjobs.web.dashboard.vulnerabilities import detail as vulnerability
 from agentjobs.web.dashboard.vulnerabilities import listing as vulnerabilities
 
@@ -67,6 +68,7 @@ ROUTES: Routes = [
     *repo.ROUTES,
     *vulnerabilities.ROUTES,
     *vulnerability_actions.ROUTES,
+    *vulnerability_decisions.ROUTES,
     *vulnerability.ROUTES,
     *agents.ROUTES,
     *members.ROUTES,

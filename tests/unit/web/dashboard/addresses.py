@@ -19,6 +19,7 @@ from agentjobs.web.dashboard.routes import ROUTES
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.event_streams import listen
+from tests.unit.web.dashboard.index_data import ADVISORY
 from tests.unit.web.dashboard.job_data import ARTIFACT
 from tests.unit.web.dashboard.platform_data import ACCEPTED, SEEN
 from tests.unit.web.dashboard.sample_data import DRAFT, OPEN, SECRET, SampleIds
@@ -84,6 +85,10 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/settings/webhooks/delivery-log/redeliver-failed": {"days": "7"},
     "/settings/webhooks/{id}": {"url": "https://192.0.2.10/changed"},
     "/settings/webhooks/{id}/rotate": {"overlap_hours": "24"},
+    "/vulnerabilities/packages/{finding_id}/dismiss": {
+        "chosen": ADVISORY,
+        "reason": "risk_accepted",
+    },
     "/{org}/{full_name:repo}/pulls/{number}/comments": {"body": "Well done."},
 }
 

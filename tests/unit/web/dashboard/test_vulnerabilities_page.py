@@ -1,8 +1,12 @@
 """/vulnerabilities and /vulnerabilities/{id}: advisories, affected repositories and fixing jobs."""
 
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
 import pytest
 
 from agentjobs.agents.catalog import Catalog
+from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
 from tests.support.jobs import an_agent
 from tests.support.users import write
@@ -102,6 +106,105 @@ async def test_members_start_a_job_that_fixes_one_package(sample_dashboard):
     page = await sample_dashboard.member.send(twin, "/fix")
     assert "already fixes requests" in page.text
     assert page.path == f"{HERE}/{ADVISORY}"
+
+
+async def dismiss_page(dashboard, **query):
+    finding = dashboard.samples["acme"].finding
+    return await dashboard.member.open(f"{HERE}/packages/{finding}/dismiss?{urlencode(query)}")
+
+
+async def test_members_dismiss_a_package_and_reopen_it(sample_dashboard):
+    here = f"{HERE}?repo=acme%2Fshop"
+    page = await sample_dashboard.member.open(here)
+    (link,) = {link for link in page.links if sample_dashboard.samples["acme"].finding in link}
+    assert f"{HERE}/packages/" not in (await sample_dashboard.viewer.open(here)).html
+    page = await sample_dashboard.member.open(link)
+    assert page.text.startswith("Dismiss requests")
+    page = await sample_dashboard.member.send(
+        page, "/dismiss", chosen=ADVISORY, reason="false_positive", note="Not <ours>"
+    )
+    assert "Dismissed requests in acme/shop." in page.text
+    assert page.path == here
+    assert "1 dismissed or snoozed" in page.text
+    assert "Critical 0" in page.text
+    assert f"{HERE}/{ADVISORY}" not in page.links
+    overview = await sample_dashboard.member.open("/")
+    assert "critical vulnerability" not in overview.text
+    (decided,) = {link for link in page.links if "state=dismissed" in link}
+    page = await sample_dashboard.member.open(decided)
+    assert "dismissed false positive · " in page.text
+    assert "Not <ours>" in page.text
+    assert not fix_forms(page)
+    advisory = await sample_dashboard.member.open(f"{HERE}/{ADVISORY}")
+    assert "dismissed false positive · " in advisory.text
+    page = await sample_dashboard.member.send(page, "/reopen")
+    assert "Reopened requests in acme/shop." in page.text
+    page = await sample_dashboard.member.send(advisory, "/reopen")
+    assert "It is already open." in page.text
+    assert page.path == f"{HERE}/{ADVISORY}"
+    audit = await sample_dashboard.admin.open("/settings/audit-log?action=vulnerability")
+    assert "dismissed vulnerabilities" in audit.text
+    assert "reopened vulnerabilities" in audit.text
+
+
+@pytest.mark.parametrize(
+    ("period", "date", "days"), [("7", "", 7), ("90", "", 90), ("date", "2999-01-31", None)]
+)
+async def test_a_vulnerability_is_snoozed_until_a_time(sample_dashboard, period, date, days):
+    page = await dismiss_page(sample_dashboard, advisory=ADVISORY)
+    before = now_ms()
+    page = await sample_dashboard.member.send(
+        page, "/dismiss", chosen=ADVISORY, reason="fix_later", period=period, date=date
+    )
+    assert "Snoozed requests in acme/shop." in page.text
+    assert page.path == f"{HERE}/{ADVISORY}"
+    assert "snoozed until" in page.text
+    row = await sample_dashboard.db.fetch_one("SELECT until FROM finding_decisions")
+    if days:
+        assert before <= row["until"] - days * DAY_MS <= now_ms()
+    else:
+        assert row["until"] == int(datetime(2999, 2, 1, tzinfo=UTC).timestamp()) * 1_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"chosen": []}, "Select the advisories"),
+        ({"reason": "lazy"}, "Choose a reason"),
+        ({"period": "date"}, "Enter the date"),
+        ({"period": "date", "date": "tomorrow"}, "enter a date such as"),
+        ({"period": "date", "date": "2020-01-01"}, "Choose a date in the future"),
+        ({"period": "1000"}, "Choose how long"),
+        ({"note": "x" * 1_001}, "at most 1,000 characters"),
+    ],
+)
+async def test_an_incomplete_dismissal_is_explained(sample_dashboard, fields, message):
+    page = await dismiss_page(sample_dashboard)
+    page = await sample_dashboard.member.send(page, "/dismiss", **fields)
+    assert page.status in {400, 422}
+    assert message in page.text
+    assert not await sample_dashboard.db.fetch_all("SELECT * FROM finding_decisions")
+
+
+async def test_only_chosen_advisories_are_dismissed(sample_dashboard):
+    await add_copies(sample_dashboard, "requests", 2, {"advisory_id": "advisory_id || :number"})
+    page = await dismiss_page(sample_dashboard, advisory=f"{ADVISORY}1")
+    assert page.form("/dismiss").value("chosen") == f"{ADVISORY}1"
+    page = await sample_dashboard.member.send(page, "/dismiss", reason="fix_later")
+    page = await sample_dashboard.member.open(HERE)
+    assert "2.31.0 fixes 2" in page.text
+    page = await sample_dashboard.member.open(f"{HERE}?state=all")
+    assert "2.31.0 fixes 3" in page.text
+    assert page.has_form("/reopen")
+
+
+async def test_a_package_with_very_many_advisories_is_dismissed_as_a_whole(sample_dashboard):
+    await add_copies(sample_dashboard, "requests", 101, {"advisory_id": "advisory_id || :number"})
+    page = await dismiss_page(sample_dashboard)
+    assert "All 102 advisories of the package." in page.text
+    await sample_dashboard.member.send(page, "/dismiss", reason="risk_accepted")
+    page = await sample_dashboard.member.open(HERE)
+    assert "102 dismissed or snoozed" in page.text
 
 
 async def test_the_list_follows_jobs(sample_dashboard):

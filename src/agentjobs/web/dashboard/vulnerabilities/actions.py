@@ -17,13 +17,14 @@ _MAX_BACK_LENGTH = 2_000
 
 async def fix(request: PageRequest) -> Response:
     finding_id = require_finding_id(request)
+    before = page_of(request.form.text("advisory"), request.form.text("back"))
     try:
         await fix_package(request.context.jobs, request.viewer.caller, finding_id)
     except Problem as problem:
         if problem.code == "finding_not_found":
             raise
-        return request.redirect(page_before(request), banner=problem.message, tone="warn")
-    return request.redirect(page_before(request), banner="Started a job that fixes the package.")
+        return request.redirect(before, banner=problem.message, tone="warn")
+    return request.redirect(before, banner="Started a job that fixes the package.")
 
 
 def require_finding_id(request: PageRequest) -> str:
@@ -33,11 +34,11 @@ def require_finding_id(request: PageRequest) -> str:
     return finding_id
 
 
-def page_before(request: PageRequest) -> str:
-    """The page that the form is on: an advisory, or the list with its filters."""
-    if advisory := request.form.text("advisory")[:200]:
-        return f"{PATH}/{quote(advisory, safe='')}"
-    fields = dict(parse_qsl(request.form.text("back")[:_MAX_BACK_LENGTH].partition("?")[2]))
+def page_of(advisory: str, back: str) -> str:
+    """The page that a form is on: an advisory, or the list with its filters."""
+    if advisory:
+        return f"{PATH}/{quote(advisory[:200], safe='')}"
+    fields = dict(parse_qsl(back[:_MAX_BACK_LENGTH].partition("?")[2]))
     return read_query(lambda name: fields.get(name, "")).address(PATH)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agentjobs.advisories.decisions import Decision
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.packages import VulnerablePackage
 from agentjobs.agents.cve_fixer_support import can_fix
@@ -23,10 +24,12 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """A fix exists that no job and no pull request proposes. Fixtures wait for nothing."""
+        """A fix exists that no job and no pull request proposes. Fixtures wait for nothing, and
+        neither does what was dismissed."""
         is_proposed = self.job is not None or self.pull is not None
         finding = self.finding
-        return finding.fix_version is not None and not is_proposed and not finding.fixture
+        is_wanted = not finding.fixture and finding.decision is None
+        return finding.fix_version is not None and not is_proposed and is_wanted
 
     @property
     def is_fixable(self) -> bool:
@@ -69,6 +72,15 @@ class PackageLine(msgspec.Struct, frozen=True):
     @property
     def pulls(self) -> list[ProposingPull]:
         return list({each.pull.url: each.pull for each in self.lines if each.pull}.values())
+
+    @property
+    def decisions(self) -> list[Decision]:
+        found = [each.decision for each in self.package.findings]
+        return list(dict.fromkeys(each for each in found if each is not None))
+
+    @property
+    def is_open(self) -> bool:
+        return any(each.decision is None for each in self.package.findings)
 
     @property
     def is_fixable(self) -> bool:

@@ -23,7 +23,12 @@ from agentjobs.web.dashboard.vulnerabilities.lines import (
     load_package_lines,
 )
 from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES_OPTIONS, IMPORTED_OPTIONS
-from agentjobs.web.dashboard.vulnerabilities.query import PATH, Query, read_query
+from agentjobs.web.dashboard.vulnerabilities.query import (
+    PATH,
+    STATE_OPTIONS,
+    Query,
+    read_query,
+)
 from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
@@ -37,6 +42,7 @@ async def show(request: PageRequest) -> Response:
         "vulnerabilities/list.html",
         **await _rows(request, query, repos),
         files_options=FILES_OPTIONS,
+        state_options=STATE_OPTIONS,
         imported_options=IMPORTED_OPTIONS,
         severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
         repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
@@ -74,12 +80,16 @@ async def _rows(request: PageRequest, query: Query, repos: Sequence[RepoView]) -
             (
                 level,
                 count,
-                query.address(page_url, severity=level, q="", files="", imported="", after=""),
+                query.address(
+                    page_url, severity=level, q="", files="", imported="", state="", after=""
+                ),
             )
             for level, count in counts.by_severity.items()
         ],
         "total": counts.total,
         "fixture_total": counts.fixtures,
+        "decided_total": counts.decided,
+        "decided": query.address(page_url, state="dismissed", q="", severity="", after=""),
         "fixtures": query.address(page_url, files="fixtures", q="", severity="", after=""),
         "feeds": feed_state(request.settings, await list_feeds(request.db)),
         "has_repos": bool(repos),

@@ -75,6 +75,9 @@ ACTIONS: Mapping[str, str] = {
     "user.renamed": "changed a name",
     "user.signed_in": "signed in",
     "user.signed_out": "signed out",
+    "vulnerability.dismissed": "dismissed vulnerabilities",
+    "vulnerability.reopened": "reopened vulnerabilities",
+    "vulnerability.snoozed": "snoozed vulnerabilities",
     "webhook.added": "added a webhook",
     "webhook.changed": "changed a webhook",
     "webhook.disabled": "disabled a webhook",
@@ -108,6 +111,7 @@ GROUPS: Mapping[str, str] = {
     "sessions": "Sessions",
     "tracker": "Trackers",
     "user": "Users and sign-ins",
+    "vulnerability": "Vulnerabilities",
     "webhook": "Webhooks",
     "worker": "Workers",
 }
