@@ -35,6 +35,9 @@ _NOTED_HEADERS = (
 _BINARY = b"Binary files "
 _BINARY_SECTION = b"\n" + _BINARY
 _MAX_LINE_CHARACTERS = 4_000
+_INDEX = re.compile(r"^index [0-9a-f]+\.\.([0-9a-f]+)", re.MULTILINE)
+# Of files in a stored diff that are binary, or only renamed.
+_UNKNOWN_BLOB_ID = "0"
 
 NOTHING_TO_RECOUNT: Mapping[bytes, Counts] = MappingProxyType({})
 
@@ -66,6 +69,8 @@ class FileDiff(msgspec.Struct, frozen=True):
     deletions: int
     complete: bool = True
     counted: bool = True
+    # Of the new content; abbreviated in a stored diff.
+    blob_id: str = ""
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -88,6 +93,7 @@ class Entry(msgspec.Struct, frozen=True):
     old_name: bytes | None
     name: bytes
     counts: Counts | None = None
+    blob_id: str = ""
 
     @property
     def path(self) -> str:
@@ -146,7 +152,9 @@ def diff_of_files(
     for file in files:
         old_name = None if file.previous_path is None else file.previous_path.encode()
         counts = (file.additions, file.deletions)
-        entry = Entry(file.status, old_name, file.path.encode(), counts)
+        index = _INDEX.search(file.patch or "")
+        blob_id = index[1] if index else _UNKNOWN_BLOB_ID
+        entry = Entry(file.status, old_name, file.path.encode(), counts, blob_id)
         sections = [_BINARY_SECTION] if file.patch is None else _sections(file.patch.encode())
         patch = _FilePatch(entry, sections, complete or file is not files[-1], NOTHING_TO_RECOUNT)
         shown.append(patch.parse(bounds, lines_left))
@@ -174,12 +182,13 @@ def parse_entries(listing: bytes) -> list[Entry]:
     counts: dict[bytes, Counts] = {}
     for header in fields:
         if header.startswith(b":"):
-            status = header.rpartition(b" ")[2][:1].decode("ascii", "replace")
+            *_, blob_id, status = ["", *header.decode("ascii", "replace").split(" ")]
             first = next(fields, b"")
-            second = next(fields, b"") if status in {"R", "C"} else None
+            second = next(fields, b"") if status[:1] in {"R", "C"} else None
             old_name, name = (None, first) if second is None else (first, second)
             if name:
-                entries.append(Entry(_CHANGES.get(status, "modified"), old_name, name))
+                change = _CHANGES.get(status[:1], "modified")
+                entries.append(Entry(change, old_name, name, None, blob_id))
         elif header:
             added, deleted, name = header.split(b"\t", 2)
             name = name or (next(fields, b""), next(fields, b""))[1]
@@ -217,6 +226,7 @@ class _FilePatch(msgspec.Struct, frozen=True):
             deletions=counts[1] if counts else sum(line.kind == "removed" for line in lines),
             complete=complete,
             counted=counted,
+            blob_id=self.entry.blob_id,
         )
 
     def _lines(self, bounds: DiffBounds, lines_left: int) -> tuple[tuple[DiffLine, ...], bool]:

@@ -13,6 +13,7 @@ from agentjobs.jobs.queue.retention import prune
 from agentjobs.loops.role_loop import RoleLoop
 from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.platform_sync.hook_events import prune_hook_events
+from agentjobs.pulls.viewed_files import prune_views
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.store.database_clock import pruning_time_ms
@@ -38,6 +39,8 @@ def prune_loop(db: Database, settings: Settings) -> RoleLoop:
         await delete_silent_workers(db, _SILENT_WORKER_MS)
         await delete_silent_processes(db)
         while await prune_hook_events(db, now):
+            pass
+        while await prune_views(db, now):
             pass
         while await prune_sign_ins(
             db,

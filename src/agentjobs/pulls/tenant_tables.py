@@ -8,6 +8,12 @@ TENANT_TABLES = (
     ),
     TenantTable(name="pull_comments", parent="repos", column="repo_id"),
     TenantTable(name="pull_statuses", key=("repo_id", "number"), parent="repos", column="repo_id"),
+    TenantTable(
+        name="pull_views",
+        key=("repo_id", "number", "user_id", "file_key"),
+        parent="repos",
+        column="repo_id",
+    ),
     TenantTable(name="pulls", key=("repo_id", "number"), parent="repos", column="repo_id"),
 )
 SHARED_TABLES: tuple[str, ...] = ()

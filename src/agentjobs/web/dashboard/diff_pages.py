@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -36,7 +36,10 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 
 class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A diff as one viewer sees it. `inserts` returns what a file has below its lines."""
+    """A diff as one viewer sees it. `inserts` returns what a file has below its lines.
+
+    `viewed` are the keys of the files that the viewer has marked; None if there are no marks.
+    """
 
     view: DiffView
     # Of the page itself, and of one file by its index.
@@ -44,6 +47,8 @@ class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
     file_address: Callable[[int], str]
     split: bool = False
     inserts: Callable[[str], Mapping[Place, Markup]] = lambda _: NO_INSERTS
+
+    viewed: Collection[str] | None = None
 
     @property
     def tree(self) -> Markup:

@@ -3,6 +3,7 @@
 Fails for unknown path parameters, so that no new route is forgotten.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -108,6 +109,8 @@ def address_of(route: PageRoute | PublicRoute, samples: SampleIds) -> str:
     )
     if route.path.endswith("/file"):
         filled += f"?path=src/shop.py&base={samples.base}&head={samples.head}"
+    if route.path.endswith("/viewed"):
+        filled += "?blob=abc123"
     if route.path.endswith("/graph"):
         filled += f"?{urlencode({'node': samples.module})}"
     return filled
@@ -175,6 +178,7 @@ def _value(path: str, name: str, samples: SampleIds) -> str:
     values = {
         "advisory_id": samples.advisory,
         "finding_id": samples.finding,
+        "key": hashlib.sha256(b"src/shop.py").hexdigest()[:10],
         "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
         "name": ARTIFACT,
         "org": samples.organization,

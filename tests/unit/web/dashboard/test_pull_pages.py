@@ -2,10 +2,12 @@
 
 import asyncio
 import hashlib
+import re
 
 import pytest
 
 from tests.support.users import write
+from tests.unit.web.dashboard.browser import ADDRESS
 from tests.unit.web.dashboard.sample_data import CONFLICTING, DRAFT, OPEN
 
 PULLS = "/acme/acme/shop/pulls"
@@ -13,6 +15,10 @@ PULLS = "/acme/acme/shop/pulls"
 
 def at(number):
     return f"{PULLS}/{number}"
+
+
+def key_of(path):
+    return hashlib.sha256(path.encode()).hexdigest()[:10]
 
 
 def listed(page):
@@ -87,7 +93,8 @@ async def test_each_tab_of_a_pull_request_has_its_own_address(sample_dashboard, 
         assert text in page.text, text
     assert {at(OPEN), f"{at(OPEN)}/commits", f"{at(OPEN)}/files"} <= set(page.links)
     assert f'href="{at(OPEN)}{tab}" aria-current="page"' in page.html
-    assert [form.action for form in page.forms if form.method == "post"] == ["/sign-out"]
+    # The form without an address is that of the marks, which a viewer may set.
+    assert {form.action for form in page.forms if form.method == "post"} <= {"/sign-out", ""}
 
 
 async def test_the_conversation_links_to_the_job(sample_dashboard):
@@ -213,10 +220,70 @@ async def test_the_chosen_view_is_kept_for_other_changes(sample_dashboard):
     assert "diff split" not in (await viewer.open(f"{at(OPEN)}/files")).html
 
 
+def marks_of(page):
+    """The address of each mark, and whether the file is marked."""
+    found = re.findall(r'formaction="([^"]+)"[^>]+aria-pressed="(\w+)"', page.html)
+    return {address: pressed == "true" for address, pressed in found}
+
+
+async def test_a_viewed_file_is_folded_until_it_changes(sample_dashboard):
+    viewer, member, files = sample_dashboard.viewer, sample_dashboard.member, f"{at(OPEN)}/files"
+    page = await viewer.open(files)
+    assert "0 of 2 viewed" in page.text
+    (address,) = [each for each in marks_of(page) if key_of("src/shop.py") in each]
+    csrf = ("csrf", page.form("/sign-out").value("csrf"))
+    page = await viewer.post(address, [csrf, ("viewed", "yes")])
+    assert "1 of 2 viewed" in page.text
+    assert [address] == [each for each, is_viewed in marks_of(page).items() if is_viewed]
+    assert "PRICE = 3" not in page.text
+    assert "Show changes to src/shop.py" in page.text
+    assert "0 of 2 viewed" in (await member.open(files)).text
+    await write(sample_dashboard.db, "UPDATE pull_views SET blob_id = 'abc'")
+    assert "PRICE = 3" in (await viewer.open(files)).text
+
+
+async def test_a_mark_is_removed_again(sample_dashboard):
+    viewer = sample_dashboard.viewer
+    page = await viewer.open(f"{at(OPEN)}/files")
+    address = next(iter(marks_of(page)))
+    for viewed, count in (("yes", 1), ("no", 0), ("yes", 1)):
+        csrf = ("csrf", page.form("/sign-out").value("csrf"))
+        page = await viewer.post(address, [csrf, ("viewed", viewed)])
+        assert f"{count} of 2 viewed" in page.text
+
+
+async def test_a_script_gets_a_form_token_for_the_next_mark(sample_dashboard):
+    viewer = sample_dashboard.viewer
+    page = await viewer.open(f"{at(OPEN)}/files")
+    address, token = next(iter(marks_of(page))), page.form("/sign-out").value("csrf")
+    for viewed in ("yes", "no", "yes"):
+        response = await viewer.http.post(
+            address,
+            data={"csrf": token, "viewed": viewed},
+            headers={"X-Part": "1", "Origin": ADDRESS},
+        )
+        assert response.status_code == 200
+        assert response.text not in {"", token}
+        token = response.text
+    assert "1 of 2 viewed" in (await viewer.open(f"{at(OPEN)}/files")).text
+
+
+@pytest.mark.parametrize(
+    "end", [f"/{'0' * 10}/viewed?blob=abc", f"/{key_of('src/shop.py')}/viewed?blob=%3Cx"]
+)
+async def test_a_mark_needs_a_file_of_the_pull_request_and_a_version(sample_dashboard, end):
+    viewer = sample_dashboard.viewer
+    page = await viewer.open(f"{at(OPEN)}/files")
+    csrf = ("csrf", page.form("/sign-out").value("csrf"))
+    page = await viewer.post(f"{at(OPEN)}/files{end}", [csrf, ("viewed", "yes")])
+    assert page.status == 404
+    assert "Reload the page" in page.text
+    assert "0 of 2 viewed" in (await viewer.open(f"{at(OPEN)}/files")).text
+
+
 async def test_files_and_lines_have_anchors_that_do_not_depend_on_other_files(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{at(OPEN)}/files")
-    # The digest of src/shop.py.
-    name = f"diff-{hashlib.sha256(b'src/shop.py').hexdigest()[:10]}"
+    name = f"diff-{key_of('src/shop.py')}"
     assert f'<details class="file" id="{name}"' in page.html
     assert f'href="#{name}"' in page.html
     assert f'<td id="{name}L1">1</td>' in page.html

@@ -87,7 +87,7 @@ def role_in_the_guide(route):
         return "admin" if is_change else "viewer"
     if path == "/jobs/new" or path.endswith("/dismiss"):
         return "member"
-    is_own = path.startswith(("/account", "/sign-out"))
+    is_own = path.startswith(("/account", "/sign-out")) or path.endswith("/viewed")
     return "member" if is_change and not is_own else "viewer"
 
 

@@ -315,4 +315,4 @@ const live = (address) => {
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
 document.getElementById("problem")?.focus();
 
-export { announce, follow };
+export { announce, follow, shortcuts };

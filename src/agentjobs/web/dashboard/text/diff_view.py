@@ -47,6 +47,7 @@ class FileView(msgspec.Struct, frozen=True):
     lazy: bool
     is_wide: bool
     lines: tuple[LineView, ...]
+    blob_id: str = ""
 
     @property
     def key(self) -> str:
@@ -141,6 +142,7 @@ class _DiffRenderer:
             counted=file.counted,
             complete=file.complete,
             lazy=lazy,
+            blob_id=file.blob_id,
             is_wide=any(len(line.text) > _NARROW_COLUMNS for line in shown),
             lines=tuple(
                 LineView(line.kind, html, line.old_number, line.new_number)

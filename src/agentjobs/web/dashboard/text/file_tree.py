@@ -1,6 +1,6 @@
 """The changed files as a tree of folders. A folder with nothing but one folder shares its line."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
@@ -18,11 +18,11 @@ _SIGNS = {"added": "A", "copied": "C", "deleted": "D", "renamed": "R", "type cha
 _Entry = tuple[Sequence[str], FileView]
 
 
-def file_tree(files: Iterable[FileView], viewed: Collection[str] = ()) -> Markup:
-    """Nested lists of links to the files of a page; `viewed` are keys of files."""
+def file_tree(files: Iterable[FileView]) -> Markup:
+    """Nested lists of links to the files of a page."""
     entries = [(file.path.split("/", _MAX_PARTS), file) for file in files]
     entries.sort(key=lambda entry: _order(entry[0]))
-    html = "".join(_items(entries, viewed, _MAX_DEPTH))
+    html = "".join(_items(entries, _MAX_DEPTH))
     return Markup(f"<ul>{html}</ul>")  # noqa: S704 - names are escaped below
 
 
@@ -31,16 +31,16 @@ def _order(parts: Sequence[str]) -> list[tuple[bool, str]]:
     return [(index == len(parts) - 1, part) for index, part in enumerate(parts)]
 
 
-def _items(entries: Sequence[_Entry], viewed: Collection[str], depth: int) -> Iterable[str]:
+def _items(entries: Sequence[_Entry], depth: int) -> Iterable[str]:
     for folder, grouped in groupby(entries, _folder if depth else lambda _: ""):
         members = list(grouped)
         if not folder:
-            yield from (_link(parts, file, file.key in viewed) for parts, file in members)
+            yield from (_link(parts, file) for parts, file in members)
             continue
         names = _shared(members)
         inner = [(parts[len(names) :], file) for parts, file in members]
         label = escape(visible("/".join(names)))
-        items = "".join(_items(inner, viewed, depth - 1))
+        items = "".join(_items(inner, depth - 1))
         yield f"<li><details open><summary>{label}</summary><ul>{items}</ul></details></li>"
 
 
@@ -58,12 +58,11 @@ def _shared(entries: Sequence[_Entry]) -> Sequence[str]:
     return first[:count]
 
 
-def _link(parts: Sequence[str], file: FileView, is_viewed: bool) -> str:
+def _link(parts: Sequence[str], file: FileView) -> str:
     name = escape(visible("/".join(parts)))
-    mark = ' class="viewed"' if is_viewed else ""
     sign = _SIGNS.get(file.change, "")
     label = f' <span class="quiet" title="{file.change}">{sign}</span>' if sign else ""
     plus, minus = f"+{file.additions}", f"\N{MINUS SIGN}{file.deletions}"
     counts = f'<span class="plus">{plus}</span> <span class="minus">{minus}</span>'
     counts = f" {counts}" if file.counted else ""
-    return f'<li><a href="#{file.anchor}"{mark}>{name}</a>{label}{counts}</li>'
+    return f'<li><a href="#{file.anchor}">{name}</a>{label}{counts}</li>'
