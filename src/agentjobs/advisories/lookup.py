@@ -8,7 +8,8 @@ import msgspec
 from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs.advisories.matching import describe_affected, fixed_versions
 from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.rows import load_relatives
+from agentjobs.advisories.rows import load_relatives, load_texts
+from agentjobs.advisories.texts import AdvisoryText, merge_texts
 from agentjobs.store.database import Database
 
 _MAX_PACKAGES = 200
@@ -29,11 +30,13 @@ class AffectedPackage(msgspec.Struct, frozen=True):
 
 
 class Vulnerability(msgspec.Struct, frozen=True):
-    """`omitted_packages` is the number of packages that are not listed."""
+    """`omitted_packages` is the number of packages that are not listed. `text` is None if no record
+    was refreshed since the service stores texts."""
 
     group: AdvisoryGroup
     packages: tuple[AffectedPackage, ...]
     omitted_packages: int
+    text: AdvisoryText | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -53,7 +56,12 @@ async def find_vulnerability(db: Database, name: str) -> Vulnerability | None:
     related = await load_relatives(db, records)
     records_by_id = {record.id: record for group in related.values() for record in group}
     # Parsing CVSS vectors for the first time is slow.
-    return await asyncio.to_thread(_build_vulnerability, name, list(records_by_id.values()))
+    vulnerability = await asyncio.to_thread(
+        _build_vulnerability, name, list(records_by_id.values())
+    )
+    texts = await load_texts(db, [record.id for record in vulnerability.group.members])
+    known = [text for text in texts.values() if text is not None]
+    return msgspec.structs.replace(vulnerability, text=merge_texts(known) if known else None)
 
 
 def _build_vulnerability(name: str, records: Sequence[Advisory]) -> Vulnerability:

@@ -14,6 +14,7 @@ from agentjobs.advisories.ranges import (
     spans_of,
     unreadable_event,
 )
+from agentjobs.advisories.texts import AdvisoryText, parse_text
 from agentjobs.advisories.versions import version_key
 from agentjobs.settings.registries import ECOSYSTEMS
 
@@ -64,7 +65,8 @@ class Rating(msgspec.Struct, frozen=True, gc=False):
 
 
 class Advisory(msgspec.Struct, frozen=True, gc=False):
-    """`label` is the database's own name for the severity."""
+    """`label` is the database's own name for the severity. `text` is set while a record is read
+    from its source; it is stored apart."""
 
     id: str
     modified: str
@@ -75,6 +77,7 @@ class Advisory(msgspec.Struct, frozen=True, gc=False):
     ratings: tuple[Rating, ...] = ()
     label: str | None = None
     url: str = ""
+    text: AdvisoryText | msgspec.UnsetType = msgspec.UNSET
 
     def unreadable_ranges(self) -> Iterator[str]:
         """What is wrong with each range that matches nothing because of an invalid version."""
@@ -111,6 +114,12 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
         ratings=tuple(_ratings(parsed)),
         label=parsed.database_specific.severity_label if parsed.database_specific else None,
         url=_url(parsed),
+        text=parse_text(
+            parsed.details,
+            parsed.references,
+            parsed.database_specific.cwe_ids if parsed.database_specific else None,
+        )
+        or msgspec.UNSET,
     )
 
 
@@ -127,6 +136,7 @@ class _Specific(msgspec.Struct):
     severity: Any = None
     informational: Any = None
     last_known_affected_version_range: Any = None
+    cwe_ids: Any = None
 
     @property
     def severity_label(self) -> str | None:

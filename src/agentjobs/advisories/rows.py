@@ -1,4 +1,4 @@
-"""The tables `advisories`, `advisory_packages` and `advisory_names`: storing and queries."""
+"""The tables `advisories` and `advisory_packages`, `…_names` and `…_texts`: storing and queries."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 import msgspec
 
 from agentjobs.advisories.model import Advisory, package_name
+from agentjobs.advisories.texts import AdvisoryText
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.like_pattern import contains_pattern
 
-# Incremented when the content of the column `data` changes, so that all records are rewritten.
-FORMAT = 2
+# Incremented when what is stored of a record changes, so that all records are rewritten.
+FORMAT = 3
 GENERATIONS_OF_A_FORMAT = 1_000_000
 _MAX_NAME_LENGTH = 512
 # Steps from record to record by shared names; real groups need one.
@@ -19,6 +20,7 @@ _MAX_STEPS = 3
 _SEARCH_BATCH = 1_000
 
 _decode = msgspec.json.Decoder(Advisory).decode
+_decode_text = msgspec.json.Decoder(AdvisoryText).decode
 
 _UPSERT = BatchStatement(
     {"id": "text", "modified": "text", "data": "text", "generation": "bigint", "feed": "text"},
@@ -43,6 +45,14 @@ _INSERT_NAME = BatchStatement(
     one="INSERT INTO advisory_names (name, advisory_id) VALUES (:name, :advisory_id)"
     " ON CONFLICT DO NOTHING",
     many="INSERT INTO advisory_names (name, advisory_id) SELECT name, advisory_id FROM {rows}"
+    " ON CONFLICT DO NOTHING",
+)
+
+_INSERT_TEXT = BatchStatement(
+    {"advisory_id": "text", "data": "text"},
+    one="INSERT INTO advisory_texts (advisory_id, data) VALUES (:advisory_id, :data)"
+    " ON CONFLICT DO NOTHING",
+    many="INSERT INTO advisory_texts (advisory_id, data) SELECT advisory_id, data FROM {rows}"
     " ON CONFLICT DO NOTHING",
 )
 
@@ -84,7 +94,9 @@ async def put(
             {
                 "id": record.id,
                 "modified": record.modified,
-                "data": msgspec.json.encode(record).decode(),
+                "data": msgspec.json.encode(
+                    msgspec.structs.replace(record, text=msgspec.UNSET)
+                ).decode(),
                 "generation": generation,
                 "feed": feed,
             }
@@ -103,6 +115,12 @@ async def put(
         for name in sorted(record.names)
     ]
     await _INSERT_NAME.run(tx, names)
+    texts = [
+        {"advisory_id": record.id, "data": msgspec.json.encode(record.text).decode()}
+        for record in ordered
+        if record.text is not msgspec.UNSET
+    ]
+    await _INSERT_TEXT.run(tx, texts)
     return before | {package["ecosystem"] for package in packages}
 
 
@@ -170,6 +188,18 @@ async def load_relatives(db: Database, advisories: Sequence[Advisory]) -> dict[s
     }
 
 
+async def load_texts(db: Database, ids: Sequence[str]) -> dict[str, AdvisoryText | None]:
+    """By id, in the given order; None for records that were stored before texts were."""
+    rows = await db.fetch_all(
+        "SELECT a.id, a.generation, t.data FROM advisories a"
+        " LEFT JOIN advisory_texts t ON t.advisory_id = a.id"
+        " WHERE a.id IN (SELECT value FROM each(:ids))",
+        ids=list(ids),
+    )
+    texts = {row["id"]: _text(row["data"], row["generation"]) for row in rows}
+    return {advisory_id: texts.get(advisory_id) for advisory_id in ids}
+
+
 async def search(
     db: Database, text: str, *, ecosystem: str | None = None, limit: int = 100
 ) -> list[Advisory]:
@@ -213,6 +243,12 @@ async def _search_text(db: Database, text: str) -> AsyncIterator[Advisory]:
         after = rows[-1]["id"]
 
 
+def _text(data: str | None, generation: int) -> AdvisoryText | None:
+    if data is not None:
+        return _decode_text(data)
+    return AdvisoryText() if generation >= FORMAT * GENERATIONS_OF_A_FORMAT else None
+
+
 def _texts(advisory: Advisory) -> Iterator[str]:
     yield from (advisory.id, advisory.summary, *advisory.aliases)
     yield from (package.name for package in advisory.affected)
@@ -252,7 +288,7 @@ async def _delete_details(tx: Transaction, ids: Collection[str]) -> set[str]:
         " WHERE advisory_id IN (SELECT value FROM each(:ids))",
         ids=sorted_ids,
     )
-    for table in ("advisory_packages", "advisory_names"):
+    for table in ("advisory_packages", "advisory_names", "advisory_texts"):
         await tx.execute(
             f"DELETE FROM {table} WHERE advisory_id IN (SELECT value FROM each(:ids))",
             ids=sorted_ids,

@@ -23,11 +23,12 @@ _LABELS: Mapping[str, Level] = {
 
 
 class Severity(msgspec.Struct, frozen=True):
-    """`source` describes where the level comes from."""
+    """`source` describes where the level comes from; `vector` is the CVSS vector of the score."""
 
     level: Level
     score: float | None
     source: str
+    vector: str = ""
 
 
 UNKNOWN = Severity("unknown", None, "no database rates it")
@@ -73,7 +74,7 @@ def _from_ratings(advisories: Iterable[Advisory], kind: str) -> Severity | None:
             parsed = _parse(kind, rating.vector) if rating.kind == kind else None
             if parsed and parsed.score > (0 if worst is None else worst.score or 0):
                 source = f"CVSS {parsed.edition} of {advisory.id}"
-                worst = Severity(_level_of(parsed.score), parsed.score, source)
+                worst = Severity(_level_of(parsed.score), parsed.score, source, rating.vector)
     return worst
 
 

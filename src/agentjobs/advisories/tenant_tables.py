@@ -12,4 +12,7 @@ TENANT_TABLES = (
     TenantTable(name="findings"),
 )
 # Known vulnerabilities are the same for everyone.
-SHARED_TABLES = ("advisories", "advisory_names", "advisory_packages", "advisory_feeds")
+SHARED_TABLES = (
+    *("advisories", "advisory_names", "advisory_packages", "advisory_texts"),
+    "advisory_feeds",
+)

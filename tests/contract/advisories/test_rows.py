@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs.advisories import rows
 from agentjobs.advisories.model import Advisory, parse_advisory
+from agentjobs.advisories.texts import AdvisoryText
 from agentjobs.store.database import Database
 from tests.support.osv_records import CVSS_HIGH, LATER, record
 
@@ -52,6 +54,26 @@ async def test_advisories_of_a_package_include_related_records(
     assert await ids_for(db) == []
     (same,) = await rows.advisories_for(db, "PyPI", ["zope-interface"])
     assert same == parse(UNRELATED)
+
+
+async def test_the_description_of_a_record_is_stored_apart(db: Database) -> None:
+    await put(db, {**GHSA, "details": "It leaks."}, {**UNRELATED, "details": "It lasts."})
+    # Of an earlier version, which stored no texts.
+    await db.transact(rows.put, "PyPI", 2_000_001, [parse(PYSEC)])
+    names = ["PYSEC-1", "GHSA-1111", "GHSA-2222", "GHSA-0000"]
+    assert await rows.load_texts(db, names) == {
+        "PYSEC-1": None,
+        "GHSA-1111": AdvisoryText("It leaks."),
+        "GHSA-2222": AdvisoryText(),
+        "GHSA-0000": None,
+    }
+    assert all(
+        advisory.text is msgspec.UNSET for advisory in await rows.search(db, "GHSA-1111", limit=9)
+    )
+    assert await search(db, "It leaks") == []
+    await put(db, GHSA)
+    await db.transact(rows.remove, ["GHSA-9999"])
+    assert await db.fetch_all("SELECT * FROM advisory_texts") == []
 
 
 async def test_storing_a_record_again_replaces_it(db: Database) -> None:

@@ -76,7 +76,8 @@ def test_the_severity_with_the_highest_precedence_is_used(
 def test_the_python_databases_record_of_requests_is_rated_through_its_alias() -> None:
     python, github = recorded("PYSEC-2023-74"), recorded("GHSA-j8r2-6x86-q33q")
     assert severity_of(python) == UNKNOWN
-    rated = Severity("medium", 6.1, "CVSS 3.1 of GHSA-j8r2-6x86-q33q")
+    vector = "CVSS:3.1/AV:N/AC:H/PR:N/UI:R/S:C/C:H/I:N/A:N"
+    rated = Severity("medium", 6.1, "CVSS 3.1 of GHSA-j8r2-6x86-q33q", vector)
     assert severity_of(python, [python, github]) == rated
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
 from agentjobs.advisories.rows import put
+from agentjobs.advisories.texts import AdvisoryText, Reference
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.graph.encoding import pack_graph
@@ -55,6 +56,15 @@ async def insert_advisories(harness: JobHarness, make_text: TextMaker) -> None:
             summary=make_text("Leaks a header"),
             ratings=(rated,),
             url=f"https://osv.dev/vulnerability/{ADVISORY}",
+            text=AdvisoryText(
+                details=make_text("Sends **headers** to others"),
+                references=(
+                    Reference("FIX", "https://github.test/fix?a=1&b=2"),
+                    Reference("WEB", make_text("https://example.test/")),
+                    Reference("WEB", "javascript:alert(1)"),
+                ),
+                weaknesses=("CWE-200",),
+            ),
         ),
         Advisory(id=RELATIVE, modified="2026-01-01T00:00:00Z", affected=(affected,)),
     ]

@@ -17,6 +17,7 @@ HOST = "https://jobs.example"
 PREFIX = "/agentjobs"
 PLATFORMS = ("https://git.example.org", "https://gitlab.com", "https://jira.example.com")
 PUBLISHED = f"https://osv.dev/vulnerability/{ADVISORY}"
+REFERENCES = ("https://github.test/fix", "https://example.test/", "https://cwe.mitre.org/")
 ADDRESSES = ("href", "src", "action", "formaction", "data-live", "data-log", "data-lazy")
 
 
@@ -115,7 +116,9 @@ def links_outside_prefix(page):
                 continue
             # The URL of a pull request is stored when it is opened; advisories and platforms have
             # external URLs.
-            if not address.startswith(("http://127.0.0.1:8080/acme/", PUBLISHED, *PLATFORMS)):
+            if not address.startswith(
+                ("http://127.0.0.1:8080/acme/", PUBLISHED, *REFERENCES, *PLATFORMS)
+            ):
                 links.append(f"<{tag} {name}={address}>")
     return links
 

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from agentjobs.advisories import rows
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
@@ -273,7 +274,7 @@ async def test_vulnerabilities_in_fixtures_are_listed_apart(sample_dashboard):
     repo_page = await sample_dashboard.viewer.open("/repos/acme/shop")
     assert "1 in fixtures" in repo_page.text
     page = await sample_dashboard.viewer.open(advisory)
-    assert "examples/requirements.txt fixture" in page.text
+    assert "examples/requirements.txt · fixture" in page.text
     assert "/repos/acme/shop/dependencies?q=requests&files=fixtures" in page.links
 
 
@@ -375,15 +376,44 @@ async def test_an_advisory_opens_under_each_of_its_names(sample_dashboard, name)
     page = await sample_dashboard.viewer.open(f"{HERE}/{name}")
     for text in (
         *("Leaks a header", "critical 9.8 CVSS 3.1 of GHSA-aaaa-bbbb-cccc", "Published 2026-01-01"),
-        *(f"Also known as CVE-2026-1 , {RELATIVE}", "< 2.31.0 or 1.0-odd"),
+        *(f"also known as CVE-2026-1 , {RELATIVE}", "< 2.31.0 or 1.0-odd"),
+        *("Attack vector network", "User interaction none", "Availability high"),
+        *("Sends headers to others", "Weakness CWE-200", "Fix https://github.test/fix?a=1&b=2"),
     ):
         assert text in page.text, text
-    assert f"https://osv.dev/vulnerability/{ADVISORY}" in page.links
+    assert page.text.startswith("Leaks a header · agentjobs")
+    for link in (
+        f"https://osv.dev/vulnerability/{ADVISORY}",
+        "https://github.test/fix?a=1&b=2",
+        "https://cwe.mitre.org/data/definitions/200.html",
+    ):
+        assert link in page.links
+    assert not [link for link in page.links if link.startswith("javascript")]
+
+
+async def test_an_advisory_says_when_its_description_is_missing(sample_dashboard):
+    await write(sample_dashboard.db, "DELETE FROM advisory_texts")
+    page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
+    assert "The description is fetched with the next refresh of the advisories." in page.text
+    await write(
+        sample_dashboard.db,
+        "UPDATE advisories SET generation = :generation",
+        generation=rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT,
+    )
+    page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
+    assert "The advisory has no description." in page.text
+
+
+async def test_the_page_of_an_advisory_follows_jobs(sample_dashboard):
+    page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
+    (live,) = {attributes["data-live"] for _, attributes in page.tags if "data-live" in attributes}
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, live)
+    assert "requests 2.30.0" in stream.parts()["affected"].text
 
 
 async def test_an_advisory_shows_only_repositories_of_the_organization(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
-    assert "requests 2.30.0 direct requirements.txt 2.31.0" in page.text
+    assert "acme/shop requirements.txt requests 2.30.0 direct 2.31.0" in page.text
     assert "other/shop" not in page.html
     await write(sample_dashboard.db, "DELETE FROM findings")
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")

@@ -1,18 +1,30 @@
 """/vulnerabilities/{advisory_id}: one vulnerability and the affected repositories."""
 
+import asyncio
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote
+
 import msgspec
+from markupsafe import Markup
 from starlette.responses import Response
 
+from agentjobs.advisories.cvss_words import describe_vector
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
+from agentjobs.advisories.texts import REFERENCE_LABELS, AdvisoryText
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.lines import load_lines
+from agentjobs.web.dashboard.text import markdown
+from agentjobs.web.dashboard.vulnerabilities.lines import live_topics, load_lines
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 
 _MAX_FINDINGS = 100
+_WEAKNESS_URL = "https://cwe.mitre.org/data/definitions/{}.html"
 
 
 class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,15 +34,22 @@ class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     score: float | None
     severity_source: str
+    vector: tuple[tuple[str, str], ...] = ()
     published: str
     modified: str
     url: str
     packages: tuple[AffectedPackage, ...]
     omitted_packages: int
+    # Rendered Markdown.
+    details: Markup = Markup("")
+    # The addresses of each kind.
+    references: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    weaknesses: tuple[tuple[str, str], ...] = ()
+    is_described: bool = True
 
 
 async def show(request: PageRequest) -> Response:
-    name = request.path_param("advisory_id").replace("\0", "")
+    name = _name(request)
     vulnerability = await find_vulnerability(request.db, name)
     names = vulnerability.names if vulnerability else frozenset((name,))
     findings = await _findings(request, name, names)
@@ -40,14 +59,42 @@ async def show(request: PageRequest) -> Response:
             "No advisory with this ID is known. It may have been withdrawn, or belong to an "
             "ecosystem that is not synced.",
         )
+    advisory = (
+        # Markdown of strangers may take a while.
+        await asyncio.to_thread(_vulnerability_view, vulnerability)
+        if vulnerability
+        else _view_of_finding(findings[0])
+    )
     return await request.render(
         "vulnerabilities/detail.html",
-        advisory=_vulnerability_view(vulnerability)
-        if vulnerability
-        else _view_of_finding(findings[0]),
-        lines=await load_lines(request, findings[:_MAX_FINDINGS]),
-        has_more=len(findings) > _MAX_FINDINGS,
+        advisory=advisory,
+        **await _affected(request, findings),
+        live=f"{prefix_of(request.settings)}{PATH}/{quote(name, safe='')}/stream",
     )
+
+
+async def stream(request: PageRequest) -> Response:
+    name = _name(request)
+    vulnerability = await find_vulnerability(request.db, name)
+    names = vulnerability.names if vulnerability else frozenset((name,))
+
+    async def parts() -> Parts:
+        values = await _affected(request, await _findings(request, name, names))
+        return {"affected": await request.fragment("vulnerabilities/affected.html", **values)}
+
+    return live_parts(request, live_topics(request), parts)
+
+
+def _name(request: PageRequest) -> str:
+    return request.path_param("advisory_id").replace("\0", "")
+
+
+async def _affected(request: PageRequest, findings: list[FindingView]) -> dict[str, Any]:
+    return {
+        "lines": await load_lines(request, findings[:_MAX_FINDINGS]),
+        "has_more": len(findings) > _MAX_FINDINGS,
+        "advisory_id": findings[0].advisory_id if findings else "",
+    }
 
 
 async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> list[FindingView]:
@@ -63,6 +110,7 @@ async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> l
 
 def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
     group, first = vulnerability.group, vulnerability.group.members[0]
+    text = vulnerability.text or AdvisoryText()
     return _AdvisoryView(
         id=group.id,
         aliases=group.aliases,
@@ -70,11 +118,19 @@ def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
         severity=group.severity.level,
         score=group.severity.score,
         severity_source=group.severity.source,
+        vector=tuple(describe_vector(group.severity.vector)),
         published=first.published[:10],
         modified=first.modified[:10],
         url=first.url,
         packages=vulnerability.packages,
         omitted_packages=vulnerability.omitted_packages,
+        details=markdown.render(text.details) if text.details else Markup(""),
+        references=tuple(
+            (REFERENCE_LABELS[kind], tuple(each.url for each in same))
+            for kind, same in groupby(text.references, lambda each: each.kind)
+        ),
+        weaknesses=tuple((each, _WEAKNESS_URL.format(each[4:])) for each in text.weaknesses),
+        is_described=vulnerability.text is not None,
     )
 
 
@@ -100,4 +156,7 @@ def _view_of_finding(finding: FindingView) -> _AdvisoryView:
     )
 
 
-ROUTES: Routes = [PageRoute("GET", f"{PATH}/{{advisory_id}}", "viewer", show)]
+ROUTES: Routes = [
+    PageRoute("GET", f"{PATH}/{{advisory_id}}", "viewer", show),
+    PageRoute("GET", f"{PATH}/{{advisory_id}}/stream", "viewer", stream),
+]

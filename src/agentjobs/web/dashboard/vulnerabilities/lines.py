@@ -11,6 +11,7 @@ from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.webhooks.events import activity_topic
 
 _ACTIVE = ("queued", "running")
 
@@ -89,6 +90,11 @@ class PackageLine(msgspec.Struct, frozen=True):
     @property
     def is_waiting(self) -> bool:
         return any(each.is_waiting for each in self.lines)
+
+
+def live_topics(request: PageRequest) -> tuple[str, ...]:
+    """What may change lines."""
+    return ("findings", "index", activity_topic(request.organization_id))
 
 
 async def load_lines(request: PageRequest, findings: Sequence[FindingView]) -> list[Line]:

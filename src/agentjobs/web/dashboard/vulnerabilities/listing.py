@@ -19,6 +19,7 @@ from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 from agentjobs.web.dashboard.vulnerabilities.lines import (
     Line,
     PackageLine,
+    live_topics,
     load_lines,
     load_package_lines,
 )
@@ -29,7 +30,6 @@ from agentjobs.web.dashboard.vulnerabilities.query import (
     Query,
     read_query,
 )
-from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
 
@@ -63,8 +63,7 @@ async def stream(request: PageRequest) -> Response:
         rows = await _rows(request, query, repos)
         return {"vulnerabilities": await request.fragment("vulnerabilities/rows.html", **rows)}
 
-    topics = ("findings", "index", activity_topic(request.organization_id))
-    return live_parts(request, topics, parts)
+    return live_parts(request, live_topics(request), parts)
 
 
 async def _rows(request: PageRequest, query: Query, repos: Sequence[RepoView]) -> dict[str, Any]:
