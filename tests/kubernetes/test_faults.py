@@ -75,4 +75,4 @@ async def test_a_registry_that_is_away_is_waited_for_and_does_not_fail_the_envir
         harness = SandboxHarness(sandbox, tmp_path)
         with pytest.raises(SandboxLost, match="did not start within 60 seconds: the image"):
             await harness.run("true", image=image, on_note=notes.append)
-    assert "connection refused" in notes[0]
+    assert any("connection refused" in note for note in notes), notes
