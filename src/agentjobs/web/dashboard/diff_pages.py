@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -49,6 +50,11 @@ class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
     inserts: Callable[[str], Mapping[Place, Markup]] = lambda _: NO_INSERTS
 
     viewed: Collection[str] | None = None
+    # Other parameters of the page's address.
+    parameters: Mapping[str, str] = MappingProxyType({})
+
+    def view_address(self, view: str) -> str:
+        return f"{self.address}?{urlencode({**self.parameters, 'view': view})}"
 
     @property
     def tree(self) -> Markup:

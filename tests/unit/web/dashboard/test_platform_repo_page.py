@@ -1,5 +1,6 @@
 """Repositories, pull requests and jobs of external platforms, and names of several parts."""
 
+import zlib
 from shutil import rmtree
 
 import msgspec
@@ -170,6 +171,33 @@ async def test_a_platform_pull_request_links_to_the_platform_and_is_read_only(pl
     assert file.status == 404
     row = await platform_dashboard.db.fetch_one("SELECT state, draft FROM pulls WHERE number = 1")
     assert row["state"] == "open"
+
+
+async def test_a_platform_pull_request_shows_the_stored_changes_of_its_jobs(platform_dashboard):
+    member, path = platform_dashboard.member, f"{PULLS}/1/files"
+    finished = platform_dashboard.samples["acme"].finished_job
+    repo_id = platform_dashboard.samples["acme"].repo_id
+    rmtree(git_path(platform_dashboard.context.settings.repositories_path, repo_id))
+    page = await member.open(path)
+    assert (page.status, "These commits are on the platform" in page.text) == (200, True)
+    diff = b"diff --git a/x/new.py b/x/new.py\nnew file mode 100644\nindex 00..ab1\n"
+    diff += b"--- /dev/null\n+++ b/x/new.py\n@@ -0,0 +1 @@\n+stored = 1\n"
+    await write(
+        platform_dashboard.db,
+        "INSERT INTO job_diffs (job_id, content, is_truncated, created_at)"
+        " VALUES (:job, :content, :cut, 1)",
+        job=finished,
+        content=zlib.compress(diff),
+        cut=False,
+    )
+    page = await member.open(f"{path}?view=split&job={finished}")
+    for text in ("stored = 1", "x/new.py", "1 file changed", "View on the platform"):
+        assert text in page.text, text
+    assert f"{path}?job={finished}&view=unified" in page.links
+    assert "aria-pressed" not in page.html
+    assert "stored = 1" in (await member.open(f"{path}?job=nonsense")).text
+    await write(platform_dashboard.db, "UPDATE jobs SET pr_number = NULL")
+    assert (await member.open(path)).status == 404
 
 
 async def test_operations_on_a_platform_pull_request_have_one_error_code(platform_dashboard):

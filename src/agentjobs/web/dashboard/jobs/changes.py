@@ -3,7 +3,7 @@
 Branches of other platforms are copied only once they are merged, and a job that failed has none.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
@@ -23,24 +23,39 @@ from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.stored_changes import load_stored_diff, load_stored_file
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text.diff_view import CommitRange
+from agentjobs.web.dashboard.text.diff_view import CommitRange, DiffView
+
+
+class JobChanges(NamedTuple):
+    """`ends` is None if the job has no commits; the diff may still be stored."""
+
+    view: DiffView
+    ends: CommitRange | None
+    is_truncated: bool
+
+
+async def load_changes(request: PageRequest, job_id: str) -> JobChanges | None:
+    """None if only the platform has them. Raises Problem if there are none."""
+    details = await load_details(request.context.jobs, request.organization_id, job_id)
+    ends = commit_range_of(details)
+    if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
+        return JobChanges(await load_diff(request, ends), ends, is_truncated=False)
+    if details.has_diff:
+        view, is_truncated = await load_stored_diff(request, job_id)
+        return JobChanges(view, ends, is_truncated)
+    if ends is None:
+        raise Problem("not_found", "This job has no changes to show.")
+    return None
 
 
 async def show_all(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    details = await load_details(request.context.jobs, request.organization_id, job_id)
-    ends = commit_range_of(details)
-    if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
-        view, is_truncated = await load_diff(request, ends), False
-    elif details.has_diff:
-        view, is_truncated = await load_stored_diff(request, job_id)
-    elif ends is not None:
+    loaded = await load_changes(request, job_id)
+    if loaded is None:
         return await _link_to_platform(request, job_id)
-    else:
-        raise Problem("not_found", "This job has no changes to show.")
     path = f"/jobs/{job_id}/changes"
-    changes = diff_page(request, view, ends, path, f"{path}/file")
-    values: dict[str, Any] = {"changes": changes, "is_truncated": is_truncated}
+    changes = diff_page(request, loaded.view, loaded.ends, path, f"{path}/file")
+    values: dict[str, Any] = {"changes": changes, "is_truncated": loaded.is_truncated}
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/all_part.html", **values))
     page = await request.render("changes/all.html", **values, back=f"/jobs/{job_id}")

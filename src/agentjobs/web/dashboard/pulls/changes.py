@@ -6,13 +6,15 @@ Each user marks files as viewed; a mark holds until the file changes again.
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.jobs.views.listing import lines_of_pull
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull
 from agentjobs.pulls.viewed_files import list_viewed, mark_viewed
 from agentjobs.web.dashboard.diff_pages import diff_page, keep_view, show_file
+from agentjobs.web.dashboard.jobs.changes import load_changes
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.comparison_cache import load_comparison
-from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, tab_values
+from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, find_pull, tab_values
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import DiffView
 
@@ -23,7 +25,9 @@ async def show_commits(request: PageRequest) -> Response:
 
 
 async def show_files(request: PageRequest) -> Response:
-    pull = await find_local_pull(request)
+    pull = await find_pull(request)
+    if pull.url is not None:
+        return await _show_files_of_platform(request, pull)
     values = await tab_values(request, pull, "files")
     comparison = values["comparison"]
     changes = diff_page(
@@ -34,6 +38,34 @@ async def show_files(request: PageRequest) -> Response:
             changes, viewed=await _viewed(request, pull, changes.view)
         )
     page = await request.render("pulls/files.html", **values, changes=changes)
+    return keep_view(request, page)
+
+
+async def _show_files_of_platform(request: PageRequest, pull: Pull) -> Response:
+    """What one of its jobs changed: the branch is on the platform only."""
+    jobs = [
+        job for job in await lines_of_pull(request.db, pull.repo_id, pull.number) if job.pr_number
+    ]
+    job_ids = [job.job_id for job in jobs]
+    if not job_ids:
+        raise Problem("not_found", "View the changes on the platform of this pull request.")
+    chosen = request.query_param("job")
+    job_id = chosen if chosen in job_ids else job_ids[-1]
+    loaded = await load_changes(request, job_id)
+    changes = None
+    if loaded is not None:
+        path = f"{pull.path}/files"
+        changes = diff_page(request, loaded.view, loaded.ends, path, f"/jobs/{job_id}/changes/file")
+        changes = msgspec.structs.replace(changes, parameters={"job": job_id} if chosen else {})
+    page = await request.render(
+        "pulls/platform_files.html",
+        pull=pull,
+        tab="files",
+        jobs=jobs,
+        job_id=job_id,
+        changes=changes,
+        is_truncated=loaded is not None and loaded.is_truncated,
+    )
     return keep_view(request, page)
 
 

@@ -91,7 +91,9 @@ async def _page(
 ) -> Response:
     jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
     if pull.url is not None:
-        return await request.render("pulls/on_platform.html", problem=problem, pull=pull, jobs=jobs)
+        return await request.render(
+            "pulls/on_platform.html", problem=problem, pull=pull, jobs=jobs, tab="conversation"
+        )
     values = await tab_values(request, pull, "conversation")
     all_comments = await list_comments(request.db, pull)
     comments = _newest(all_comments)
