@@ -8,7 +8,13 @@ import pytest
 from agentjobs.organizations.audit import SERVICE, Actor, AuditFilter, acting_as, list_entries
 from agentjobs.problems import Problem
 from agentjobs.pulls import comments
-from agentjobs.pulls.comments import add_comment, list_comments
+from agentjobs.pulls.comments import (
+    CodePlace,
+    add_comment,
+    list_comments,
+    record_job,
+    resolve_comment,
+)
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import PullCursor, close_pull, get_pull, list_pulls
 from agentjobs.store.database import Database, StoreError, Transaction
@@ -106,6 +112,35 @@ async def test_a_comment_without_an_audit_entry_is_not_stored(platform: Platform
     with pytest.raises(StoreError):
         await add_comment(platform.db, *HERE, 1, "Hello")
     assert await bodies(platform.db) == []
+
+
+async def test_comments_on_lines_have_replies_and_jobs_and_are_resolved(
+    platform: Platform,
+) -> None:
+    await platform.open_pull("agentjobs/two", {"b": "2"})
+    db, pull = platform.db, await get_pull(platform.db, *HERE, 1)
+    place = CodePlace("a", "right", 1, "c" * 40, "+1")
+    first = await add_comment(db, *HERE, 1, "Why?", place=place)
+    reply = await add_comment(db, *HERE, 1, "Because.", reply_to=first.id)
+    general = await add_comment(db, *HERE, 1, "Hello")
+    assert await list_comments(db, pull) == [first, reply, general]
+    await record_job(db, pull, [first.id, "cmt_unknown"], "job_1")
+    with acting_as(ADA):
+        await resolve_comment(db, pull, first.id, resolved=True)
+    resolved = (await list_comments(db, pull))[0]
+    assert (resolved.place, resolved.job_id, resolved.resolved_by) == (place, "job_1", ADA.name)
+    assert resolved.resolved_at is not None
+    await resolve_comment(db, pull, first.id, resolved=False)
+    reopened = (await list_comments(db, pull))[0]
+    assert (reopened.resolved_at, reopened.resolved_by) == (None, None)
+    other = await get_pull(db, *HERE, 2)
+    await record_job(db, other, [general.id], "job_2")
+    assert (await list_comments(db, pull))[2] == general
+    for elsewhere, comment in ((pull, general.id), (pull, reply.id), (other, first.id)):
+        with pytest.raises(Problem):
+            await resolve_comment(db, elsewhere, comment, resolved=True)
+    with pytest.raises(Problem):
+        await add_comment(db, *HERE, 2, "Hello", reply_to=first.id)
 
 
 async def test_pull_requests_are_listed_in_pages_without_a_gap_or_a_repeat(

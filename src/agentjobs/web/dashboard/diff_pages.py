@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -101,7 +101,12 @@ async def render_diff(diff: Diff, commits: CommitRange) -> DiffView:
     return await asyncio.to_thread(render_diff_view, diff, commits)
 
 
-async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
+async def show_file(
+    request: PageRequest,
+    repo_id: str,
+    back: str,
+    inserts: Callable[[FileView], Awaitable[Mapping[Place, Markup]]] | None = None,
+) -> Response:
     """One file of a diff, as a page of its own or as a part of the diff page."""
     base, head = request.query_param("base"), request.query_param("head")
     # Not stripped: a file name may start or end with a space.
@@ -109,11 +114,17 @@ async def show_file(request: PageRequest, repo_id: str, back: str) -> Response:
     if not (_COMMIT.fullmatch(base) and _COMMIT.fullmatch(head)) or "\0" in path:
         raise Problem("not_found", "There is no such file. Reload the page with the changes.")
     commits = CommitRange(repo_id, base, head)
-    return await file_page(request, await _file(request, commits, path), back)
+    file = await _file(request, commits, path)
+    return await file_page(request, file, back, await inserts(file) if inserts else NO_INSERTS)
 
 
-async def file_page(request: PageRequest, file: FileView, back: str) -> Response:
-    values: dict[str, Any] = {"file": file, "split": shows_split(request)}
+async def file_page(
+    request: PageRequest,
+    file: FileView,
+    back: str,
+    inserts: Mapping[Place, Markup] = NO_INSERTS,
+) -> Response:
+    values: dict[str, Any] = {"file": file, "split": shows_split(request), "inserts": inserts}
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/file_part.html", **values))
     return await request.render("changes/file.html", **values, back=back)

@@ -18,6 +18,7 @@ from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import artifacts, bulk, changes, creation, detail, listing, log
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import changes as pull_changes
+from agentjobs.web.dashboard.pulls import comments as pull_comments
 from agentjobs.web.dashboard.pulls import detail as pull
 from agentjobs.web.dashboard.pulls import listing as pulls
 from agentjobs.web.dashboard.repos import dependencies, environment, environment_builds, graph
@@ -89,6 +90,7 @@ ROUTES: Routes = [
     # Last, because their paths start with an organization name.
     *pulls.ROUTES,
     *pull_changes.ROUTES,
+    *pull_comments.ROUTES,
     *pull.ROUTES,
 ]
 

@@ -91,6 +91,11 @@ _FIELDS: Mapping[str, dict[str, str]] = {
         "reason": "risk_accepted",
     },
     "/{org}/{full_name:repo}/pulls/{number}/comments": {"body": "Well done."},
+    "/{org}/{full_name:repo}/pulls/{number}/files/comments": {
+        "path": "src/shop.py",
+        "line": "1",
+        "body": "Why?",
+    },
 }
 
 

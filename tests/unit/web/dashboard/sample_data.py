@@ -20,7 +20,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import set_secret
-from agentjobs.pulls.comments import add_comment
+from agentjobs.pulls.comments import CodePlace, add_comment
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.registration import add_endpoint
@@ -166,6 +166,10 @@ async def _pulls(
         )
         await forge.open_pull_request(address, CREDENTIAL, request)
     await add_comment(harness.db, name, f"{name}/shop", OPEN, make_text("Well done"))
+    place = CodePlace(
+        "src/shop.py", "right", 1, repository.commits["open"], make_text("+PRICE = 3")
+    )
+    await add_comment(harness.db, name, f"{name}/shop", OPEN, make_text("Why three?"), place=place)
 
 
 async def _builds(

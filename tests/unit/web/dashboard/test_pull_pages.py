@@ -89,7 +89,7 @@ async def test_a_long_list_is_paginated(sample_dashboard):
 async def test_each_tab_of_a_pull_request_has_its_own_address(sample_dashboard, tab, texts):
     page = await sample_dashboard.viewer.open(at(OPEN) + tab)
     head = ("Fix the price", "#1", "agentjobs/open into main")
-    for text in (*head, "Conversation 1", "Commits 1", "Files changed 2", *texts):
+    for text in (*head, "Conversation 2", "Commits 1", "Files changed 2", *texts):
         assert text in page.text, text
     assert {at(OPEN), f"{at(OPEN)}/commits", f"{at(OPEN)}/files"} <= set(page.links)
     assert f'href="{at(OPEN)}{tab}" aria-current="page"' in page.html
@@ -108,7 +108,7 @@ async def test_a_comment_is_added_and_shown_as_markdown(sample_dashboard):
     page = await member.send(page, f"{at(OPEN)}/comments", body="**Bold**, and\r\n\r\n- a list")
     assert "Your comment was added." in page.text
     assert "<strong>Bold</strong>" in page.html
-    assert "Conversation 2" in page.text
+    assert "Conversation 3" in page.text
     assert page.text.count("Grace") >= 3
 
 

@@ -39,6 +39,10 @@ REFUSED_ANYWAY = {
     "POST /settings/forges/{id}/signed-token": 409,
     # The platform cannot reach the test's address.
     "POST /settings/forges/{id}/webhooks": 400,
+    # The form names no comment.
+    "POST /{org}/{full_name:repo}/pulls/{number}/comments/reply": 400,
+    "POST /{org}/{full_name:repo}/pulls/{number}/comments/resolve": 400,
+    "POST /{org}/{full_name:repo}/pulls/{number}/follow-up": 400,
 }
 
 

@@ -82,7 +82,7 @@ SHOWN = {
         *("Fix the price", "It was wrong.", "Well done", "x = 1"),
     ],
     "/{organization}/{repo}/pulls/1/commits": ["Fix the price", "It was wrong."],
-    "/{organization}/{repo}/pulls/1/files": ["dear", "hello", "notes"],
+    "/{organization}/{repo}/pulls/1/files": ["dear", "hello", "notes", "Why three?"],
     "/account": ["Browser/1.0", "Grace"],
     "/settings/api-keys": ["CI"],
     "/settings/api-keys/{key}": ["CI"],

@@ -42,6 +42,8 @@ ACTIONS: Mapping[str, str] = {
     "plan.changed": "changed the plan",
     "pull.close_requested": "asked a platform to close a pull request",
     "pull.closed": "closed a pull request",
+    "pull.comment_reopened": "reopened a comment on a pull request",
+    "pull.comment_resolved": "resolved a comment on a pull request",
     "pull.commented": "commented on a pull request",
     "pull.merge_requested": "asked a platform to merge a pull request",
     "pull.merged": "merged a pull request",
