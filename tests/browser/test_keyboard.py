@@ -117,3 +117,8 @@ async def test_shortcuts_find_anything_and_move_through_lists(
     await keyboard.press("Control+k")
     await keyboard.press("Escape")
     await expect(page.locator("#finder")).to_be_hidden()
+    await keyboard.press("Control+k")
+    await keyboard.type("add a webhook")
+    await expect(results).to_have_count(1)
+    await keyboard.press("Enter")
+    await expect(page.get_by_label("Endpoint URL", exact=True)).to_be_focused()

@@ -36,6 +36,7 @@ SETTINGS = (
 # Only the search leads to them.
 OTHERS = (
     NavigationLink("/jobs/new", "New job", "member"),
+    NavigationLink("/settings/webhooks#add", "Add a webhook", "admin"),
     NavigationLink("/account", "Your account"),
     NavigationLink("/v1/docs", "API reference"),
 )

@@ -1,4 +1,7 @@
-"""Scripts, styles and icons: compressed once, cached for a year under names with their digest."""
+"""Scripts, styles and icons: compressed once, cached for a year under names with their digest.
+
+They are sent without comments and indentation.
+"""
 
 import gzip
 import hashlib
@@ -19,6 +22,11 @@ from agentjobs.problems import Problem
 _PATH = "/static"
 _DIGEST_LENGTH = 12
 _YEAR_SECONDS = 365 * 24 * 3600
+_COMMENTS = {
+    "css": re.compile(rb"/\*.*?\*/\s*", re.DOTALL),
+    "js": re.compile(rb"^\s*//.*\n", re.MULTILINE),
+}
+_INDENTATION = re.compile(rb"^ +", re.MULTILINE)
 _IMPORT = re.compile(rb'(?<=from "\./)[a-z_]+\.js(?=")')
 _NAME_WITH_DIGEST = re.compile(rf"([\w-]+)\.([0-9a-f]{{{_DIGEST_LENGTH}}})(\.\w+)", re.ASCII)
 
@@ -66,6 +74,8 @@ def static_files() -> Mapping[str, StaticFile]:
 @cache
 def _static_file(name: str) -> StaticFile:
     content = resources.files("agentjobs.web.dashboard").joinpath("static", name).read_bytes()
+    if comments := _COMMENTS.get(name.rpartition(".")[2]):
+        content = _INDENTATION.sub(b"", comments.sub(b"", content))
     if name.endswith(".js"):
         content = _IMPORT.sub(lambda match: _name_with_digest(match[0].decode()).encode(), content)
     digest = hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]

@@ -23,6 +23,13 @@ def test_all_files_together_stay_below_the_limit():
     assert sum(len(each.content) for each in static_files().values()) <= MAX_BYTES
 
 
+@pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js"])
+def test_comments_and_indentation_are_not_sent(name):
+    lines = static_files()[name].content.decode().splitlines()
+    assert len(lines) > 100
+    assert [line for line in lines if line.startswith((" ", "//", "/*"))] == []
+
+
 async def test_a_file_is_cached_for_a_year_under_its_digest(client):
     response = await client.get(static_url("dashboard.css"))
     assert response.status_code == 200

@@ -262,6 +262,8 @@ document.addEventListener("keydown", (key) => {
   if (finder && !key.altKey && isModified && key.key === "k") {
     key.preventDefault();
     openFinder();
+  } else if (isModified && key.key === "Enter") {
+    key.target.closest("textarea")?.form.requestSubmit();
   } else if (finder?.open && /^Arrow(Up|Down)$/.test(key.key)) {
     key.preventDefault();
     moveFocus(rowsOf("#finder li"), key.key === "ArrowDown" ? 1 : -1);
@@ -277,6 +279,15 @@ document.addEventListener("keydown", (key) => {
   }
 });
 finder?.addEventListener("input", find);
+// Enter opens the first result.
+finder?.addEventListener("submit", async (sent) => {
+  sent.preventDefault();
+  await find();
+  const first = finder.querySelector("[data-results] a");
+  if (!first) return sent.target.submit();
+  finder.close();
+  first.click();
+});
 document.querySelector("[data-find]")?.addEventListener("click", (click) => {
   click.preventDefault();
   openFinder();
@@ -300,8 +311,19 @@ addEventListener("pageshow", () => {
   for (const button of document.querySelectorAll("form[method=post] button[disabled]")) button.disabled = false;
 });
 
+// A form that opens is ready to be filled in. Links to #add open it.
+document.addEventListener("toggle", ({ target }) => {
+  if (target.matches("details.add[open]")) target.querySelector("input:not([type=hidden]), select, textarea")?.focus();
+}, true);
+const openForm = () => {
+  const form = location.hash === "#add" && document.getElementById("add");
+  if (form) form.open = true;
+};
+addEventListener("hashchange", openForm);
+
 prepare(document);
 showSelection();
+openForm();
 // On a narrow screen the navigation bars scroll: show the current page's link.
 for (const current of document.querySelectorAll(".side [aria-current], .tabs [aria-current]")) {
   const bar = current.parentElement;
