@@ -10,11 +10,12 @@ _CONFLICTS = 1
 
 
 class MergeConflict(Exception):
-    """Both sides changed the same lines; `files` are those in conflict."""
+    """Both sides changed the same lines; `files` are those in conflict, and marked in `tree`."""
 
-    def __init__(self, files: tuple[str, ...]) -> None:
+    def __init__(self, files: tuple[str, ...], tree: str) -> None:
         super().__init__(", ".join(files))
         self.files = files
+        self.tree = tree
 
 
 async def commit_tree(
@@ -67,5 +68,5 @@ async def merged_tree(
     )
     tree, *files = merged.stdout.decode("utf-8", "replace").rstrip("\0").split("\0")
     if merged.exit_code == _CONFLICTS:
-        raise MergeConflict(tuple(sorted(set(files))))
+        raise MergeConflict(tuple(sorted(set(files))), tree)
     return tree

@@ -167,6 +167,50 @@ async def test_conflicts_are_named_before_anyone_merges(sample_dashboard):
     assert "agentjobs pulls" not in refused.text
 
 
+async def test_the_agent_is_asked_to_resolve_conflicts(sample_dashboard):
+    member, samples = sample_dashboard.member, sample_dashboard.samples["acme"]
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET pr_number = :number, branch = :branch WHERE id = :id",
+        number=CONFLICTING,
+        branch="agentjobs/conflicting",
+        id=samples.finished_job,
+    )
+    page = await member.send(
+        await member.open(at(CONFLICTING)), f"{at(CONFLICTING)}/resolve-conflicts"
+    )
+    assert "Asked the agent to resolve the conflicts." in page.text
+    assert "with conflicts in 1 file, and asked the agent" in page.text
+    assert "A job changes this pull request" in page.text
+    assert "No conflicts with main" in page.text
+    assert not page.has_form("/merge")
+    job = await sample_dashboard.db.fetch_one("SELECT * FROM jobs ORDER BY id DESC LIMIT 1")
+    assert job["follows"] == samples.finished_job
+    assert "- README.md" in job["config_override"]
+    files = await member.open(f"{at(CONFLICTING)}/files")
+    assert "<<<<<<<" in files.text
+
+
+async def test_the_branch_stays_as_it_is_if_no_follow_up_can_start(sample_dashboard):
+    member, samples = sample_dashboard.member, sample_dashboard.samples["acme"]
+    page = await member.open(at(CONFLICTING))
+    fields = [("csrf", page.form("/close").value("csrf"))]
+    refused = await member.post(f"{at(CONFLICTING)}/resolve-conflicts", fields)
+    assert refused.status == 409
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET pr_number = :number, branch = 'elsewhere' WHERE id = :id",
+        number=CONFLICTING,
+        id=samples.finished_job,
+    )
+    page = await member.send(
+        await member.open(at(CONFLICTING)), f"{at(CONFLICTING)}/resolve-conflicts"
+    )
+    assert page.status == 409
+    assert "Conflicts with main in 1 file: README.md" in page.text
+    assert "Drafts cannot be merged" not in page.text
+
+
 async def test_a_closed_pull_request_stays_readable(sample_dashboard):
     member = sample_dashboard.member
     page, stale = await member.open_twice(at(OPEN))

@@ -43,6 +43,8 @@ REFUSED_ANYWAY = {
     "POST /{org}/{full_name:repo}/pulls/{number}/comments/reply": 400,
     "POST /{org}/{full_name:repo}/pulls/{number}/comments/resolve": 400,
     "POST /{org}/{full_name:repo}/pulls/{number}/follow-up": 400,
+    # The sample has no conflicts.
+    "POST /{org}/{full_name:repo}/pulls/{number}/resolve-conflicts": 409,
 }
 
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from starlette.responses import Response
 
+from agentjobs.jobs.conflict_follow_up import resolve_conflicts
 from agentjobs.jobs.review import mark_ready
 from agentjobs.jobs.views.listing import lines_of_pull
 from agentjobs.problems import Fault, Problem
@@ -49,6 +50,17 @@ async def merge(request: PageRequest) -> Response:
     response = request.redirect(pull.path, banner=f"Merged into {pull.base_branch}.")
     remember_method(request, response, method)
     return response
+
+
+async def resolve(request: PageRequest) -> Response:
+    """Asks the agent to resolve conflicts."""
+    pull = await find_pull(request)
+    try:
+        async with _lock(pull):
+            await resolve_conflicts(request.context.jobs, request.viewer.caller, pull)
+    except Problem as problem:
+        return await conversation_page(request, pull, problem)
+    return request.redirect(pull.path, banner="Asked the agent to resolve the conflicts.")
 
 
 async def close(request: PageRequest) -> Response:
@@ -115,8 +127,8 @@ def _for_page(problem: Problem) -> Problem:
     ]
     return Problem(
         problem.code,
-        "The branch has conflicts with the base branch. Start a follow-up job, or resolve the "
-        "conflicts with git.",
+        "The branch has conflicts with the base branch. Ask the agent to resolve them, or do so "
+        "with git.",
         details=files[:50],
     )
 
@@ -124,6 +136,7 @@ def _for_page(problem: Problem) -> Problem:
 ROUTES: Routes = [
     PageRoute("GET", PATH, "viewer", show, takes_keys=True),
     PageRoute("POST", f"{PATH}/merge", "member", merge),
+    PageRoute("POST", f"{PATH}/resolve-conflicts", "member", resolve),
     PageRoute("POST", f"{PATH}/close", "member", close),
     PageRoute("POST", f"{PATH}/ready", "member", ready),
 ]

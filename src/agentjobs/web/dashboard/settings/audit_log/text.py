@@ -40,6 +40,7 @@ ACTIONS: Mapping[str, str] = {
     "password.reset": "reset a password with a link",
     "password.reset_link_created": "created a password reset link",
     "plan.changed": "changed the plan",
+    "pull.base_merged": "merged the base branch into a pull request",
     "pull.close_requested": "asked a platform to close a pull request",
     "pull.closed": "closed a pull request",
     "pull.comment_reopened": "reopened a comment on a pull request",

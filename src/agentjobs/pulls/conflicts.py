@@ -1,0 +1,91 @@
+"""Merges the base branch into a pull request of the platform `local`, with marks at conflicts.
+
+Somebody resolves them in the branch. Until then the pull request is a draft, which nobody merges.
+"""
+
+import msgspec
+
+from agentjobs.fleet.repository_lease import changing_repository
+from agentjobs.git.identity import Identity
+from agentjobs.git.process import GitError, git
+from agentjobs.git.refs import HEADS
+from agentjobs.local_git.commit_tree import MergeConflict, commit_tree, merged_tree
+from agentjobs.local_git.repositories import DURABLE, present_path
+from agentjobs.organizations import audit
+from agentjobs.problems import Problem
+from agentjobs.pulls.comparison import find_tips
+from agentjobs.pulls.pulls import Pull, check_open
+from agentjobs.pulls.pushes import record_push
+from agentjobs.settings import Settings
+from agentjobs.store.database import Database, Transaction
+
+
+class MarkedMerge(msgspec.Struct, frozen=True):
+    """`commit` has the marks in `files`; `head` was the head before it."""
+
+    head: str
+    commit: str
+    files: tuple[str, ...]
+
+
+async def mark_conflicts(db: Database, settings: Settings, pull: Pull) -> MarkedMerge:
+    """Add the merge to the branch. Raises Problem if there is no conflict."""
+    check_open(pull)
+    git_dir = present_path(settings.repositories_path, pull.repo_id)
+    identity = Identity(settings.effective_author_name, settings.effective_author_email)
+    async with changing_repository(db, pull.repo_id):
+        tips = await find_tips(git_dir, pull)
+        try:
+            await merged_tree(git_dir, tips.head, tips.base)
+        except MergeConflict as conflict:
+            commit = await commit_tree(
+                git_dir,
+                conflict.tree,
+                [tips.head, tips.base],
+                f"Merge {pull.base_branch}, with conflicts to resolve\n".encode(),
+                identity.as_author_and_committer,
+            )
+            merge = MarkedMerge(tips.head, commit, conflict.files)
+            await _move(db, settings, pull, commit, tips.head)
+        except GitError as error:
+            message = f"git cannot merge {pull.base_branch!r} into it: {error.reason}."
+            raise Problem("pull_not_mergeable", message) from None
+        else:
+            raise Problem("pull_changed", "There are no conflicts any more. Reload the page.")
+    entry = audit.entry("pull.base_merged", pull.short_name, commit=commit)
+    await db.transact(_set_draft, pull, entry, draft=True)
+    return merge
+
+
+async def remove_marks(db: Database, settings: Settings, pull: Pull, merge: MarkedMerge) -> None:
+    """Undo the merge, unless somebody has pushed since."""
+    async with changing_repository(db, pull.repo_id):
+        await _move(db, settings, pull, merge.head, merge.commit)
+    await db.transact(_set_draft, pull, None, draft=pull.draft)
+
+
+async def _move(db: Database, settings: Settings, pull: Pull, new: str, old: str) -> None:
+    ref = HEADS + pull.head_branch
+    git_dir = present_path(settings.repositories_path, pull.repo_id)
+    try:
+        await git(
+            *("update-ref", "--no-deref", ref, new, old), git_dir=git_dir, configuration=DURABLE
+        )
+    except GitError:
+        message = "Somebody has just pushed to the branch. Reload the page."
+        raise Problem("pull_changed", message) from None
+    await record_push(db, settings.repositories_path, pull.repo_id, [ref])
+
+
+async def _set_draft(
+    tx: Transaction, pull: Pull, entry: audit.Entry | None, *, draft: bool
+) -> None:
+    await tx.execute(
+        "UPDATE pulls SET draft = :draft WHERE repo_id = :repo_id AND number = :number"
+        " AND state = 'open'",
+        draft=draft,
+        repo_id=pull.repo_id,
+        number=pull.number,
+    )
+    if entry is not None:
+        await audit.write(tx, pull.organization_id, entry)

@@ -1,0 +1,55 @@
+"""Conflicts with the base branch, resolved by a follow-up on a merge that marks them."""
+
+from pathlib import Path
+
+import pytest
+
+from agentjobs.problems import Problem
+from agentjobs.pulls.comparison import find_tips
+from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
+from agentjobs.pulls.merge import merge_pull
+from agentjobs.pulls.merge_check import check_merge
+from agentjobs.pulls.pulls import get_pull
+from agentjobs.store.database import Database
+from tests.support.local_repository import Platform, git_output, make_platform
+
+HERE = ("acme", "acme/shop")
+
+
+@pytest.fixture
+async def platform(database: Database, tmp_path: Path) -> Platform:
+    """Pull request 2 conflicts in one of its two files."""
+    platform = await make_platform(database, tmp_path)
+    await platform.open_pull("agentjobs/one", {"a": "1\n"})
+    await platform.open_pull("agentjobs/two", {"a": "2\n", "b": "2\n"})
+    await merge_pull(platform.db, platform.settings, *HERE, 1)
+    return platform
+
+
+async def test_a_marked_merge_ends_the_conflict_and_makes_a_draft(platform: Platform) -> None:
+    before = await get_pull(platform.db, *HERE, 2)
+    merge = await mark_conflicts(platform.db, platform.settings, before)
+    assert merge.files == ("a",)
+    marked = git_output("show", "agentjobs/two:a", cwd=platform.git_dir)
+    assert [line[0] for line in marked.splitlines()] == ["<", "2", "=", "1", ">"]
+    parents = git_output("log", "-1", "--format=%P", "agentjobs/two", cwd=platform.git_dir)
+    main = git_output("rev-parse", "main", cwd=platform.git_dir)
+    assert parents.split() == [before.head_commit, main]
+    pull = await get_pull(platform.db, *HERE, 2)
+    assert (pull.draft, pull.head_commit) == (True, merge.commit)
+    tips = await find_tips(platform.git_dir, pull)
+    check = await check_merge(platform.settings.repositories_path, pull, tips)
+    assert check.conflicts == ()
+    with pytest.raises(Problem, match="no conflicts any more"):
+        await mark_conflicts(platform.db, platform.settings, pull)
+    await remove_marks(platform.db, platform.settings, before, merge)
+    assert await get_pull(platform.db, *HERE, 2) == before
+
+
+async def test_commits_pushed_meanwhile_are_kept(platform: Platform) -> None:
+    before = await get_pull(platform.db, *HERE, 2)
+    merge = await mark_conflicts(platform.db, platform.settings, before)
+    git_output("update-ref", "refs/heads/agentjobs/two", before.head_commit, cwd=platform.git_dir)
+    with pytest.raises(Problem) as refused:
+        await remove_marks(platform.db, platform.settings, before, merge)
+    assert refused.value.code == "pull_changed"
