@@ -129,6 +129,27 @@ CALLS: Mapping[str, Calls] = {
         "pull = client.close_pull($pull_id)\nprint(pull.state)",
         "const pull = await client.pulls.close($pull_id);\nconsole.log(pull.state);",
     ),
+    "listVulnerabilities": Calls(
+        "for each in client.vulnerabilities(severity=$severity, dismissed=$dismissed):\n"
+        "    print(each.package, each.advisory_id)",
+        "const filters = { severity: $severity, dismissed: $dismissed };\n"
+        "for await (const each of client.vulnerabilities.list(filters)) {\n"
+        "  console.log(each.package, each.advisory_id);\n}",
+        query=("severity", "dismissed"),
+    ),
+    "dismissVulnerability": Calls(
+        "vulnerability = client.dismiss_vulnerability(\n"
+        "    $vulnerability_id,\n    $reason,\n    note=$note,\n    until=$until,\n)\n"
+        "print(vulnerability.state)",
+        "const { state } = await client.vulnerabilities.dismiss($vulnerability_id, $body);\n"
+        "console.log(state);",
+    ),
+    "reopenVulnerability": Calls(
+        "vulnerability = client.reopen_vulnerability($vulnerability_id)\n"
+        "print(vulnerability.state)",
+        "const { state } = await client.vulnerabilities.reopen($vulnerability_id);\n"
+        "console.log(state);",
+    ),
     "listAgents": Calls(
         "for agent in client.agents():\n    print(agent.id, agent.available)",
         "for await (const agent of client.agents.list()) console.log(agent.id, agent.available);",

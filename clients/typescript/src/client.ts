@@ -1,7 +1,7 @@
 /** The client of one service with one API key. */
 
 import { Jobs } from "./jobs.js";
-import { Agents, Events, Pulls, Repositories } from "./resources.js";
+import { Agents, Events, Pulls, Repositories, Vulnerabilities } from "./resources.js";
 import { type CallOptions, type ClientOptions, Transport } from "./transport.js";
 import type { Caller, UsageQuery, UsageReport } from "./types.js";
 
@@ -16,6 +16,7 @@ export class AgentJobs {
   readonly agents: Agents;
   readonly repos: Repositories;
   readonly pulls: Pulls;
+  readonly vulnerabilities: Vulnerabilities;
   readonly events: Events;
   readonly #transport: Transport;
 
@@ -25,6 +26,7 @@ export class AgentJobs {
     this.agents = new Agents(this.#transport);
     this.repos = new Repositories(this.#transport);
     this.pulls = new Pulls(this.#transport);
+    this.vulnerabilities = new Vulnerabilities(this.#transport);
     this.events = new Events(this.#transport);
   }
 

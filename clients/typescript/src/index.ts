@@ -18,7 +18,7 @@ export {
   isFinished,
 } from "./jobs.js";
 export { collect } from "./pages.js";
-export type { Agents, EventOptions, EventPageOptions, Events, Pulls, Repositories } from "./resources.js";
+export type { Agents, EventOptions, EventPageOptions, Events, Pulls, Repositories, Vulnerabilities } from "./resources.js";
 export type { CallOptions, ClientOptions, DeprecationNotice } from "./transport.js";
 export type * from "./types.js";
 export {

@@ -1,4 +1,4 @@
-/** Agents, repositories, pull requests and events. */
+/** Agents, repositories, pull requests, vulnerabilities and events. */
 
 import { pause } from "./deadline.js";
 import { checkFilters, itemsOf } from "./pages.js";
@@ -10,6 +10,7 @@ import type {
   Dependency,
   DependencyFilters,
   DependencyList,
+  DismissRequest,
   EventPage,
   MergePullRequest,
   OrganizationEvent,
@@ -17,10 +18,13 @@ import type {
   PullFilters,
   PullList,
   Repository,
+  Vulnerability,
+  VulnerabilityFilters,
+  VulnerabilityList,
 } from "./types.js";
 
 const PAGE_SIZE = 1000;
-const PULLS_PAGE_SIZE = 100;
+const SHORT_PAGE_SIZE = 100;
 
 export class Agents {
   readonly #transport: Transport;
@@ -93,7 +97,7 @@ export class Pulls {
   list(filters: PullFilters = {}, options: CallOptions = {}): AsyncGenerator<Pull, void, undefined> {
     return itemsOf(
       async (cursor) => {
-        const query = { ...filters, cursor, limit: PULLS_PAGE_SIZE };
+        const query = { ...filters, cursor, limit: SHORT_PAGE_SIZE };
         const request: ApiRequest = { method: "GET", path: "/pulls", query };
         return checkFilters(await this.#transport.json<PullList>(request, "pulls", options), query);
       },
@@ -112,6 +116,38 @@ export class Pulls {
 
   async close(pullId: string, options: CallOptions = {}): Promise<Pull> {
     return this.#transport.json<Pull>({ method: "POST", path: `/pulls/${segment(pullId)}/close` }, "id", options);
+  }
+}
+
+/** Known vulnerabilities of the packages that repositories depend on. */
+export class Vulnerabilities {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** The most severe first. */
+  list(filters: VulnerabilityFilters = {}, options: CallOptions = {}): AsyncGenerator<Vulnerability, void, undefined> {
+    return itemsOf(
+      async (cursor) => {
+        const query = { ...filters, cursor, limit: SHORT_PAGE_SIZE };
+        const request: ApiRequest = { method: "GET", path: "/vulnerabilities", query };
+        return checkFilters(await this.#transport.json<VulnerabilityList>(request, "vulnerabilities", options), query);
+      },
+      (page) => page.vulnerabilities,
+    );
+  }
+
+  /** With `until`, it is only snoozed. */
+  async dismiss(id: string, request: DismissRequest, options: CallOptions = {}): Promise<Vulnerability> {
+    const path = `/vulnerabilities/${segment(id)}/dismiss`;
+    return this.#transport.json<Vulnerability>({ method: "POST", path, body: request }, "id", options);
+  }
+
+  async reopen(id: string, options: CallOptions = {}): Promise<Vulnerability> {
+    const path = `/vulnerabilities/${segment(id)}/reopen`;
+    return this.#transport.json<Vulnerability>({ method: "POST", path }, "id", options);
   }
 }
 

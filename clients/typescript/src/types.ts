@@ -30,10 +30,14 @@ export type WebhookPayload = Schemas["WebhookPayload"];
 export type CreateJobRequest = Schemas["CreateJobRequest"];
 export type FollowUpRequest = Schemas["FollowUpRequest"];
 export type MergePullRequest = Schemas["MergePullRequest"];
+export type Vulnerability = Schemas["Vulnerability"];
+export type VulnerabilityList = Schemas["VulnerabilityList"];
+export type DismissRequest = Schemas["DismissRequest"];
 export type RetryRequest = Schemas["RetryRequest"];
 
 export type DependencyFilters = Omit<QueryOf<"listDependencies">, "cursor" | "limit">;
 export type PullFilters = Omit<QueryOf<"listPulls">, "cursor" | "limit">;
+export type VulnerabilityFilters = Omit<QueryOf<"listVulnerabilities">, "cursor" | "limit">;
 export type UsageQuery = QueryOf<"getUsage">;
 
 export interface JobFilters {

@@ -5,14 +5,13 @@ the decision.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
 from agentjobs.advisories.exposure import Finding
-from agentjobs.clock import DAY_MS
 from agentjobs.organizations import audit
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.store.database import Database, Row, Transaction
 
 State = Literal["dismissed", "snoozed"]
@@ -21,7 +20,6 @@ Reason = Literal["not_reachable", "risk_accepted", "false_positive", "fix_later"
 STATES: tuple[State, ...] = get_args(State)
 REASONS: tuple[Reason, ...] = get_args(Reason)
 MAX_NOTE_LENGTH = 1_000
-MAX_SNOOZE_DAYS = 3_650
 _MAX_AUDITED = 20
 
 # Columns of `d`, the decision about a finding `f`, if there is one at the time :now.
@@ -55,6 +53,19 @@ class NewDecision(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
 
 
+class PackageFields(Protocol):
+    """A finding of the package."""
+
+    @property
+    def repo_id(self) -> str: ...
+    @property
+    def repo(self) -> str: ...
+    @property
+    def ecosystem(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
 class Package(msgspec.Struct, frozen=True):
     """A package of a repository."""
 
@@ -63,6 +74,10 @@ class Package(msgspec.Struct, frozen=True):
     repo: str
     ecosystem: str
     name: str
+
+    @classmethod
+    def of(cls, organization_id: str, finding: "PackageFields") -> "Package":
+        return cls(organization_id, finding.repo_id, finding.repo, finding.ecosystem, finding.name)
 
     @property
     def label(self) -> str:
@@ -84,9 +99,9 @@ async def decide(
 ) -> None:
     """Dismiss or snooze vulnerabilities of the package; replaces earlier decisions about them."""
     if decision.reason not in REASONS:
-        raise Problem("invalid_reason", f"Choose a reason: {', '.join(REASONS)}.")
+        raise _invalid("reason", f"must be one of {', '.join(REASONS)}")
     if len(decision.note) > MAX_NOTE_LENGTH:
-        raise Problem("invalid_note", f"A note has at most {MAX_NOTE_LENGTH:,} characters.")
+        raise _invalid("note", f"must have at most {MAX_NOTE_LENGTH:,} characters")
     note = {"note": decision.note} if decision.note else {}
     entry = audit.entry(
         "vulnerability.snoozed" if decision.until else "vulnerability.dismissed",
@@ -141,10 +156,9 @@ async def keep_decisions(tx: Transaction, repo_id: str, findings: Iterable[Findi
             await _rename(tx, repo_id, row, str(now_called))
 
 
-def snooze_end(now: int, days: int) -> int:
-    if not 1 <= days <= MAX_SNOOZE_DAYS:
-        raise Problem("invalid_days", f"Snooze for 1 to {MAX_SNOOZE_DAYS:,} days.")
-    return now + days * DAY_MS
+def _invalid(field: str, message: str) -> Problem:
+    details: list[Fault] = [{"field": field, "message": message}]
+    return Problem("validation_failed", f"{field} {message}.", details=details)
 
 
 async def _decide(
@@ -156,7 +170,7 @@ async def _decide(
 ) -> None:
     now = await tx.clock_ms()
     if decision.until is not None and decision.until <= now:
-        raise Problem("invalid_date", "Choose a date in the future.")
+        raise _invalid("until", "must be in the future")
     for advisory_id in advisory_ids:
         await tx.execute(
             "INSERT INTO finding_decisions (repo_id, ecosystem, name, advisory_id,"

@@ -86,10 +86,15 @@ async def findings_of_package(
     )
     if not findings:
         raise Problem(
-            "finding_not_found",
+            "vulnerability_not_found",
             "There is no such vulnerability any more: the package was upgraded or removed.",
         )
     return findings
+
+
+async def find_finding(db: Database, organization_id: str, finding_id: str) -> FindingView:
+    findings = await findings_of_package(db, organization_id, finding_id)
+    return next(each for each in findings if each.id == finding_id)
 
 
 def _package(rows: Sequence[Row]) -> VulnerablePackage:

@@ -70,6 +70,9 @@ COMMANDS = {
     "advisories": Command(
         "advisories.commands:advisories", "Manage advisories about vulnerabilities (OSV)."
     ),
+    "vulnerabilities": Command(
+        "vulnerabilities:vulnerabilities", "List and dismiss vulnerabilities of repositories."
+    ),
     "secrets": Command("secrets:secrets", "Manage secrets, encrypted at rest."),
     "pulls": Command("pulls:pulls", "Work with pull requests."),
     "webhooks": Command("webhooks:webhooks", "Manage webhook endpoints and deliveries."),

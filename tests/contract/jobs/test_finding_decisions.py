@@ -145,7 +145,7 @@ async def test_a_decision_stays_with_a_vulnerability_that_gets_another_main_advi
 @pytest.mark.parametrize(
     ("decision", "message"),
     [
-        (NewDecision(reason="lazy"), "Choose a reason: not_reachable"),
+        (NewDecision(reason="lazy"), "reason must be one of not_reachable"),
         (NewDecision(reason="fix_later", note="x" * 1_001), "at most 1,000 characters"),
         (NewDecision(reason="fix_later", until=1), "in the future"),
     ],

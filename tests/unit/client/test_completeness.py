@@ -15,12 +15,14 @@ from agentjobs_client import calls, models
 from agentjobs_client.call import Call
 from agentjobs_client.calls import (
     DependencyFilters,
+    DismissOptions,
     FollowUpOptions,
     JobFilters,
     JobOptions,
     MergeOptions,
     PullFilters,
     RetryOptions,
+    VulnerabilityFilters,
 )
 
 CALLS: dict[str, Call[Any]] = {
@@ -48,17 +50,22 @@ CALLS: dict[str, Call[Any]] = {
     "getPull": calls.get_pull("x"),
     "mergePull": calls.merge_pull("x", {}),
     "closePull": calls.close_pull("x"),
+    "listVulnerabilities": calls.list_vulnerabilities({})(None),
+    "dismissVulnerability": calls.dismiss_vulnerability("x", "fix_later", {}),
+    "reopenVulnerability": calls.reopen_vulnerability("x"),
 }
 FILTERS = {
     "listJobs": JobFilters,
     "listDependencies": DependencyFilters,
     "listPulls": PullFilters,
+    "listVulnerabilities": VulnerabilityFilters,
 }
 OPTIONS = {
     "createJob": JobOptions,
     "followUpJob": FollowUpOptions,
     "retryJob": RetryOptions,
     "mergePull": MergeOptions,
+    "dismissVulnerability": DismissOptions,
 }
 # What iterators set by themselves, and the prefix of `labels`.
 NOT_NAMED = {"limit", "cursor", "label"}
@@ -145,6 +152,9 @@ RESPONSES = {
     "getPull": models.Pull,
     "mergePull": models.Pull,
     "closePull": models.Pull,
+    "listVulnerabilities": models.Vulnerability,
+    "dismissVulnerability": models.Vulnerability,
+    "reopenVulnerability": models.Vulnerability,
 }
 
 
@@ -156,7 +166,8 @@ def test_every_field_of_a_response_is_typed(operation: Operation):
         return
     client = RESPONSES[operation.id]
     listed = {field.encode_name for field in msgspec.structs.fields(server)} & {
-        *("agents", "repos", "dependencies", "jobs", "events", "artifacts", "pulls")
+        *("agents", "repos", "dependencies", "jobs", "events", "artifacts", "pulls"),
+        "vulnerabilities",
     }
     if listed and client is not models.EventPage and client is not models.UsageReport:
         element = struct_in(typing.get_type_hints(server)[listed.pop()])

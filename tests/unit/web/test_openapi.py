@@ -156,6 +156,7 @@ def test_fields_of_responses_are_always_present() -> None:
 def test_enumerations_in_responses_are_extensible() -> None:
     """Clients are told to accept unknown values, so no field of a response is a closed list."""
     requests = {"CreateJobRequest", "MergePullRequest", "ConfigOverride", "FollowUpRequest"}
+    requests |= {"DismissRequest"}
     schemas = DOCUMENT["components"]["schemas"]
     responses = {name: schema for name, schema in schemas.items() if name not in requests}
     assert '"enum"' not in json.dumps(responses)

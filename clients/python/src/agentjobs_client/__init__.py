@@ -36,6 +36,7 @@ from agentjobs_client.api_errors import (
     UnknownAgent,
     UnsupportedMediaType,
     ValidationFailed,
+    VulnerabilityNotFound,
 )
 from agentjobs_client.async_client import AsyncClient
 from agentjobs_client.client import Client
@@ -81,6 +82,7 @@ from agentjobs_client.models import (
     UsageReport,
     UsageTotal,
     Verification,
+    Vulnerability,
 )
 from agentjobs_client.version import __version__
 from agentjobs_client.webhooks import (
@@ -169,6 +171,8 @@ __all__ = [
     "UsageTotal",
     "ValidationFailed",
     "Verification",
+    "Vulnerability",
+    "VulnerabilityNotFound",
     "WaitTimeout",
     "WebhookError",
     "WebhookEvent",

@@ -106,6 +106,10 @@ class PullNotFound(ApiError):
     """There is no such pull request in this organization."""
 
 
+class VulnerabilityNotFound(ApiError):
+    """There is no such vulnerability in this organization any more."""
+
+
 class PullNotOpen(ApiError):
     """The pull request does not exist, or it is merged or closed."""
 

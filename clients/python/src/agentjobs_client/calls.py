@@ -36,6 +36,7 @@ from agentjobs_client.models import (
     Pull,
     Repo,
     UsageReport,
+    Vulnerability,
 )
 
 MAX_WAIT_SECONDS = 60
@@ -105,6 +106,23 @@ class MergeOptions(TypedDict, total=False):
 
     method: str | None
     head_commit: str | None
+
+
+class VulnerabilityFilters(TypedDict, total=False):
+    """`dismissed` is true for what is dismissed or snoozed."""
+
+    repo: str | None
+    severity: str | None
+    dismissed: bool | None
+    fixture: bool | None
+    search: str | None
+
+
+class DismissOptions(TypedDict, total=False):
+    """With `until`, a time such as 2026-01-31T09:30:00Z or a date, it is only snoozed."""
+
+    note: str | None
+    until: str | None
 
 
 def list_agents() -> Call[list[Agent]]:
@@ -240,6 +258,27 @@ def merge_pull(pull_id: str, options: MergeOptions) -> Call[Pull]:
 
 def close_pull(pull_id: str) -> Call[Pull]:
     return Call("POST", _path("pulls", pull_id, "close"), reader(Pull))
+
+
+def list_vulnerabilities(filters: VulnerabilityFilters) -> Listing[Vulnerability]:
+    params = _texts(_given(filters, VulnerabilityFilters))
+    return _listing("/vulnerabilities", "vulnerabilities", Vulnerability, params, limit=100)
+
+
+def dismiss_vulnerability(
+    vulnerability_id: str, reason: str, options: DismissOptions
+) -> Call[Vulnerability]:
+    return Call(
+        "POST",
+        _path("vulnerabilities", vulnerability_id, "dismiss"),
+        reader(Vulnerability),
+        headers={"Content-Type": "application/json"},
+        content=encode_body({"reason": reason, **_given(options, DismissOptions)}),
+    )
+
+
+def reopen_vulnerability(vulnerability_id: str) -> Call[Vulnerability]:
+    return Call("POST", _path("vulnerabilities", vulnerability_id, "reopen"), reader(Vulnerability))
 
 
 def _new_job(

@@ -6,6 +6,7 @@ from typing import Unpack
 from agentjobs_client import calls
 from agentjobs_client.calls import (
     DependencyFilters,
+    DismissOptions,
     FollowUpOptions,
     JobFilters,
     JobOptions,
@@ -13,6 +14,7 @@ from agentjobs_client.calls import (
     PullFilters,
     RetryOptions,
     Time,
+    VulnerabilityFilters,
 )
 from agentjobs_client.log_stream import LogStream
 from agentjobs_client.models import (
@@ -28,6 +30,7 @@ from agentjobs_client.models import (
     Pull,
     Repo,
     UsageReport,
+    Vulnerability,
 )
 from agentjobs_client.poll import EventFeed, JobWatch, Timeout
 from agentjobs_client.sync_http import SyncHttp
@@ -186,6 +189,21 @@ class Client(SyncHttp):
         """Like `events`, with the cursor to continue from after each page."""
         retry = self._retry_while_away()
         return self._poll(EventFeed(cursor, retry, self._clock, follow=follow))
+
+    def vulnerabilities(self, **filters: Unpack[VulnerabilityFilters]) -> Iterator[Vulnerability]:
+        """Known vulnerabilities, the most severe first; pages are fetched as needed."""
+        return self._items(calls.list_vulnerabilities(filters))
+
+    def dismiss_vulnerability(
+        self, vulnerability_id: str, reason: str, **options: Unpack[DismissOptions]
+    ) -> Vulnerability:
+        """Dismiss a vulnerability, or snooze it: `note`, `until`. `reason` is not_reachable,
+        risk_accepted, false_positive or fix_later."""
+        return self._send(calls.dismiss_vulnerability(vulnerability_id, reason, options))
+
+    def reopen_vulnerability(self, vulnerability_id: str) -> Vulnerability:
+        """Forget that a vulnerability was dismissed or snoozed."""
+        return self._send(calls.reopen_vulnerability(vulnerability_id))
 
     def pulls(self, **filters: Unpack[PullFilters]) -> Iterator[Pull]:
         """Pull requests, newest first; pages are fetched as needed."""

@@ -7,6 +7,7 @@ from agentjobs.web.api.error_codes import API_ERRORS
 
 JOB_ID = "job_01k9zq4x6h3v8m2t5r7w9c1d0e"
 REPO_ID = "repo_01k9zq1b2c3d4e5f6g7h8j9k0m"
+VULNERABILITY_ID = "fnd_01k9zq1b2c3d4e5f6g7h8j9k0n"
 PULL_ID = "pull_01k9zq1b2c3d4e5f6g7h8j9k0m_7"
 COMMIT = "4f9c1c0d5f0a6b7e8d9c0b1a2f3e4d5c6b7a8f90"
 REQUEST_ID = "req_5f0c2a9be41d77e3a6b81c90"
@@ -285,6 +286,46 @@ CLOSED_PULL: Mapping[str, Any] = {
     "closed_at": "2026-01-31T10:02:11.040Z",
 }
 
+VULNERABILITY: Mapping[str, Any] = {
+    "id": VULNERABILITY_ID,
+    "repo": "acme/shop",
+    "manifest": "requirements.txt",
+    "ecosystem": "PyPI",
+    "package": "requests",
+    "version": "2.30.0",
+    "advisory_id": "GHSA-j8r2-6x86-q33q",
+    "aliases": ["CVE-2023-32681", "PYSEC-2023-74"],
+    "severity": "medium",
+    "score": 6.1,
+    "summary": "Unintended leak of Proxy-Authorization header in requests",
+    "fix_version": "2.31.0",
+    "fix_reason": "The lowest version without known vulnerabilities.",
+    "fixture": False,
+    "first_seen_at": "2026-01-31T09:30:04.498Z",
+    "state": "open",
+    "reason": None,
+    "note": "",
+    "until": None,
+    "decided_by": None,
+    "decided_at": None,
+}
+
+VULNERABILITIES: Mapping[str, Any] = {"vulnerabilities": [VULNERABILITY], "next_cursor": None}
+
+DISMISS_VULNERABILITY: Mapping[str, Any] = {
+    "reason": "fix_later",
+    "note": "With the upgrade of the proxy.",
+    "until": "2026-03-01T00:00:00.000Z",
+}
+
+DISMISSED_VULNERABILITY: Mapping[str, Any] = {
+    **VULNERABILITY,
+    **DISMISS_VULNERABILITY,
+    "state": "snoozed",
+    "decided_by": "nightly builds",
+    "decided_at": "2026-01-31T10:02:11.040Z",
+}
+
 _SUMS: Mapping[str, Any] = {
     "jobs": {
         "total": 42,
@@ -346,6 +387,7 @@ QUERY_EXAMPLES: Mapping[str, Any] = {
     "created_before": "2026-02-01T00:00:00.000Z",
     "cursor": "am9icyBqb2JfMDFrOXpxNHg2aDN2OG0ydDVyN3c5YzFkMGU",
     "direct": True,
+    "dismissed": False,
     "ecosystem": "PyPI",
     "fixture": False,
     "follows": JOB_ID,
@@ -357,6 +399,7 @@ QUERY_EXAMPLES: Mapping[str, Any] = {
     "limit": 50,
     "repo": "acme/shop",
     "search": "urllib",
+    "severity": "high",
     "state": "open",
     "status": ["completed"],
     "tail_bytes": 10_000,

@@ -32,6 +32,10 @@ _LINKS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         ("getPull", "mergePull", "closePull"),
         {"pull_id": "$response.body#/pulls/0/id"},
     ),
+    "vulnerabilities": (
+        ("dismissVulnerability", "reopenVulnerability"),
+        {"vulnerability_id": "$response.body#/vulnerabilities/0/id"},
+    ),
 }
 _TEXT = {"type": "string"}
 # Generated clients read it as bytes.

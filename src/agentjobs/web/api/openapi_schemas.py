@@ -28,6 +28,7 @@ _PUBLIC_NAMES = {
     "OrganizationView": "Organization",
     "PlanView": "Plan",
     "PullView": "Pull",
+    "VulnerabilityView": "Vulnerability",
     "AgentView": "Agent",
     "RepoView": "Repository",
     "DependencyDocument": "Dependency",

@@ -10,11 +10,20 @@ from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.endpoint import Handler
 
 # Every tag is described in the OpenAPI document.
-Tag = Literal["Jobs", "Pull requests", "Repositories", "Agents", "Events", "Organization"]
+Tag = Literal[
+    "Jobs",
+    "Pull requests",
+    "Repositories",
+    "Vulnerabilities",
+    "Agents",
+    "Events",
+    "Organization",
+]
 TAG_DESCRIPTIONS: Mapping[Tag, str] = {
     "Jobs": "Create jobs, follow them, and read what their agents did.",
     "Pull requests": "Pull requests that jobs opened, and those of repositories hosted here.",
     "Repositories": "The repositories that are connected to the organization.",
+    "Vulnerabilities": "Known vulnerabilities of the packages that repositories depend on.",
     "Agents": "The agent types that a job can use.",
     "Events": "Every change of state, for receivers that were unreachable.",
     "Organization": "Plan, limits and usage of the organization, and the scopes of the API key.",

@@ -2,10 +2,22 @@
 
 from starlette.routing import Route
 
+from agentjobs.advisories.vulnerability_view import ID_PATTERN as FINDING_ID_PATTERN
+from agentjobs.advisories.vulnerability_view import VulnerabilityView
 from agentjobs.identifiers import id_pattern
 from agentjobs.pulls.pulls import ID_PATTERN
 from agentjobs.repos.queries import RepoView
-from agentjobs.web.api import agents, dependencies, examples, me, pagination, pulls, repos, usage
+from agentjobs.web.api import (
+    agents,
+    dependencies,
+    examples,
+    me,
+    pagination,
+    pulls,
+    repos,
+    usage,
+    vulnerabilities,
+)
 from agentjobs.web.api.deprecation import add_deprecation
 from agentjobs.web.api.endpoint import Endpoint, Method
 from agentjobs.web.api.job_operations import JOB_OPERATIONS
@@ -37,6 +49,13 @@ _PULL_ID = Parameter(
     description="The pull request's identifier.",
     schema={"type": "string", "pattern": ID_PATTERN},
     example=examples.PULL_ID,
+)
+_VULNERABILITY_ID = Parameter(
+    name="vulnerability_id",
+    where="path",
+    description="The vulnerability's identifier.",
+    schema={"type": "string", "pattern": FINDING_ID_PATTERN},
+    example=examples.VULNERABILITY_ID,
 )
 _AGENT_ID = Parameter(
     name="agent_id",
@@ -139,6 +158,69 @@ OPERATIONS: tuple[Operation, ...] = (
             "pull_not_mergeable",
             "forge_unavailable",
         ),
+    ),
+    Operation(
+        method="GET",
+        path="/vulnerabilities",
+        handler=vulnerabilities.list_all,
+        id="listVulnerabilities",
+        tag="Vulnerabilities",
+        summary="List vulnerabilities",
+        description="What the last scan of each repository found, the most severe first: one "
+        "entry for each file, package, version and vulnerability.",
+        query=vulnerabilities.VulnerabilityQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of vulnerabilities.",
+            type=vulnerabilities.VulnerabilityList,
+            example=examples.VULNERABILITIES,
+        ),
+        errors=("validation_failed", "repo_not_found"),
+    ),
+    Operation(
+        method="POST",
+        path="/vulnerabilities/{vulnerability_id}/dismiss",
+        handler=vulnerabilities.dismiss,
+        id="dismissVulnerability",
+        tag="Vulnerabilities",
+        summary="Dismiss or snooze a vulnerability",
+        description="It is not counted any more and starts no job by itself, in any file of the "
+        "repository that has the package; with `until`, until then. A second call replaces the "
+        "first.",
+        parameters=(_VULNERABILITY_ID,),
+        request=vulnerabilities.DismissRequest,
+        request_example=examples.DISMISS_VULNERABILITY,
+        response=SuccessResponse(
+            status=200,
+            description="The dismissed vulnerability.",
+            type=VulnerabilityView,
+            example=examples.DISMISSED_VULNERABILITY,
+        ),
+        errors=(
+            "insufficient_scope",
+            "payload_too_large",
+            "request_timeout",
+            "invalid_json",
+            "validation_failed",
+            "vulnerability_not_found",
+        ),
+    ),
+    Operation(
+        method="POST",
+        path="/vulnerabilities/{vulnerability_id}/reopen",
+        handler=vulnerabilities.reopen_one,
+        id="reopenVulnerability",
+        tag="Vulnerabilities",
+        summary="Reopen a vulnerability",
+        description="Forgets that it was dismissed or snoozed. It may start a job again.",
+        parameters=(_VULNERABILITY_ID,),
+        response=SuccessResponse(
+            status=200,
+            description="The open vulnerability.",
+            type=VulnerabilityView,
+            example=examples.VULNERABILITY,
+        ),
+        errors=("insufficient_scope", "vulnerability_not_found"),
     ),
     Operation(
         method="GET",

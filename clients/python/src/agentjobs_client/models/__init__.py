@@ -41,6 +41,7 @@ from agentjobs_client.models.repos import (
     IndexProgress,
     Pull,
     Repo,
+    Vulnerability,
 )
 
 __all__ = [
@@ -80,4 +81,5 @@ __all__ = [
     "UsageReport",
     "UsageTotal",
     "Verification",
+    "Vulnerability",
 ]

@@ -1,4 +1,4 @@
-"""Agents, repositories, their dependencies and pull requests."""
+"""Agents, repositories, their dependencies, vulnerabilities and pull requests."""
 
 from typing import Any
 
@@ -101,3 +101,32 @@ class Pull(Model, frozen=True):
     created_at: Timestamp | None = None
     merged_at: Timestamp | None = None
     closed_at: Timestamp | None = None
+
+
+class Vulnerability(Model, frozen=True):
+    """A vulnerability of a package in a file; `state` is open, dismissed or snoozed.
+
+    `fix_version` is the version that no known advisory affects, None if there is none.
+    """
+
+    id: str
+    repo: str
+    ecosystem: str
+    package: str
+    version: str
+    advisory_id: str
+    severity: str
+    state: str = "open"
+    manifest: str = ""
+    aliases: tuple[str, ...] = ()
+    score: float | None = None
+    summary: str = ""
+    fix_version: str | None = None
+    fix_reason: str = ""
+    fixture: bool = False
+    first_seen_at: Timestamp | None = None
+    reason: str | None = None
+    note: str = ""
+    until: Timestamp | None = None
+    decided_by: str | None = None
+    decided_at: Timestamp | None = None

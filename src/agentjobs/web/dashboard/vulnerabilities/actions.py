@@ -21,7 +21,7 @@ async def fix(request: PageRequest) -> Response:
     try:
         await fix_package(request.context.jobs, request.viewer.caller, finding_id)
     except Problem as problem:
-        if problem.code == "finding_not_found":
+        if problem.code == "vulnerability_not_found":
             raise
         return request.redirect(before, banner=problem.message, tone="warn")
     return request.redirect(before, banner="Started a job that fixes the package.")
@@ -30,7 +30,7 @@ async def fix(request: PageRequest) -> Response:
 def require_finding_id(request: PageRequest) -> str:
     finding_id = request.path_param("finding_id")
     if not _FINDING_ID.fullmatch(finding_id):
-        raise Problem("finding_not_found", "There is no such vulnerability.")
+        raise Problem("vulnerability_not_found", "There is no such vulnerability.")
     return finding_id
 
 

@@ -11,11 +11,10 @@ from agentjobs.advisories.decisions import (
     Package,
     decide,
     reopen,
-    snooze_end,
 )
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.packages import findings_of_package
-from agentjobs.clock import now_ms
+from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -55,10 +54,12 @@ async def dismiss(request: PageRequest) -> Response:
         decision = NewDecision(
             reason=form.text("reason"), note=form.text("note"), until=_until(request)
         )
-        await decide(request.db, _package(request, findings), chosen, decision)
+        await decide(request.db, Package.of(request.organization_id, findings[0]), chosen, decision)
     except Problem as problem:
         values = {name: form.raw(name) for name in _FIELDS}
-        return await _page(request, findings, values, chosen=chosen, problem=problem)
+        # Not the details, which name the fields of the API.
+        shown = Problem(problem.code, problem.message[:1].upper() + problem.message[1:])
+        return await _page(request, findings, values, chosen=chosen, problem=shown)
     verb = "Dismissed" if decision.until is None else "Snoozed"
     banner = f"{verb} {findings[0].name} in {findings[0].repo}."
     return request.redirect(_page_before(request), banner=banner)
@@ -75,7 +76,7 @@ async def reopen_package(request: PageRequest) -> Response:
     }
     if not decided:
         return request.redirect(_page_before(request), banner="It is already open.", tone="warn")
-    await reopen(request.db, _package(request, findings), decided)
+    await reopen(request.db, Package.of(request.organization_id, findings[0]), decided)
     banner = f"Reopened {findings[0].name} in {findings[0].repo}."
     return request.redirect(_page_before(request), banner=banner)
 
@@ -90,11 +91,6 @@ async def _findings(request: PageRequest) -> list[FindingView]:
     )
 
 
-def _package(request: PageRequest, findings: Sequence[FindingView]) -> Package:
-    first = findings[0]
-    return Package(request.organization_id, first.repo_id, first.repo, first.ecosystem, first.name)
-
-
 def _until(request: PageRequest) -> int | None:
     period = request.form.text("period")
     if not period:
@@ -106,7 +102,7 @@ def _until(request: PageRequest) -> int | None:
         return until
     if period not in _PERIODS:
         raise Problem("bad_request", "Choose how long, and submit the form again.")
-    return snooze_end(now_ms(), int(period))
+    return now_ms() + int(period) * DAY_MS
 
 
 async def _page(
