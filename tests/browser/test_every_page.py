@@ -55,6 +55,7 @@ def pages_of(samples: SampleData) -> list[str]:
         f"/repos/{REPO}/graph?node=nowhere.py",
         f"/repos/{REPO}/dependencies?q=nothing+is+called+this",
         "/vulnerabilities?q=nothing+is+called+this",
+        "/vulnerabilities?group=advisory",
         "/settings/audit-log?since=2026-02-02&until=2026-01-01",
         "/settings/webhooks/nowhere",
         f"/repos/{PLATFORM_REPO}",

@@ -74,7 +74,7 @@ SHOWN = {
     ],
     "/vulnerabilities/{advisory}": [
         *("Leaks a header", "CVE-2026-1", "requests", "1.0-odd", "2.30.0", "requirements.txt"),
-        *("to others", "https://example.test/"),
+        *("to others", "example.test/"),
     ],
     "/agents": ["build-1", "bwrap is missing"],
     "/pulls": ["Fix the price"],

@@ -23,7 +23,7 @@ async def test_the_list_shows_the_most_severe_first_with_fix_and_job(sample_dash
     assert page.text.index(ADVISORY) < page.text.index("GHSA-odd")
     for text in (
         *("Leaks a header", "requests 2.30.0 PyPI · direct", "2.31.0 fixes 1", "Nobody fixed it"),
-        *("Critical 1 critical", "High 0 high", "Unrated 1 unrated"),
+        "critical 1 unrated 1",
     ):
         assert text in page.text, text
     assert f"/jobs/{sample_dashboard.samples['acme'].failed_job}" in page.links
@@ -127,7 +127,7 @@ async def test_members_dismiss_a_package_and_reopen_it(sample_dashboard):
     assert "Dismissed requests in acme/shop." in page.text
     assert page.path == here
     assert "1 dismissed or snoozed" in page.text
-    assert "Critical 0" in page.text
+    assert "critical 1" not in page.text
     assert f"{HERE}/{ADVISORY}" not in page.links
     overview = await sample_dashboard.member.open("/")
     assert "critical vulnerability" not in overview.text
@@ -265,8 +265,8 @@ async def test_vulnerabilities_in_fixtures_are_listed_apart(sample_dashboard):
     )
     advisory = f"{HERE}/{ADVISORY}"
     page = await sample_dashboard.viewer.open(HERE)
-    assert "1 vulnerability in fixtures" in page.text
-    assert "Critical 0" in page.text
+    assert "1 in fixtures" in page.text
+    assert "critical 1" not in page.text
     assert advisory not in page.links
     for query, is_listed in (("files=fixtures", True), ("files=all", True), ("files=odd", False)):
         page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
@@ -375,10 +375,11 @@ async def test_the_age_of_advisories_is_shown_and_errors_only_to_administrators(
 async def test_an_advisory_opens_under_each_of_its_names(sample_dashboard, name):
     page = await sample_dashboard.viewer.open(f"{HERE}/{name}")
     for text in (
-        *("Leaks a header", "critical 9.8 CVSS 3.1 of GHSA-aaaa-bbbb-cccc", "Published 2026-01-01"),
+        *("Leaks a header", "critical 9.8", "Rated by CVSS 3.1 of GHSA-aaaa-bbbb-cccc"),
+        "Published 2026-01-01",
         *(f"also known as CVE-2026-1 , {RELATIVE}", "< 2.31.0 or 1.0-odd"),
         *("Attack vector network", "User interaction none", "Availability high"),
-        *("Sends headers to others", "Weakness CWE-200", "Fix https://github.test/fix?a=1&b=2"),
+        *("Sends headers to others", "Weakness CWE-200", "Fix github.test/fix?a=1&b=2"),
     ):
         assert text in page.text, text
     assert page.text.startswith("Leaks a header · agentjobs")

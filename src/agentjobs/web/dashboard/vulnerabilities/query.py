@@ -14,7 +14,7 @@ from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, read_
 PATH = "/vulnerabilities"
 # By query parameter: whether to list what was dismissed or snoozed; None for both.
 STATES: Mapping[str, bool | None] = {"": False, "dismissed": True, "all": None}
-STATE_OPTIONS = [("", "open"), ("dismissed", "dismissed or snoozed"), ("all", "all")]
+STATE_OPTIONS = [("", "open"), ("dismissed", "dismissed"), ("all", "all")]
 _is_cursor = re.compile(r"[0-9]{4}fnd_[0-9a-z]{26}").fullmatch
 
 
