@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from agentjobs.problems import Problem
 
@@ -18,6 +19,11 @@ RETRY_SECONDS = 60
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # A file system may keep a few blocks that no file can get.
 _FULL_BYTES = 64 * KIB
+
+
+class DiskSpace(NamedTuple):
+    free_bytes: int
+    total_bytes: int
 
 
 class FreeSpace:
@@ -35,6 +41,9 @@ class FreeSpace:
     def is_full(self) -> bool:
         """Not even the reserve of the database is free: programs fail."""
         return self._free_bytes() < self._reserve_bytes
+
+    def measure(self) -> DiskSpace:
+        return disk_space(self._directory)
 
     def check(self) -> None:
         """Raises `unavailable` below the floor."""
@@ -63,8 +72,12 @@ class FreeSpace:
 
 def free_bytes(path: Path) -> int:
     """Of the file system of a path, which may not exist yet."""
+    return disk_space(path).free_bytes
+
+
+def disk_space(path: Path) -> DiskSpace:
     status = _file_system(path)
-    return status.f_bavail * status.f_frsize
+    return DiskSpace(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
 
 def describe_full(path: Path | str) -> str:

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.page_checks import COUNT_SHIFTS, PageMonitor
 from tests.browser.sample_data import SampleData, create_samples
-from tests.browser.service import PASSWORD, BrowserTestService, run_browser_service
+from tests.browser.service import GRACE, PASSWORD, BrowserTestService, run_browser_service
 from tests.support.receiver import receiver
 
 _ARGUMENTS = [
@@ -73,12 +73,13 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def admin_state(browser: Browser, service: BrowserTestService) -> Any:
-    """The cookies of Grace, an administrator who accepted her invitation."""
+    """The cookies of Grace, an administrator who accepted her invitation, and an operator."""
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(service.invitation)
     await join(page, "Grace")
     await expect(page).to_have_url(f"{service.url}/")
+    service.service.admin("users", "operator", "add", GRACE)
     state = await context.storage_state()
     await context.close()
     return state

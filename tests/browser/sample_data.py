@@ -44,6 +44,7 @@ class SampleData:
             org="default",
             number=self.pull,
             advisory_id=ADVISORY,
+            name="default",
             finding_id=self.finding,
         )
         # A short list is enough.

@@ -23,7 +23,7 @@ from tests.support.service import wait_until
 # Streams, plain text, downloads and redirects.
 _NOT_PAGES = (
     *("/stream", "/log", "/artifacts/{name}"),
-    *("/settings", "/sign-in/oidc", "/sign-in/oidc/callback"),
+    *("/settings", "/settings/workers", "/sign-in/oidc", "/sign-in/oidc/callback"),
 )
 # The browser logs the status of an error page.
 _REFUSALS = ("status of 400", "status of 404", "status of 422")
@@ -33,7 +33,7 @@ _STILL: Any = {
     "reduced_motion": "reduce",
     "viewport": {"width": WIDTHS[-1], "height": HEIGHT},
 }
-_FOR_GUESTS = ("/sign-in", "/invitation")
+_FOR_GUESTS = ("/sign-in", "/invitation", "/password-reset")
 
 
 def pages_of(samples: SampleData) -> list[str]:

@@ -17,7 +17,6 @@ from agentjobs.app.signals import Stop
 from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, instance_of, this_process
-from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.inventory.indexing import IndexStates, pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
@@ -42,7 +41,7 @@ from agentjobs.pulls.branches import sweep_branches
 from agentjobs.pulls.maintenance import tidy_repositories
 from agentjobs.pulls.pushes import record_all_heads
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.application import build_application, build_metrics_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.metrics.registry import Metrics
@@ -111,7 +110,7 @@ async def serving(
                 _HOOK_REMOVAL_SECONDS,
                 partial(remove_due_hooks, jobs.db, context.platforms),
             ),
-            _heartbeat_loop(jobs.db, process, context.repositories),
+            _heartbeat_loop(context, process),
         ]
         server = server_for(build_application(context))
         # The socket already listens; early connections wait until the server starts.
@@ -163,13 +162,19 @@ async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSes
             await registry.close()
 
 
-def _heartbeat_loop(
-    db: Database, process: ProcessInfo, repositories: RepositoriesDirectory
-) -> PeriodicLoop:
+def _heartbeat_loop(context: WebContext, process: ProcessInfo) -> PeriodicLoop:
+    repositories = context.repositories
+
     async def beat() -> None:
         await repositories.check()
         process.repositories_problem = repositories.problem
-        await processes.record_heartbeat(db, process)
+        process.disk_free_bytes = process.disk_total_bytes = None
+        # The directory may lie on a server that is away.
+        with contextlib.suppress(OSError):
+            if repositories.is_usable:
+                space = await asyncio.to_thread(context.repositories_space.measure)
+                process.disk_free_bytes, process.disk_total_bytes = space
+        await processes.record_heartbeat(context.db, process)
 
     return PeriodicLoop("heartbeat", processes.HEARTBEAT_SECONDS, beat)
 

@@ -40,6 +40,9 @@ class ProcessInfo(msgspec.Struct):
     repositories_problem: str | None = None
     started_at: int = 0
     heartbeat_at: int = 0
+    # Of the directory of the repositories.
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -240,16 +243,21 @@ async def _record(tx: Transaction, process: ProcessInfo) -> None:
     # All columns each time, since a process that missed heartbeats may have been deleted.
     await tx.execute(
         "INSERT INTO processes (id, role, hostname, version, configuration_digest,"
-        " repositories_problem, started_at, heartbeat_at) VALUES (:id, :role, :hostname, :version,"
-        " :configuration_digest, :repositories_problem, :now, :now)"
+        " repositories_problem, started_at, heartbeat_at, disk_free_bytes, disk_total_bytes)"
+        " VALUES (:id, :role, :hostname, :version, :configuration_digest, :repositories_problem,"
+        " :now, :now, :disk_free_bytes, :disk_total_bytes)"
         " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
-        " repositories_problem = excluded.repositories_problem",
+        " repositories_problem = excluded.repositories_problem,"
+        " disk_free_bytes = excluded.disk_free_bytes,"
+        " disk_total_bytes = excluded.disk_total_bytes",
         id=process.id,
         role=process.role,
         hostname=process.hostname,
         version=process.version,
         configuration_digest=process.configuration_digest,
         repositories_problem=process.repositories_problem,
+        disk_free_bytes=process.disk_free_bytes,
+        disk_total_bytes=process.disk_total_bytes,
         now=await tx.clock_ms(),
     )
 

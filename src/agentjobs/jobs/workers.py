@@ -46,6 +46,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     heartbeat_at: int
     heartbeat_age_ms: int
+    disk_free_bytes: int | None
+    disk_total_bytes: int | None
 
 
 async def list_worker_views(db: Database, settings: Settings) -> list[WorkerView]:
@@ -162,6 +164,8 @@ def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
         started_at=row["started_at"],
         heartbeat_at=row["heartbeat_at"],
         heartbeat_age_ms=max(now - row["heartbeat_at"], 0),
+        disk_free_bytes=row["disk_free_bytes"],
+        disk_total_bytes=row["disk_total_bytes"],
     )
 
 

@@ -29,5 +29,6 @@ def disk_loop(free_space: FreeSpace, worker: WorkerInfo, workspaces: Workspaces)
         if is_full and not worker.is_disk_full:
             _log.warning("the disk is nearly full: this worker starts no jobs")
         worker.is_disk_full = is_full
+        worker.disk_space = free_space.measure()
 
     return PeriodicLoop("disk", _INTERVAL_SECONDS, check)

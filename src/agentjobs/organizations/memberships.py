@@ -31,8 +31,9 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def allows(role: str, needed: str) -> bool:
-    """A role includes all roles before it in ROLES. An unknown role allows nothing."""
-    return role in ROLES and ROLES.index(role) >= ROLES.index(needed)
+    """A role includes all roles before it in ROLES. An unknown role allows nothing, and no role
+    allows what needs an unknown one."""
+    return role in ROLES and needed in ROLES and ROLES.index(role) >= ROLES.index(needed)
 
 
 def check_role(role: str) -> None:

@@ -190,7 +190,7 @@ async def test_only_operators_see_the_notice(database: Database) -> None:
     await record_heartbeat(database, _process("b", "other"))
 
     (notice,) = await notices_for(database, _viewer("acme", "viewer", is_operator=True))
-    assert "serve on b (prc_b) has another configuration" in notice.text
+    assert "Serve on b (prc_b) has another configuration" in notice.text
     assert await notices_for(database, _viewer("default", "admin")) == []
 
 

@@ -14,7 +14,7 @@ from agentjobs.jobs.acceptance import _ADMISSIONS
 from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
 from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
 from agentjobs.jobs.queue import claim_queries, queue_reader, rescue
-from agentjobs.jobs.views import usage
+from agentjobs.jobs.views import organization_lines, service_queue, usage
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.store.postgresql.connection import connect
@@ -44,6 +44,8 @@ _SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
         queue_reader._WAITING_IN_ORDER,
         queue_reader._FINISHED,
         queue_reader._CREATED,
+        service_queue._WAITING,
+        organization_lines._lines_of("SELECT o.* FROM organizations o WHERE o.name = :name"),
         rescue._HAS_EXPIRED,
         rescue._EXPIRED,
         ACTIVE_ON_BRANCH,

@@ -17,6 +17,13 @@ PREFERENCE_MS = 5_000
 OUTAGE_HOLD_MS = 60_000
 
 
+# An SQL condition with the parameter `now`: the environment of the job `{job}` is being built.
+IS_BUILDING = (
+    "EXISTS (SELECT 1 FROM environment_holds h WHERE h.key = {job}.environment_key"
+    f" AND h.location IS NULL AND h.held_until > {DATABASE_NOW})"
+)
+
+
 class EnvironmentHold(msgspec.Struct, frozen=True):
     """`location` may claim the jobs before; None: nobody may.
 
@@ -86,8 +93,7 @@ async def was_held_for(db: Database, key: str, location: str) -> bool:
 
 async def is_environment_building(db: Database, job_id: str) -> bool:
     row = await db.fetch_one(
-        "SELECT 1 FROM jobs j JOIN environment_holds h ON h.key = j.environment_key"
-        f" WHERE j.id = :job_id AND h.location IS NULL AND h.held_until > {DATABASE_NOW}",
+        f"SELECT 1 FROM jobs j WHERE j.id = :job_id AND {IS_BUILDING.format(job='j')}",
         job_id=job_id,
         now=now_ms(),
     )

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agentjobs.free_space import DiskSpace
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.fleet import DISK_FULL
 from agentjobs.jobs.queue.lost_claims import mark_alive
@@ -36,6 +37,8 @@ class WorkerInfo(msgspec.Struct):
     agents: list[str]
     unready: dict[str, str] = {}
     is_disk_full: bool = False
+    # Of its data directory; None before the first look at it.
+    disk_space: DiskSpace | None = None
     # Why it cannot start a sandbox now; empty if it can.
     sandbox_problem: str = ""
     # How far its clock is ahead of the database's, if that is too much.
@@ -146,11 +149,13 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
     # All columns each time, since a worker that missed heartbeats may have been deleted.
     await tx.execute(
         "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at,"
-        " version, configuration_digest, tags, location)"
+        " version, configuration_digest, tags, location, disk_free_bytes, disk_total_bytes)"
         " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now,"
-        " :version, :configuration_digest, :tags, :location)"
+        " :version, :configuration_digest, :tags, :location, :disk_free_bytes, :disk_total_bytes)"
         " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
-        " agents = excluded.agents, unready = excluded.unready",
+        " agents = excluded.agents, unready = excluded.unready,"
+        " disk_free_bytes = excluded.disk_free_bytes,"
+        " disk_total_bytes = excluded.disk_total_bytes",
         id=worker.id,
         hostname=worker.hostname,
         agents=msgspec.json.encode(_ready_agents(worker)).decode(),
@@ -160,6 +165,8 @@ async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
         configuration_digest=worker.configuration_digest,
         tags=msgspec.json.encode(worker.tags).decode(),
         location=worker.location,
+        disk_free_bytes=worker.disk_space and worker.disk_space.free_bytes,
+        disk_total_bytes=worker.disk_space and worker.disk_space.total_bytes,
         now=now,
     )
 

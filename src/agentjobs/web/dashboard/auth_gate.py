@@ -26,7 +26,7 @@ from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.basic_auth import caller_of
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
-from agentjobs.web.dashboard.error_pages import not_signed_in, wants_page
+from agentjobs.web.dashboard.error_pages import NO_PAGE, not_signed_in, wants_page
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
 from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute, Routes
@@ -77,11 +77,7 @@ class _AuthGate:
             return await self._handle_public(route, http)
         request = await self._authenticate(route, http)
         if not request.may(route.role):
-            raise Problem(
-                "role_required",
-                f"This requires the role {route.role}; your role in {request.organization} is "
-                f"{request.viewer.role}. An admin of the organization can change it.",
-            )
+            raise _refusal(route, request)
         viewer = request.viewer
         with acting_as(Actor("user", viewer.display_name, viewer.user_id, request.origin.address)):
             if http.method == "POST":
@@ -178,6 +174,16 @@ class _AuthGate:
         user_agent = http.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         origin = Origin(self._addresses.of(http.scope), user_agent)
         return AnonymousRequest(self._context, http, origin, form)
+
+
+def _refusal(route: PageRoute, request: PageRequest) -> Problem:
+    if route.role == "operator":
+        return Problem("not_found", NO_PAGE)
+    return Problem(
+        "role_required",
+        f"This requires the role {route.role}; your role in {request.organization} is "
+        f"{request.viewer.role}. An admin of the organization can change it.",
+    )
 
 
 def _is_navigation(http: Request) -> bool:

@@ -21,7 +21,7 @@ from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, ren
 from agentjobs.web.dashboard.zones import shown_zone, zone_named
 
 _SIGN_IN = "Sign in first. Nothing was changed."
-_NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
+NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
 
 
 class NotSignedIn(Problem):
@@ -60,7 +60,7 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "problem": problem,
         "other_organizations": problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
-        "message": _NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
+        "message": NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
         "status": status,
         "request_id": request_id,
     }

@@ -31,7 +31,13 @@ SETTINGS = (
     NavigationLink("/settings/members", "Members", "member"),
     NavigationLink("/settings/organization", "Organization and plan", "member"),
     NavigationLink("/settings/audit-log", "Audit log", "admin"),
-    NavigationLink("/settings/workers", "Workers", "operator"),
+)
+# Of the whole service.
+OPERATOR = (
+    NavigationLink("/operator", "Organizations", "operator"),
+    NavigationLink("/operator/queues", "Queues", "operator"),
+    NavigationLink("/operator/workers", "Workers", "operator"),
+    NavigationLink("/operator/service", "Service", "operator"),
 )
 # Only the search leads to them.
 OTHERS = (

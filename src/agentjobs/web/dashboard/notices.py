@@ -5,6 +5,7 @@ from urllib.parse import quote
 import msgspec
 
 from agentjobs.fleet.processes import configuration_problems, running_configurations
+from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.pauses import find_pause
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database
@@ -21,11 +22,11 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 async def notices_for(db: Database, viewer: Viewer) -> list[Notice]:
-    return [
-        *await _pause(db, viewer),
-        *await _disabled_endpoints(db, viewer),
-        *await _different_processes(db, viewer),
-    ]
+    """For members, and for operators."""
+    notices = await _different_processes(db, viewer)
+    if not allows(viewer.role, "member"):
+        return notices
+    return [*await _pause(db, viewer), *await _disabled_endpoints(db, viewer), *notices]
 
 
 async def _pause(db: Database, viewer: Viewer) -> list[Notice]:
@@ -60,6 +61,6 @@ async def _different_processes(db: Database, viewer: Viewer) -> list[Notice]:
         return []
     problems = configuration_problems(await running_configurations(db))
     return [
-        Notice(text, "/settings/workers", "View processes")
+        Notice(text[:1].upper() + text[1:], "/operator/service", "View processes")
         for text in problems[:_MAX_PROCESS_NOTICES]
     ]

@@ -9,13 +9,16 @@ from starlette.responses import Response
 from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 
 Method = Literal["GET", "POST"]
-Role = Literal["viewer", "member", "admin"]
+Role = Literal["viewer", "member", "admin", "operator"]
 PageHandler = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
 class PageRoute:
-    """Requires a signed-in user with at least `role`. With `takes_keys`, an API key can read it."""
+    """Requires a signed-in user with at least `role`. With `takes_keys`, an API key can read it.
+
+    `operator` is no role of an organization: those pages do not exist for other users.
+    """
 
     method: Method
     path: str

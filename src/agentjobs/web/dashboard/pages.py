@@ -12,7 +12,7 @@ from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
-from agentjobs.web.dashboard.navigation import SECTIONS, SETTINGS
+from agentjobs.web.dashboard.navigation import OPERATOR, SECTIONS, SETTINGS
 from agentjobs.web.dashboard.static_files import static_url
 from agentjobs.web.dashboard.text.user_agents import describe_user_agent
 from agentjobs.web.dashboard.text.visible_text import visible
@@ -60,5 +60,7 @@ def _environment() -> Environment:
     environment.filters["web_address"] = web_address
     environment.filters["browser"] = describe_user_agent
     environment.filters.update(FILTERS)
-    environment.globals.update(static_url=static_url, SECTIONS=SECTIONS, SETTINGS=SETTINGS)
+    environment.globals.update(
+        static_url=static_url, SECTIONS=SECTIONS, SETTINGS=SETTINGS, OPERATOR=OPERATOR
+    )
     return environment

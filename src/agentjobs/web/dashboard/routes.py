@@ -16,6 +16,8 @@ from agentjobs.web.dashboard import (
 )
 from agentjobs.web.dashboard.auth_gate import guarded_routes
 from agentjobs.web.dashboard.jobs import artifacts, bulk, changes, creation, detail, listing, log
+from agentjobs.web.dashboard.operator import organizations as operator_organizations
+from agentjobs.web.dashboard.operator import queues, service, workers
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pulls import changes as pull_changes
 from agentjobs.web.dashboard.pulls import comments as pull_comments
@@ -37,7 +39,6 @@ from agentjobs.web.dashboard.settings import (
     secrets,
     trackers,
     webhooks,
-    workers,
 )
 from agentjobs.web.dashboard.settings.audit_log import page
 from agentjobs.web.dashboard.vulnerabilities import actions as vulnerability_actions
@@ -83,7 +84,10 @@ ROUTES: Routes = [
     *budgets.ROUTES,
     *organization.ROUTES,
     *page.ROUTES,
+    *operator_organizations.ROUTES,
+    *queues.ROUTES,
     *workers.ROUTES,
+    *service.ROUTES,
     # Before webhooks, whose endpoint path would match it.
     *delivery_log.ROUTES,
     *webhooks.ROUTES,

@@ -11,7 +11,7 @@ from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.pulls.pulls import list_pulls
 from agentjobs.repos.queries import list_repos
-from agentjobs.web.dashboard.navigation import OTHERS, SECTIONS, SETTINGS
+from agentjobs.web.dashboard.navigation import OPERATOR, OTHERS, SECTIONS, SETTINGS
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -58,9 +58,9 @@ async def _find(request: PageRequest, query: str) -> list[Group]:
 def _pages(request: PageRequest, query: str) -> list[Result]:
     return [
         Result(link.path, link.name)
-        for link in (*SECTIONS, *OTHERS, *SETTINGS)
+        for link in (*SECTIONS, *OTHERS, *SETTINGS, *OPERATOR)
         if query.casefold() in link.name.casefold()
-        if (request.is_operator if link.role == "operator" else request.may(link.role))
+        if request.may(link.role)
     ]
 
 

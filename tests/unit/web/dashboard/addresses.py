@@ -41,6 +41,7 @@ _IDS = {
     "/settings/trackers/": "tracker",
     "/settings/webhooks/delivery-log/": "delivery",
     "/settings/webhooks/": "endpoint",
+    "/operator/workers/": "worker",
 }
 # The fields of each form; forms that are only a button have none.
 _FIELDS: Mapping[str, dict[str, str]] = {
@@ -49,6 +50,8 @@ _FIELDS: Mapping[str, dict[str, str]] = {
     "/account/password": {"new": _PASSWORD, "again": _PASSWORD},
     "/jobs": {"repo": "acme/shop", "agent": "fixer"},
     "/jobs/{job_id}/follow-up": {"prompt": "And the tax."},
+    "/operator/organizations/{name}/budget": {"daily": "5"},
+    "/operator/organizations/{name}/plan": {"plan": "free"},
     "/repos": {"address": "https://git.example/me/it.git", "name": "acme/shop"},
     "/repos/{full_name:repo}/auto-trigger": {"level": "high"},
     "/repos/{full_name:repo}/environment": {"definition": "[environment]\nimage = 'python:3.12'"},
@@ -185,7 +188,7 @@ def _value(path: str, name: str, samples: SampleIds) -> str:
         "finding_id": samples.finding,
         "key": hashlib.sha256(b"src/shop.py").hexdigest()[:10],
         "job_id": samples.queued_job if path.endswith("/cancel") else samples.finished_job,
-        "name": ARTIFACT,
+        "name": samples.organization if path.startswith("/operator") else ARTIFACT,
         "org": samples.organization,
         "full_name": samples.repo,
         "number": str(DRAFT if path.endswith("/ready") else OPEN),

@@ -36,6 +36,9 @@ OPEN, DRAFT, CONFLICTING = 1, 2, 3
 SECRET = "ANTHROPIC_API_KEY"
 
 
+WORKER = "wrk_a"
+
+
 @dataclass(frozen=True)
 class SampleIds:
     """The IDs of an organization's resources, by the names of URL parameters."""
@@ -64,11 +67,12 @@ class SampleIds:
     session: str = ""
     # Shared by all organizations.
     advisory: str = ADVISORY
+    worker: str = WORKER
     module: str = ""
 
     def names(self) -> list[str]:
         """Every text that identifies these resources, longest first."""
-        shared = {self.base, self.head, self.advisory, self.module}
+        shared = {self.base, self.head, self.advisory, self.module, self.worker}
         ids = [value for value in vars(self).values() if value and value not in shared]
         return sorted(ids, key=len, reverse=True)
 
@@ -251,8 +255,9 @@ async def insert_worker(harness: JobHarness, make_text: TextMaker) -> None:
     await write(
         harness.db,
         "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at, unready,"
-        " location) VALUES ('wrk_a', :host, :agents, 2, :now, :later, :unready,"
+        " location) VALUES (:id, :host, :agents, 2, :now, :later, :unready,"
         " '0123456789abcdef')",
+        id=WORKER,
         host=make_text("build-1"),
         agents='["fixer"]',
         now=now_ms(),

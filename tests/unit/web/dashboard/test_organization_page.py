@@ -31,7 +31,7 @@ async def test_the_page_shows_the_organization_and_its_limits(dashboard: Dashboa
     assert "1,000 jobs; further jobs are rejected" in page.text
     assert "http://127.0.0.1:8080/v1" in page.text
     assert "http://127.0.0.1:8080/git/acme/OWNER/NAME.git" in page.text
-    assert "agentjobs orgs set-plan acme PLAN" in page.text
+    assert "An operator of the service can change it to" in page.text
 
 
 async def test_a_pause_is_shown_on_every_page_and_with_the_organization(
@@ -40,7 +40,7 @@ async def test_a_pause_is_shown_on_every_page_and_with_the_organization(
     await pause(dashboard.db, "acme")
     page = await dashboard.member.open(PATH)
     assert "The operator has paused the organization acme" in page.text
-    assert "agentjobs resume --org acme" in page.text
+    assert "until an operator of the service resumes it" in page.text
     await resume(dashboard.db, "acme")
     assert "paused" not in (await dashboard.member.open(PATH)).text
     await ensure_default(dashboard.db, dashboard.context.plans)

@@ -7,6 +7,7 @@ import pytest
 
 from agentjobs.organizations.sign_in_links import create_link
 from agentjobs.web.dashboard.static_files import static_url
+from tests.support.users import write
 from tests.unit.web.dashboard.addresses import GETS, POSTS, address_of, describe_route, fields_of
 from tests.unit.web.dashboard.browser import Page
 from tests.unit.web.dashboard.conftest import open_sample_dashboard
@@ -130,6 +131,7 @@ async def below(sample_template, tmp_path):
         open_sample_dashboard(sample_template, tmp_path, public_url=f"{HOST}{PREFIX}") as dashboard,
         browser_at(dashboard) as browser,
     ):
+        await write(dashboard.db, "UPDATE users SET is_operator = true")
         response = await signed_in(dashboard, browser)
         assert response.headers["location"] == f"{PREFIX}/"
         yield dashboard, browser

@@ -10,7 +10,7 @@ from agentjobs.organizations.memberships import ROLES, allows
 from agentjobs.web.dashboard.page_route import PageRoute
 from agentjobs.web.dashboard.routes import ROUTES
 from tests.support.jobs import an_agent
-from tests.support.users import make_passwords_cheap
+from tests.support.users import make_passwords_cheap, write
 from tests.unit.web.dashboard.addresses import (
     GETS,
     POSTS,
@@ -37,6 +37,8 @@ REFUSED_ANYWAY = {
     "POST /settings/forges/{id}/installation": 400,
     # The sample has no signing key.
     "POST /settings/forges/{id}/signed-token": 409,
+    # The worker is alive.
+    "POST /operator/workers/{id}/remove": 400,
     # The platform cannot reach the test's address.
     "POST /settings/forges/{id}/webhooks": 400,
     # The form names no comment.
@@ -77,14 +79,16 @@ def test_every_route_has_a_sample_url_and_unknown_parameters_fail(sample_templat
 
 def test_the_role_of_each_route_matches_the_guide():
     for route in SIGNED_IN:
-        assert route.role == role_in_the_guide(route), describe_route(route)
+        is_for_operators = route.path.startswith(("/operator", "/settings/workers"))
+        role = "operator" if is_for_operators else role_in_the_guide(route)
+        assert route.role == role, describe_route(route)
 
 
 def role_in_the_guide(route):
     path, is_change = route.path, route.method == "POST"
     if path.startswith("/settings/webhooks/delivery-log"):
         return "member"
-    admin_pages = ("api-keys", "secrets", "audit-log", "workers")
+    admin_pages = ("api-keys", "secrets", "audit-log")
     if path.startswith(tuple(f"/settings/{page}" for page in admin_pages)):
         return "admin"
     if path.startswith("/settings"):
@@ -125,8 +129,10 @@ async def test_users_below_the_role_are_rejected_and_change_nothing(sample_dashb
                 continue
             address = address_of(route, sample_dashboard.samples["acme"])
             response = await send_request(sample_dashboard, browser, route, address, csrf)
-            assert response.status_code == 403, f"{role}: {describe_route(route)}"
-            assert f"requires the role {route.role}" in response.text
+            # Pages for operators do not exist for others.
+            is_hidden = route.role == "operator"
+            assert response.status_code == (404 if is_hidden else 403), describe_route(route)
+            assert is_hidden or f"requires the role {route.role}" in response.text
             refused_count += 1
     assert refused_count > 30
     assert await store_contents(sample_dashboard.db) == before
@@ -150,8 +156,10 @@ async def test_pages_open_for_their_role_and_reading_changes_nothing(sample_dash
     "route", [route for route in POSTS if not route.path.endswith("/test")], ids=describe_route
 )
 async def test_a_form_is_accepted_from_the_lowest_permitted_role(sample_dashboard, route):
+    if route.role == "operator":
+        await write(sample_dashboard.db, "UPDATE users SET is_operator = true")
     before = await store_contents(sample_dashboard.db)
-    browser = getattr(sample_dashboard, route.role)
+    browser = getattr(sample_dashboard, "viewer" if route.role == "operator" else route.role)
     address = address_of(route, with_session_of(sample_dashboard.samples["acme"], browser))
     response = await send_request(sample_dashboard, browser, route, address, await csrf_of(browser))
     if describe_route(route) in REFUSED_ANYWAY:
@@ -161,8 +169,8 @@ async def test_a_form_is_accepted_from_the_lowest_permitted_role(sample_dashboar
     # Nothing else to end, and nothing selected.
     idle = {"/account/organization", "/account/sessions/end-others", "/jobs/selected"}
     is_idle = route.path in idle or route.path.endswith("/redeliver-selected")
-    # Nothing is dismissed, and no secret was rotated yet.
-    is_idle = is_idle or route.path.endswith(("/reopen", "/promote"))
+    # Nothing is dismissed or paused, and no secret was rotated yet.
+    is_idle = is_idle or route.path.endswith(("/reopen", "/promote", "/resume"))
     assert (await store_contents(sample_dashboard.db) == before) is is_idle
 
 

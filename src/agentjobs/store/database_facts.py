@@ -1,0 +1,34 @@
+"""What operators see of the database: engine, version, size and schema."""
+
+import msgspec
+
+from agentjobs.store.database import Database
+from agentjobs.store.revisions import current_revision, known_revisions
+
+
+class DatabaseFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """`own_schema` is the newest one that this program knows."""
+
+    engine: str
+    version: str
+    size_bytes: int
+    schema: str
+    own_schema: str
+
+
+async def read_database_facts(db: Database) -> DatabaseFacts:
+    row = await db.fetch_one(
+        "/*postgresql SELECT 'PostgreSQL' AS engine, current_setting('server_version') AS version,"
+        " pg_database_size(current_database()) AS size_bytes */"
+        "/*sqlite SELECT 'SQLite' AS engine, sqlite_version() AS version,"
+        " p.page_count * s.page_size AS size_bytes"
+        " FROM pragma_page_count() p, pragma_page_size() s */"
+    )
+    assert row is not None
+    return DatabaseFacts(
+        engine=row["engine"],
+        version=row["version"],
+        size_bytes=row["size_bytes"],
+        schema=await current_revision(db) or "",
+        own_schema=known_revisions()[-1],
+    )

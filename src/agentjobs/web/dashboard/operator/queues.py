@@ -1,0 +1,56 @@
+"""/operator/queues: which jobs wait, by organization, agent and reason."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from agentjobs.jobs.views.service_queue import MAX_GROUPS, list_waiting
+from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+
+_PATH = "/operator/queues"
+_TEMPLATE = "operator/queue_rows.html"
+# The tone of the badge, and the words.
+_REASONS = {
+    "next": ("info", "Waits for a free slot"),
+    "paused": ("warn", "Paused"),
+    "plan_limit": ("warn", "Limit of the plan"),
+    "repo_limit": ("warn", "Limit of the repository"),
+    "agent_limit": ("warn", "Limit of the agent"),
+    "unreachable": ("bad", "Platform or tracker does not respond"),
+    "environment_building": ("info", "Environment is being built"),
+    "no_worker": ("bad", "No worker can run the agent"),
+    "disk_full": ("bad", "Disks of workers are nearly full"),
+}
+
+
+async def show(request: PageRequest) -> Response:
+    return await request.render("operator/queues.html", **await _rows(request))
+
+
+async def stream(request: PageRequest) -> Response:
+    async def parts() -> Parts:
+        return {"queue-rows": await request.fragment(_TEMPLATE, **await _rows(request))}
+
+    return live_parts(request, ("jobs",), parts)
+
+
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    groups = await list_waiting(request.context.jobs)
+    fleet = await request.context.jobs.fleet.state()
+    return {
+        "groups": groups,
+        "reasons": _REASONS,
+        "waiting": sum(group.jobs for group in groups),
+        "running": len(fleet.queue.running),
+        "slots": sum(worker.slots for worker in fleet.workers),
+        "oldest_at": min((group.oldest_at for group in groups), default=None),
+        "is_cut": len(groups) >= MAX_GROUPS,
+    }
+
+
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "operator", show),
+    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+]

@@ -1,0 +1,121 @@
+"""/operator/service: pause, processes with their versions and disks, and the database."""
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.fleet.processes import (
+    SILENT_MS,
+    ProcessInfo,
+    list_processes,
+    odd_configurations,
+    running_configurations,
+)
+from agentjobs.jobs.workers import list_worker_views
+from agentjobs.organizations.pauses import load_pauses, pause, resume
+from agentjobs.settings.digest import short_digest
+from agentjobs.store.database_facts import read_database_facts
+from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.operator.acting import acting_as_operator
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+
+_PATH = "/operator/service"
+_TEMPLATE = "operator/service_state.html"
+
+
+class _Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process with an API, or a worker."""
+
+    id: str
+    role: str
+    hostname: str
+    version: str
+    digest: str
+    is_silent: bool
+    is_odd: bool
+    problem: str
+    heartbeat_at: int
+    started_at: int
+    disk_free_bytes: int | None
+    disk_total_bytes: int | None
+
+
+async def show(request: PageRequest) -> Response:
+    return await request.render("operator/service.html", **await _state(request))
+
+
+async def stream(request: PageRequest) -> Response:
+    async def parts() -> Parts:
+        return {"service-state": await request.fragment(_TEMPLATE, **await _state(request))}
+
+    # Heartbeats are not announced: mostly rendered again by the clock.
+    return live_parts(request, ("organizations",), parts)
+
+
+async def pause_all(request: PageRequest) -> Response:
+    with acting_as_operator(request):
+        await pause(request.db)
+    banner = "The service is paused: running jobs continue, no new jobs start."
+    return request.redirect(_PATH, banner=banner)
+
+
+async def resume_all(request: PageRequest) -> Response:
+    with acting_as_operator(request):
+        await resume(request.db)
+    return request.redirect(_PATH, banner="Jobs start again.")
+
+
+async def _state(request: PageRequest) -> dict[str, Any]:
+    db, settings = request.db, request.settings
+    odd = {each.id for each in odd_configurations(await running_configurations(db))}
+    now = await db.clock_ms()
+    processes = [_process(each, now, odd) for each in await list_processes(db)]
+    workers = [
+        _Process(
+            id=worker.id,
+            role="worker",
+            hostname=worker.hostname,
+            version=worker.version,
+            digest=worker.configuration_digest,
+            is_silent=worker.status == "silent",
+            is_odd=worker.has_odd_configuration,
+            problem=worker.sandbox_problem,
+            heartbeat_at=worker.heartbeat_at,
+            started_at=worker.started_at,
+            disk_free_bytes=worker.disk_free_bytes,
+            disk_total_bytes=worker.disk_total_bytes,
+        )
+        for worker in await list_worker_views(db, settings)
+    ]
+    return {
+        "pauses": await load_pauses(db),
+        "processes": [*processes, *workers],
+        "database": await read_database_facts(db),
+    }
+
+
+def _process(process: ProcessInfo, now: int, odd: set[str]) -> _Process:
+    return _Process(
+        id=process.id,
+        role=process.role,
+        hostname=process.hostname,
+        version=process.version,
+        digest=short_digest(process.configuration_digest),
+        is_silent=process.heartbeat_at <= now - SILENT_MS,
+        is_odd=process.id in odd,
+        problem=process.repositories_problem or "",
+        heartbeat_at=process.heartbeat_at,
+        started_at=process.started_at,
+        disk_free_bytes=process.disk_free_bytes,
+        disk_total_bytes=process.disk_total_bytes,
+    )
+
+
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "operator", show),
+    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+    PageRoute("POST", f"{_PATH}/pause", "operator", pause_all),
+    PageRoute("POST", f"{_PATH}/resume", "operator", resume_all),
+]
