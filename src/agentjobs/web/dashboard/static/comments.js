@@ -1,11 +1,9 @@
-// Opens the form for a comment below the line whose number is clicked.
-document.addEventListener("click", async ({ target }) => {
+// Opens the form of a comment below the line whose number is clicked.
+addEventListener("click", async ({ target }) => {
   if (!target.matches(".diff td[id]")) return;
-  const url = `${location.pathname}?comment=${target.id.slice(5)}`;
-  const response = await fetch(url, { headers: { "X-Part": "1" } });
-  if (!response.ok) return;
-  document.getElementById("line-comment")?.closest("tr")?.remove();
-  const row = target.closest("tr");
-  row.insertAdjacentHTML("afterend", await response.text());
-  row.nextElementSibling.querySelector("textarea").focus();
+  const form = await fetch(`?comment=${target.id.slice(5)}`, { headers: { "X-Part": 1 } });
+  if (!form.ok) return;
+  document.querySelector("tr:has(#line-comment)")?.remove();
+  target.parentNode.insertAdjacentHTML("afterend", await form.text());
+  document.getElementById("line-body").focus();
 });
