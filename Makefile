@@ -57,7 +57,7 @@ DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests supervisor test-supervisor fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
+.PHONY: help openapi schema docs install install-dev check test run-tests supervisor test-supervisor fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots gallery demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ image: ## Build the container images (IMAGE=localhost/agentjobs:latest AGENT_IMA
 screenshots: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Retake the README's pictures
 	@AGENTJOBS_TEST_SCREENSHOTS=1 $(BIN)/python -m pytest tests/browser/test_screenshots.py
 
+gallery: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed ## Take pictures of every page into .gallery/, at three widths, light and dark
+	@$(BIN)/python -m tests.browser .gallery
+
 check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, dependency audit
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -166,7 +169,7 @@ lock: $(DEV_STAMP) ## Resolve the dependencies again and rewrite the lock files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## Remove virtual environments and caches
-	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(KUBERNETES_DIR) $(PROMETHEUS_DIR) .supervisor dist .dist-* build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AGENTS_VENV) $(DOCS_VENV) site $(AGENTS_DIR) $(NPM_TESTS_DIR) $(PLATFORMS_DIR) $(CONTAINER_DIR) $(KUBERNETES_DIR) $(PROMETHEUS_DIR) .supervisor dist .dist-* .gallery build clients/typescript/node_modules clients/typescript/dist clients/typescript/src/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN_STAMP): requirements.lock $(PACKAGES) scripts/install.py

@@ -13,7 +13,7 @@ from tests.browser.sample_data import SampleData, create_samples
 from tests.browser.service import GRACE, PASSWORD, BrowserTestService, run_browser_service
 from tests.support.receiver import receiver
 
-_ARGUMENTS = [
+ARGUMENTS = [
     # Chromium's sandbox needs namespaces that containers and ordinary users often lack.
     "--no-sandbox",
     "--disable-gpu",
@@ -32,6 +32,12 @@ OpenPage = Callable[..., Coroutine[Any, Any, Page]]
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The browser and its event loop live as long as the suite."""
     item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+def browser_program() -> str:
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    assert program, "the browser is missing: scripts/system-packages chromium-headless-shell"
+    return program
 
 
 async def join(page: Page, name: str) -> None:
@@ -63,10 +69,10 @@ def samples(service: BrowserTestService) -> Iterator[SampleData]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     expect.set_options(timeout=_TIMEOUT_MS)
-    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    assert program, "the browser is missing: scripts/system-packages chromium-headless-shell"
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        chromium = await playwright.chromium.launch(
+            executable_path=browser_program(), args=ARGUMENTS
+        )
         yield chromium
         await chromium.close()
 

@@ -33,13 +33,13 @@ _STILL: Any = {
     "reduced_motion": "reduce",
     "viewport": {"width": WIDTHS[-1], "height": HEIGHT},
 }
-_FOR_GUESTS = ("/sign-in", "/invitation", "/password-reset")
+FOR_GUESTS = ("/sign-in", "/invitation", "/password-reset")
 
 
 def pages_of(samples: SampleData) -> list[str]:
     """All pages in the dashboard's routes, so that new pages are checked automatically."""
     paths = [route.path for route in ROUTES if route.method == "GET"]
-    pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in _FOR_GUESTS]
+    pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in FOR_GUESTS]
     return [
         *(samples.address_of(path) for path in pages),
         "/design",
@@ -88,6 +88,6 @@ async def test_every_page_is_accessible_and_keeps_its_layout(
     for address in pages_of(samples):
         faults += await check_page(page, checker, address)
     guest_page = await open_page(expected_errors=_REFUSALS, **_STILL)
-    for address in (*_FOR_GUESTS, "/sign-in?token=used"):
+    for address in (*FOR_GUESTS, "/sign-in?token=used"):
         faults += await check_page(guest_page, checker, address)
     assert faults == []
