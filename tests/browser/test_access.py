@@ -14,7 +14,7 @@ MEMBER = "linus@example.com"
 async def test_role_changes_and_removal_of_a_member_take_effect_immediately(
     admin: Page, open_page: OpenPage, service: BrowserTestService
 ) -> None:
-    await admin.goto("/settings/members")
+    await admin.goto("/settings/members#add")
     await admin.get_by_label("Email address").fill(MEMBER)
     await admin.get_by_label("Role", exact=True).select_option("member")
     await admin.get_by_role("button", name="Create invitation link").click()

@@ -19,7 +19,7 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     page = await open_page(
         storage_state=admin_state, permissions=["clipboard-read", "clipboard-write"]
     )
-    await page.goto("/settings/api-keys")
+    await page.goto("/settings/api-keys#add")
     await page.get_by_label("Name", exact=True).fill("CI of the shop")
     await page.get_by_role("button", name="Create key").click()
     copy = page.get_by_role("button", name="Copy", exact=True).first
@@ -36,6 +36,7 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     await page.goto("/settings/api-keys")
     assert key not in await page.content()
     row = page.get_by_role("row", name="CI of the shop")
+    await row.get_by_label("Actions: ").click()
     await row.get_by_text("Revoke…").click()
     await row.get_by_role("button", name="Revoke key").click()
     await expect(page.get_by_role("main").get_by_role("status")).to_contain_text("revoked")

@@ -52,6 +52,7 @@ async def test_a_confirmation_in_a_table_is_shown_whole(
     assert await table.evaluate("(table) => table.scrollWidth <= table.clientWidth")
     row = admin.get_by_role("row", name="to be revoked")
     before = await row.get_by_role("cell").first.bounding_box()
+    await row.get_by_label("Actions: ").click()
     await row.get_by_text("Revoke…").click()
     body = row.locator(".confirm-body")
     await expect(body).to_contain_text("stops working immediately")

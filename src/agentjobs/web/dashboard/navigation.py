@@ -42,7 +42,13 @@ OPERATOR = (
 # Only the search leads to them.
 OTHERS = (
     NavigationLink("/jobs/new", "New job", "member"),
+    NavigationLink("/settings/api-keys#add", "Create an API key", "admin"),
     NavigationLink("/settings/webhooks#add", "Add a webhook", "admin"),
+    NavigationLink("/settings/forges#add", "Connect a platform", "admin"),
+    NavigationLink("/settings/trackers#add", "Connect a tracker", "admin"),
+    NavigationLink("/settings/secrets#add", "Add a secret", "admin"),
+    NavigationLink("/settings/members#add", "Invite a member", "admin"),
+    NavigationLink("/repos#add", "Connect a repository", "admin"),
     NavigationLink("/account", "Your account"),
     NavigationLink("/v1/docs", "API reference"),
 )

@@ -48,7 +48,8 @@ def secret_on(page):
 async def test_without_connections_the_page_explains_platforms(dashboard):
     page = await dashboard.admin.open(HERE)
     assert "No platforms connected" in page.text
-    assert "Connect GitHub, GitLab, Gitea or Forgejo below" in page.text
+    assert "Connect GitHub, GitLab, Gitea or Forgejo with a token" in page.text
+    assert "#add" in page.links
     page = await dashboard.member.open(HERE)
     assert "An administrator can connect" in page.text
     assert not page.has_form(HERE)

@@ -106,7 +106,7 @@ async def test_agents_are_listed_with_their_secret(dashboard: Dashboard) -> None
     offer(dashboard, [thinker("Alpha", "KEY_A"), thinker("Beta", "KEY_A"), an_agent("plain")])
     page = await dashboard.admin.open(PATH)
     assert "Set KEY_A , for Alpha, Beta" in page.text
-    assert f"{PATH}?name=KEY_A#set-title" in page.links
+    assert f"{PATH}?name=KEY_A#add" in page.links
     page = await dashboard.admin.send(page, PATH, name="KEY_A", value=VALUE)
     assert "Jobs of these agents fail" not in page.text
     assert "Jobs of Alpha, Beta will fail." in page.text

@@ -55,7 +55,7 @@ async def change(request: PageRequest) -> Response:
             request.db, request.context.keys, request.organization_id, definition, value
         )
     except Problem as problem:
-        return await _page(request, entered, problem=for_page(problem))
+        return await _page(request, entered, is_open=True, problem=for_page(problem))
     verb = "set" if secret.created_at == secret.updated_at else "replaced"
     return request.redirect(_PATH, banner=f"{entered.name} was {verb}.")
 
@@ -87,10 +87,16 @@ async def _repo_id(request: PageRequest, full_name: str) -> str:
 
 
 async def _page(
-    request: PageRequest, entered: _FormValues, *, problem: Problem | None = None
+    request: PageRequest,
+    entered: _FormValues,
+    *,
+    is_open: bool = False,
+    problem: Problem | None = None,
 ) -> Response:
+    """`is_open`: the form is shown, and the problem is its own."""
     values: dict[str, Any] = {
         "entered": entered,
+        "is_open": is_open,
         "secrets": await list_environment_secrets(request.db, request.organization_id),
         "purposes": [(purpose, purpose) for purpose in PURPOSES],
         "kinds": [("", "none"), *((kind, kind) for kind in KINDS)],

@@ -25,7 +25,7 @@ async def send_invitation(request: PageRequest) -> Response:
     try:
         invitation, token = await invite(request.db, request.organization_id, email, role)
     except Problem as problem:
-        return await _page(request, problem=problem, email=email, role=role)
+        return await _page(request, problem=problem, is_inviting=True, email=email, role=role)
     link = f"{request.settings.effective_public_url}/invitation?token={token}"
     return await _page(request, invited=invitation, link=link)
 
@@ -91,12 +91,20 @@ async def sign_out(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner=banner)
 
 
-async def _page(request: PageRequest, problem: Problem | None = None, **values: Any) -> Response:
+async def _page(
+    request: PageRequest,
+    problem: Problem | None = None,
+    *,
+    is_inviting: bool = False,
+    **values: Any,
+) -> Response:
+    """`is_inviting`: the problem is that of an invitation, whose form stays open."""
     defaults = {"email": "", "role": "member", "invited": None, "reset": None, "link": ""}
     shown: dict[str, Any] = {**defaults, **values}
     return await request.render(
         "settings/members.html",
         problem=problem,
+        is_inviting=is_inviting,
         members=await list_members(request.db, request.organization_id),
         invitations=await list_invitations(request.db, request.organization_id),
         **shown,

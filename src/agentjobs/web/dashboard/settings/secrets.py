@@ -28,7 +28,8 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 async def show(request: PageRequest) -> Response:
-    return await _page(request, request.query_param("name"))
+    name = request.query_param("name")
+    return await _page(request, name, is_open=bool(name))
 
 
 async def change(request: PageRequest) -> Response:
@@ -41,7 +42,7 @@ async def change(request: PageRequest) -> Response:
             request.db, request.context.keys, request.organization, name, value
         )
     except Problem as problem:
-        return await _page(request, name, problem=for_page(problem))
+        return await _page(request, name, is_open=True, problem=for_page(problem))
     is_new = secret.created_at == secret.updated_at
     return request.redirect(_PATH, banner=f"{name} was {'set' if is_new else 'replaced'}.")
 
@@ -58,7 +59,10 @@ async def remove(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner=f"{name} was removed.")
 
 
-async def _page(request: PageRequest, name: str, *, problem: Problem | None = None) -> Response:
+async def _page(
+    request: PageRequest, name: str, *, is_open: bool = False, problem: Problem | None = None
+) -> Response:
+    """`is_open`: the form is shown, and the problem is its own."""
     secrets = await list_secrets(request.db, request.organization)
     agents_by_secret = _agents_by_secret(request.context.catalog.all())
     known = {secret.name for secret in secrets}
@@ -66,6 +70,7 @@ async def _page(request: PageRequest, name: str, *, problem: Problem | None = No
         "settings/secrets.html",
         problem=problem,
         name=name,
+        is_open=is_open,
         is_known=name in known,
         lines=[_Line(secret, agents_by_secret.get(secret.name, [])) for secret in secrets],
         needed=[

@@ -52,7 +52,7 @@ async def add_issues(request: PageRequest) -> Response:
     try:
         await trackers.add_tracker(request.db, request.context.keys, request.organization, new)
     except Problem as problem:
-        return await _page(request, problem)
+        return await _page(request, problem, is_adding=True)
     banner = "Tracker added. Issues are looked up through each repository's platform connection."
     return request.redirect(PATH, banner=banner)
 
@@ -71,7 +71,7 @@ async def add_jira(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem, form_values)
+        return await _page(request, problem, form_values, is_adding=True)
     return request.redirect(
         PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
@@ -175,9 +175,12 @@ async def _page(
     request: PageRequest,
     problem: Problem | None = None,
     form_values: _FormValues | None = None,
+    *,
     open_form: str = "",
+    is_adding: bool = False,
 ) -> Response:
-    """`open_form` is the tracker whose form has an error; `form_values` belong to the Jira form."""
+    """`open_form` is the tracker whose form has an error; `form_values` belong to the Jira form.
+    `is_adding`: the problem is that of a new tracker, whose form stays open."""
     configured = await trackers.trackers_of(request.db, request.organization_id)
     errors = dict.fromkeys(_FIELD_OF.values(), "")
     if problem is not None and form_values is not None and problem.code in _FIELD_OF:
@@ -192,6 +195,7 @@ async def _page(
         flavour_names=_FLAVOURS,
         form_values=form_values or _FormValues(),
         open_form=open_form,
+        is_adding=is_adding,
     )
 
 
