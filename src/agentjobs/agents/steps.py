@@ -40,5 +40,9 @@ def duration_of(start_ms: Any, end_ms: Any) -> int | None:
     """None if the times of an agent cannot be true."""
     if not isinstance(start_ms, int | float) or not isinstance(end_ms, int | float):
         return None
-    duration = end_ms - start_ms
+    try:
+        duration = end_ms - start_ms
+    except OverflowError:
+        # An integer of hundreds of digits, less a fraction.
+        return None
     return int(duration) if 0 <= duration <= _MAX_DURATION_MS else None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.agents.presets.all_presets import PRESETS
+from agentjobs.agents.presets.event_stream import MAX_BLOCKS
 from agentjobs.agents.presets.tool_steps import message_step, script_of, tool_step
 from agentjobs.agents.steps import Step, duration_of, exit_code_of
 from tests.support.paths import DATA
@@ -172,3 +173,32 @@ def test_times_that_cannot_be_true_have_no_duration() -> None:
     assert duration_of(5, 4) is None
     assert duration_of("5", 9) is None
     assert duration_of(0, 1e300) is None
+    assert duration_of(0.5, 10**400) is None
+
+
+@pytest.mark.parametrize(
+    ("preset", "event"),
+    [
+        ("claude-code", '{"type": "assistant", "message": {"content": [%s]}}'),
+        (
+            "claude-code",
+            '{"type": "user", "message": {"content": [{"type": "tool_result", "content": [%s]}]}}',
+        ),
+        ("codex", '{"type": "item.completed", "item": {"type": "file_change", "changes": [%s]}}'),
+        ("opencode", '{"type": "text", "part": {"text": [%s]}}'),
+    ],
+)
+def test_only_the_first_blocks_of_an_event_are_steps(preset: str, event: str) -> None:
+    watch, steps = PRESETS[preset].watcher(), list[Step]()
+    watch.on_step = steps.append
+    block = '{"type": "text", "text": "x", "path": "x"}'
+    shown = watch.feed((event % ", ".join([block] * 10_000)).encode() + b"\n")
+    assert steps
+    texts = [part for step in steps for part in (step.detail or step.title).split("\n")]
+    assert len(texts) <= MAX_BLOCKS
+    assert len(shown) < 10_000
+
+
+def test_the_detail_of_a_change_has_only_its_beginning() -> None:
+    step = tool_step("Edit", {"file_path": "a", "old_string": "\n" * 10**6, "new_string": "b"})
+    assert len(step.detail) < 50_000

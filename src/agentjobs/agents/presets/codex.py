@@ -1,7 +1,6 @@
 """Codex, run with `codex exec`: its last turn has the outcome."""
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 
 from agentjobs.agents.definitions import ModelAccess
@@ -40,8 +39,6 @@ _QUIET = (
 )
 
 
-# More of one event are not shown.
-_MAX_CHANGES = 500
 _CHANGES = {"add": " (new)", "delete": " (deleted)"}
 _STATES: Mapping[str, StepState] = {"in_progress": "running", "failed": "failed"}
 
@@ -108,8 +105,7 @@ def _steps_of_item(item: Event) -> Iterator[Step]:
                 exit_code=exit_code_of(item.get("exit_code")),
             )
         case "file_change":
-            changes = islice(objects_in(item.get("changes")), _MAX_CHANGES)
-            for index, change in enumerate(changes):
+            for index, change in enumerate(objects_in(item.get("changes"))):
                 note = _CHANGES.get(text_of(change.get("kind")), "")
                 title = f"{relative_path(text_of(change.get('path')))}{note}"
                 yield Step(kind="change", title=title, state=state, key=f"{key} {index}")

@@ -5,6 +5,7 @@ Other lines pass unchanged. Trusts nothing, because an agent may print anything.
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_CHARACTERS = 2_000
 # Text nested deeper in lists of blocks is ignored.
 MAX_TEXT_DEPTH = 8
+# More of one event are ignored: a million empty ones would block the event loop for seconds.
+MAX_BLOCKS = 200
 
 _OMITTED = b"[an event of more than 4 MiB is omitted]\n"
 
@@ -127,13 +130,13 @@ def _parse_event(line: bytes) -> Event | None:
 
 def text_of(value: Any) -> str:
     """A string, or the strings in a list of blocks."""
-    return "\n".join(filter(None, _texts(value, MAX_TEXT_DEPTH)))
+    return "\n".join(filter(None, islice(_texts(value, MAX_TEXT_DEPTH), MAX_BLOCKS)))
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list) and depth:
+    """One for each value that is visited, so that whoever takes some of them visits no others."""
+    yield value if isinstance(value, str) else ""
+    if isinstance(value, list) and depth:
         for item in value:
             yield from _texts(item, depth - 1)
     elif isinstance(value, dict) and depth:
@@ -154,9 +157,9 @@ def indent(text: str) -> str:
 
 
 def objects_in(value: Any) -> Iterator[Event]:
-    """The objects of a list; empty for anything else."""
+    """The first objects of a list; empty for anything else."""
     if isinstance(value, list):
-        yield from (item for item in value if isinstance(item, dict))
+        yield from (item for item in value[:MAX_BLOCKS] if isinstance(item, dict))
 
 
 def object_at(event: Event, name: str) -> Event:

@@ -22,6 +22,8 @@ _PATHS = ("file_path", "filePath", "notebook_path", "path")
 _SUBJECTS = ("description", "pattern", "query", "url", "name")
 _OLD = ("old_string", "oldString")
 _NEW = ("new_string", "newString", "content", "new_source", "patchText")
+# More of a change is not shown.
+_MAX_CHANGE_LENGTH = 8_000
 # Longer scripts are shown with their shell.
 _MAX_SHELL_LENGTH = 4_096
 
@@ -59,7 +61,7 @@ def script_of(command: str) -> str:
 
 
 def _change(arguments: Event) -> str:
-    old, new = _first(arguments, _OLD), _first(arguments, _NEW)
+    old, new = (_first(arguments, names)[:_MAX_CHANGE_LENGTH] for names in (_OLD, _NEW))
     removed = [f"-{line}" for line in old.splitlines()]
     return "\n".join([*removed, *(f"+{line}" for line in new.splitlines())])
 
