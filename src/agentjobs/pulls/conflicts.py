@@ -46,14 +46,14 @@ async def mark_conflicts(db: Database, settings: Settings, pull: Pull) -> Marked
                 identity.as_author_and_committer,
             )
             merge = MarkedMerge(tips.head, commit, conflict.files)
-            await _move(db, settings, pull, commit, tips.head)
+            await _add_marks(db, settings, pull, merge)
         except GitError as error:
             message = f"git cannot merge {pull.base_branch!r} into it: {error.reason}."
             raise Problem("pull_not_mergeable", message) from None
         else:
             raise Problem("pull_changed", "There are no conflicts any more. Reload the page.")
     entry = audit.entry("pull.base_merged", pull.short_name, commit=commit)
-    await db.transact(_set_draft, pull, entry, draft=True)
+    await db.transact(audit.write, pull.organization_id, entry)
     return merge
 
 
@@ -61,7 +61,17 @@ async def remove_marks(db: Database, settings: Settings, pull: Pull, merge: Mark
     """Undo the merge, unless somebody has pushed since."""
     async with changing_repository(db, pull.repo_id):
         await _move(db, settings, pull, merge.head, merge.commit)
-    await db.transact(_set_draft, pull, None, draft=pull.draft)
+    await db.transact(_set_draft, pull, draft=pull.draft)
+
+
+async def _add_marks(db: Database, settings: Settings, pull: Pull, merge: MarkedMerge) -> None:
+    # A draft first: whoever waits for the repository to merge the branch must not merge the marks.
+    await db.transact(_set_draft, pull, draft=True)
+    try:
+        await _move(db, settings, pull, merge.commit, merge.head)
+    except Problem:
+        await db.transact(_set_draft, pull, draft=pull.draft)
+        raise
 
 
 async def _move(db: Database, settings: Settings, pull: Pull, new: str, old: str) -> None:
@@ -77,9 +87,7 @@ async def _move(db: Database, settings: Settings, pull: Pull, new: str, old: str
     await record_push(db, settings.repositories_path, pull.repo_id, [ref])
 
 
-async def _set_draft(
-    tx: Transaction, pull: Pull, entry: audit.Entry | None, *, draft: bool
-) -> None:
+async def _set_draft(tx: Transaction, pull: Pull, *, draft: bool) -> None:
     await tx.execute(
         "UPDATE pulls SET draft = :draft WHERE repo_id = :repo_id AND number = :number"
         " AND state = 'open'",
@@ -87,5 +95,3 @@ async def _set_draft(
         repo_id=pull.repo_id,
         number=pull.number,
     )
-    if entry is not None:
-        await audit.write(tx, pull.organization_id, entry)

@@ -41,17 +41,12 @@ async def merge_pull(
     Raises Problem, with nothing changed.
     """
     pull = await get_pull(db, organization, full_name, number)
-    check_open(pull)
-    if pull.draft:
-        raise Problem(
-            "pull_not_mergeable",
-            f"Pull request {number} is a draft; mark it ready with `agentjobs pulls ready` first.",
-        )
+    _check_mergeable(pull)
     git_dir = present_path(settings.repositories_path, pull.repo_id)
     identity = Identity(settings.effective_author_name, settings.effective_author_email)
     async with changing_repository(db, pull.repo_id):
         # The wait may have taken a minute.
-        check_open(await get_pull(db, organization, full_name, number))
+        _check_mergeable(await get_pull(db, organization, full_name, number))
         tips, commit = await _merge(git_dir, pull, method, head_commit, identity)
     heads = await read_heads(git_dir, [pull.base_branch])
     entry = audit.entry("pull.merged", pull.short_name)
@@ -61,6 +56,16 @@ async def merge_pull(
     merged = await get_pull(db, organization, full_name, number)
     await remove_branch_of(db, settings, merged)
     return merged
+
+
+def _check_mergeable(pull: Pull) -> None:
+    check_open(pull)
+    if pull.draft:
+        raise Problem(
+            "pull_not_mergeable",
+            f"Pull request {pull.number} is a draft; mark it ready with `agentjobs pulls ready`"
+            " first.",
+        )
 
 
 async def _merge(

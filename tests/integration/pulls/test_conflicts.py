@@ -1,9 +1,13 @@
 """Conflicts with the base branch, resolved by a follow-up on a merge that marks them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from agentjobs.fleet.repository_lease import changing_repository
+from agentjobs.jobs.conflict_follow_up import build_prompt
 from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
@@ -53,3 +57,46 @@ async def test_commits_pushed_meanwhile_are_kept(platform: Platform) -> None:
     with pytest.raises(Problem) as refused:
         await remove_marks(platform.db, platform.settings, before, merge)
     assert refused.value.code == "pull_changed"
+
+
+async def test_a_merge_that_waited_for_the_marks_is_refused(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await get_pull(platform.db, *HERE, 2)
+    main = git_output("rev-parse", "main", cwd=platform.git_dir)
+
+    @asynccontextmanager
+    async def wait_for_marks(db: Database, repo_id: str) -> AsyncIterator[None]:
+        await mark_conflicts(platform.db, platform.settings, before)
+        async with changing_repository(db, repo_id):
+            yield
+
+    monkeypatch.setattr("agentjobs.pulls.merge.changing_repository", wait_for_marks)
+    with pytest.raises(Problem, match="is a draft"):
+        await merge_pull(platform.db, platform.settings, *HERE, 2)
+    assert git_output("rev-parse", "main", cwd=platform.git_dir) == main
+
+
+async def test_it_is_a_draft_before_the_branch_has_marks(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, drafts = await get_pull(platform.db, *HERE, 2), []
+
+    async def push_meanwhile(*_: object) -> None:
+        drafts.append((await get_pull(platform.db, *HERE, 2)).draft)
+        raise Problem("pull_changed", "Somebody has just pushed to the branch.")
+
+    monkeypatch.setattr("agentjobs.pulls.conflicts._move", push_meanwhile)
+    with pytest.raises(Problem, match="just pushed"):
+        await mark_conflicts(platform.db, platform.settings, before)
+    assert drafts == [True]
+    assert await get_pull(platform.db, *HERE, 2) == before
+
+
+async def test_the_prompt_about_many_conflicts_names_some_of_the_files(platform: Platform) -> None:
+    pull = await get_pull(platform.db, *HERE, 2)
+    assert "- a\n- b\n\n" in build_prompt(pull, ("a", "b"))
+    prompt = build_prompt(pull, tuple(f"{number:03}{'é' * 500}" for number in range(100)))
+    assert len(prompt.encode()) < 16 * 1024
+    assert "- 000é" in prompt
+    assert "- and 93 more\n" in prompt

@@ -191,6 +191,23 @@ async def test_the_agent_is_asked_to_resolve_conflicts(sample_dashboard):
     assert "<<<<<<<" in files.text
 
 
+async def test_conflicts_are_resolved_even_if_there_is_no_room_for_a_comment(
+    sample_dashboard, monkeypatch
+):
+    member, samples = sample_dashboard.member, sample_dashboard.samples["acme"]
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET pr_number = :number, branch = 'agentjobs/conflicting' WHERE id = :id",
+        number=CONFLICTING,
+        id=samples.finished_job,
+    )
+    monkeypatch.setattr("agentjobs.pulls.comments.MAX_COMMENTS", 0)
+    page = await member.send(
+        await member.open(at(CONFLICTING)), f"{at(CONFLICTING)}/resolve-conflicts"
+    )
+    assert "Asked the agent to resolve the conflicts." in page.text
+
+
 async def test_the_branch_stays_as_it_is_if_no_follow_up_can_start(sample_dashboard):
     member, samples = sample_dashboard.member, sample_dashboard.samples["acme"]
     page = await member.open(at(CONFLICTING))
