@@ -428,7 +428,9 @@ async def test_a_finding_without_its_advisory_record_is_still_explained(sample_d
     assert not [link for link in page.links if link.startswith("javascript")]
 
 
-@pytest.mark.parametrize("name", ["GHSA-od", "CVE-2026", "GHSA-nowhere", "%00", "a%2Fb"])
+@pytest.mark.parametrize(
+    "name", ["GHSA-od", "CVE-2026", "GHSA-nowhere", "%00", "a%2Fb", "A" * 60_000]
+)
 async def test_an_unknown_advisory_is_not_found(sample_dashboard, name):
     page = await sample_dashboard.viewer.open(f"{HERE}/{name}")
     assert page.status == 404

@@ -24,6 +24,7 @@ from agentjobs.web.dashboard.vulnerabilities.lines import live_topics, load_line
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 
 _MAX_FINDINGS = 100
+_MAX_NAME_LENGTH = 300
 _WEAKNESS_URL = "https://cwe.mitre.org/data/definitions/{}.html"
 
 
@@ -86,7 +87,8 @@ async def stream(request: PageRequest) -> Response:
 
 
 def _name(request: PageRequest) -> str:
-    return request.path_param("advisory_id").replace("\0", "")
+    # No advisory has a longer one, and SQLite refuses to search for one.
+    return request.path_param("advisory_id").replace("\0", "")[:_MAX_NAME_LENGTH]
 
 
 async def _affected(request: PageRequest, findings: list[FindingView]) -> dict[str, Any]:
