@@ -73,10 +73,10 @@ async def load_conversation(
 ) -> Conversation:
     every = await list_comments(request.db, pull)
     comments = _newest(every)
-    texts = [pull.body.strip(), *(comment.body for comment in comments)]
-    body, *bodies = await asyncio.to_thread(markdown.render_all, texts)
-    rendered = list(zip(comments, bodies, strict=True))
-    threads = _threads(rendered, comparison, {job.job_id: job for job in jobs})
+    # Up to a second for a thousand comments on lines that have changed since.
+    body, threads = await asyncio.to_thread(
+        _render, pull.body.strip(), comments, comparison, {job.job_id: job for job in jobs}
+    )
     return Conversation(body, threads, len(comments), len(every))
 
 
@@ -105,7 +105,7 @@ def locate(place: CodePlace, file: FileView | None, head: str) -> Place | None:
         for line in file.lines
         if (number := line.old_number if place.side == "left" else line.new_number) is not None
         if line.kind != "context" or place.side == "right"
-        if _text(line.html).startswith(text) and bool(text) == bool(_text(line.html))
+        if (now := _text(line.html)).startswith(text) and bool(text) == bool(now)
     ]
     nearest = min(numbers, key=lambda number: abs(number - place.line), default=None)
     return None if nearest is None else (place.side, nearest)
@@ -114,6 +114,17 @@ def locate(place: CodePlace, file: FileView | None, head: str) -> Place | None:
 def anchor_of(file: FileView, place: Place) -> str:
     side, number = place
     return f"{file.anchor}{'L' if side == 'left' else 'R'}{number}"
+
+
+def _render(
+    pull_body: str,
+    comments: Sequence[Comment],
+    comparison: Comparison,
+    jobs: Mapping[str, JobLine],
+) -> tuple[Markup, list[Thread]]:
+    texts = [pull_body, *(comment.body for comment in comments)]
+    body, *bodies = markdown.render_all(texts)
+    return body, _threads(list(zip(comments, bodies, strict=True)), comparison, jobs)
 
 
 def _threads(
