@@ -8,6 +8,7 @@ import msgspec
 from tests.browser.environments import write_environment
 from tests.browser.platforms import write_platform
 from tests.browser.service import ADVISORY, REPO, BrowserTestService
+from tests.browser.steps import write_steps
 from tests.support.receiver import Receiver
 from tests.support.service import wait_until
 
@@ -84,6 +85,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
     wait_until(lambda: len(service.findings()) >= _FINDINGS, "vulnerable packages")
     connection, tracker = write_platform(service.service.data_dir)
     write_environment(service.service.data_dir)
+    write_steps(service.service.data_dir, completed)
     branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (name for name in branches if "price-fixer" in name)
     return SampleData(

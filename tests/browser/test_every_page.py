@@ -46,6 +46,9 @@ def pages_of(samples: SampleData) -> list[str]:
         # The same pages with other content.
         f"/jobs/{samples.failed}",
         f"/jobs/{samples.running}",
+        f"/jobs/{samples.completed}?view=steps",
+        f"/jobs/{samples.completed}?view=steps&kind=command",
+        f"/jobs/{samples.running}?view=steps",
         "/jobs?q=nothing+is+called+this",
         "/jobs?label=team",
         f"/repos/{REPO}/graph",

@@ -1,5 +1,7 @@
 """The steps of a job in the store: complete, bounded, redacted, of the latest attempt."""
 
+from typing import Any
+
 import pytest
 
 from agentjobs.agents.steps import Step
@@ -12,7 +14,7 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.removal import remove_results
 from agentjobs.jobs.steps.model_calls import model_step
 from agentjobs.jobs.steps.recorder import MAX_DETAIL_LENGTH, MAX_STEPS, MAX_TITLE_LENGTH
-from agentjobs.jobs.steps.rows import StoredStep, read_steps
+from agentjobs.jobs.steps.rows import StepTotal, StoredStep, count_steps, read_steps
 from agentjobs.store.database import StoreUnavailable
 from tests.support.jobs import JobHarness
 
@@ -173,6 +175,42 @@ async def test_a_reported_time_lies_within_the_run(harness: JobHarness, job: Cla
         log.steps.record(Step(title="make", duration_ms=1_000))
     times = [step.started_at for step in await steps_of(harness, job)]
     assert times == [1_000_000, 1_002_000, 1_005_000, 1_004_000]
+
+
+async def test_steps_are_read_by_kind_and_in_pages(harness: JobHarness, job: ClaimedJob) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        for number in range(1, 7):
+            log.steps.record(Step(kind="read" if number % 2 else "command", title=str(number)))
+
+    async def titles(**selection: Any) -> str:
+        steps = await read_steps(harness.db, job.id, **selection)
+        return "".join(step.title for step in steps)
+
+    assert await titles() == "123456"
+    assert await titles(after=2, limit=3) == "345"
+    assert await titles(skip=4) == "56"
+    assert await titles(kind="read") == "135"
+    assert await titles(kind="command", skip=1, limit=1) == "4"
+    assert await titles(kind="command", after=4) == "6"
+    assert await titles(kind="change") == ""
+
+
+async def test_steps_are_counted_by_kind(harness: JobHarness, job: ClaimedJob) -> None:
+    clock = Clock()
+    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+        clock.now += 3_000
+        for title in ("a.py", "b.py", "a.py"):
+            log.steps.record(Step(kind="change", title=title))
+        log.steps.record(Step(kind="command", title="make", state="failed"))
+        for cost in (2**40, 2, None):
+            log.steps.record(Step(kind="model", title="large", cost_nanousd=cost))
+    first_at = 1_003_000
+    assert await count_steps(harness.db, job.id) == {
+        "change": StepTotal(steps=3, titles=2, first_at=first_at),
+        "command": StepTotal(steps=1, titles=1, failed=1, first_at=first_at),
+        "model": StepTotal(steps=3, titles=1, cost_nanousd=2**40 + 2, first_at=first_at),
+    }
+    assert await count_steps(harness.db, "job_0") == {}
 
 
 def test_a_model_call_is_a_step_with_its_tokens_and_cost() -> None:

@@ -69,17 +69,51 @@ async def _store(tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], 
 
 
 async def read_steps(
-    db: Database, job_id: str, *, after: int = 0, limit: int = 1_000
+    db: Database,
+    job_id: str,
+    *,
+    kind: StepKind | None = None,
+    after: int = 0,
+    skip: int = 0,
+    limit: int = 1_000,
 ) -> list[StoredStep]:
     """In the order of their numbers, with details."""
     rows = await db.fetch_all(
         f"SELECT {_COLUMNS}, detail FROM job_steps"
-        " WHERE job_id = :job_id AND sequence > :after ORDER BY sequence LIMIT :limit",
+        " WHERE job_id = :job_id AND sequence > :after"
+        " AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)"
+        " ORDER BY sequence LIMIT :limit OFFSET :skip",
         job_id=job_id,
+        kind=kind,
         after=after,
+        skip=skip,
         limit=limit,
     )
     return [_step(row) for row in rows]
+
+
+class StepTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of one kind. `titles` counts those with the same title once, such as a file."""
+
+    steps: int = 0
+    titles: int = 0
+    failed: int = 0
+    cost_nanousd: int = 0
+    first_at: int = 0
+
+
+async def count_steps(db: Database, job_id: str) -> dict[StepKind, StepTotal]:
+    """By kind; kinds without a step are missing."""
+    rows = await db.fetch_all(
+        "SELECT kind, COUNT(*) AS steps, COUNT(DISTINCT title) AS titles,"
+        " COUNT(CASE WHEN state = 'failed' THEN 1 END) AS failed,"
+        " CAST(COALESCE(SUM(cost_nanousd), 0) AS BIGINT) AS cost_nanousd,"
+        " MIN(started_at) AS first_at"
+        " FROM job_steps WHERE job_id = :job_id GROUP BY kind",
+        job_id=job_id,
+    )
+    totals = (dict(zip(row.keys(), values_of(row), strict=True)) for row in rows)
+    return {total.pop("kind"): StepTotal(**total) for total in totals}
 
 
 def _step(row: Row) -> StoredStep:

@@ -15,7 +15,16 @@ from agentjobs.web.dashboard import (
     static_files,
 )
 from agentjobs.web.dashboard.auth_gate import guarded_routes
-from agentjobs.web.dashboard.jobs import artifacts, bulk, changes, creation, detail, listing, log
+from agentjobs.web.dashboard.jobs import (
+    artifacts,
+    bulk,
+    changes,
+    creation,
+    detail,
+    listing,
+    log,
+    steps,
+)
 from agentjobs.web.dashboard.operator import organizations as operator_organizations
 from agentjobs.web.dashboard.operator import queues, service, workers
 from agentjobs.web.dashboard.page_route import Routes
@@ -58,6 +67,7 @@ ROUTES: Routes = [
     *bulk.ROUTES,
     *creation.ROUTES,
     *log.ROUTES,
+    *steps.ROUTES,
     *artifacts.ROUTES,
     *changes.ROUTES,
     *detail.ROUTES,

@@ -5,11 +5,19 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.organizations.authentication import Caller
 from tests.support.jobs import JobHarness
+from tests.support.steps import insert_steps
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import Repository, TextMaker
 
 PUBLIC_URL = "http://127.0.0.1:8080"
 ARTIFACT = "screenshot.png"
+_SMALL_STEPS = (("model", "large"), ("read", "prices.py"), ("model", "small"), ("read", "tax.py"))
+_STEPS = (
+    ("command", "pytest", "1 passed"),
+    ("change", "src/shop.py", "-PRICE = 2\n+PRICE = 3"),
+    ("message", "Done.", "Done.\n\nThe price is right."),
+    ("other", "Grep PRICE", "2 files"),
+)
 
 
 async def insert_jobs(
@@ -86,6 +94,16 @@ async def insert_jobs(
                 f"{make_text('compiling')}\n\x1b[31m{make_text('in red')}\x1b[0m\n"
                 f"{make_text('the end')}"
             ),
+        )
+        await insert_steps(
+            harness.db,
+            job,
+            *({"kind": kind, "title": make_text(title)} for kind, title in _SMALL_STEPS),
+            *(
+                {"kind": kind, "title": make_text(title), "detail": make_text(detail)}
+                for kind, title, detail in _STEPS
+            ),
+            {"kind": "command", "title": make_text("sleep"), "state": "running"},
         )
     for name, media_type, content in (
         (ARTIFACT, "image/png", b"\x89PNG\r\n\x1a\n"),

@@ -309,7 +309,7 @@ async def test_the_log_stream_continues_where_the_page_ends(sample_dashboard):
 
 @pytest.mark.parametrize("job", ["job_0", "nothing", "job_" + "0" * 26])
 async def test_an_unknown_job_is_not_found(dashboard, job):
-    for rest in ("", "/log", "/changes", "/stream", "/log/stream", "/artifacts/screenshot.png"):
+    for rest in ("", "/log", "/changes", "/stream", "/log/stream", "/steps/stream", "/artifacts/a"):
         page = await dashboard.viewer.open(f"/jobs/{job}{rest}")
         assert page.status == 404
         assert "There is no such job in your organization" in page.text

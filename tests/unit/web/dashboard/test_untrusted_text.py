@@ -55,6 +55,10 @@ SHOWN = {
         *("1 failed", "compiling", "in red", "SHOP-2", "agentjobs/failed", "Ada"),
         *("requests", "2.30.0", "requirements.txt", "2.31.0", "GHSA-odd"),
     ],
+    "/jobs/{failed_job}?view=steps": [
+        *("large", "prices.py", "pytest", "1 passed", "src/shop.py", "+PRICE = 3"),
+        *("The price is right.", "Grep PRICE", "2 files", "sleep"),
+    ],
     "/jobs/{finished_job}/changes": ["dear", "hello", "notes"],
     "/repos": ["fatal: not found", "https://git.example/elsewhere", "the disk is full"],
     "/repos/{repo}": [
@@ -233,6 +237,7 @@ async def test_parts_of_live_pages_escape_untrusted_text(hostile):
         "/jobs/stream": 1,
         f"/jobs/{samples.failed_job}/stream": 8,
         f"/jobs/{samples.running_job}/stream": 8,
+        f"/jobs/{samples.running_job}/steps/stream": 7,
         "/repos/stream": 1,
         f"/repos/{samples.repo}/stream": 2,
     }
@@ -268,6 +273,7 @@ async def test_a_very_long_word_breaks_no_page(hostile):
         asked=f'{{"prompt": "{LONG}", "{LONG}": "x"}}',
     )
     await write(db, "UPDATE job_logs SET text = :text", text=LONG)
+    await write(db, "UPDATE job_steps SET title = :text, detail = :text", text=LONG)
     await write(db, "UPDATE pulls SET title = :text, body = :text", text=LONG)
     await write(db, "UPDATE delivery_attempts SET response_body = :body", body=LONG.encode())
     await write(db, "UPDATE workers SET hostname = :text", text=LONG)
@@ -282,7 +288,7 @@ async def test_any_query_string_gets_a_safe_response(hostile):
         *("q", "status", "repo", "agent", "ticket", "since", "until", "before", "state", "actor"),
         *("action", "name", "endpoint", "job", "days", "next", "token", "path", "base", "head"),
         *("after", "prompt", "more", "title", "invitation", "node", "external", "package"),
-        *("ecosystem", "kind", "manifest", "vulnerable", "severity", "level"),
+        *("ecosystem", "kind", "manifest", "vulnerable", "severity", "level", "page"),
     )
     query = urlencode(dict.fromkeys(names, SOUP))
     for route in (*GETS, *PUBLIC_ROUTES):

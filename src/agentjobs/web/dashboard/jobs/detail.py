@@ -21,6 +21,7 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import commit_range_of
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
+from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -28,7 +29,7 @@ from agentjobs.web.dashboard.text import markdown
 from agentjobs.webhooks.events import activity_topic
 
 # The views of what the agent did, each with its own template; the first is the default.
-_VIEWS = {"log": "Log"}
+_VIEWS = {"log": "Log", "steps": "Steps"}
 # Each part has its own template.
 _PARTS = ("head", "report", "details", "events", "prompt", "follow_up", "artifacts", "changes")
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
@@ -63,9 +64,17 @@ async def show(request: PageRequest, problem: Problem | None = None, prompt: str
         # A live update must not replace what the user typed.
         live=problem is None and not _is_settled(values),
         views=_VIEWS,
-        view=(view := _view(request)),
-        log=await log_tail(request.db, job_id) if view == "log" else None,
+        **await _view_values(request, values["job"]),
     )
+
+
+async def _view_values(request: PageRequest, job: JobView) -> dict[str, Any]:
+    view = _view(request)
+    if view == "log":
+        return {"view": view, "log": await log_tail(request.db, job.job_id)}
+    page = await load_page(request, job.job_id)
+    parts = await step_parts(request, job.job_id, page, job.status)
+    return {"view": view, "steps": page, "step_parts": with_digests(parts)}
 
 
 def _view(request: PageRequest) -> str:

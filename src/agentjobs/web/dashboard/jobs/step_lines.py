@@ -1,0 +1,71 @@
+"""The lines in which a page shows steps: small ones that follow each other share a line."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from agentjobs.jobs.steps.rows import StoredStep
+
+# Agents read and think many times before they do something.
+_SMALL = ("read", "model")
+_MAX_SHORT_LENGTH = 600
+_MARKS = {"+": "added", "-": "removed", "@": "hunk"}
+
+
+class StepLine(msgspec.Struct, frozen=True):
+    """One step, or several small ones."""
+
+    steps: tuple[StoredStep, ...]
+
+    @property
+    def first(self) -> StoredStep:
+        return self.steps[0]
+
+    @property
+    def is_group(self) -> bool:
+        return len(self.steps) > 1
+
+    @property
+    def files(self) -> list[str]:
+        """Those that were read, each once."""
+        return list(dict.fromkeys(step.title for step in self.steps if step.kind == "read"))
+
+    @property
+    def calls(self) -> int:
+        return sum(step.kind == "model" for step in self.steps)
+
+    @property
+    def duration_ms(self) -> int | None:
+        return _sum(step.duration_ms for step in self.steps)
+
+    @property
+    def cost_nanousd(self) -> int | None:
+        return _sum(step.cost_nanousd for step in self.steps)
+
+
+def fold(steps: Iterable[StoredStep]) -> Iterator[StepLine]:
+    for is_small, run in itertools.groupby(steps, _is_small):
+        if is_small:
+            yield StepLine(tuple(run))
+        else:
+            yield from (StepLine((step,)) for step in run)
+
+
+def is_short(step: StoredStep) -> bool:
+    """Whether it is a message of several lines that are shown without opening it."""
+    return step.kind == "message" and 0 < len(step.detail) <= _MAX_SHORT_LENGTH
+
+
+def change_lines(detail: str) -> list[tuple[str, str]]:
+    """Each line of a change with the class that colors it."""
+    return [(_MARKS.get(line[:1], ""), line) for line in detail.split("\n")]
+
+
+def _is_small(step: StoredStep) -> bool:
+    return step.kind in _SMALL and step.state == "succeeded"
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
