@@ -12,9 +12,21 @@ from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.removal import remove_results
+from agentjobs.jobs.steps import recorder
 from agentjobs.jobs.steps.model_calls import model_step
-from agentjobs.jobs.steps.recorder import MAX_DETAIL_LENGTH, MAX_STEPS, MAX_TITLE_LENGTH
-from agentjobs.jobs.steps.rows import StepTotal, StoredStep, count_steps, read_steps
+from agentjobs.jobs.steps.recorder import (
+    MAX_DETAIL_LENGTH,
+    MAX_STEPS,
+    MAX_TITLE_LENGTH,
+    StepRecorder,
+)
+from agentjobs.jobs.steps.rows import (
+    StepTotal,
+    StoredStep,
+    count_steps,
+    read_steps,
+    store_steps,
+)
 from agentjobs.store.database import StoreUnavailable
 from tests.support.jobs import JobHarness
 
@@ -61,6 +73,27 @@ async def test_a_step_is_stored_when_it_begins_and_again_when_it_ends(
         exit_code=2,
         duration_ms=1_500,
     )
+
+
+async def test_a_step_that_changes_all_the_time_does_not_keep_the_log_from_being_stored(
+    harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = 0
+
+    async def store_and_change(*arguments: Any, **options: Any) -> None:
+        nonlocal changes
+        changes += 1
+        assert changes < 3
+        await store_steps(*arguments, **options)
+        steps.record(Step(title="make", state="running", key="1"))
+
+    monkeypatch.setattr(recorder, "store_steps", store_and_change)
+    steps = StepRecorder(harness.db, job, str, Clock(), lambda: None)
+    steps.record(Step(title="make", state="running", key="1"))
+    assert await steps.flush()
+    assert changes == 1
+    assert not steps.is_stored
+    assert [step.title for step in await steps_of(harness, job)] == ["make"]
 
 
 async def test_what_a_tool_was_asked_to_change_is_kept_unless_it_failed(

@@ -79,9 +79,11 @@ class StepRecorder:
         self._on_change()
 
     async def flush(self) -> bool:
-        """Store what is pending. False if the store is away: then it is still pending."""
-        while self._pending:
-            batch = list(self._pending.values())[:_BATCH]
+        """Store what is pending now. False if the store is away: then it is still pending."""
+        # Not what changes meanwhile: an agent that never pauses would keep the log from its turn.
+        pending = list(self._pending.values())
+        for start in range(0, len(pending), _BATCH):
+            batch = pending[start : start + _BATCH]
             try:
                 await self._store(batch)
             except StoreUnavailable:
