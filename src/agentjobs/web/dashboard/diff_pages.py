@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
+from agentjobs.git.process import GitError
 from agentjobs.local_git.diffs import diff_between, file_diff_between
 from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
@@ -148,7 +149,12 @@ def hide_details(problem: Problem, subject: str) -> Problem:
 
 async def _file(request: PageRequest, commits: CommitRange, path: str) -> FileView:
     git_dir = git_dir_of(request, commits.repo_id)
-    file = await file_diff_between(git_dir, commits.base, commits.head, path)
+    try:
+        file = await file_diff_between(git_dir, commits.base, commits.head, path)
+    except GitError as error:
+        # Commits that git has removed since, or that never were.
+        _log.warning("cannot show a file of %s: %s", commits.repo_id, error.reason)
+        file = None
     if file is None:
         raise Problem("not_found", "The file was not changed. Reload the page with the changes.")
     return await asyncio.to_thread(render_file_view, file, 1, commits)

@@ -268,6 +268,14 @@ async def test_a_file_is_served_as_a_page_and_as_a_fragment(sample_dashboard):
     assert missing.status == 404
 
 
+async def test_a_file_of_commits_that_do_not_exist_is_not_found(sample_dashboard):
+    head = sample_dashboard.samples["acme"].head
+    for ends in (f"base={'f' * 40}&head={head}", f"base={head}&head={'0' * 40}"):
+        page = await sample_dashboard.viewer.open(f"{at(OPEN)}/file?path=src/shop.py&{ends}")
+        assert page.status == 404
+        assert "Reload the page" in page.text
+
+
 async def test_the_chosen_view_is_kept_for_other_changes(sample_dashboard):
     viewer, job = sample_dashboard.viewer, sample_dashboard.samples["acme"].finished_job
     assert "diff split" not in (await viewer.open(f"{at(OPEN)}/files")).html
