@@ -132,8 +132,9 @@ CALLS: Mapping[str, Calls] = {
     "listVulnerabilities": Calls(
         "for each in client.vulnerabilities(severity=$severity, dismissed=$dismissed):\n"
         "    print(each.package, each.advisory_id)",
-        "const filters = { severity: $severity, dismissed: $dismissed };\n"
-        "for await (const each of client.vulnerabilities.list(filters)) {\n"
+        "const list = client.vulnerabilities.list({\n"
+        "  severity: $severity,\n  dismissed: $dismissed,\n});\n"
+        "for await (const each of list) {\n"
         "  console.log(each.package, each.advisory_id);\n}",
         query=("severity", "dismissed"),
     ),
