@@ -73,6 +73,13 @@ CALLS: Mapping[str, Calls] = {
     "getJobDiff": Calls(
         "print(client.diff($job_id))", "console.log(await client.jobs.diffText($job_id));"
     ),
+    "listJobSteps": Calls(
+        "for step in client.steps($job_id, kind=$kind):\n"
+        "    print(step.title, step.state, step.exit_code)",
+        "for await (const step of client.jobs.steps($job_id, { kind: $kind })) {\n"
+        "  console.log(step.title, step.state, step.exit_code);\n}",
+        query=("kind",),
+    ),
     "listJobArtifacts": Calls(
         "for artifact in client.artifacts($job_id):\n    print(artifact.name, artifact.size_bytes)",
         "for (const artifact of await client.jobs.artifacts($job_id)) {\n"

@@ -177,6 +177,9 @@ def test_an_agent_calls_a_model_with_a_key_it_never_sees(
         "cost_usd": 0.0006,
         "requests": 1,
     }
+    (call,) = organization.api.http.get(f"/jobs/{job['job_id']}/steps").json()["steps"]
+    assert (call["kind"], call["title"], call["state"]) == ("model", "small", "succeeded")
+    assert (call["detail"], call["cost_usd"]) == ("100 tokens in, 50 out", 0.0006)
     keys = [
         request["headers"]["authorization"] for request in httpx.get(f"{model_url}/requests").json()
     ]

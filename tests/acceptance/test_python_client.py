@@ -64,6 +64,7 @@ def test_a_job_is_created_waited_for_and_read(client: Client, job: Job) -> None:
         "job.started",
     ]
     assert client.artifacts(job.job_id) == []
+    assert list(client.steps(job.job_id)) == []
 
 
 def test_the_diff_of_a_job_is_text_or_files(client: Client, job: Job) -> None:
@@ -174,6 +175,8 @@ def test_keys_of_others_and_old_keys_get_their_own_exceptions(
         for call in (stranger.job, stranger.wait, stranger.diff, stranger.artifacts):
             with pytest.raises(JobNotFound):
                 call(job.job_id)
+        with pytest.raises(JobNotFound):
+            list(stranger.steps(job.job_id))
         with pytest.raises(RepoNotFound):
             stranger.repo(REPO)
         assert list(stranger.events()) == []

@@ -14,9 +14,12 @@ import type {
   Job,
   JobFilters,
   JobList,
+  JobStep,
+  JobStepList,
   PageOptions,
   Receipt,
   RetryRequest,
+  StepFilters,
 } from "./types.js";
 
 const PAGE_SIZE = 100;
@@ -164,6 +167,22 @@ export class Jobs {
   /** The log so far. */
   async logText(jobId: string, options: LogTextOptions = {}): Promise<string> {
     return this.#transport.text(logRequest(jobId, options), "text/plain", options);
+  }
+
+  /** What the agent did, in its order. Pages are fetched as needed. */
+  steps(
+    jobId: string,
+    filters: StepFilters = {},
+    options: CallOptions = {},
+  ): AsyncGenerator<JobStep, void, undefined> {
+    return itemsOf(
+      async (cursor) => {
+        const query = { ...filters, cursor, limit: PAGE_SIZE };
+        const request: ApiRequest = { method: "GET", path: pathOf(jobId, "steps"), query };
+        return checkFilters(await this.#transport.json<JobStepList>(request, "steps", options), query);
+      },
+      (page) => page.steps,
+    );
   }
 
   /** What the agent was asked to do; null before it was started. */

@@ -19,6 +19,8 @@ export type Job = Schemas["Job"];
 export type JobError = Schemas["JobError"];
 export type JobList = Schemas["JobList"];
 export type JobStatus = Job["status"];
+export type JobStep = Schemas["JobStep"];
+export type JobStepList = Schemas["JobStepList"];
 export type OrganizationEvent = Schemas["OrganizationEvent"];
 export type Pull = Schemas["Pull"];
 export type PullList = Schemas["PullList"];
@@ -38,6 +40,7 @@ export type RetryRequest = Schemas["RetryRequest"];
 export type DependencyFilters = Omit<QueryOf<"listDependencies">, "cursor" | "limit">;
 export type PullFilters = Omit<QueryOf<"listPulls">, "cursor" | "limit">;
 export type VulnerabilityFilters = Omit<QueryOf<"listVulnerabilities">, "cursor" | "limit">;
+export type StepFilters = Omit<QueryOf<"listJobSteps">, "cursor" | "limit">;
 export type UsageQuery = QueryOf<"getUsage">;
 
 export interface JobFilters {

@@ -29,6 +29,7 @@ describe("the client", { concurrency: true }, () => {
     assert.equal(file.path, "edited.txt");
     assert.match(await client.jobs.diffText(job_id), /^\+changed$/m);
     assert.deepEqual(await client.jobs.artifacts(job_id), []);
+    assert.deepEqual(await collect(client.jobs.steps(job_id, { kind: "command" })), []);
     await assert.rejects(client.jobs.artifact(job_id, "none.txt"), { status: 404, code: "artifact_not_found" });
 
     const events = await client.jobs.events(job_id);

@@ -1,5 +1,6 @@
 """`agentjobs jobs`, `me` and `usage` as a user runs them against a service."""
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.store.opening import open_database
 from tests.support.cli_process import PROGRAM, CommandLine, make_repository
+from tests.support.steps import insert_steps
 
 AGENTS = """
 [[agents]]
@@ -100,6 +103,28 @@ def test_artifacts_are_listed_and_downloaded_without_overwriting(client, tmp_pat
     assert "AGENTJOBS_URL" not in missing.err
     no_report = client("jobs", "report", job_id)
     assert (no_report.exit_code, "has no report" in no_report.err) == (2, True)
+
+
+async def write_steps(data_dir: Path, job_id: str, *steps: dict[str, object]) -> None:
+    db = await open_database(f"sqlite:///{data_dir / 'agentjobs.db'}", migrate=False)
+    await insert_steps(db, job_id, *steps)
+    await db.close()
+
+
+def test_the_steps_of_an_agent_are_listed(client):
+    job_id = create(client, "prompted", "--prompt", "x", "--wait", "--json").document["job_id"]
+    assert client("jobs", "steps", job_id, "--json").document == {"steps": []}
+    model = {"kind": "model", "title": "large", "duration_ms": 2_000, "cost_nanousd": 12_400_000}
+    command = {"kind": "command", "title": "make", "state": "failed", "exit_code": 2}
+    asyncio.run(write_steps(client.data_dir, job_id, model, command))
+    table = client("jobs", "steps", job_id).out
+    assert "\tmodel\tlarge\tsucceeded\t2 s\t$0.0124\n" in table
+    assert "make\texit 2\t-\t-\n" in table
+    (step,) = client("jobs", "steps", job_id, "--kind", "command", "--json").document["steps"]
+    assert (step["sequence"], step["exit_code"]) == (2, 2)
+    unknown = client("jobs", "steps", job_id, "--kind", "thought")
+    assert unknown.exit_code == 2
+    assert "kind: must be one of change, command" in unknown.err
 
 
 def test_what_the_service_offers_is_listed(client):

@@ -22,6 +22,7 @@ from agentjobs_client.calls import (
     MergeOptions,
     PullFilters,
     RetryOptions,
+    StepFilters,
     VulnerabilityFilters,
 )
 
@@ -43,6 +44,7 @@ CALLS: dict[str, Call[Any]] = {
     "listEvents": calls.list_events("c", 1),
     "getJobPrompt": calls.get_prompt("x"),
     "getJobLogs": calls.get_logs("x", True, 1),
+    "listJobSteps": calls.list_steps("x", {})(None),
     "getJobDiff": calls.get_diff("x"),
     "listJobArtifacts": calls.list_artifacts("x"),
     "getJobArtifact": calls.get_artifact("x", "y"),
@@ -57,6 +59,7 @@ CALLS: dict[str, Call[Any]] = {
 FILTERS = {
     "listJobs": JobFilters,
     "listDependencies": DependencyFilters,
+    "listJobSteps": StepFilters,
     "listPulls": PullFilters,
     "listVulnerabilities": VulnerabilityFilters,
 }
@@ -146,6 +149,7 @@ RESPONSES = {
     "listJobEvents": models.Event,
     "listEvents": models.EventPage,
     "getJobPrompt": models.Prompt,
+    "listJobSteps": models.Step,
     "getJobDiff": models.Diff,
     "listJobArtifacts": models.Artifact,
     "listPulls": models.Pull,
@@ -167,7 +171,7 @@ def test_every_field_of_a_response_is_typed(operation: Operation):
     client = RESPONSES[operation.id]
     listed = {field.encode_name for field in msgspec.structs.fields(server)} & {
         *("agents", "repos", "dependencies", "jobs", "events", "artifacts", "pulls"),
-        "vulnerabilities",
+        *("vulnerabilities", "steps"),
     }
     if listed and client is not models.EventPage and client is not models.UsageReport:
         element = struct_in(typing.get_type_hints(server)[listed.pop()])

@@ -49,6 +49,10 @@ def given(name, *args, **kwargs):
         (given("logs", "job_1", tail_bytes=99), "GET /v1/jobs/job_1/logs?tail_bytes=99"),
         (given("diff", "job_1"), "GET /v1/jobs/job_1/diff"),
         (given("diff_files", "job_1"), "GET /v1/jobs/job_1/diff"),
+        (
+            given("steps", "job_1", kind="command", after=40),
+            "GET /v1/jobs/job_1/steps?kind=command&after=40&limit=200",
+        ),
         (given("artifacts", "job_1"), "GET /v1/jobs/job_1/artifacts"),
         (given("artifact", "job_1", "a b.txt"), "GET /v1/jobs/job_1/artifacts/a%20b.txt"),
         (given("events_of", "job_1"), "GET /v1/jobs/job_1/events"),

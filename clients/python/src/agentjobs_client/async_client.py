@@ -14,6 +14,7 @@ from agentjobs_client.calls import (
     MergeOptions,
     PullFilters,
     RetryOptions,
+    StepFilters,
     Time,
     VulnerabilityFilters,
 )
@@ -30,6 +31,7 @@ from agentjobs_client.models import (
     JobReceipt,
     Pull,
     Repo,
+    Step,
     UsageReport,
     Vulnerability,
 )
@@ -157,6 +159,10 @@ class AsyncClient(AsyncHttp):
     async def prompt(self, job_id: str) -> str | None:
         """The agent's prompt; None before the agent was started."""
         return (await self._send(calls.get_prompt(job_id))).prompt
+
+    def steps(self, job_id: str, **filters: Unpack[StepFilters]) -> AsyncIterator[Step]:
+        """What the agent did, in its order; pages are fetched as needed."""
+        return self._items(calls.list_steps(job_id, filters))
 
     async def diff(self, job_id: str) -> str:
         """The changes of a job as a unified diff."""

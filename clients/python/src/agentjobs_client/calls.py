@@ -35,6 +35,7 @@ from agentjobs_client.models import (
     Prompt,
     Pull,
     Repo,
+    Step,
     UsageReport,
     Vulnerability,
 )
@@ -84,6 +85,13 @@ class JobFilters(TypedDict, total=False):
     labels: Mapping[str, str] | None
     created_after: Time | None
     created_before: Time | None
+
+
+class StepFilters(TypedDict, total=False):
+    """`after` is the `sequence` of the last known step."""
+
+    kind: str | None
+    after: int | None
 
 
 class DependencyFilters(TypedDict, total=False):
@@ -219,6 +227,11 @@ def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call[str]:
         headers["Last-Event-ID"] = last_event_id
     params = _texts({"timestamps": timestamps or None})
     return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
+
+
+def list_steps(job_id: str, filters: StepFilters) -> Listing[Step]:
+    params = _texts(_given(filters, StepFilters))
+    return _listing(_path("jobs", job_id, "steps"), "steps", Step, params, limit=200)
 
 
 def get_diff_text(job_id: str) -> Call[str]:

@@ -13,6 +13,7 @@ from agentjobs_client.calls import (
     MergeOptions,
     PullFilters,
     RetryOptions,
+    StepFilters,
     Time,
     VulnerabilityFilters,
 )
@@ -29,6 +30,7 @@ from agentjobs_client.models import (
     JobReceipt,
     Pull,
     Repo,
+    Step,
     UsageReport,
     Vulnerability,
 )
@@ -154,6 +156,10 @@ class Client(SyncHttp):
     def prompt(self, job_id: str) -> str | None:
         """The agent's prompt; None before the agent was started."""
         return self._send(calls.get_prompt(job_id)).prompt
+
+    def steps(self, job_id: str, **filters: Unpack[StepFilters]) -> Iterator[Step]:
+        """What the agent did, in its order; pages are fetched as needed."""
+        return self._items(calls.list_steps(job_id, filters))
 
     def diff(self, job_id: str) -> str:
         """The changes of a job as a unified diff."""

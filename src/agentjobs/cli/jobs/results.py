@@ -1,4 +1,4 @@
-"""`agentjobs jobs diff`, `artifacts` and `report`: what a job leaves behind."""
+"""`agentjobs jobs steps`, `diff`, `artifacts` and `report`: what a job did and leaves behind."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentjobs.cli.contexts.connection import ContextName, connect
+from agentjobs.cli.jobs import text
 from agentjobs.cli.jobs.commands import JobId, jobs
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
@@ -15,6 +16,27 @@ if TYPE_CHECKING:
     from agentjobs_client import Diff, Job
 
 STANDARD_OUTPUT = "-"
+
+
+@jobs.command("steps")
+def show_steps(
+    job_id: JobId,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="Only read, change, command, message, model or other."
+        ),
+    ] = None,
+    context: ContextName = None,
+    json: Json = False,
+) -> None:
+    """List what the agent of a job did, step by step."""
+    with connect(context) as client:
+        steps = list(client.steps(job_id, kind=kind))
+    if json:
+        print_json({"steps": [step.raw for step in steps]})
+        return
+    print_table(text.STEP_COLUMNS, [text.step_row(step) for step in steps])
 
 
 @jobs.command("diff")

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs_client import Job
+    from agentjobs_client import Job, Step
 
+STEP_COLUMNS = ("started", "kind", "step", "result", "duration", "cost")
 COLUMNS = ("job", "status", "repo", "agent", "created", "result", "labels")
 _SECOND_MS = 1_000
 _MINUTE_MS = 60 * _SECOND_MS
@@ -33,6 +34,13 @@ def result(job: "Job") -> str | None:
     if job.is_completed:
         return job.pr_url or "report"
     return job.error.code if job.error else job.queue_reason
+
+
+def step_row(step: "Step") -> tuple[Any, ...]:
+    outcome = f"exit {step.exit_code}" if step.exit_code else step.state
+    cost = None if step.cost_usd is None else f"${step.cost_usd:.4f}"
+    started = step.raw.get("started_at")
+    return (started, step.kind, step.title, outcome, duration(step.duration_ms), cost)
 
 
 def labels(job: "Job") -> str | None:

@@ -180,6 +180,34 @@ DIFF: Mapping[str, Any] = {
     ],
 }
 
+STEPS: Mapping[str, Any] = {
+    "steps": [
+        {
+            "sequence": 41,
+            "kind": "model",
+            "title": "claude-sonnet-4-5",
+            "detail": "18,204 tokens in (16,001 cached), 312 out",
+            "state": "succeeded",
+            "exit_code": None,
+            "started_at": "2026-01-31T09:29:51.004Z",
+            "duration_ms": 4210,
+            "cost_usd": 0.0124,
+        },
+        {
+            "sequence": 42,
+            "kind": "command",
+            "title": "pytest tests/test_prices.py",
+            "detail": "E   assert 9 == 9.99\n1 failed, 3 passed in 0.31s",
+            "state": "failed",
+            "exit_code": 1,
+            "started_at": "2026-01-31T09:29:55.230Z",
+            "duration_ms": 1830,
+            "cost_usd": None,
+        },
+    ],
+    "next_cursor": None,
+}
+
 ARTIFACTS: Mapping[str, Any] = {
     "artifacts": [
         {
@@ -382,6 +410,7 @@ DEPENDENCIES: Mapping[str, Any] = {
 
 # By the name of the parameter.
 QUERY_EXAMPLES: Mapping[str, Any] = {
+    "after": 40,
     "agent": "lint-fixer",
     "created_after": "2026-01-31T00:00:00.000Z",
     "created_before": "2026-02-01T00:00:00.000Z",
@@ -395,6 +424,7 @@ QUERY_EXAMPLES: Mapping[str, Any] = {
     "group_by": "agent",
     "imported": "yes",
     "job_id": JOB_ID,
+    "kind": "command",
     "label": {"label.team": "payments"},
     "limit": 50,
     "repo": "acme/shop",

@@ -5,7 +5,17 @@ from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.rerun import RetryRequest
 from agentjobs.tracing import trace_context
-from agentjobs.web.api import artifacts, diff, events, examples, idempotency, job_list, jobs, logs
+from agentjobs.web.api import (
+    artifacts,
+    diff,
+    events,
+    examples,
+    idempotency,
+    job_list,
+    jobs,
+    logs,
+    steps,
+)
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 
 _JOB_ID = Parameter(
@@ -204,6 +214,27 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
             description="The log.",
             texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
             headers={"X-Log-Truncated": "With `tail_bytes`, whether the log has more than that."},
+        ),
+        errors=("job_not_found", "validation_failed"),
+    ),
+    Operation(
+        method="GET",
+        path="/jobs/{job_id}/steps",
+        handler=steps.list_all,
+        id="listJobSteps",
+        tag="Jobs",
+        summary="List a job's steps",
+        description="What the agent of the latest attempt did: files read and changed, commands, "
+        "messages and calls of models, at most 2,000. Agents that report no steps have only their "
+        "calls of models. To follow a running job, continue with the last `sequence` as `after`. "
+        "Titles and details are what an agent wrote: do not trust them.",
+        parameters=(_JOB_ID,),
+        query=steps.StepQuery,
+        response=SuccessResponse(
+            status=200,
+            description="A page of steps.",
+            type=steps.StepList,
+            example=examples.STEPS,
         ),
         errors=("job_not_found", "validation_failed"),
     ),

@@ -22,6 +22,8 @@ _PUBLIC_NAMES = {
     "PromptView": "Prompt",
     "EnvironmentView": "JobEnvironment",
     "PhaseView": "JobPhase",
+    "StepView": "JobStep",
+    "StepList": "JobStepList",
     "CallerView": "Caller",
     "KeyView": "ApiKey",
     "LimitsView": "Limits",

@@ -1,4 +1,4 @@
-"""Jobs, and what they leave behind: events, diffs and artifacts."""
+"""Jobs, and what they leave behind: steps, events, diffs and artifacts."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -206,6 +206,25 @@ class Diff(Model, frozen=True):
     base_commit: str | None = None
     head_commit: str | None = None
     truncated: bool = False
+
+
+class Step(Model, frozen=True):
+    """What an agent did: `kind` is read, change, command, message, model or other.
+
+    `state` is running, succeeded, failed or unfinished.
+    """
+
+    sequence: int
+    kind: str
+    title: str
+    state: str
+    # The output of a command, what was changed in a file, or the whole message.
+    detail: str = ""
+    exit_code: int | None = None
+    started_at: Timestamp | None = None
+    duration_ms: int | None = None
+    # Of a call of a model.
+    cost_usd: float | None = None
 
 
 class Artifact(Model, frozen=True):
