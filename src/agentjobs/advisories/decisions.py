@@ -114,7 +114,8 @@ async def decide(
 
 
 async def reopen(db: Database, package: Package, advisory_ids: Collection[str]) -> None:
-    """Forget decisions. The repository is scanned, because the findings may start jobs again."""
+    """Forget decisions, if there are any. The repository is scanned, because the findings may
+    start jobs again."""
     advisories = sorted(advisory_ids)
     entry = audit.entry(
         "vulnerability.reopened", package.label, advisories=advisories[:_MAX_AUDITED]
@@ -171,27 +172,28 @@ async def _decide(
     now = await tx.clock_ms()
     if decision.until is not None and decision.until <= now:
         raise _invalid("until", "must be in the future")
-    for advisory_id in advisory_ids:
-        await tx.execute(
-            "INSERT INTO finding_decisions (repo_id, ecosystem, name, advisory_id,"
-            " organization_id, state, reason, note, until, decided_by, decided_by_name, decided_at)"
-            " VALUES (:repo_id, :ecosystem, :name, :advisory_id, :organization_id, :state, :reason,"
-            " :note, :until, :decided_by, :decided_by_name, :now)"
-            " ON CONFLICT (repo_id, ecosystem, name, advisory_id) DO UPDATE SET"
-            " state = excluded.state, reason = excluded.reason, note = excluded.note,"
-            " until = excluded.until, decided_by = excluded.decided_by,"
-            " decided_by_name = excluded.decided_by_name, decided_at = excluded.decided_at",
-            **package.columns,
-            advisory_id=advisory_id,
-            organization_id=package.organization_id,
-            state="dismissed" if decision.until is None else "snoozed",
-            reason=decision.reason,
-            note=decision.note,
-            until=decision.until,
-            decided_by=entry.actor.id,
-            decided_by_name=entry.actor.name,
-            now=now,
-        )
+    values = {
+        **package.columns,
+        "organization_id": package.organization_id,
+        "state": "dismissed" if decision.until is None else "snoozed",
+        "reason": decision.reason,
+        "note": decision.note,
+        "until": decision.until,
+        "decided_by": entry.actor.id,
+        "decided_by_name": entry.actor.name,
+        "now": now,
+    }
+    await tx.execute_many(
+        "INSERT INTO finding_decisions (repo_id, ecosystem, name, advisory_id,"
+        " organization_id, state, reason, note, until, decided_by, decided_by_name, decided_at)"
+        " VALUES (:repo_id, :ecosystem, :name, :advisory_id, :organization_id, :state, :reason,"
+        " :note, :until, :decided_by, :decided_by_name, :now)"
+        " ON CONFLICT (repo_id, ecosystem, name, advisory_id) DO UPDATE SET"
+        " state = excluded.state, reason = excluded.reason, note = excluded.note,"
+        " until = excluded.until, decided_by = excluded.decided_by,"
+        " decided_by_name = excluded.decided_by_name, decided_at = excluded.decided_at",
+        [{**values, "advisory_id": advisory_id} for advisory_id in advisory_ids],
+    )
     await audit.write(tx, package.organization_id, entry)
     tx.announce("findings")
 
@@ -199,12 +201,14 @@ async def _decide(
 async def _reopen(
     tx: Transaction, package: Package, advisory_ids: Sequence[str], entry: audit.Entry
 ) -> None:
-    await tx.execute(
+    deleted = await tx.execute(
         "DELETE FROM finding_decisions WHERE repo_id = :repo_id AND ecosystem = :ecosystem"
         " AND name = :name AND advisory_id IN (SELECT value FROM each(:advisory_ids))",
         **package.columns,
         advisory_ids=advisory_ids,
     )
+    if not deleted:
+        return
     await audit.write(tx, package.organization_id, entry)
     await _request_scans(tx, [package.repo_id], await tx.clock_ms())
 

@@ -19,6 +19,7 @@ class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
     """None matches everything. `search` matches a part of the package, its advisories or the
     repository; `decided` is true for what is dismissed or snoozed."""
 
+    id: str | None = None
     repo_id: str | None = None
     ecosystem: str | None = None
     name: str | None = None
@@ -31,6 +32,7 @@ class FindingFilter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def conditions(self) -> str:
         clauses = (
+            (" AND f.id = :id", self.id),
             (" AND f.repo_id = :repo_id", self.repo_id),
             (" AND f.ecosystem = :ecosystem", self.ecosystem),
             (" AND f.name = :name", self.name),

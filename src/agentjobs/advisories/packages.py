@@ -85,16 +85,23 @@ async def findings_of_package(
         await list_findings(db, organization_id, wanted, limit=_MAX_FINDINGS) if wanted else []
     )
     if not findings:
-        raise Problem(
-            "vulnerability_not_found",
-            "There is no such vulnerability any more: the package was upgraded or removed.",
-        )
+        raise _not_found()
     return findings
 
 
 async def find_finding(db: Database, organization_id: str, finding_id: str) -> FindingView:
-    findings = await findings_of_package(db, organization_id, finding_id)
-    return next(each for each in findings if each.id == finding_id)
+    wanted = FindingFilter(id=finding_id)
+    findings = await list_findings(db, organization_id, wanted, limit=1)
+    if not findings:
+        raise _not_found()
+    return findings[0]
+
+
+def _not_found() -> Problem:
+    return Problem(
+        "vulnerability_not_found",
+        "There is no such vulnerability any more: the package was upgraded or removed.",
+    )
 
 
 def _package(rows: Sequence[Row]) -> VulnerablePackage:

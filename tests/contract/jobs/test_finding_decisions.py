@@ -7,7 +7,7 @@ import pytest
 from agentjobs.advisories.decisions import NewDecision, Package, decide, reopen
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import count_findings, findings_of_repo, list_findings
-from agentjobs.advisories.packages import list_packages
+from agentjobs.advisories.packages import find_finding, list_packages
 from agentjobs.advisories.scans import claim_due_scan
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import DAY_MS, now_ms
@@ -70,6 +70,25 @@ async def test_a_dismissed_package_starts_no_job_until_it_is_reopened(
     assert await packages_of_jobs(harness, acme, repo_id) == set()
     await reopen(harness.db, package_of(acme, repo_id), advisories)
     assert await packages_of_jobs(harness, acme, repo_id) == {"requests"}
+
+
+async def test_reopening_what_is_open_changes_nothing(
+    harness: JobHarness, acme: Caller, repo_id: str
+) -> None:
+    await harness.db.transact(_index)
+    await reopen(harness.db, package_of(acme, repo_id), await advisories_of(harness, repo_id))
+    assert await claim_due_scan(harness.db) is None
+    wanted = AuditFilter(action="vulnerability")
+    assert not await list_entries(harness.db, acme.organization_id, wanted, limit=10)
+
+
+async def test_a_finding_is_found_however_many_others_its_package_has(
+    harness: JobHarness, acme: Caller, repo_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentjobs.advisories.packages._MAX_FINDINGS", 1)
+    for finding in await findings_of_repo(harness.db, repo_id):
+        same = await find_finding(harness.db, acme.organization_id, finding.id)
+        assert same == finding
 
 
 async def test_a_package_with_another_vulnerability_still_starts_a_job(

@@ -123,15 +123,10 @@ async def dismiss(call: Call) -> Response:
 
 async def reopen_one(call: Call) -> Response:
     finding = await _finding(call)
-    if finding.decision is not None:
-        with audit.acting_as(_actor(call)):
-            await reopen(
-                call.context.db,
-                Package.of(call.caller.organization_id, finding),
-                {finding.advisory_id},
-            )
-        finding = await _finding(call)
-    return Reply(200, vulnerability_view(finding))
+    package = Package.of(call.caller.organization_id, finding)
+    with audit.acting_as(_actor(call)):
+        await reopen(call.context.db, package, {finding.advisory_id})
+    return Reply(200, vulnerability_view(await _finding(call)))
 
 
 async def _finding(call: Call) -> FindingView:
