@@ -11,7 +11,7 @@ from agentjobs.pulls.comparison import Tips
 
 # How many lines a comment quotes, and how much of each.
 _QUOTED_LINES = 4
-_QUOTED_CHARACTERS = 300
+QUOTED_CHARACTERS = 300
 _MARKS = {"added": "+", "removed": "-", "context": " "}
 
 
@@ -40,6 +40,6 @@ def _quote(lines: tuple[DiffLine, ...]) -> str:
     for line in reversed(lines[-_QUOTED_LINES:]):
         if line.kind not in _MARKS:
             break
-        text = line.text[:_QUOTED_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+        text = line.text[:QUOTED_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
         quoted.append(_MARKS[line.kind] + text)
     return "\n".join(reversed(quoted))

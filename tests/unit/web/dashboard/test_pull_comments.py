@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from agentjobs.local_git.repositories import path as git_path
+from agentjobs.web.dashboard.text import markdown
 from tests.support.local_repository import commit_files, git_output
 from tests.support.users import write
 from tests.unit.web.dashboard.sample_data import CONFLICTING, DRAFT, OPEN
@@ -168,11 +169,32 @@ async def test_a_comment_moves_with_its_line_and_is_outdated_without_it(sample_d
     page = await sample_dashboard.viewer.open(PULL)
     assert f"{FILES}#diff-{key}R5" in page.links
     assert "src/shop.py line 1 · outdated" in page.text
-    push("TAXES = 3\n")
+    push("TAX = 25\n")
     page = await sample_dashboard.viewer.open(PULL)
     assert "src/shop.py line 3 · outdated" in page.text
     assert "About the tax" in page.text
     assert "About the tax" not in (await sample_dashboard.viewer.open(FILES)).text
+
+
+async def test_one_file_renders_only_its_own_comments(sample_dashboard, monkeypatch):
+    member, samples = sample_dashboard.member, sample_dashboard.samples["acme"]
+    rendered = []
+    render_all = markdown.render_all
+
+    def record(texts):
+        rendered.extend(texts)
+        return render_all(texts)
+
+    await comment(member, "Use a constant.")
+    monkeypatch.setattr(markdown, "render_all", record)
+    ends = f"base={samples.base}&head={samples.head}"
+    page = await member.open(f"{PULL}/file?path=src/shop.py&{ends}")
+    assert "Use a constant." in page.text
+    assert "Why three?" in page.text
+    assert set(rendered) == {"", "Why three?", "Use a constant."}
+    rendered.clear()
+    await member.open(f"{PULL}/file?path=README.md&{ends}")
+    assert rendered == []
 
 
 async def test_a_pull_request_without_a_job_has_nobody_to_ask(sample_dashboard):

@@ -24,7 +24,11 @@ from agentjobs.web.dashboard.pulls.line_form import (
     shows_line,
 )
 from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, find_pull, tab_values
-from agentjobs.web.dashboard.pulls.threads import load_conversation, render_inserts
+from agentjobs.web.dashboard.pulls.threads import (
+    load_conversation,
+    load_threads_of_file,
+    render_inserts,
+)
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_rows import NO_INSERTS, Place
 from agentjobs.web.dashboard.text.diff_view import DiffView, FileView
@@ -124,10 +128,8 @@ async def show_one_file(request: PageRequest) -> Response:
     pull = await find_local_pull(request)
 
     async def inserts(file: FileView) -> Mapping[Place, Markup]:
-        comparison = await load_comparison(request, pull)
-        jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
-        conversation = await load_conversation(request, pull, comparison, jobs)
-        return await render_inserts(request, pull, conversation.by_file().get(file.path, ()))
+        threads = await load_threads_of_file(request, pull, file.path)
+        return await render_inserts(request, pull, threads)
 
     return await show_file(request, pull.repo_id, f"{pull.path}/files", inserts)
 

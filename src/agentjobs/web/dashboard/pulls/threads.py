@@ -8,10 +8,11 @@ from html import unescape
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.jobs.views.listing import JobLine
+from agentjobs.jobs.views.listing import JobLine, lines_of_pull
 from agentjobs.pulls.comments import CodePlace, Comment, list_comments
+from agentjobs.pulls.line_places import QUOTED_CHARACTERS
 from agentjobs.pulls.pulls import Pull
-from agentjobs.web.dashboard.pulls.comparison_cache import Comparison
+from agentjobs.web.dashboard.pulls.comparison_cache import Comparison, load_comparison
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.text.diff_rows import Place
@@ -80,6 +81,19 @@ async def load_conversation(
     return Conversation(body, threads, len(comments), len(every))
 
 
+async def load_threads_of_file(request: PageRequest, pull: Pull, path: str) -> list[Thread]:
+    """Renders no comments of other files: a page may fetch many files one by one."""
+    every = await list_comments(request.db, pull)
+    roots = {each.id for each in every if each.place is not None and each.place.path == path}
+    comments = _newest([each for each in every if (each.reply_to or each.id) in roots])
+    if not comments:
+        return []
+    comparison = await load_comparison(request, pull)
+    jobs = {job.job_id: job for job in await lines_of_pull(request.db, pull.repo_id, pull.number)}
+    _, threads = await asyncio.to_thread(_render, "", comments, comparison, jobs)
+    return threads
+
+
 async def render_inserts(
     request: PageRequest, pull: Pull, threads: Iterable[Thread]
 ) -> dict[Place, Markup]:
@@ -99,13 +113,14 @@ def locate(place: CodePlace, file: FileView | None, head: str) -> Place | None:
         return None
     if place.commit_id == head or file.lazy:
         return place.side, place.line
-    text = visible(place.code.rpartition("\n")[2][1:])
+    code = place.code.rpartition("\n")[2][1:]
+    text, is_cut = visible(code), len(code) >= QUOTED_CHARACTERS
     numbers = [
         number
         for line in file.lines
         if (number := line.old_number if place.side == "left" else line.new_number) is not None
         if line.kind != "context" or place.side == "right"
-        if (now := _text(line.html)).startswith(text) and bool(text) == bool(now)
+        if (now := _text(line.html)) == text or (is_cut and now.startswith(text))
     ]
     nearest = min(numbers, key=lambda number: abs(number - place.line), default=None)
     return None if nearest is None else (place.side, nearest)
