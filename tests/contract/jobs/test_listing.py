@@ -84,6 +84,19 @@ async def test_a_line_shows_a_job_and_its_result(harness: JobHarness) -> None:
     assert abs(line.created_at - now_ms()) < DAY_MS
 
 
+async def test_a_job_has_the_title_of_its_ticket_and_is_found_by_it(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller, ticket_id="ABC-1")
+    await harness.job(caller)
+    ticket = '{"title": "Totals are wrong", "url": "https://tracker.example.com/1"}'
+    await set_columns(harness.db, job_id, ticket=ticket)
+    (line,) = (await page(harness, caller, text="totals are")).lines
+    assert (line.job_id, line.title) == (job_id, "Totals are wrong")
+    assert (line.shown_title, line.subtitle) == ("Totals are wrong", "fixer on acme/shop")
+    other = (await page(harness, caller)).lines[0]
+    assert (other.title, other.shown_title, other.subtitle) == (None, "fixer on acme/shop", "")
+
+
 @pytest.mark.parametrize(
     "filters",
     [

@@ -6,24 +6,24 @@ from typing import Any
 import msgspec
 
 from agentjobs.identifiers import time_of
-from agentjobs.jobs.cause import Cause, stored_cause
-from agentjobs.jobs.model import stored_labels
+from agentjobs.jobs.cause import stored_cause
+from agentjobs.jobs.model import stored_labels, stored_ticket
 from agentjobs.jobs.phases import JobTimes, PhaseName, current_phase
 from agentjobs.jobs.states import FINAL, JobStatus
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
+from agentjobs.jobs.views.titles import agent_on_repo, title_of
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
 
 # How many jobs the search for a page reads at most.
 MAX_SCANNED = 2_500
-_MAX_TITLE_LENGTH = 200
 _MAX_FAILED = 50
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
-    " j.follows, j.cause, j.labels, j.queued_at, j.lease_owner IS NOT NULL AS is_claimed,"
+    " j.follows, j.cause, j.ticket, j.labels, j.queued_at, j.lease_owner IS NOT NULL AS is_claimed,"
     " CASE WHEN j.status IN ('queued', 'running') THEN j.phases END AS phases"
 )
 _SEARCHED = (
@@ -33,6 +33,7 @@ _SEARCHED = (
     "agent",
     "branch",
     "ticket_id",
+    "ticket",
     "error_code",
     "error_message",
     "('#' || pr_number)",
@@ -48,7 +49,7 @@ _HAS_TEXT = "/*sqlite ({}) *//*postgresql ({}) */".format(
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Times are in milliseconds; `title` is the requested title, or the prompt's first line."""
+    """Times are in milliseconds."""
 
     job_id: str
     status: JobStatus
@@ -68,6 +69,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     # What an active job does now; None if that is unknown.
     phase: PhaseName | None
+
+    @property
+    def shown_title(self) -> str:
+        return self.title or agent_on_repo(self.agent, self.repo)
+
+    @property
+    def subtitle(self) -> str:
+        """Empty if the title says it."""
+        return agent_on_repo(self.agent, self.repo) if self.title else ""
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -164,17 +174,6 @@ async def latest_check(db: Database, repo_id: str, number: int) -> tuple[str, Ve
     return None if row is None or check is None else (row["head_commit"] or "", check)
 
 
-def title_of(config_override: str, cause: Cause | None) -> str | None:
-    """The requested title, or the first line of the prompt, or the upgrade that caused the job."""
-    request = _decode_request(config_override)
-    for text in (request.title, request.prompt):
-        if isinstance(text, str) and text.strip():
-            return text.strip().splitlines()[0][:_MAX_TITLE_LENGTH]
-    if cause is None:
-        return None
-    return cause.summary[:_MAX_TITLE_LENGTH]
-
-
 def cost_of(usage: str | None) -> float | None:
     return None if usage is None else _decode_cost(usage).cost_usd
 
@@ -202,6 +201,8 @@ def _search_parameters(text: str) -> dict[str, str]:
 
 
 def _line(row: Row) -> JobLine:
+    request = _decode_request(row["config_override"])
+    ticket, cause = stored_ticket(row["ticket"]), stored_cause(row["cause"])
     return JobLine(
         job_id=row["id"],
         status=row["status"],
@@ -217,7 +218,7 @@ def _line(row: Row) -> JobLine:
         cost_usd=cost_of(row["usage"]),
         created_by_name=row["created_by_name"],
         follows=row["follows"],
-        title=title_of(row["config_override"], stored_cause(row["cause"])),
+        title=title_of(request.title, request.prompt, ticket, cause),
         labels=stored_labels(row["labels"]),
         phase=_phase(row),
     )

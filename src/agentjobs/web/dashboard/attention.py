@@ -45,9 +45,9 @@ async def load_attention(request: PageRequest, now: int) -> Attention:
             Item(
                 state="failed",
                 word="failed",
-                title=line.title or f"{line.agent} on {line.repo}",
+                title=line.shown_title,
                 path=f"/jobs/{line.job_id}",
-                note=f"{line.agent} on {line.repo}" if line.title else "",
+                note=line.subtitle,
                 at=line.completed_at,
             )
             for line in failed[:_PER_KIND]

@@ -83,12 +83,7 @@ async def _jobs(request: PageRequest, query: str) -> list[Result]:
         request.db, request.organization_id, JobFilter(text=query), limit=_PER_GROUP
     )
     return [
-        Result(
-            f"/jobs/{line.job_id}",
-            line.title or f"{line.agent} on {line.repo}",
-            f"{line.agent} on {line.repo}" if line.title else "",
-            line.status,
-        )
+        Result(f"/jobs/{line.job_id}", line.shown_title, line.subtitle, line.status)
         for line in page.lines
     ]
 

@@ -32,7 +32,7 @@ async def test_a_row_shows_the_request_and_the_outcome(sample_dashboard):
         samples.failed_job,
         samples.finished_job,
     ]
-    for text in ("Fix the price", "SHOP-1 · ", "completed", "agent_failed", "acme/shop", "fixer"):
+    for text in ("Fix the price", "SHOP-1 · ", "completed", "Agent failed", "acme/shop", "fixer"):
         assert text in page.text
     assert "http://127.0.0.1:8080/acme/acme/shop/pulls/1" in page.links
     assert sample_dashboard.samples["other"].finished_job not in page.html
