@@ -37,7 +37,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     await expect(status).to_have_text("completed")
     assert await page.evaluate("performance.timeOrigin") == loaded, "the page was loaded again"
 
-    await page.get_by_role("link", name="Pull request #").click()
+    await page.get_by_role("link", name="View pull request").click()
     await expect(page.locator(".badge").first).to_have_text("open")
     await page.get_by_role("link", name="Files changed").click()
     changes = page.get_by_role("region", name="Changes to shop/prices.py")
@@ -65,7 +65,7 @@ async def test_a_pull_request_is_created_and_merged_without_javascript(
     await page.reload()
     await expect(page.get_by_role("log")).to_contain_text("taking a note")
     await expect(page.get_by_label("Follow", exact=True)).to_be_hidden()
-    await page.get_by_role("link", name="Pull request #").click()
+    await page.get_by_role("link", name="View pull request").click()
     await page.get_by_role("link", name="Files changed").click()
     changes = page.get_by_role("region", name="Changes to NOTES.md")
     await expect(changes).to_contain_text("noted in")

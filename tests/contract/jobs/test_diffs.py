@@ -7,6 +7,7 @@ import pytest
 from agentjobs.git.process import GitError
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.results.diffs import MAX_DIFF_BYTES, load_diff, store_diff
+from agentjobs.jobs.views.detail_queries import DiffSize, load_details
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
@@ -40,9 +41,11 @@ async def test_a_retry_replaces_the_diff_of_an_earlier_attempt(
     assert (diff.base_commit, diff.head_commit, diff.is_truncated) == (base, None, False)
     assert b"diff --git a/c b/c" in diff.content
     assert b"diff --git a/b b/b" not in diff.content
-    row = await harness.db.fetch_one("SELECT additions, deletions FROM job_diffs")
+    row = await harness.db.fetch_one("SELECT additions, deletions, files FROM job_diffs")
     assert row is not None
-    assert (row["additions"], row["deletions"]) == (1, 0)
+    assert (row["additions"], row["deletions"], row["files"]) == (1, 0, 1)
+    details = await load_details(harness.context, caller.organization_id, job_id)
+    assert details.diff_size == DiffSize(1, 0, 1, is_truncated=False)
 
 
 async def test_a_lost_claim_stores_no_diff(harness: JobHarness, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def _row(diff: bytes, *, is_truncated: bool) -> dict[str, object]:
         "is_truncated": is_truncated,
         "additions": sum(file.additions for file in files),
         "deletions": sum(file.deletions for file in files),
+        "files": len(files),
     }
 
 
@@ -60,12 +61,12 @@ async def _store(tx: Transaction, job: ClaimedJob, row: dict[str, object]) -> No
         return
     await tx.execute(
         "INSERT INTO job_diffs"
-        " (job_id, content, is_truncated, additions, deletions, created_at)"
-        " VALUES (:job_id, :content, :is_truncated, :additions, :deletions, :now)"
+        " (job_id, content, is_truncated, additions, deletions, files, created_at)"
+        " VALUES (:job_id, :content, :is_truncated, :additions, :deletions, :files, :now)"
         " ON CONFLICT (job_id) DO UPDATE"
         " SET content = excluded.content, is_truncated = excluded.is_truncated,"
         " additions = excluded.additions, deletions = excluded.deletions,"
-        " created_at = excluded.created_at",
+        " files = excluded.files, created_at = excluded.created_at",
         job_id=job.id,
         now=await tx.clock_ms(),
         **row,

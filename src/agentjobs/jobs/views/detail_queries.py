@@ -10,7 +10,8 @@ from agentjobs.store.database import Database, Row
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
 _DETAILS = (
-    "SELECT EXISTS (SELECT 1 FROM job_diffs d WHERE d.job_id = j.id) AS has_diff,"
+    "SELECT d.job_id IS NOT NULL AS has_diff, d.additions, d.deletions, d.files, d.is_truncated,"
+    " p.title AS pull_title, p.body AS pull_body, p.draft AS is_draft,"
     " j.prompt, j.config_override, j.branch, j.base_commit, j.head_commit, j.repo_id,"
     " r.platform, r.default_branch, r.full_name, r.disconnected_at,"
     " j.created_by, j.created_by_name, j.follows,"
@@ -18,7 +19,8 @@ _DETAILS = (
     " (SELECT /*sqlite GROUP_CONCAT(f.id, ' ') *//*postgresql STRING_AGG(f.id, ' ') */"
     "  FROM jobs f WHERE f.follows = j.id AND f.organization_id || '' = j.organization_id)"
     " AS followed_by"
-    " FROM jobs j JOIN repos r ON r.id = j.repo_id"
+    " FROM jobs j JOIN repos r ON r.id = j.repo_id LEFT JOIN job_diffs d ON d.job_id = j.id"
+    " LEFT JOIN pulls p ON p.repo_id = j.repo_id AND p.number = j.pr_number"
     " WHERE j.id = :job_id AND j.organization_id = :organization_id"
 )
 # An attempt has the fence of its claim as its identifier, which grows.
@@ -38,6 +40,23 @@ _EVENTS = (
 )
 
 
+class DiffSize(msgspec.Struct, frozen=True):
+    """Of the part that is stored. `files` is None if an earlier version stored it."""
+
+    additions: int
+    deletions: int
+    files: int | None
+    is_truncated: bool
+
+
+class PullSummary(msgspec.Struct, frozen=True):
+    """The text of a pull request, as last read from its platform."""
+
+    title: str
+    body: str
+    is_draft: bool
+
+
 class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in milliseconds. `prompt` is None until the agent has started.
 
@@ -52,6 +71,8 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     head_commit: str | None
     # Whether the store has the diff of its change.
     has_diff: bool
+    diff_size: DiffSize | None
+    pull: PullSummary | None
     repo_id: str
     platform: str
     # The repository's current name; None once it is disconnected.
@@ -103,6 +124,8 @@ async def load_details(context: JobsContext, organization_id: str, job_id: str) 
         base_commit=row["base_commit"],
         head_commit=row["head_commit"],
         has_diff=bool(row["has_diff"]),
+        diff_size=_diff_size(row),
+        pull=_pull(row),
         repo_id=row["repo_id"],
         platform=row["platform"],
         current_repo=None if row["disconnected_at"] is not None else row["full_name"],
@@ -116,6 +139,18 @@ async def load_details(context: JobsContext, organization_id: str, job_id: str) 
         started_at=row["started_at"],
         completed_at=row["completed_at"],
     )
+
+
+def _diff_size(row: Row) -> DiffSize | None:
+    if row["additions"] is None:
+        return None
+    return DiffSize(row["additions"], row["deletions"], row["files"], bool(row["is_truncated"]))
+
+
+def _pull(row: Row) -> PullSummary | None:
+    if row["pull_title"] is None:
+        return None
+    return PullSummary(row["pull_title"], row["pull_body"], bool(row["is_draft"]))
 
 
 async def event_deliveries(db: Database, organization_id: str, job_id: str) -> list[EventLine]:

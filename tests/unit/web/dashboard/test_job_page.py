@@ -1,6 +1,7 @@
 """/jobs/{id}: details, log and actions of a job."""
 
 import asyncio
+import json
 import re
 import zlib
 
@@ -19,7 +20,15 @@ async def test_a_finished_job_shows_its_details(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     page = await sample_dashboard.viewer.open(job_path(samples))
     for text in (
-        *("Fix the price", "completed", "Pull request #1", "SHOP-1", "agentjobs/open", "Queued"),
+        *(
+            "Fix the price",
+            "completed",
+            "#1",
+            "View pull request",
+            "SHOP-1",
+            "agentjobs/open",
+            "Queued",
+        ),
         *("You are an agent.", '"depth": "2"', "make check", "exit code 1", "1 failed", "by Ada"),
         *("No model calls", "compiling", "in red", "the end"),
     ):
@@ -125,7 +134,7 @@ async def test_a_failed_job_shows_the_reason(sample_dashboard):
     page = await sample_dashboard.member.open(
         job_path(sample_dashboard.samples["acme"], "failed_job")
     )
-    assert "agent_failed : It gave up." in page.text
+    assert "Agent failed : It gave up." in page.text
     assert not page.has_form("/follow-up")
     assert page.has_form("/again")
 
@@ -133,7 +142,7 @@ async def test_a_failed_job_shows_the_reason(sample_dashboard):
 async def test_a_waiting_job_shows_the_reason(dashboard):
     job = await dashboard.harness.job(dashboard.caller)
     page = await dashboard.viewer.open(f"/jobs/{job}")
-    assert "no running worker can run this agent" in page.text
+    assert "No running worker can run this agent." in page.text
     assert "Nothing has been logged yet." in page.text
     assert "No prompt yet." in page.text
 
@@ -324,7 +333,7 @@ async def test_the_last_lines_of_a_failure_are_separate_from_the_advice(sample_d
     assert (
         '<pre class="text-block" tabindex="0" aria-label="Last lines of the output">'
         "Traceback:\n  File &lt;x&gt;\nBoom</pre>"
-        "<p>Running the job again may help.</p>"
+        "<p>The log says more. Running the job again may help.</p>"
     ) in page.html
     assert "</strong>: The agent ended with exit code 3. Its last lines:</p>" in page.html
 
@@ -371,3 +380,53 @@ async def test_lines_of_a_long_log_keep_their_numbers(sample_dashboard):
     assert 0 < shown < total
     assert f'data-first-line="{total - shown + 1}"' in page.html
     assert "Only the end of this log is shown." in page.text
+
+
+async def test_the_phases_of_a_job_are_a_bar_and_a_list(sample_dashboard):
+    job = sample_dashboard.samples["acme"].failed_job
+    runs = [
+        {"attempt": 1, "phases": [["queued", 0], ["agent", 900]], "ended_at": 60_900},
+        {"attempt": 2, "phases": [["queued", 61_000], ["checks", 62_000]], "ended_at": 65_000},
+    ]
+    runs[0]["interruption"] = "worker_lost"
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET phases = :phases WHERE id = :id",
+        id=job,
+        phases=json.dumps(runs),
+    )
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
+    for text in ("Queued 1.0 s", "Checks 3.0 s failed", "1 earlier attempt", "Agent 1 min worker"):
+        assert text in page.text, text
+    assert page.html.count('<svg class="share"') == 2
+
+
+async def test_a_job_without_a_title_names_its_agent_and_repository_once(dashboard):
+    job = await dashboard.harness.job(dashboard.caller)
+    page = await dashboard.viewer.open(f"/jobs/{job}")
+    main = page.text[page.text.index("Jobs fixer") : page.text.index("Details")]
+    assert main.count("fixer on acme/shop") == 1
+    assert "/repos/acme/shop" in page.links
+
+
+async def test_a_waiting_job_shows_its_position(dashboard):
+    await dashboard.harness.job(dashboard.caller)
+    job = await dashboard.harness.job(dashboard.caller)
+    page = await dashboard.viewer.open(f"/jobs/{job}")
+    assert "Position 2 in the queue" in page.text
+    assert "/agents" in page.links
+
+
+async def test_prompts_and_the_text_of_the_pull_request_are_rendered_as_markdown(sample_dashboard):
+    samples = sample_dashboard.samples["acme"]
+    await write(
+        sample_dashboard.db,
+        "UPDATE jobs SET prompt = '# You are **an agent**<script>', config_override = :override",
+        override=json.dumps({"prompt": "## Add a discount\n\nFor *members* <script>x</script>"}),
+    )
+    await write(sample_dashboard.db, "UPDATE pulls SET body = 'It was **wrong**<script>'")
+    page = await sample_dashboard.viewer.open(job_path(samples))
+    for html in ("<em>members</em>", "<strong>an agent</strong>", "<strong>wrong</strong>"):
+        assert html in page.html, html
+    assert "<h1>Add a discount</h1>" in page.html
+    assert safety_faults(page) == []

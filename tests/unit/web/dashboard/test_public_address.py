@@ -183,7 +183,7 @@ async def test_under_a_path_prefix_links_in_live_pages_have_the_prefix(below):
     assert cookies.startswith("__Host-")
     dashboard.admin.http.cookies.set("__Host-agentjobs-session", cookies.partition("=")[2])
     job = dashboard.samples["acme"].running_job
-    for path, events in (("/jobs/stream", 1), (f"/jobs/{job}/stream", 8), ("/repos/stream", 1)):
+    for path, events in (("/jobs/stream", 1), (f"/jobs/{job}/stream", 9), ("/repos/stream", 1)):
         stream = await listen(dashboard.app, dashboard.admin, path, events=events)
         assert len(stream.parts()) == events
         for part in stream.parts().values():

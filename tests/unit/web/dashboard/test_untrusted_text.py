@@ -235,8 +235,8 @@ async def test_parts_of_live_pages_escape_untrusted_text(hostile):
     event_counts = {
         "/stream": 5,
         "/jobs/stream": 1,
-        f"/jobs/{samples.failed_job}/stream": 8,
-        f"/jobs/{samples.running_job}/stream": 8,
+        f"/jobs/{samples.failed_job}/stream": 9,
+        f"/jobs/{samples.running_job}/stream": 9,
         f"/jobs/{samples.running_job}/steps/stream": 7,
         "/repos/stream": 1,
         f"/repos/{samples.repo}/stream": 2,

@@ -454,4 +454,4 @@ async def test_an_automatic_job_is_titled_after_its_fix(sample_dashboard):
         sample_dashboard.db, "UPDATE jobs SET config_override = '{}' WHERE id = :id", id=job
     )
     page = await sample_dashboard.viewer.open(f"/jobs/{job}")
-    assert page.text.startswith("Failed: requests to 2.31.0 in acme/shop · agentjobs")
+    assert page.text.startswith("Failed: Upgrade requests to 2.31.0 · agentjobs")

@@ -1,6 +1,5 @@
 """/jobs/{id}: a job with its prompt, events, changes and log, updated live."""
 
-import asyncio
 import re
 from typing import Any
 
@@ -17,33 +16,46 @@ from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
 from agentjobs.jobs.views.queries import get_job
+from agentjobs.jobs.views.titles import agent_on_repo, title_of
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import commit_range_of
+from agentjobs.web.dashboard.jobs.error_text import error_text
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
+from agentjobs.web.dashboard.jobs.phase_bars import run_bars
 from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text import markdown
+from agentjobs.web.dashboard.text.markdown_memo import MarkdownMemo
 from agentjobs.webhooks.events import activity_topic
 
 # The views of what the agent did, each with its own template; the first is the default.
 _VIEWS = {"log": "Log", "steps": "Steps"}
 # Each part has its own template.
-_PARTS = ("head", "report", "details", "events", "prompt", "follow_up", "artifacts", "changes")
+_PARTS = (
+    "head",
+    "phases",
+    "report",
+    "details",
+    "events",
+    "prompt",
+    "follow_up",
+    "artifacts",
+    "changes",
+)
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
 _QUEUE_REASONS = {
-    "paused": "the operator has paused jobs",
-    "plan_limit": "the plan's concurrent job limit is reached",
-    "repo_limit": "the repository's concurrent job limit is reached",
-    "agent_limit": "the agent's concurrent job limit is reached",
-    "platform_unreachable": "the platform of this repository does not respond",
-    "platform_refused": "the platform does not accept the finished work; see the warnings",
-    "tracker_unreachable": "the tracker of its ticket does not respond",
-    "environment_building": "the environment of this repository is being built",
-    "no_worker": "no running worker can run this agent; see Agents for the reason",
-    "disk_full": "the disks of the workers that can run this agent are nearly full",
+    "paused": "The operator has paused jobs.",
+    "plan_limit": "The plan's concurrent job limit is reached.",
+    "repo_limit": "The repository's concurrent job limit is reached.",
+    "agent_limit": "The agent's concurrent job limit is reached.",
+    "platform_unreachable": "The platform of this repository does not respond.",
+    "platform_refused": "The platform does not accept the finished work; see the warnings.",
+    "tracker_unreachable": "The tracker of its ticket does not respond.",
+    "environment_building": "The environment of this repository is being built.",
+    "no_worker": "No running worker can run this agent.",
+    "disk_full": "The disks of the workers that can run this agent are nearly full.",
 }
 
 
@@ -55,7 +67,7 @@ class Report(msgspec.Struct, frozen=True):
 async def show(request: PageRequest, problem: Problem | None = None, prompt: str = "") -> Response:
     """`problem` and `prompt` belong to a form with an error."""
     job_id = await require_job_id(request)
-    values = await _load_values(request, job_id)
+    values = await _load_values(request, job_id, MarkdownMemo())
     return await request.render(
         "jobs/detail.html",
         problem=problem,
@@ -85,9 +97,10 @@ def _view(request: PageRequest) -> str:
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     state = {"settled": False}
+    memo = MarkdownMemo()
 
     async def parts() -> Parts:
-        values = await _load_values(request, job_id)
+        values = await _load_values(request, job_id, memo)
         state["settled"] = _is_settled(values)
         return await _parts(request, values)
 
@@ -113,10 +126,17 @@ async def cancel(request: PageRequest) -> Response:
     return request.redirect(f"/jobs/{job_id}", banner="The job is being cancelled.")
 
 
-async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
+async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
-    override = msgspec.json.encode(details.config_override)
+    asked = details.config_override
+    title = title_of(asked.get("title"), asked.get("prompt"), job.ticket, job.cause)
+    failure = job.error and error_text(job.error.code, is_retryable=job.error.retryable)
+    pull_body = None if details.pull is None else details.pull.body
+    requested = _request_beyond(title, asked.get("prompt"))
+    report, request_html, prompt_html, pull_html = await memo.render(
+        [job.report_markdown, requested, details.prompt, pull_body]
+    )
     return {
         "job": job,
         "now": now_ms(),
@@ -124,25 +144,35 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
-        "settings_json": msgspec.json.format(override, indent=2).decode(),
+        "settings_json": msgspec.json.format(msgspec.json.encode(asked)).decode(),
         "failed_build": _failed_build(job),
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
-        "summary": _summary(job, details),
+        "title": title,
+        "summary": title or agent_on_repo(job.agent, job.repo),
+        "runs": run_bars(job),
+        "failure": failure,
         "has_diff": details.has_diff or commit_range_of(details) is not None,
-        "report": await asyncio.to_thread(_render_report, job),
+        "report": _report(job, report),
+        "request_html": request_html,
+        "prompt_html": prompt_html,
+        "pull_html": pull_html,
         "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
         "image_types": IMAGES,
     }
 
 
-def _render_report(job: JobView) -> Report | None:
-    """Slow for a long report: call it in a thread."""
+def _report(job: JobView, html: Markup | None) -> Report | None:
     if job.report_markdown is None:
         return None
-    html = markdown.render(job.report_markdown)
     if job.report_json is None:
-        return Report(html)
-    return Report(html, msgspec.json.format(msgspec.json.encode(job.report_json)).decode())
+        return Report(html or Markup())
+    json = msgspec.json.format(msgspec.json.encode(job.report_json)).decode()
+    return Report(html or Markup(), json)
+
+
+def _request_beyond(title: str | None, prompt: object) -> str | None:
+    """The requested prompt, unless the title says it all."""
+    return prompt if isinstance(prompt, str) and prompt.strip() != title else None
 
 
 async def _no_follow_up_reason(
@@ -171,17 +201,6 @@ def _failed_build(job: JobView) -> str:
         return ""
     named = _BUILD.findall(job.error.message)
     return named[-1] if named else ""
-
-
-def _summary(job: JobView, details: JobDetails) -> str:
-    """A one-line summary of the job."""
-    override = details.config_override
-    text = override.get("title") or override.get("prompt")
-    if isinstance(text, str) and text.strip():
-        return text.strip().splitlines()[0][:200]
-    if job.cause is not None:
-        return f"{job.cause.summary} in {job.repo}"
-    return f"{job.agent} on {job.repo}"
 
 
 ROUTES: Routes = [
