@@ -45,7 +45,7 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await expect(admin).to_have_url(re.compile("#L1$"))
     await expect(log.locator(".line.current")).to_have_count(1)
     await admin.get_by_label("Wrap lines").uncheck()
-    await expect(log).to_have_class(re.compile("unwrapped"))
+    await expect(log).not_to_have_class(re.compile("wrap"))
 
     await admin.get_by_text("Cancel job…").click()
     await admin.get_by_role("button", name="Cancel job", exact=True).click()

@@ -376,7 +376,7 @@ async def test_lines_of_a_long_log_keep_their_numbers(sample_dashboard):
         "SELECT text FROM job_logs WHERE job_id = :job", job=job
     )
     total = sum(row["text"].count("\n") for row in stored)
-    shown = page.html.count('<span class="line">')
+    shown = page.html.count('<span class="line"')
     assert 0 < shown < total
     assert f'data-first-line="{total - shown + 1}"' in page.html
     assert "Only the end of this log is shown." in page.text
@@ -430,3 +430,29 @@ async def test_prompts_and_the_text_of_the_pull_request_are_rendered_as_markdown
         assert html in page.html, html
     assert "<h1>Add a discount</h1>" in page.html
     assert safety_faults(page) == []
+
+
+async def test_the_first_line_of_each_second_has_its_time(sample_dashboard):
+    job = sample_dashboard.samples["acme"].running_job
+    await write(sample_dashboard.db, "DELETE FROM job_logs WHERE job_id = :id", id=job)
+    chunks = [(0, "one\ntwo\nthr"), (1_000, "ee\nfour\n"), (1_900, "five\n"), (2_000, "si")]
+    for number, (at, text) in enumerate(chunks, 1):
+        await write(
+            sample_dashboard.db,
+            "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+            " VALUES (:id, :number, :at, :text)",
+            id=job,
+            number=number,
+            at=at,
+            text=text,
+        )
+    page = await sample_dashboard.viewer.open(f"/jobs/{job}")
+    assert re.findall(r'<span class="line[ a-z]*"(?: data-at="([\d:]*)")?>(\w+)', page.html) == [
+        *(("00:00:00", "one"), ("", "two"), ("", "three")),
+        *(("00:00:01", "four"), ("", "five"), ("00:00:02", "si")),
+    ]
+    stream = await listen(
+        sample_dashboard.app, sample_dashboard.viewer, f"/jobs/{job}/log/stream?after=2"
+    )
+    # The time of "four" is shown already.
+    assert stream.events[0][1]["html"] == '<span class="line">five</span>\n'

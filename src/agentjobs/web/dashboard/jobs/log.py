@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import tzinfo
 
 import msgspec
 from markupsafe import Markup
@@ -18,6 +19,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
+from agentjobs.web.dashboard.zones import local_time
 
 _CHUNKS_AT_ONCE = 16
 # How much a page shows, and how much the script keeps of a live log.
@@ -41,23 +43,34 @@ class LogTail(msgspec.Struct, frozen=True):
     first_line: int
 
 
-async def log_tail(db: Database, job_id: str) -> LogTail:
+async def log_tail(db: Database, job_id: str, zone: tzinfo) -> LogTail:
     chunks = await read_last_chunks(db, job_id, _MAX_LENGTH)
     left_out = 0
     if chunks and chunks[0].sequence > 1:
         left_out = await count_lines(db, job_id, before=chunks[0].sequence)
     # In a thread, because many lines take long.
-    return await asyncio.to_thread(_tail, chunks, left_out)
+    return await asyncio.to_thread(_tail, chunks, left_out, zone)
 
 
-def _tail(chunks: Sequence[LogChunk], left_out: int) -> LogTail:
+def _tail(chunks: Sequence[LogChunk], left_out: int, zone: tzinfo) -> LogTail:
     lines = AnsiLines()
-    whole = _text(chunks)
-    text, is_complete = newest_lines(whole)
-    left_out += whole.count("\n") - text.count("\n")
-    html = lines.feed(text)
+    html, skipped = _feed(lines, chunks, zone)
     first, last = (chunks[0].sequence, chunks[-1].sequence) if chunks else (1, 0)
-    return LogTail(html, lines.rest(), last, is_complete and first == 1, left_out + 1)
+    is_complete = first == 1 and not skipped
+    return LogTail(html, lines.rest(), last, is_complete, left_out + skipped + 1)
+
+
+def _feed(lines: AnsiLines, chunks: Sequence[LogChunk], zone: tzinfo) -> tuple[Markup, int]:
+    """The last lines with their times, and how many lines before them are left out."""
+    text = _text(chunks)
+    skipped = len(text) - len(newest_lines(text)[0])
+    left_out = text.count("\n", 0, skipped)
+    html = []
+    for chunk in chunks:
+        time = local_time(chunk.created_at, zone).strftime("%H:%M:%S")
+        html.append(lines.feed(chunk.text[skipped:], time))
+        skipped = max(skipped - len(chunk.text), 0)
+    return Markup().join(html), left_out
 
 
 def newest_lines(text: str) -> tuple[str, bool]:
@@ -118,16 +131,15 @@ class _Follower:
             before = await read_last_chunks(
                 self._request.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
             )
-            await asyncio.to_thread(self._lines.feed, newest_lines(_text(before))[0])
+            await asyncio.to_thread(_feed, self._lines, before, self._request.zone)
 
     async def _send_new_lines(self, emit: Emit) -> bool:
         """True when the log is complete."""
         # The status first: the log of a finished job is complete once its status is visible.
         status = await ensure_job(self._request.db, self._request.organization_id, self._job_id)
         while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
-            text, _ = newest_lines(_text(chunks))
             # In a thread, because many lines take long.
-            html = await asyncio.to_thread(self._lines.feed, text)
+            html, _ = await asyncio.to_thread(_feed, self._lines, chunks, self._request.zone)
             self._after = chunks[-1].sequence
             sent = {"html": str(html), "rest": str(self._lines.rest()), "after": self._after}
             await emit(event("lines", sent))

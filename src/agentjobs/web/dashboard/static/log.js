@@ -69,7 +69,17 @@ box.addEventListener("click", ({ target, clientX }) => {
   if (!line || clientX - line.getBoundingClientRect().left > Number.parseFloat(getComputedStyle(line).paddingLeft)) return;
   location.hash = `L${first + [...lines.children].indexOf(line)}`;
 });
-tool("wrap").addEventListener("change", ({ target }) => box.classList.toggle("unwrapped", !target.checked));
+// How the log is shown is kept in this browser.
+for (const name of ["wrap", "times"]) {
+  const choice = tool(name);
+  const apply = () => box.classList.toggle(name, choice.checked);
+  choice.checked = (localStorage.getItem(choice.id) ?? `${choice.checked}`) === "true";
+  choice.addEventListener("change", () => {
+    localStorage.setItem(choice.id, choice.checked);
+    apply();
+  });
+  apply();
+}
 tool("first-error").addEventListener("click", () => {
   const line = [...lines.children].find((each) => failure.test(each.textContent));
   if (line) show(line);

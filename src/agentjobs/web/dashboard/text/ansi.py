@@ -169,17 +169,35 @@ class _TerminalLines:
 class AnsiLines(_TerminalLines):
     """As HTML: a line is `<span class="line">…</span>`, the unfinished one
     `<span class="line rest">…</span>`: the caller shows it last and
-    removes it before appending the next piece."""
+    removes it before appending the next piece. The first line of a time has it as `data-at`."""
 
-    def feed(self, text: str) -> Markup:
-        return Markup(self._feed(text))  # noqa: S704 - made of `_html`, which escapes
+    def __init__(self) -> None:
+        super().__init__()
+        self._time = ""
+        # When the unfinished line began; empty if it has no text yet.
+        self._line_time = ""
+        self._shown_time = ""
+
+    def feed(self, text: str, time: str = "") -> Markup:
+        """`time` is when the text was written, such as 15:04:05."""
+        self._time = time
+        html = Markup(self._feed(text))  # noqa: S704 - made of `_html`, which escapes
+        if self._length:
+            self._line_time = self._line_time or time
+        return html
 
     def rest(self) -> Markup:
         return Markup(self._rest())  # noqa: S704 - made of `_html`, which escapes
 
+    def _end_line(self, lines: list[str]) -> None:
+        super()._end_line(lines)
+        self._shown_time, self._line_time = self._line_time or self._time, ""
+
     def _line(self, css_class: str) -> str:
         mark = f'<span class="a-cut">{CUT_MARK}</span>' if self._is_cut else ""
-        return f'<span class="{css_class}">{"".join(map(_html, self._parts))}{mark}</span>'
+        time = self._line_time or self._time
+        at = f' data-at="{escape(time)}"' if time != self._shown_time else ""
+        return f'<span class="{css_class}"{at}>{"".join(map(_html, self._parts))}{mark}</span>'
 
 
 class PlainLines(_TerminalLines):
