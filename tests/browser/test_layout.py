@@ -141,6 +141,7 @@ async def test_pages_are_in_the_browsers_time_zone(
     )
     assert await created.get_attribute("title") == local
     await page.goto("/jobs")
+    await page.get_by_text("More filters").click()
     await expect(page.get_by_label("From (JST)")).to_be_visible()
 
 
