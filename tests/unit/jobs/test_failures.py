@@ -140,7 +140,7 @@ def test_an_agent_that_fails_while_the_disk_is_full_is_run_again(
 ) -> None:
     failed = JobFailed("agent_failed", "cannot write")
     assert outcome(failed) == Failed("agent_failed", "cannot write")
-    no_space = SimpleNamespace(f_bavail=0, f_frsize=4096)
+    no_space = SimpleNamespace(f_bavail=0, f_frsize=4096, f_blocks=1)
     monkeypatch.setattr(os, "statvfs", lambda _: no_space)
     assert outcome(failed) == DiskFull(
         Failed("agent_failed", "The disk of the worker is full: cannot write"), max_attempts=3
