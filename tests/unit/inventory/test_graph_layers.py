@@ -32,9 +32,14 @@ def test_every_node_has_a_place_and_edges_point_down_except_marked_ones(graph):
             assert is_backward <= {start, end}.issubset(layers.in_cycle)
             kinds = (layers.backward, layers.implied, layers.routes)
             assert sum((start, end) in kind for kind in kinds) == 1
-    for (start, end), route in layers.routes.items():
-        assert (route[0], route[-1]) == (start, end)
-        assert [row_of[item] for item in route] == list(range(row_of[start], row_of[end] + 1))
+    assert layers.returns.keys() <= layers.backward
+    two_way = {edge for edge in layers.backward if edge[::-1] in layers.routes}
+    assert bool(layers.returns) <= bool(layers.backward) <= bool({*layers.returns, *two_way})
+    assert two_way.isdisjoint(layers.returns)
+    reversed_returns = {(end, start): route for (start, end), route in layers.returns.items()}
+    for (upper, lower), route in [*layers.routes.items(), *reversed_returns.items()]:
+        assert (route[0], route[-1]) == (upper, lower)
+        assert [row_of[item] for item in route] == list(range(row_of[upper], row_of[lower] + 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,7 +70,24 @@ def test_a_cycle_is_cut_at_its_lightest_edge():
     layers = arrange([50.0] * 4, {(0, 1): 5, (1, 2): 7, (2, 0): 1, (2, 3): 1}, MAX_WIDTH)
     assert layers.backward == {(2, 0)}
     assert layers.in_cycle == {0, 1, 2}
-    assert layers.rows == ((0,), (1,), (2,), (3,))
+    nodes = [[item for item in row if item < 4] for row in layers.rows]
+    assert nodes == [[0], [1], [2], [3]]
+
+
+def test_only_the_backward_edges_that_show_all_cycles_have_a_route():
+    edges = {(at, at + 1): 9 for at in range(4)} | {(4, 0): 1, (3, 1): 1, (4, 2): 1}
+    layers = arrange([50.0] * 5, edges, MAX_WIDTH)
+    assert layers.backward == {(4, 0), (3, 1), (4, 2)}
+    assert set(layers.returns) == {(4, 0)}
+    assert layers.returns[4, 0][0] == 0
+    assert layers.in_cycle == {0, 1, 2, 3, 4}
+
+
+def test_a_backward_edge_shares_the_route_of_its_reverse():
+    layers = arrange([50.0] * 2, {(0, 1): 2, (1, 0): 1}, MAX_WIDTH)
+    assert layers.backward == {(1, 0)}
+    assert set(layers.routes) == {(0, 1)}
+    assert layers.returns == {}
 
 
 def test_an_edge_that_follows_from_others_is_implied():

@@ -46,9 +46,9 @@ def test_large_folders_are_divided_until_there_are_enough_groups():
     files = [f"src/shop/{'abcdefghijklm'[at % 13]}/m{at:03}.py" for at in range(200)]
     files += [f"src/shop/m{at}.py" for at in range(9)] + [f"tests/t{at:03}.py" for at in range(300)]
     groups = paths_of(files)
-    assert {f"src/shop/{name}" for name in "bcdefghijklm"} <= set(groups)
+    assert {f"src/shop/{name}" for name in "abcdefghijklm"} <= set(groups), "no single files"
     assert "tests" in groups, "tests are divided last"
-    assert 24 <= len(groups) <= MAX_GROUPS
+    assert "src/shop/m0.py" in groups, "unless there is space for all of them"
 
 
 def test_a_flat_folder_shows_its_most_linked_files():
@@ -57,6 +57,26 @@ def test_a_flat_folder_shows_its_most_linked_files():
     assert {"m007.py", "m444.py"} <= {group.path for group in groups}
     assert len(groups[-1].files) == 500 - (MAX_GROUPS - 1)
     assert groups[-1].path == ""
+
+
+def test_a_large_folder_with_too_many_parts_shows_the_most_linked_ones():
+    files = [f"internal/p{at // 4:03}/f{at}.go" for at in range(400)]
+    files += ["main.go", "tools/a.go", "tools/b.go"]
+    groups = group_files(files, range(len(files)), [(0, 399), (400, 399)])
+    paths = [group.path for group in groups]
+    assert {"internal/p000", "internal/p099", "main.go", "tools"} <= set(paths)
+    assert "internal" in paths, "the rest of the folder"
+    assert len(groups) == MAX_GROUPS
+
+
+def test_other_files_have_no_links_except_to_the_focus():
+    files = tuple(f"m{at:03}.py" for at in range(500))
+    graph = ModuleGraph(files=files, edges=tuple((at, 0) for at in range(1, 500)))
+    whole = map_folder(graph)
+    (rest,) = (at for at, node in enumerate(whole.nodes) if node.kind == "rest")
+    assert (whole.nodes[rest].label, whole.nodes[rest].size) == ("other files", 461)
+    assert not [link for link in whole.links if rest in link]
+    assert ("other files", "m000.py") in named(map_neighborhood(graph, "m000.py", 1))
 
 
 def test_files_directly_in_a_folder_are_addressed_with_a_star():

@@ -24,8 +24,8 @@ _SECONDARY = frozenset(
 
 
 class Group(msgspec.Struct, frozen=True):
-    """`files` are positions in the graph. The group of files that the others left out, and of the
-    whole repository, has an empty path."""
+    """`files` are positions in the graph. If other groups have parts of the folder, this one has
+    the rest of it; the path of the repository is empty."""
 
     path: str
     files: tuple[int, ...]
@@ -57,7 +57,7 @@ def group_files(
     """Groups of files, at most `limit`, by path.
 
     Divides the largest folders until there are enough groups, or if `deep` as long as they fit.
-    If even the first one has too many parts, those with the most edges are a group each.
+    If a large folder has too many parts, those with the most edges are a group each.
     """
     if not files:
         return []
@@ -65,25 +65,23 @@ def group_files(
     enough = limit if deep or len(files) <= limit else min(_ENOUGH_GROUPS, limit)
     queue = [_priority(whole)]
     done: list[Group] = []
-    skipped: list[Group] = []
-    while queue and len(queue) + len(done) + len(skipped) < enough:
+    while queue and len(queue) + len(done) < enough:
         group = heapq.heappop(queue)[-1]
         parts = _divide(names, group)
-        room = limit - len(queue) - len(done) - len(skipped)
-        if len(parts) <= 1:
-            done.append(group)
-        elif len(parts) <= room:
+        count = len(queue) + len(done)
+        # Beside folders, only a few files stand for themselves.
+        has_files_only = all(part.is_file for part in parts)
+        room = (enough if has_files_only and count >= _MIN_GROUPS else limit) - count
+        is_large = count < _MIN_GROUPS or 2 * len(group.files) > len(files)
+        if len(parts) > room and is_large and room > 2:
+            parts, rest = _most_linked(parts, edges, room - 1)
+            done.append(Group(group.path, rest))
+        if 1 < len(parts) <= room:
             for part in parts:
                 heapq.heappush(queue, _priority(part))
         else:
-            skipped.append(group)
+            done.append(group)
     groups = [*done, *(entry[-1] for entry in queue)]
-    for group in skipped:
-        room = limit - len(groups) - len(skipped) + 1
-        if len(groups) < _MIN_GROUPS and room > 2:
-            groups += _most_linked(_divide(names, group), edges, room)
-        else:
-            groups.append(group)
     return sorted(groups, key=lambda group: (group.path == "", group.path))
 
 
@@ -159,10 +157,9 @@ def _priority(group: Group) -> tuple[bool, int, str, Group]:
 
 
 def _most_linked(
-    parts: Sequence[Group], edges: Iterable[tuple[int, int]], room: int
-) -> list[Group]:
-    """The groups with the most edges, and one without a path for the others."""
+    parts: Sequence[Group], edges: Iterable[tuple[int, int]], number: int
+) -> tuple[list[Group], tuple[int, ...]]:
+    """The groups with the most edges, and the files of the others."""
     degrees = Counter([end for edge in edges for end in edge])
     ranked = sorted(parts, key=lambda group: (-sum(degrees[at] for at in group.files), group.path))
-    rest = tuple(at for group in ranked[room - 1 :] for at in group.files)
-    return [*ranked[: room - 1], *([Group("", rest)] if rest else [])]
+    return ranked[:number], tuple(at for group in ranked[number:] for at in group.files)

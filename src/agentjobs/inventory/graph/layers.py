@@ -3,7 +3,7 @@
 For pictures: at most a few dozen nodes. The result depends only on the arguments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
@@ -19,13 +19,16 @@ class Layers(msgspec.Struct, frozen=True):
     """`rows` from top to bottom, from left to right. Items from `count` on are bends: places
     where an edge of several rows passes a row; `routes` has the items of an edge from end to end.
 
-    `backward` edges point up, because each closes a cycle. `implied` edges have no route: their
-    end is also reached through other nodes. `centers` are the horizontal centers of all items.
+    `backward` edges point up, because each closes a cycle. Their reverse may have a route; those
+    in `returns` have one of their own, also from top to bottom, and the others follow from these.
+    `implied` edges have no route: their end is also reached through other nodes. `centers` are the
+    horizontal centers of all items.
     """
 
     rows: tuple[tuple[int, ...], ...]
     centers: tuple[float, ...]
     routes: Mapping[Edge, tuple[int, ...]]
+    returns: Mapping[Edge, tuple[int, ...]]
     backward: frozenset[Edge]
     implied: frozenset[Edge]
     in_cycle: frozenset[int]
@@ -42,32 +45,33 @@ def arrange(widths: Sequence[float], weights: Mapping[Edge, int], max_width: flo
     implied = frozenset(_find_implied(reach, forward))
     rows = _fill_rows(widths, forward, max_width)
     row_of = {node: at for at, row in enumerate(rows) for node in row}
-    routes: dict[Edge, tuple[int, ...]] = {}
-    all_widths = list(widths)
-    for edge in forward:
-        if edge not in implied:
-            start, end = edge
-            passed = rows[row_of[start] + 1 : row_of[end]]
-            bends = range(len(all_widths), len(all_widths) + len(passed))
-            all_widths += [_BEND_WIDTH] * len(passed)
-            for bend, row in zip(bends, passed, strict=True):
-                # In the middle, because lines to the same node keep this order.
-                row.insert(len(row) // 2, bend)
-            routes[edge] = (start, *bends, end)
-    ordered = order_rows(rows, list(routes.values()))
-    return Layers(
-        tuple(map(tuple, ordered)),
-        tuple(place_rows(ordered, list(routes.values()), all_widths)),
-        routes,
-        backward,
-        implied,
-        frozenset(
-            node
-            for node in range(len(widths))
-            for start, end in backward
-            if _reaches(reach, end, node) and _reaches(reach, node, start)
-        ),
+    in_cycle = frozenset(
+        node
+        for node in range(len(widths))
+        for start, end in backward
+        if _reaches(reach, end, node) and _reaches(reach, node, start)
     )
+    all_widths = list(widths)
+
+    def route(upper: int, lower: int) -> tuple[int, ...]:
+        passed = rows[row_of[upper] + 1 : row_of[lower]]
+        bends = range(len(all_widths), len(all_widths) + len(passed))
+        all_widths.extend([_BEND_WIDTH] * len(passed))
+        for bend, row in zip(bends, passed, strict=True):
+            # In the middle, because lines to the same node keep this order.
+            row.insert(len(row) // 2, bend)
+        return (upper, *bends, lower)
+
+    routes = {edge: route(*edge) for edge in forward if edge not in implied}
+    two_way = {edge for edge in backward if edge[::-1] in routes}
+    returns = {
+        (start, end): route(end, start)
+        for start, end in _select_returns(reach, two_way, backward, row_of)
+    }
+    lines = [*routes.values(), *returns.values()]
+    ordered = order_rows(rows, lines)
+    centers = tuple(place_rows(ordered, lines, all_widths))
+    return Layers(tuple(map(tuple, ordered)), centers, routes, returns, backward, implied, in_cycle)
 
 
 def _cut_cycles(count: int, edges: Mapping[Edge, int]) -> tuple[list[int], frozenset[Edge]]:
@@ -80,11 +84,15 @@ def _cut_cycles(count: int, edges: Mapping[Edge, int]) -> tuple[list[int], froze
         if _reaches(reach, end, start):
             backward.add((start, end))
             continue
-        added = reach[end] | 1 << end
-        for node in range(count):
-            if _reaches(reach, node, start):
-                reach[node] |= added
+        _add_edge(reach, start, end)
     return reach, frozenset(backward)
+
+
+def _add_edge(reach: list[int], start: int, end: int) -> None:
+    added = reach[end] | 1 << end
+    for node in range(len(reach)):
+        if _reaches(reach, node, start):
+            reach[node] |= added
 
 
 def _reaches(reach: Sequence[int], start: int, end: int) -> bool:
@@ -97,6 +105,23 @@ def _find_implied(reach: Sequence[int], edges: Sequence[Edge]) -> set[Edge]:
     for start, end in edges:
         through[start] |= reach[end]
     return {(start, end) for start, end in edges if through[start] >> end & 1}
+
+
+def _select_returns(
+    reach: Sequence[int], two_way: Set[Edge], backward: Set[Edge], row_of: Mapping[int, int]
+) -> list[Edge]:
+    """Few backward edges that together with `two_way` reach the ends of all backward edges.
+
+    Those over most rows first.
+    """
+    reach, selected = list(reach), []
+    for start, end in sorted(two_way):
+        _add_edge(reach, start, end)
+    for start, end in sorted(backward, key=lambda edge: (row_of[edge[1]] - row_of[edge[0]], edge)):
+        if not _reaches(reach, start, end):
+            _add_edge(reach, start, end)
+            selected.append((start, end))
+    return sorted(selected)
 
 
 def _fill_rows(widths: Sequence[float], edges: Sequence[Edge], max_width: float) -> list[list[int]]:

@@ -19,8 +19,10 @@ from agentjobs.inventory.graph.views import Step, search_breadth_first
 from agentjobs.inventory.imports.module_graph import family_of
 from agentjobs.inventory.model import ModuleGraph
 
-MAX_HOPS = 4
+MAX_HOPS = 3
 _FAR = MAX_HOPS + 1
+# Fewer than on other maps, because most lines lead to the same box.
+_MAX_NEIGHBORS = 18
 ECOSYSTEMS = {
     "go": "Go",
     "java": "Maven",
@@ -36,6 +38,9 @@ _LANGUAGES = {
     "rust": "Rust",
 }
 
+# A family of languages, and whether the names are those of a standard library.
+_Key = tuple[str, bool]
+_Link = tuple[int, int]
 Kind = Literal["folder", "file", "rest", "external", "standard"]
 
 
@@ -101,7 +106,7 @@ def map_neighborhood(
         for backwards in (True, False)
     ]
     others = sorted(set[int]().union(*sides).difference(focus))
-    groups = group_files(graph.files, others, graph.edges, deep=True)
+    groups = group_files(graph.files, others, graph.edges, _MAX_NEIGHBORS, deep=True)
     groups.append(Group(path, tuple(focus)))
     whole = _build(graph, groups, set(focus), center=path, standard=standard)
     importers, imported = (_distances(groups, side) for side in sides)
@@ -122,28 +127,25 @@ def map_external(graph: ModuleGraph, name: str, hops: int) -> PackageMap | None:
     number = graph.externals.index(name)
     first = {importer for importer, end in graph.external_edges if end == number}
     near = first.union(search_breadth_first(graph.edges, first, hops - 1, backwards=True))
-    groups = group_files(graph.files, sorted(near), graph.edges, deep=True)
+    groups = group_files(graph.files, sorted(near), graph.edges, _MAX_NEIGHBORS, deep=True)
     group_of = groups_of_files(groups, len(graph.files))
     links = link_groups(group_of, graph.edges)
     direct = Counter(group_of[importer] for importer in first)
     links |= {(group, len(groups)): number for group, number in direct.items()}
     nodes, prefix = _nodes(groups)
-    center = MapNode(name, name, "external", 1, is_focus=True)
-    return PackageMap((*nodes, center), links, prefix)
+    nodes.append(MapNode(name, name, "external", 1, is_focus=True))
+    return PackageMap(tuple(nodes), _without_rest(nodes, links), prefix)
 
 
-def find_externals(
-    graph: ModuleGraph, files: Set[int] | None = None
-) -> dict[tuple[str, bool], ExternalNames]:
+def find_externals(graph: ModuleGraph, files: Set[int] | None = None) -> dict[_Key, ExternalNames]:
     """What files import from outside of the repository, by family and whether it is standard."""
-    importers: defaultdict[tuple[str, bool], Counter[int]] = defaultdict(Counter)
-    for key, _, name in _external_imports(graph, files):
-        importers[key][name] += 1
+    group_of = [0 if files is None or at in files else -1 for at in range(len(graph.files))]
+    importers: defaultdict[_Key, dict[str, int]] = defaultdict(dict)
+    for key, _, name, number in _count_external_imports(graph, group_of):
+        importers[key][graph.externals[name]] = number
     return {
-        key: ExternalNames(
-            *key, {graph.externals[name]: number for name, number in counts.most_common()}
-        )
-        for key, counts in sorted(importers.items())
+        key: ExternalNames(*key, dict(sorted(names.items(), key=lambda item: (-item[1], item[0]))))
+        for key, names in sorted(importers.items())
     }
 
 
@@ -159,12 +161,13 @@ def _build(
     """External imports are those of `importers`."""
     group_of = groups_of_files(groups, len(graph.files))
     links = link_groups(group_of, graph.edges)
-    externals: defaultdict[tuple[str, bool], set[int]] = defaultdict(set)
-    number: Counter[tuple[int, tuple[str, bool]]] = Counter()
-    for key, importer, name in _external_imports(graph, importers):
+    externals: defaultdict[_Key, set[int]] = defaultdict(set)
+    number: defaultdict[tuple[int, _Key], int] = defaultdict(int)
+    outside = [group if at in importers else -1 for at, group in enumerate(group_of)]
+    for key, group, name, count in _count_external_imports(graph, outside):
         if standard or not key[1]:
             externals[key].add(name)
-            number[group_of[importer], key] += 1
+            number[group, key] += count
     keys = sorted(externals, key=lambda key: (key[1], key[0]))
     nodes, prefix = _nodes(groups, prefix, center)
     for at, key in enumerate(keys, len(nodes)):
@@ -172,25 +175,43 @@ def _build(
         kind: Kind = "standard" if key[1] else "external"
         nodes.append(MapNode(ECOSYSTEMS[key[0]], names, kind, len(externals[key])))
         links |= {
-            (group, at): number[group, key] for group in range(len(groups)) if number[group, key]
+            (group, at): number[group, key]
+            for group in range(len(groups))
+            if (group, key) in number
         }
-    return PackageMap(tuple(nodes), links, prefix)
+    return PackageMap(tuple(nodes), _without_rest(nodes, links), prefix)
 
 
-def _external_imports(
-    graph: ModuleGraph, files: Set[int] | None
-) -> list[tuple[tuple[str, bool], int, int]]:
-    families = [family_of(name) or "" for name in graph.files]
-    keys: dict[tuple[str, int], tuple[str, bool]] = {}
-    found = []
-    for importer, name in graph.external_edges:
-        family = families[importer]
-        if family and (files is None or importer in files):
+def _without_rest(nodes: Sequence[MapNode], links: Mapping[_Link, int]) -> dict[_Link, int]:
+    """Without the links of other files, except to the focus.
+
+    They have nothing in common: what one of them imports tells nothing about the others.
+    """
+    rest = {at for at, node in enumerate(nodes) if node.kind == "rest"}
+    focus = {at for at, node in enumerate(nodes) if node.is_focus}
+    return {
+        link: number
+        for link, number in links.items()
+        if rest.isdisjoint(link) or not focus.isdisjoint(link)
+    }
+
+
+def _count_external_imports(
+    graph: ModuleGraph, group_of: Sequence[int]
+) -> list[tuple[_Key, int, int, int]]:
+    """For each external name and group the number of files that import it."""
+    owners = [(group, family_of(path)) for group, path in zip(group_of, graph.files, strict=True)]
+    keys: dict[tuple[str, int], _Key] = {}
+    counts = []
+    # Counts before anything else: a large graph has far more edges than pairs.
+    pairs = Counter([(owners[importer], name) for importer, name in graph.external_edges])
+    for ((group, family), name), number in pairs.items():
+        if group != -1 and family is not None:
             key = keys.get((family, name))
             if key is None:
                 key = keys[family, name] = (family, is_standard(family, graph.externals[name]))
-            found.append((key, importer, name))
-    return found
+            counts.append((key, group, name, number))
+    return counts
 
 
 def _distances(groups: Sequence[Group], steps: Mapping[int, Step]) -> list[int]:
@@ -207,11 +228,11 @@ def _nodes(
 ) -> tuple[list[MapNode], str]:
     """The nodes of groups, and the folder that their labels leave out."""
     prefix = prefix or common_folder([group.path for group in groups])
-    labels = [_label(group, prefix) for group in groups]
+    kinds = [_kind(group, groups) for group in groups]
+    labels = [_label(group, kind, prefix) for group, kind in zip(groups, kinds, strict=True)]
     repeated = {label for label, number in Counter(labels).items() if number > 1}
     nodes = []
-    for group, label in zip(groups, labels, strict=True):
-        kind: Kind = "file" if group.is_file else "folder" if group.path else "rest"
+    for group, kind, label in zip(groups, kinds, labels, strict=True):
         text = group.path if label in repeated and group.path else label
         nodes.append(
             MapNode(group.path, text, kind, len(group.files), is_focus=group.path == center != "")
@@ -219,10 +240,20 @@ def _nodes(
     return nodes, prefix
 
 
-def _label(group: Group, prefix: str) -> str:
-    if not group.path:
-        return f"{len(group.files)} other files"
+def _kind(group: Group, groups: Sequence[Group]) -> Kind:
+    if group.is_file:
+        return "file"
+    folder = f"{group.path}/" if group.path else ""
+    has_parts = any(other.path.startswith(folder) for other in groups if other is not group)
+    return "rest" if has_parts else "folder"
+
+
+def _label(group: Group, kind: Kind, prefix: str) -> str:
+    if kind == "rest" and f"{group.path}/" in (prefix, "/"):
+        return "other files"
     label = group.path.removeprefix(prefix)
+    if kind == "rest":
+        return f"{label}/\u2026"
     if label == "*":
         folder = prefix.rstrip("/").rpartition("/")[2] if group.path != "*" else "."
         return f"{folder}/*"
