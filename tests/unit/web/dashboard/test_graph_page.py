@@ -1,4 +1,4 @@
-"""/repos/{owner}/{name}/graph: one node at a time, as a drawing and as lists."""
+"""/repos/{owner}/{name}/graph: a map of the repository, or of what is around a node."""
 
 import pytest
 
@@ -9,23 +9,103 @@ from tests.support.users import write
 HERE = "/repos/acme/shop/graph"
 
 
-async def test_without_a_node_the_page_lists_the_most_imported_modules(sample_dashboard):
+SHOP = ModuleGraph(
+    files=("src/shop/app.py", "src/shop/cart/lines.py", "src/shop/cart/totals.py", "src/shop/x.py"),
+    edges=((0, 1), (1, 2), (2, 1), (2, 3)),
+    externals=("os", "requests"),
+    external_edges=((0, 0), (2, 1)),
+)
+
+
+async def store_graph(dashboard, graph):
+    await write(
+        dashboard.db,
+        "UPDATE repo_graphs SET data = :data, commit_id = :commit",
+        data=pack_graph(graph),
+        commit=str(len(graph.files)),
+    )
+
+
+def boxes(page):
+    """The titles of the boxes in the first drawing, with their addresses."""
+    links = [attributes for tag, attributes in page.tags if "data-node" in attributes]
+    return [(each.get("data-node"), each.get("href")) for each in links]
+
+
+async def test_the_page_opens_with_a_map_and_the_most_imported_modules(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
     assert "3 files with 2 imports between them, and 1 external name." in page.text
     assert "src/shop.py imported by 1 file" in page.text
-    assert {f"{HERE}?node=src%2Fshop.py", f"{HERE}?external=requests"} <= set(page.links)
+    assert {f"{HERE}?focus=src%2Fshop.py", f"{HERE}?external=requests"} <= set(page.links)
+    assert "shop.py, imports 2, imported by 1" in page.text
+    assert "Names leave out src/" in page.text
+    # Three files and the packages of PyPI, in a wide and in a narrow drawing.
+    assert [number for number, _ in boxes(page)] == ["0", "1", "2", "3"] * 2
+    assert boxes(page)[3][1] == f"{HERE}?ecosystem=PyPI"
+
+
+async def test_a_table_has_the_same_boxes_with_their_imports(sample_dashboard):
+    await store_graph(sample_dashboard, SHOP)
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "cart/lines.py in a circle 1 cart/totals.py app.py , cart/totals.py" in page.text
+    assert "closes a circle of imports" in page.text
+
+
+async def test_the_standard_library_is_shown_on_request_and_links_keep_it(sample_dashboard):
+    await store_graph(sample_dashboard, SHOP)
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "Python standard library" not in page.text
+    shown = await sample_dashboard.viewer.send(page, "/graph", standard="1")
+    assert "Python standard library" in shown.text
+    assert f"{HERE}?standard=1&focus=src%2Fshop%2Fapp.py" in shown.links
+    names = await sample_dashboard.viewer.open(f"{HERE}?ecosystem=PyPI&standard=1")
+    assert "os imported by 1 file" in names.text
+    assert f"{HERE}?external=requests" not in names.links
+
+
+async def test_a_folder_opens_with_the_way_to_it(sample_dashboard):
+    await store_graph(sample_dashboard, SHOP)
+    page = await sample_dashboard.viewer.open(f"{HERE}?folder=src/shop/cart")
+    assert "Repository / src / shop / cart folder" in page.text
+    assert {HERE, f"{HERE}?folder=src", f"{HERE}?folder=src%2Fshop"} <= set(page.links)
+    assert "lines.py, imports 1, imported by 1, part of an import cycle" in page.text
+    assert f"{HERE}?focus=src%2Fshop%2Fcart" in page.links
+    assert f"{HERE}?folder=src%2Fshop%2Fcart&ecosystem=PyPI" in page.links
+
+
+async def test_a_focus_shows_more_with_every_step(sample_dashboard):
+    await store_graph(sample_dashboard, SHOP)
+    address = f"{HERE}?focus=src/shop/x.py"
+    near = await sample_dashboard.viewer.open(address)
+    assert len(boxes(near)) == 2 * 2
+    assert f"{HERE}?focus=src%2Fshop%2Fx.py&hops=3" in near.links
+    far = await sample_dashboard.viewer.open(f"{address}&hops=3")
+    assert len(boxes(far)) == 2 * 4
+    assert f"{HERE}?hops=3&focus=src%2Fshop%2Fapp.py" in far.links
+    for hops in ("0", "-1", "x", "²", "9" * 5_000):
+        page = await sample_dashboard.viewer.open(f"{address}&hops={hops}")
+        assert page.status == 200
+
+
+async def test_a_large_repository_has_a_bounded_number_of_boxes(sample_dashboard):
+    count = 27_000
+    files = tuple(f"src/p{at // 90:03}/d{at % 9}/m{at:05}.py" for at in range(count))
+    edges = tuple((at, (at * 7 + 11) % count) for at in range(count))
+    await store_graph(sample_dashboard, ModuleGraph(files=files, edges=edges))
+    page = await sample_dashboard.viewer.open(HERE)
+    assert len(boxes(page)) <= 2 * 41
+    assert "files with few imports share one box" in page.text
+    assert "other files" in page.text
 
 
 @pytest.mark.parametrize(
     ("query", "left", "right"),
     [
-        ("node=src/shop.py", ["node=src%2Fcart.py"], ["node=src%2Ftax.py", "external=requests"]),
-        ("external=requests", ["node=src%2Fshop.py"], []),
         ("ecosystem=PyPI&package=requests", [], ["ecosystem=PyPI&package=urllib3"]),
         ("ecosystem=PyPI&package=urllib3", ["ecosystem=PyPI&package=requests"], []),
     ],
 )
-async def test_a_node_links_to_all_its_neighbours(sample_dashboard, query, left, right):
+async def test_a_package_links_to_all_its_neighbours(sample_dashboard, query, left, right):
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     assert page.status == 200
     around = [link.removeprefix(f"{HERE}?") for link in page.links if link.startswith(f"{HERE}?")]
@@ -53,7 +133,25 @@ async def test_modules_and_packages_are_found_by_part_of_their_name(sample_dashb
     assert "No results" in (await sample_dashboard.viewer.send(page, "/graph", q="xyz")).text
 
 
-@pytest.mark.parametrize("query", ["node=gone.py", "external=gone", "ecosystem=npm&package=gone"])
+async def test_a_module_lists_all_its_neighbours(sample_dashboard):
+    # Older links have `node`.
+    for parameter in ("focus", "node"):
+        page = await sample_dashboard.viewer.open(f"{HERE}?{parameter}=src/shop.py")
+        neighbors = {"focus=src%2Fcart.py", "focus=src%2Ftax.py", "external=requests"}
+        assert {f"{HERE}?{each}" for each in neighbors} <= set(page.links)
+        assert "Imported by 1 src/cart.py Imports 1 src/tax.py" in page.text
+    page = await sample_dashboard.viewer.open(f"{HERE}?external=requests")
+    assert "Imported by 1 src/shop.py" in page.text
+    assert "Repository / requests external module" in page.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("focus=gone.py", "external=gone", "folder=gone", "ecosystem=npm"),
+        "ecosystem=npm&package=gone",
+    ],
+)
 async def test_an_unknown_node_shows_an_error_and_other_nodes(sample_dashboard, query):
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     assert page.status == 404
@@ -69,7 +167,21 @@ async def test_before_the_first_index_there_is_no_graph(sample_dashboard):
         assert "No graph yet" in page.text
 
 
-async def test_neighbours_beyond_the_limit_are_listed_but_not_drawn(sample_dashboard):
+async def test_a_failed_index_says_why_and_leads_on(sample_dashboard):
+    await write(sample_dashboard.db, "DELETE FROM repo_graphs")
+    await write(sample_dashboard.db, "UPDATE repos SET index_error = 'The commit is too large.'")
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "The index failed and is retried: The commit is too large." in page.text
+    assert "/repos/acme/shop" in page.links
+
+
+async def test_a_repository_without_modules_says_what_is_read(sample_dashboard):
+    await store_graph(sample_dashboard, ModuleGraph())
+    page = await sample_dashboard.viewer.open(HERE)
+    assert "No modules found" in page.text
+
+
+async def test_neighbours_beyond_the_limit_share_boxes_and_are_listed(sample_dashboard):
     files = tuple(f"pkg/m{at:04}.py" for at in range(700))
     graph = ModuleGraph(
         files=files,
@@ -77,15 +189,9 @@ async def test_neighbours_beyond_the_limit_are_listed_but_not_drawn(sample_dashb
         externals=tuple(f"x{at:02}" for at in range(30)),
         external_edges=tuple((0, at) for at in range(30)),
     )
-    await write(
-        sample_dashboard.db,
-        "UPDATE repo_graphs SET data = :data, commit_id = 'd'",
-        data=pack_graph(graph),
-    )
-    page = await sample_dashboard.viewer.open(f"{HERE}?node={files[0]}")
-    assert "and 679 more" in page.text
-    assert "and 10 more" in page.text
-    assert {"#importers", "#externals"} <= set(page.links)
+    await store_graph(sample_dashboard, graph)
+    page = await sample_dashboard.viewer.open(f"{HERE}?focus={files[0]}")
+    assert len(boxes(page)) <= 2 * 20
     ids = {attributes.get("id") for _, attributes in page.tags}
     assert {"importers", "imported", "externals"} <= ids
     assert "Imported by 699" in page.text

@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from agentjobs.inventory.model import LanguageLines
-from agentjobs.web.dashboard.plots.graph import Node, Picture, draw, shorten
+from agentjobs.web.dashboard.plots.graph import Node, Picture, draw
+from agentjobs.web.dashboard.plots.labels import shorten
 from agentjobs.web.dashboard.repos.language_bar import language_bar
 from tests.unit.web.dashboard.browser import PAYLOAD
 

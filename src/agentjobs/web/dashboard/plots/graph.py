@@ -4,15 +4,14 @@ Returns a horizontal drawing for wide pages and a vertical one for narrow pages;
 shows the one that fits. Escapes all text.
 """
 
-import unicodedata
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import Literal
 
 import msgspec
 from markupsafe import Markup
 
 from agentjobs.web.dashboard.plots.canvas import number
+from agentjobs.web.dashboard.plots.labels import clean, escape_text, shorten
 from agentjobs.web.dashboard.text.visible_text import visible
 
 Kind = Literal["plain", "external", "bad"]
@@ -53,25 +52,6 @@ class Picture(msgspec.Struct, frozen=True):
 def draw(picture: Picture) -> Markup:
     svg = _wide(picture) + _narrow(picture)
     return Markup(svg)  # noqa: S704 - `_escape` escaped all text
-
-
-def shorten(text: str, max_width: int) -> str:
-    """Replaces the middle with an ellipsis if the text is wider than `max_width` characters.
-
-    Keeps more of the end, such as the name of a file.
-    """
-    if sum(map(_width, text)) <= max_width:
-        return text
-    head, tail, left = "", "", max_width - 1
-    while left > 0:
-        # Two characters from the end for each one from the start.
-        take_head = len(head) * 2 < len(tail)
-        letter = text[len(head)] if take_head else text[-len(tail) - 1]
-        left -= _width(letter)
-        if left < 0:
-            break
-        head, tail = (head + letter, tail) if take_head else (head, letter + tail)
-    return f"{head}…{tail}"
 
 
 def _wide(picture: Picture) -> str:
@@ -145,7 +125,7 @@ def _height(column: Sequence[Node]) -> float:
 
 
 def _box(node: Node, x: float, y: float, width: float, *, is_centre: bool = False) -> str:
-    name = visible(node.name).replace("\n", " ")
+    name = clean(node.name)
     label = shorten(name, int((width - 2 * _PADDING) / _CHARACTER_WIDTH))
     title = f"{name}, {visible(node.note)}" if node.note else name
     css_class = "node centre" if is_centre else "node"
@@ -153,14 +133,14 @@ def _box(node: Node, x: float, y: float, width: float, *, is_centre: bool = Fals
         css_class += f" {node.kind}"
     # One unit of padding: half of an outline lies outside of its shape.
     inside = (
-        f"<title>{_escape(title)}</title>"
+        f"<title>{escape_text(title)}</title>"
         f'<rect x="{number(x + 1)}" y="{number(y + 1)}" width="{number(width - 2)}"'
         f' height="{number(_ROW - 2)}" rx="6"/>'
         f'<text x="{number(x + _PADDING)}" y="{number(y + _ROW / 2 + _FONT * 0.35)}"'
-        f' font-size="{_FONT}">{_escape(label)}</text>'
+        f' font-size="{_FONT}">{escape_text(label)}</text>'
     )
     if node.href and not is_centre:
-        return f'<a class="{css_class}" href="{_escape(node.href)}">{inside}</a>'
+        return f'<a class="{css_class}" href="{escape_text(node.href)}">{inside}</a>'
     return f'<g class="{css_class}">{inside}</g>'
 
 
@@ -188,13 +168,5 @@ def _svg(name: str, title: str, width: float, height: float, parts: Sequence[str
     # role="group" keeps the links inside accessible; role="img" would not.
     return (
         f'<svg class="graph graph-{name}" viewBox="0 0 {number(width)} {number(height)}"'
-        f' role="group" aria-label="{_escape(visible(title))}">{"".join(parts)}</svg>'
+        f' role="group" aria-label="{escape_text(visible(title))}">{"".join(parts)}</svg>'
     )
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=True)
-
-
-def _width(letter: str) -> int:
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

@@ -1,4 +1,4 @@
-"""/repos/{full_name}/graph: the neighbors of a module or package in the dependency graph."""
+"""/repos/{full_name}/graph: a map of the repository, or the neighbors of a module or package."""
 
 import asyncio
 from typing import Any
@@ -8,6 +8,14 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
 from agentjobs.inventory.dependencies import DependencyView, list_dependencies
+from agentjobs.inventory.graph.folders import files_in
+from agentjobs.inventory.graph.package_map import (
+    MAX_HOPS,
+    find_externals,
+    map_external,
+    map_folder,
+    map_neighborhood,
+)
 from agentjobs.inventory.graph.views import Module, find_neighborhood, most_imported, search_modules
 from agentjobs.inventory.model import ModuleGraph
 from agentjobs.inventory.package_neighbors import find_package_neighbors
@@ -18,10 +26,18 @@ from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.plots.graph import Node
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.graph_cache import shared_cache
+from agentjobs.web.dashboard.repos.graph_maps import (
+    MapView,
+    address,
+    list_external_names,
+    list_folders,
+    view_map,
+)
 from agentjobs.web.dashboard.repos.graph_views import (
+    NodeList,
     address_of_module,
     address_of_package,
-    module_view,
+    list_neighbors,
     package_view,
 )
 from agentjobs.web.dashboard.repos.lookup import require_repo
@@ -35,13 +51,23 @@ _MAX_NAME_LENGTH = 4_096
 
 
 class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """The query: a file, an external module, a package, or a search."""
+    """The query: a folder, a file or folder in focus, an external module, the external modules of
+    an ecosystem, a package, or a search."""
 
-    node: str = ""
+    folder: str = ""
+    focus: str = ""
     external: str = ""
     ecosystem: str = ""
     package: str = ""
+    hops: int = 1
+    standard: bool = False
     q: str = ""
+
+    def kept(self) -> dict[str, str]:
+        """What links to other maps keep."""
+        kept = {"folder": self.folder} if self.folder else {}
+        kept |= {"hops": str(self.hops)} if self.hops > 1 else {}
+        return kept | ({"standard": "1"} if self.standard else {})
 
 
 async def show(request: PageRequest) -> Response:
@@ -52,26 +78,132 @@ async def show(request: PageRequest) -> Response:
     graph = await shared_cache().load(request.db, repo.id)
     if graph is None:
         return await _page(request, repo, query)
-    if query.node or query.external:
-        return await _module_page(request, repo, query, graph)
     if query.q:
         return await _results_page(request, repo, query, graph)
-    return await _page(request, repo, query, **await _overview(request, repo, graph))
+    if query.focus or query.external:
+        return await _focus_page(request, repo, query, graph)
+    if query.ecosystem:
+        return await _externals_page(request, repo, query, graph)
+    return await _folder_page(request, repo, query, graph)
 
 
-async def _module_page(
+async def _folder_page(
+    request: PageRequest,
+    repo: RepoView,
+    query: _Query,
+    graph: ModuleGraph,
+    problem: Problem | None = None,
+) -> Response:
+    values = await asyncio.to_thread(_folder_values, _path(request, repo), query, graph)
+    if values is None and query.folder:
+        return await _missing(request, repo, query, graph, "folder")
+    values = values or {}
+    return await _page(request, repo, query, problem=problem, has_graph=True, **values)
+
+
+def _folder_values(path: str, query: _Query, graph: ModuleGraph) -> dict[str, Any] | None:
+    package_map = map_folder(graph, query.folder, standard=query.standard)
+    if package_map is None:
+        return None
+    title = f"Folders and files of {query.folder or 'the repository'}, and their imports"
+    kept = query.kept()
+    values: dict[str, Any] = {
+        "map": view_map(path, package_map, title, kept),
+        "crumbs": list_folders(path, query.folder, kept),
+    }
+    if query.folder:
+        focus = address(path, kept, folder="", focus=query.folder)
+        return values | {"kind": "folder", "other_maps": [("Show neighbors", focus)]}
+    return values | {
+        "summary": f"{counted(len(graph.files), 'file')} with"
+        f" {counted(len(graph.edges), 'import')} between them, and"
+        f" {counted(len(graph.externals), 'external name')}.",
+        "lists": _most_imported(path, query, graph),
+    }
+
+
+def _most_imported(path: str, query: _Query, graph: ModuleGraph) -> list[NodeList]:
+    """Starting points."""
+    files = most_imported(graph, _IMPORTED_SHOWN)
+    names = most_imported(graph, len(graph.externals), external=True)
+    if not query.standard:
+        groups = find_externals(graph).values()
+        standard = {name for group in groups if group.standard for name in group.importers}
+        names = [module for module in names if module.name not in standard]
+    lists = (
+        ("files", "Most imported files", files),
+        ("names", "Most imported external modules", names[:_IMPORTED_SHOWN]),
+    )
+    return [
+        NodeList(id_, title, tuple(_modules(path, modules)), len(modules), "None.")
+        for id_, title, modules in lists
+    ]
+
+
+async def _focus_page(
     request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
-    name, external = query.node or query.external, not query.node
+    path = _path(request, repo)
+    view = await asyncio.to_thread(_focus_map, path, query, graph)
+    if view is None:
+        return await _missing(request, repo, query, graph, "module")
+    name, external = query.focus or query.external, not query.focus
     neighbors = await asyncio.to_thread(
         find_neighborhood, graph, name, external=external, limit=_MAX_LISTED
     )
-    if neighbors is None:
-        problem = Problem("not_found", "The indexed commit has no module with this name.")
-        overview = await _overview(request, repo, graph)
-        return await _page(request, repo, query, problem=problem, **overview)
-    view = await asyncio.to_thread(module_view, _path(request, repo), neighbors)
-    return await _page(request, repo, query, view=view)
+    lists = () if neighbors is None else await asyncio.to_thread(list_neighbors, path, neighbors)
+    kept = query.kept() | {"external" if external else "focus": name}
+    hops = [
+        (counted(number, "step"), address(path, kept, hops=str(number)), number == query.hops)
+        for number in range(1, MAX_HOPS + 1)
+    ]
+    is_folder = neighbors is None
+    return await _page(
+        request,
+        repo,
+        query,
+        map=view,
+        lists=lists,
+        hops=hops,
+        crumbs=[("Repository", path), (name, "")] if external else list_folders(path, name, kept),
+        kind="external module" if external else "folder" if is_folder else "module",
+        other_maps=[("Open", address(path, kept, focus="", hops="", folder=name))] * is_folder,
+    )
+
+
+def _focus_map(path: str, query: _Query, graph: ModuleGraph) -> MapView | None:
+    name = query.focus or query.external
+    if query.focus:
+        package_map = map_neighborhood(graph, name, query.hops, standard=query.standard)
+    else:
+        package_map = map_external(graph, name, query.hops)
+    title = f"What imports {name}, and its imports"
+    return None if package_map is None else view_map(path, package_map, title, query.kept())
+
+
+async def _externals_page(
+    request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
+) -> Response:
+    files = set(files_in(graph.files, query.folder))
+    externals = await asyncio.to_thread(find_externals, graph, files)
+    groups = [
+        group
+        for group in externals.values()
+        if (group.ecosystem, group.standard) == (query.ecosystem, query.standard)
+    ]
+    if not groups:
+        return await _missing(request, repo, query, graph, "external module")
+    names = list_external_names(_path(request, repo), groups, _MAX_LISTED)
+    return await _page(request, repo, query, results=names, results_title=groups[0].name)
+
+
+async def _missing(
+    request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph, kind: str
+) -> Response:
+    """The whole repository instead."""
+    problem = Problem("not_found", f"The indexed commit has no {kind} with this name.")
+    query = _Query(standard=query.standard)
+    return await _folder_page(request, repo, query, graph, problem)
 
 
 async def _package_page(request: PageRequest, repo: RepoView, query: _Query) -> Response:
@@ -106,24 +238,6 @@ async def _results_page(
     return await _page(request, repo, query, results=results[: 2 * _MAX_RESULTS])
 
 
-async def _overview(request: PageRequest, repo: RepoView, graph: ModuleGraph) -> dict[str, Any]:
-    """The most imported modules, as starting points."""
-    path = _path(request, repo)
-    files = await asyncio.to_thread(most_imported, graph, _IMPORTED_SHOWN)
-    others = await asyncio.to_thread(most_imported, graph, _IMPORTED_SHOWN, external=True)
-    return {
-        "graph": {
-            "files": len(graph.files),
-            "edges": len(graph.edges),
-            "externals": len(graph.externals),
-        },
-        "most_imported": [
-            ("Most imported files", _modules(path, files)),
-            ("Most imported external modules", _modules(path, others)),
-        ],
-    }
-
-
 async def _page(
     request: PageRequest,
     repo: RepoView,
@@ -136,8 +250,15 @@ async def _page(
     values = {
         "view": None,
         "results": None,
-        "graph": None,
-        "most_imported": [],
+        "map": None,
+        "lists": (),
+        "crumbs": [],
+        "hops": [],
+        "other_maps": [],
+        "kind": "",
+        "summary": "",
+        "results_title": "",
+        "has_graph": False,
         "package_rows": no_rows,
         **template_values,
     }
@@ -149,9 +270,22 @@ async def _page(
 def _query(request: PageRequest) -> _Query:
     """Names are not stripped: a file name may start with a space."""
     parameters = request.http.query_params
-    names = ("node", "external", "ecosystem", "package")
-    values = {name: parameters.get(name, "").replace("\0", "")[:_MAX_NAME_LENGTH] for name in names}
-    return _Query(**values, q=request.query_param("q")[:300])
+
+    def name(parameter: str) -> str:
+        return parameters.get(parameter, "").replace("\0", "")[:_MAX_NAME_LENGTH]
+
+    hops = parameters.get("hops", "")
+    return _Query(
+        folder=name("folder").rstrip("/"),
+        # Older links have `node`.
+        focus=name("focus") or name("node"),
+        external=name("external"),
+        ecosystem=name("ecosystem"),
+        package=name("package"),
+        hops=min(max(int(hops), 1), MAX_HOPS) if hops.isdecimal() and len(hops) < 9 else 1,
+        standard=parameters.get("standard") == "1",
+        q=request.query_param("q")[:300],
+    )
 
 
 def _path(request: PageRequest, repo: RepoView) -> str:

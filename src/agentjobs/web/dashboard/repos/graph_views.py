@@ -1,6 +1,6 @@
 """Turns the neighbors of a module or package into a picture and lists. Pure functions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from urllib.parse import urlencode
 
 import msgspec
@@ -12,8 +12,6 @@ from agentjobs.inventory.package_neighbors import PackageNeighbors
 from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
 
 _MAX_DRAWN = 20
-# Nodes on the right reserved for external modules.
-_RESERVED_EXTERNALS = 7
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -38,58 +36,41 @@ class GraphView(msgspec.Struct, frozen=True):
 
 
 def address_of_module(path: str, name: str, *, external: bool) -> str:
-    return _with_query(path, **{"external" if external else "node": name})
+    return _with_query(path, **{"external" if external else "focus": name})
 
 
 def address_of_package(path: str, ecosystem: str, name: str) -> str:
     return _with_query(path, ecosystem=ecosystem, package=name)
 
 
-def module_view(path: str, neighbors: Neighborhood) -> GraphView:
-    importers = _nodes(path, neighbors.importers.shown)
-    imported = _nodes(path, neighbors.imported.shown)
-    externals = _nodes(path, neighbors.externals.shown)
-    lists = [
-        NodeList(
-            "importers",
-            "Imported by",
-            importers,
-            neighbors.importers.total,
-            "No file imports this module.",
-        )
-    ]
-    if not neighbors.external:
-        lists += [
-            NodeList(
-                "imported",
-                "Imports",
-                imported,
-                neighbors.imported.total,
-                "No imports.",
-            ),
-            NodeList(
-                "externals",
-                "External imports",
-                # The list's title already says so.
-                tuple(msgspec.structs.replace(neighbor, note="") for neighbor in externals),
-                neighbors.externals.total,
-                "No external imports.",
-            ),
-        ]
-    files, others = _select_drawn(imported, externals)
-    drawn = len(files) + len(others)
-    picture = Picture(
-        title=f"Modules that import {neighbors.name}, and its imports",
-        centre=Node(neighbors.name, kind="external" if neighbors.external else "plain"),
-        left=importers[:_MAX_DRAWN],
-        right=(*files, *others),
-        more_left=max(neighbors.importers.total - _MAX_DRAWN, 0),
-        more_right=neighbors.imported.total + neighbors.externals.total - drawn,
-        more_left_href="#importers",
-        more_right_href="#imported" if neighbors.imported.total > len(files) else "#externals",
+def list_neighbors(path: str, neighbors: Neighborhood) -> tuple[NodeList, ...]:
+    """What imports a module, and what it imports."""
+    importers = NodeList(
+        "importers",
+        "Imported by",
+        _nodes(path, neighbors.importers.shown),
+        neighbors.importers.total,
+        "No file imports this module.",
     )
-    kind = "external module" if neighbors.external else "module"
-    return GraphView(neighbors.name, kind, draw(picture), tuple(lists))
+    if neighbors.external:
+        return (importers,)
+    return (
+        importers,
+        NodeList(
+            "imported",
+            "Imports",
+            _nodes(path, neighbors.imported.shown),
+            neighbors.imported.total,
+            "No imports.",
+        ),
+        NodeList(
+            "externals",
+            "External imports",
+            _nodes(path, neighbors.externals.shown),
+            neighbors.externals.total,
+            "No external imports.",
+        ),
+    )
 
 
 def package_view(
@@ -157,18 +138,9 @@ def _nodes(path: str, neighbors: Iterable[Neighbor]) -> tuple[Node, ...]:
             neighbor.name,
             address_of_module(path, neighbor.name, external=neighbor.external),
             "external" if neighbor.external else "plain",
-            "external" if neighbor.external else "",
         )
         for neighbor in neighbors
     )
-
-
-def _select_drawn(
-    files: Sequence[Node], externals: Sequence[Node]
-) -> tuple[Sequence[Node], Sequence[Node]]:
-    """The nodes to draw, so that neither group displaces the other."""
-    external_count = min(len(externals), max(_RESERVED_EXTERNALS, _MAX_DRAWN - len(files)))
-    return files[: _MAX_DRAWN - external_count], externals[:external_count]
 
 
 def _package(

@@ -1,0 +1,128 @@
+"""Turns maps of a repository into a picture and a table. Pure functions."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
+
+import msgspec
+from markupsafe import Markup
+
+from agentjobs.inventory.graph.package_map import ExternalNames, MapNode, PackageMap
+from agentjobs.web.dashboard.plots.graph import Node
+from agentjobs.web.dashboard.plots.layered import Box, draw_layers
+from agentjobs.web.dashboard.repos.graph_views import address_of_module
+from agentjobs.web.dashboard.text_filters import counted
+
+
+class MapRow(msgspec.Struct, frozen=True):
+    node: Node
+    size: int
+    imports: tuple[Node, ...]
+    imported_by: tuple[Node, ...]
+    is_in_cycle: bool
+
+
+class MapView(msgspec.Struct, frozen=True):
+    """`prefix` is left out of the names; `folded` counts files without a box of their own."""
+
+    picture: Markup
+    rows: tuple[MapRow, ...]
+    prefix: str
+    kinds: frozenset[str]
+    has_cycles: bool
+    folded: int
+
+
+def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str, str]) -> MapView:
+    """`query` has what links to other maps keep, such as the number of steps."""
+    nodes, links = package_map.nodes, package_map.links
+    targets: list[list[int]] = [[] for _ in nodes]
+    sources: list[list[int]] = [[] for _ in nodes]
+    for start, end in sorted(links, key=lambda edge: (-links[edge], edge)):
+        targets[start].append(end)
+        sources[end].append(start)
+    links_to = [Node(node.label, _address(path, node, query)) for node in nodes]
+    drawing = draw_layers(
+        title,
+        [
+            Box(
+                node.label,
+                link.href,
+                node.kind,
+                "" if node.kind == "file" else f"{node.size:,}",
+                _note(node, len(targets[at]), len(sources[at])),
+                node.is_focus,
+            )
+            for at, (node, link) in enumerate(zip(nodes, links_to, strict=True))
+        ],
+        links,
+    )
+    return MapView(
+        drawing.svg,
+        tuple(
+            MapRow(
+                link,
+                node.size,
+                tuple(links_to[other] for other in targets[at]),
+                tuple(links_to[other] for other in sources[at]),
+                at in drawing.in_cycle,
+            )
+            for at, (node, link) in enumerate(zip(nodes, links_to, strict=True))
+        ),
+        package_map.prefix,
+        frozenset(node.kind for node in nodes),
+        bool(drawing.in_cycle),
+        sum(node.size for node in nodes if node.kind == "rest"),
+    )
+
+
+def address(path: str, query: Mapping[str, str], **changes: str) -> str:
+    """Of a map; an empty value leaves a parameter out."""
+    values = {key: value for key, value in {**query, **changes}.items() if value}
+    return f"{path}?{urlencode(values, errors='replace')}" if values else path
+
+
+def list_folders(path: str, name: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The repository and each folder on the way to `name`, with its address; the last has none."""
+    parts = name.split("/") if name else []
+    own = {key: value for key, value in query.items() if key == "standard"}
+    folders = ["/".join(parts[:at]) for at in range(len(parts))]
+    addresses = [address(path, own, folder=folder) for folder in folders]
+    return list(zip(["Repository", *parts], [*addresses, ""], strict=True))
+
+
+def list_external_names(
+    path: str, groups: Sequence[ExternalNames], number: int
+) -> tuple[Node, ...]:
+    """The most imported ones."""
+    names = [item for group in groups for item in group.importers.items()]
+    return tuple(
+        Node(
+            name,
+            address_of_module(path, name, external=True),
+            "external",
+            f"imported by {counted(importers, 'file')}",
+        )
+        for name, importers in heapq.nsmallest(number, names, key=lambda item: (-item[1], item[0]))
+    )
+
+
+def _address(path: str, node: MapNode, query: Mapping[str, str]) -> str:
+    """A folder opens, a file becomes the focus, and externals are listed."""
+    match node.kind:
+        case "folder" | "rest":
+            return address(path, query, hops="", folder=node.path) if node.path else ""
+        case _ if node.is_focus:
+            return ""
+        case "file":
+            return address(path, query, folder="", focus=node.path)
+        case "external":
+            return address(path, query, hops="", standard="", ecosystem=node.path)
+        case "standard":
+            return address(path, query, hops="", ecosystem=node.path)
+
+
+def _note(node: MapNode, imports: int, imported_by: int) -> str:
+    unit = {"external": "package", "standard": "module"}.get(node.kind, "file")
+    size = "" if node.kind == "file" else f"{counted(node.size, unit)}, "
+    return f"{size}imports {imports}, imported by {imported_by}"
