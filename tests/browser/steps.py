@@ -39,7 +39,7 @@ _MODEL: dict[str, Any] = {
     "duration_ms": 4_210,
     "cost_nanousd": 12_400_000,
 }
-_STEPS: tuple[dict[str, Any], ...] = (
+STEPS: tuple[dict[str, Any], ...] = (
     _MODEL,
     {"kind": "message", "title": "I will look at how prices are computed first."},
     *(
@@ -69,10 +69,10 @@ _STEPS: tuple[dict[str, Any], ...] = (
 
 
 def write_steps(data_dir: Path, job_id: str) -> None:
-    asyncio.run(_write(data_dir, job_id))
+    asyncio.run(add_steps(data_dir, job_id, *STEPS))
 
 
-async def _write(data_dir: Path, job_id: str) -> None:
+async def add_steps(data_dir: Path, job_id: str, *steps: dict[str, Any], after: int = 0) -> None:
     db = await open_database(f"sqlite:///{data_dir / 'agentjobs.db'}", migrate=False)
-    await insert_steps(db, job_id, *_STEPS, began_at=now_ms() - 95_000)
+    await insert_steps(db, job_id, *steps, after=after, began_at=now_ms() - 95_000)
     await db.close()

@@ -5,6 +5,7 @@ import re
 from playwright.async_api import Page, expect
 
 from tests.browser.service import REPO, BrowserTestService
+from tests.browser.steps import STEPS, add_steps
 
 _IS_AT_ITS_END = """() => {
   const { scrollTop, clientHeight, scrollHeight } = document.getElementById("log");
@@ -53,3 +54,30 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await expect(admin).to_have_title(re.compile("^Cancelled: "))
     await expect(icon).to_have_attribute("href", re.compile(r"/icon\."))
     await expect(admin.get_by_role("button", name="Run again")).to_be_visible()
+
+
+async def test_steps_appear_while_opened_ones_stay_as_they_are(
+    admin: Page, service: BrowserTestService
+) -> None:
+    job_id = service.api.create(REPO, "talker")
+    service.api.wait_status(job_id, "running")
+    data_dir = service.service.data_dir
+    await admin.goto(f"/jobs/{job_id}")
+    await admin.get_by_role("link", name="Steps").click()
+    await expect(admin.get_by_text("No steps yet")).to_be_visible()
+    await add_steps(data_dir, job_id, *STEPS)
+    failed = admin.locator("summary", has_text="exit 1")
+    output = admin.get_by_text("1 failed, 3 passed")
+    await expect(output).to_be_hidden()
+    await failed.click()
+    await expect(output).to_be_visible()
+    await add_steps(data_dir, job_id, {"kind": "command", "title": "make all"}, after=len(STEPS))
+    await expect(admin.get_by_text("make all")).to_be_visible()
+    await expect(output).to_be_visible()
+    await expect(failed).to_be_focused()
+
+    await admin.get_by_role("link", name="5 commands").click()
+    await expect(admin.get_by_text("Commands only.")).to_be_visible()
+    await expect(admin.locator(".step")).to_have_count(5)
+    service.api.http.post(f"/jobs/{job_id}/cancel")
+    service.api.wait_status(job_id, "cancelled")

@@ -64,7 +64,7 @@ async def _store(tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], 
         " exit_code = excluded.exit_code, duration_ms = excluded.duration_ms",
         [{"job_id": job.id, **msgspec.structs.asdict(step)} for step in steps],
     )
-    tx.announce(f"log:{job.id}")
+    tx.announce(f"steps:{job.id}")
     return True
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agentjobs.jobs.steps.rows import StoredStep
-from agentjobs.web.dashboard.jobs.step_lines import change_lines, fold, is_short
+from agentjobs.web.dashboard.jobs.step_lines import change_blocks, fold, is_short
 from agentjobs.web.dashboard.jobs.steps import PAGE_SIZE
 from tests.support.steps import insert_steps
 from tests.support.users import write
@@ -70,9 +70,9 @@ def test_a_short_message_is_shown_whole():
 
 
 def test_lines_of_a_change_are_colored():
-    assert change_lines("@@ -1 +1 @@\n-old\n+new\n same") == [
+    assert change_blocks("@@ -1 +1 @@\n-old\n+new\n+line\n same") == [
         *(("hunk", "@@ -1 +1 @@"), ("removed", "-old")),
-        *(("added", "+new"), ("", " same")),
+        *(("added", "+new\n+line"), ("", " same")),
     ]
 
 
@@ -160,7 +160,7 @@ async def test_the_page_follows_the_steps_until_the_job_ends(sample_dashboard):
         await first_event.wait()
         await insert_steps(db, job, {"kind": "command", "title": "make later"}, after=90)
         await write(db, "UPDATE jobs SET status = 'completed' WHERE id = :id", id=job)
-        db.changes.publish(f"log:{job}")
+        db.changes.publish(f"steps:{job}")
 
     first_event = asyncio.Event()
     adding = asyncio.create_task(add_a_step_and_finish())

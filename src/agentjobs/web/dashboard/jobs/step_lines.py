@@ -57,9 +57,10 @@ def is_short(step: StoredStep) -> bool:
     return step.kind == "message" and 0 < len(step.detail) <= _MAX_SHORT_LENGTH
 
 
-def change_lines(detail: str) -> list[tuple[str, str]]:
-    """Each line of a change with the class that colors it."""
-    return [(_MARKS.get(line[:1], ""), line) for line in detail.split("\n")]
+def change_blocks(detail: str) -> list[tuple[str, str]]:
+    """The lines of a change, by the class that colors them."""
+    blocks = itertools.groupby(detail.split("\n"), lambda line: _MARKS.get(line[:1], ""))
+    return [(mark, "\n".join(lines)) for mark, lines in blocks]
 
 
 def _is_small(step: StoredStep) -> bool:

@@ -13,7 +13,7 @@ from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.steps.rows import StepTotal, count_steps, read_steps
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
-from agentjobs.web.dashboard.jobs.step_lines import StepLine, change_lines, fold, is_short
+from agentjobs.web.dashboard.jobs.step_lines import StepLine, change_blocks, fold, is_short
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -86,7 +86,7 @@ async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: 
             lines=page.lines[number * _PART_SIZE : (number + 1) * _PART_SIZE],
             began_at=page.began_at,
             now=now_ms(),
-            change_lines=change_lines,
+            change_blocks=change_blocks,
             is_short=is_short,
         )
     return {**parts, "job-steps-paging": await request.fragment("jobs/steps_paging.html", **values)}
@@ -102,7 +102,7 @@ async def stream(request: PageRequest) -> Response:
         state["ended"] = status in FINAL
         return await step_parts(request, job_id, await load_page(request, job_id), status)
 
-    topics = (f"log:{job_id}", f"job:{job_id}")
+    topics = (f"steps:{job_id}", f"job:{job_id}")
     return live_parts(request, topics, parts, is_over=lambda: state["ended"])
 
 
