@@ -243,7 +243,7 @@ def test_an_agent_reaches_only_the_hosts_of_its_allow_list(organization: Organiz
     job = organization.run("surfing")
     log = organization.api.log(job["job_id"])
     assert job["status"] == "completed", (job, log)
-    page = organization.api.http.get(job["pr_url"]).text
+    page = organization.api.http.get(f"{job['pr_url']}/files").text
     assert "you asked for /through-the-proxy" in page
     assert "you asked for /transparent" in page
     assert "network: 169.254.169.254:80 is not in this agent" in log

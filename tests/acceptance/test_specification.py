@@ -193,7 +193,7 @@ def test_the_built_in_lint_fixer_repairs_a_python_tree(api: Api) -> None:
     job = api.finish("acme/shop", "lint-fixer")
     assert job["status"] == "completed", job
     # Without the tags that colour it.
-    page = re.sub("<[^>]*>", "", api.http.get(job["pr_url"]).text)
+    page = re.sub("<[^>]*>", "", api.http.get(f"{job['pr_url']}/files").text)
     assert "app.py" in page
     assert "import os" in page
 
