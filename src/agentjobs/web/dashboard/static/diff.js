@@ -36,7 +36,7 @@ addEventListener("submit", async (sent) => {
   button.value = isViewed ? "no" : "yes";
   button.ariaPressed = isViewed;
   button.disabled = false;
-  button.closest("details").open = !isViewed;
+  button.nextElementSibling.open = !isViewed;
   const count = document.querySelectorAll("[aria-pressed=true]").length;
   form.querySelector("output").value = form.querySelector("meter").value = count;
 });
