@@ -178,7 +178,7 @@ def test_waiting_ends_with_the_timeout_and_the_job_goes_on(client):
 
 def test_a_terminal_follows_the_job_until_ctrl_c(client):
     controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 34, 0, 0))
     command = ("jobs", "create", "--repo", REPO, "--agent", "sleepy", "--wait")
     with subprocess.Popen(
         [*PROGRAM, *command],
@@ -197,7 +197,7 @@ def test_a_terminal_follows_the_job_until_ctrl_c(client):
     os.close(controller)
     assert " is running\r\n" in screen
     lines = re.findall(r"\x1b\[K([^\r]+: going to[^\r]*)", screen)
-    assert max(map(len, lines)) < 30
+    assert max(map(len, lines)) < 34
     assert "The job goes on" in screen
     (job,) = client("jobs", "list", "--status", "running", "--json").document["jobs"]
     assert client("jobs", "cancel", job["job_id"]).exit_code == 0
