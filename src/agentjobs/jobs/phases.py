@@ -86,7 +86,11 @@ _decode = msgspec.json.Decoder(tuple[StoredRun, ...]).decode
 
 
 def decode_runs(text: str | None) -> tuple[StoredRun, ...]:
-    return () if text is None else _decode(text)
+    """Empty for phases of a newer version, which may run beside this one during an upgrade."""
+    try:
+        return () if text is None else _decode(text)
+    except msgspec.ValidationError:
+        return ()
 
 
 def encode_runs(runs: Sequence[StoredRun]) -> str:

@@ -88,6 +88,12 @@ def test_a_job_that_an_older_version_runs_shows_no_phase() -> None:
     assert current_phase(None, times("running", claimed=True)) is None
 
 
+def test_a_job_that_a_newer_version_runs_shows_no_phase() -> None:
+    text = '[{"attempt": 1, "phases": [["queued", 0], ["review", 5]]}]'
+    assert shown(text, times("running", claimed=True)) == []
+    assert current_phase(text, times("running", claimed=True)) is None
+
+
 def test_clocks_that_differ_give_no_negative_durations() -> None:
     text = encode_runs([run(1, ("queued", 50), ("prepare", 20), ended_at=10)])
     views = phase_views(text, times("failed", completed_at=60), NOW)
