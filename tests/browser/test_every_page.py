@@ -51,6 +51,7 @@ def pages_of(samples: SampleData) -> list[str]:
         f"/jobs/{samples.running}?view=steps",
         "/jobs?q=nothing+is+called+this",
         "/jobs?label=team",
+        "/repos?q=nothing+is+called+this",
         f"/repos/{REPO}/graph",
         f"/repos/{REPO}/graph?q=shop",
         f"/repos/{REPO}/graph?folder=shop&standard=1",

@@ -185,6 +185,26 @@ async def count_findings(
     )
 
 
+async def count_findings_by_repo(
+    db: Database, organization_id: str, repo_ids: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """By repository and severity, worst first, those that `FindingCounts` counts by severity."""
+    rows = await db.fetch_all(
+        "SELECT f.repo_id, f.severity, COUNT(*) AS number FROM findings f"
+        f"{decisions.JOIN} WHERE f.repo_id IN (SELECT value FROM each(:repo_ids))"
+        # Not an index of the whole organization, which SQLite would choose.
+        " AND /*sqlite + */f.organization_id = :organization_id"
+        " AND NOT f.fixture AND d.state IS NULL GROUP BY f.repo_id, f.severity",
+        organization_id=organization_id,
+        repo_ids=repo_ids,
+        now=now_ms(),
+    )
+    counts: dict[str, dict[str, int]] = {}
+    for row in sorted(rows, key=lambda row: _RANKS[row["severity"]]):
+        counts.setdefault(row["repo_id"], {})[row["severity"]] = row["number"]
+    return counts
+
+
 async def replace_findings(
     tx: Transaction,
     organization_id: str,

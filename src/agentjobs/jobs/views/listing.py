@@ -1,6 +1,6 @@
 """The dashboard's lists of jobs: filters, full-text search and pages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -147,6 +147,13 @@ async def failed_lines(
     )
     repeated = {row["id"] for row in rows}
     return [line for line in page.lines if line.job_id not in repeated][:limit]
+
+
+async def lines_by_id(db: Database, job_ids: Sequence[str]) -> dict[str, JobLine]:
+    rows = await db.fetch_all(
+        f"SELECT {_COLUMNS} FROM jobs j WHERE j.id IN (SELECT value FROM each(:ids))", ids=job_ids
+    )
+    return {row["id"]: _line(row) for row in rows}
 
 
 async def lines_of_pull(db: Database, repo_id: str, number: int) -> list[JobLine]:

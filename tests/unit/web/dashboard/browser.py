@@ -115,15 +115,21 @@ class Page:
         self.text = " ".join(" ".join(reader.text_parts).split())
 
     def form(self, action: str) -> Form:
-        """The only form whose action ends with `action`."""
+        """The only form whose action ends with `action`, apart from the filters of a list."""
         matching = [form for form in self.forms if urlsplit(form.action).path.endswith(action)]
+        if len(matching) > 1:
+            matching = [form for form in matching if form.method == "post"]
         assert len(matching) == 1, (
             f"{len(matching)} forms to {action} on {self.path}: {self.text[:300]}"
         )
         return matching[0]
 
     def has_form(self, action: str) -> bool:
-        return any(urlsplit(form.action).path.endswith(action) for form in self.forms)
+        """Whether a form changes something there."""
+        return any(
+            form.method == "post" and urlsplit(form.action).path.endswith(action)
+            for form in self.forms
+        )
 
     def is_safe(self) -> bool:
         """Whether no untrusted text became a tag or an event handler."""

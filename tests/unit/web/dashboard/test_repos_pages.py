@@ -41,6 +41,61 @@ async def test_the_list_shows_the_progress_of_an_index(dashboard):
     assert "0 of 9 files" in page.text
 
 
+async def test_the_list_shows_what_happens_in_a_repository(sample_dashboard):
+    await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = head_commit")
+    page = await sample_dashboard.viewer.open("/repos")
+    job = await sample_dashboard.db.fetch_one(
+        "SELECT MAX(id) AS id FROM jobs WHERE repo = 'acme/shop'"
+    )
+    assert f"/jobs/{job['id']}" in page.links
+    assert "/acme/acme/shop/pulls?state=open" in page.links
+    assert "/vulnerabilities?repo=acme/shop" in page.links
+
+
+async def test_the_list_is_searched_filtered_and_paged(dashboard):
+    for number in range(60):
+        owner = dashboard.caller.organization_id
+        await dashboard.db.transact(insert_repo, owner, f"acme/repo-{number:02}", "ready")
+    await write(
+        dashboard.db, "UPDATE repos SET platform = 'gitlab' WHERE full_name = 'acme/repo-07'"
+    )
+    viewer = dashboard.viewer
+
+    async def listed(address):
+        links = (await viewer.open(address)).links
+        return [link.removeprefix("/repos/acme/") for link in links if "/repos/acme/" in link]
+
+    assert await listed("/repos?q=REPO-1&order=name") == [f"repo-1{number}" for number in range(10)]
+    assert await listed("/repos?platform=gitlab&state=ready") == ["repo-07"]
+    assert await listed("/repos?platform=other&state=other&order=other&page=0&q=shop") == ["shop"]
+    first = await viewer.open("/repos?order=name")
+    assert "/repos?order=name&page=2" in first.links
+    rest = await listed("/repos?order=name&page=2")
+    assert rest == [*(f"repo-{number}" for number in range(50, 60)), "shop"]
+    for address, text in {
+        "/repos?q=nowhere": "No repositories match these filters",
+        "/repos?page=9": "No more repositories",
+    }.items():
+        page = await viewer.open(address)
+        assert text in page.text
+        assert "/repos" in page.links
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        ("index_status = 'indexing'", "indexing waiting to start"),
+        ("index_status = 'indexing', index_error = 'Too large.'", "index failed Too large."),
+        ("index_error = 'Too large.'", "index outdated Too large."),
+        ("index_due_at = 1", "ready indexing the latest push"),
+        ("sync_error = 'Refused.'", "platform error Refused."),
+    ],
+)
+async def test_the_list_says_what_is_wrong_with_a_repository(dashboard, assignment, text):
+    await write(dashboard.db, f"UPDATE repos SET {assignment}")
+    assert text in (await dashboard.viewer.open("/repos")).text
+
+
 @pytest.mark.parametrize(
     ("address", "name", "status", "text"),
     [

@@ -1,19 +1,40 @@
 """/repos: connected repositories, imports in progress, and connecting by https URL."""
 
-from typing import Any
+from typing import Any, get_args
+from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
+from agentjobs.jobs.views.repo_lines import Order, RepoFilter, State, list_repo_lines
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.rows import dismiss, list_imports
-from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.pages import prefix_of
+from agentjobs.web.dashboard.repos.index_text import index_state
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS
+from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
+from agentjobs.webhooks.events import activity_topic
 
 PATH = "/repos"
 
+_PER_PAGE = 50
+_MAX_PAGES = 10_000
+_MAX_CHARACTERS = 320
+_PLATFORM_NAMES = {"local": "Hosted here", **PLATFORMS}
+_STATE_NAMES: dict[State, str] = {
+    "ready": "Ready",
+    "indexing": "Indexing",
+    "failing": "With errors",
+}
+_ORDER_NAMES: dict[Order, str] = {
+    "active": "Latest job",
+    "vulnerable": "Vulnerabilities",
+    "name": "Name",
+}
 _FIELD_OF = {
     "invalid_source": "address",
     "invalid_name": "name",
@@ -22,15 +43,43 @@ _FIELD_OF = {
 }
 
 
+class _Query(msgspec.Struct, frozen=True, kw_only=True):
+    """The query parameters; the empty string means any."""
+
+    q: str = ""
+    platform: str = ""
+    state: State | None = None
+    order: Order = "active"
+    page: int = 1
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.q or self.platform or self.state)
+
+    @property
+    def filter(self) -> RepoFilter:
+        return RepoFilter(search=self.q, platform=self.platform or None, state=self.state)
+
+    def address(self, path: str, **changes: Any) -> str:
+        fields = {**msgspec.structs.asdict(self), **changes}
+        defaults = msgspec.structs.asdict(_Query())
+        query = urlencode({name: each for name, each in fields.items() if each != defaults[name]})
+        return f"{path}?{query}" if query else path
+
+
 async def show(request: PageRequest) -> Response:
     return await _page(request)
 
 
 async def stream(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        return {"repo-rows": await request.fragment("repos/rows.html", **await _rows(request))}
+    query = _read_query(request)
 
-    return live_parts(request, ("index", "repos"), parts)
+    async def parts() -> Parts:
+        rows = await _rows(request, query)
+        return {"repo-rows": await request.fragment("repos/rows.html", **rows)}
+
+    topics = ("index", "repos", "findings", activity_topic(request.organization_id))
+    return live_parts(request, topics, parts)
 
 
 async def connect(request: PageRequest) -> Response:
@@ -70,11 +119,16 @@ async def _page(
     errors = dict.fromkeys(_FIELD_OF.values(), "")
     if problem and problem.code in _FIELD_OF:
         errors[_FIELD_OF[problem.code]] = problem.message
+    query = _read_query(request)
     return await request.render(
         "repos/list.html",
         problem=problem,
         field_errors=errors,
-        **await _rows(request),
+        platform_options=[("", "any"), *_PLATFORM_NAMES.items()],
+        state_options=[("", "any"), *_STATE_NAMES.items()],
+        order_options=list(_ORDER_NAMES.items()),
+        stream=query.address(f"{prefix_of(request.settings)}{PATH}/stream"),
+        **await _rows(request, query),
         **template_values,
     )
 
@@ -86,10 +140,38 @@ def _for_page(problem: Problem) -> Problem:
     return Problem(problem.code, message)
 
 
-async def _rows(request: PageRequest) -> dict[str, Any]:
+def _read_query(request: PageRequest) -> _Query:
+    state, order = request.query_param("state"), request.query_param("order")
+    platform, page = request.query_param("platform"), request.query_param("page")
+    is_page = page.isascii() and page.isdecimal() and len(page) < 6
+    return _Query(
+        q=request.query_param("q")[:_MAX_CHARACTERS],
+        platform=platform if platform in _PLATFORM_NAMES else "",
+        state=next((each for each in get_args(State) if each == state), None),
+        order=next((each for each in get_args(Order) if each == order), "active"),
+        page=min(max(int(page), 1), _MAX_PAGES) if is_page else 1,
+    )
+
+
+async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
+    lines = await list_repo_lines(
+        request.db,
+        request.organization_id,
+        query.filter,
+        order=query.order,
+        limit=_PER_PAGE + 1,
+        offset=(query.page - 1) * _PER_PAGE,
+    )
+    page_url = f"{prefix_of(request.settings)}{PATH}"
+    has_more = len(lines) > _PER_PAGE
     return {
-        "repos": await list_repos(request.db, request.organization_id),
+        "query": query,
+        "lines": [(line, index_state(line.repo)) for line in lines[:_PER_PAGE]],
         "imports": await list_imports(request.db, request.organization_id),
+        "is_scanned": await has_advisories(request),
+        "platforms": _PLATFORM_NAMES,
+        "next": query.address(page_url, page=query.page + 1) if has_more else "",
+        "first": query.address(page_url, page=1) if query.page > 1 else "",
     }
 
 
