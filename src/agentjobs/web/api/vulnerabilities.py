@@ -24,7 +24,7 @@ from agentjobs.advisories.vulnerability_view import (
     VulnerabilityView,
     vulnerability_view,
 )
-from agentjobs.json_fields import doc, faults_of, fields_of, text
+from agentjobs.json_fields import NULL_CHARACTERS, doc, faults_of, fields_of, text
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.repos.queries import get_repo
@@ -70,9 +70,10 @@ class VulnerabilityList(msgspec.Struct, frozen=True):
 
 class DismissRequest(msgspec.Struct, frozen=True):
     reason: Annotated[Reason, doc("Why it need not be fixed, or not now.")]
-    note: Annotated[Annotated[str, text(max_length=MAX_NOTE_LENGTH)], doc("The same in words.")] = (
-        ""
-    )
+    note: Annotated[
+        Annotated[str, text(max_length=MAX_NOTE_LENGTH, without=NULL_CHARACTERS)],
+        doc("The same in words."),
+    ] = ""
     until: Annotated[
         TimeText | None, doc("Snooze it until this time; without one, it stays dismissed.")
     ] = None
