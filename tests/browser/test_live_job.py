@@ -47,6 +47,12 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
     await expect(log.locator(".line.current")).to_have_count(1)
     await admin.get_by_label("Wrap lines").uncheck()
     await expect(log).not_to_have_class(re.compile("wrap"))
+    await admin.get_by_label("Times").check()
+    await admin.reload()
+    # Both choices are kept.
+    await expect(log).to_have_class("log-box times")
+    for line in (log.locator(".line").first, log.locator(".line").last):
+        await expect(line).to_have_attribute("data-at", re.compile(r"^\d\d:\d\d:\d\d$"))
 
     await admin.get_by_text("Cancel job…").click()
     await admin.get_by_role("button", name="Cancel job", exact=True).click()

@@ -47,6 +47,12 @@ const search = {
   },
 };
 
+// The server sends a time with the first of its lines only.
+const stamp = () => {
+  let at;
+  for (const line of box.querySelectorAll(".line")) at = line.dataset.at ??= at;
+};
+
 const showLinked = () => {
   const number = Number(/^#L(\d+)$/.exec(location.hash)?.[1]);
   if (!number) return;
@@ -56,6 +62,7 @@ const showLinked = () => {
 };
 
 count();
+stamp();
 scrollToEnd();
 showLinked();
 addEventListener("hashchange", showLinked);
@@ -109,6 +116,7 @@ if (box.dataset.log) {
       after = sequence;
       for (; lines.childElementCount > maxLines; first += 1) lines.firstElementChild.remove();
       count();
+      stamp();
       tool("empty")?.remove();
       search.update();
       scrollToEnd();
