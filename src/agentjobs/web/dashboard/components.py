@@ -4,8 +4,10 @@ import re
 
 from starlette.responses import Response
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.jobs.phases import PhaseView
 from agentjobs.problems import Problem
+from agentjobs.web.dashboard.jobs.phase_bars import run_bars
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries
@@ -61,6 +63,20 @@ _DURATION = Plot(
 )
 _NOTHING = Plot("Cost", _HOURS, (), empty="No model calls yet.")
 
+_AT = iso_utc(0)
+_PHASES = (
+    PhaseView("queued", 1, _AT, _AT, 4_000),
+    PhaseView("prepare", 1, _AT, _AT, 900),
+    PhaseView("environment", 1, _AT, _AT, 12_000),
+    PhaseView("agent", 1, _AT, _AT, 90_000),
+    PhaseView("checks", 1, _AT, _AT, 20_000),
+    PhaseView("push", 1, _AT, _AT, 400),
+    PhaseView("pull_request", 1, _AT, _AT, 800, "unreachable"),
+    PhaseView("queued", 2, _AT, _AT, 2_000),
+    PhaseView("agent", 2, _AT, None, 60_000),
+)
+_FAILED_PHASES = (PhaseView("queued", 3, _AT, _AT, 9_000), PhaseView("agent", 3, _AT, _AT, 30_000))
+
 
 async def show(request: PageRequest) -> Response:
     now = now_ms()
@@ -74,6 +90,7 @@ async def show(request: PageRequest) -> Response:
         now=now,
         moments=(now - 5_000, now - _HOUR_MS, now - 3 * DAY_MS, now - 90 * DAY_MS, now + _HOUR_MS),
         prose=markdown.render(_PROSE),
+        runs=(*run_bars(_PHASES, "running"), *run_bars(_FAILED_PHASES, "failed")),
         drawings=(plots.stacked_bars(_FINISHED), plots.lines(_DURATION), plots.bars(_NOTHING)),
     )
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from agentjobs.jobs.model import JobView
 from agentjobs.jobs.phases import INTERRUPTIONS, PHASES, PhaseView
 from agentjobs.jobs.states import RETRYABLE
 from agentjobs.web.dashboard.jobs.error_text import error_text
@@ -17,17 +16,8 @@ def phase(name, elapsed_ms=1_000, attempt=1, *, ended=True, interruption=None):
     return PhaseView(name, attempt, AT, AT if ended else None, elapsed_ms, interruption)
 
 
-def job(status, *phases):
-    ids = {"job_id": "job_1", "agent": "fixer", "repo": "acme/shop", "created_at": AT}
-    absent = ("pr_url", "pr_number", "started_at", "completed_at", "ticket_id", "error", "usage")
-    return JobView(
-        **ids,
-        **dict.fromkeys(absent),
-        status=status,
-        attempt=1,
-        queue_reason=None,
-        phases=phases,
-    )
+def bars_of(status, *phases):
+    return run_bars(phases, status)
 
 
 def widths(bar):
@@ -35,9 +25,7 @@ def widths(bar):
 
 
 def test_a_short_phase_stays_visible_beside_a_long_one():
-    (bar,) = run_bars(
-        job("completed", phase("queued", 0), phase("agent", 3_600_000), phase("push", 4))
-    )
+    (bar,) = bars_of("completed", phase("queued", 0), phase("agent", 3_600_000), phase("push", 4))
     queued, agent, push = widths(bar)
     assert min(queued, push) > 5
     assert agent > 500
@@ -47,22 +35,22 @@ def test_a_short_phase_stays_visible_beside_a_long_one():
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_the_last_phase_of_a_job_without_success_says_so(status):
-    (bar,) = run_bars(job(status, phase("queued"), phase("checks")))
+    (bar,) = bars_of(status, phase("queued"), phase("checks"))
     assert [line.end for line in bar.lines] == ["", status]
     assert (bar.lines[-1].css_class == "s-bad") is (status == "failed")
     assert f"<title>Checks: 1.0 s {status}</title>" in bar.svg
 
 
 def test_the_current_phase_is_marked():
-    (bar,) = run_bars(job("running", phase("queued"), phase("agent", ended=False)))
+    (bar,) = bars_of("running", phase("queued"), phase("agent", ended=False))
     assert [line.is_current for line in bar.lines] == [False, True]
     assert bar.svg.count(" now") == 1
 
 
 def test_the_latest_attempt_comes_first_and_earlier_ones_say_why_they_ended():
     lost = phase("agent", interruption="worker_lost")
-    bars = run_bars(
-        job("failed", phase("queued"), lost, phase("queued", attempt=2), phase("agent", attempt=2))
+    bars = bars_of(
+        "failed", phase("queued"), lost, phase("queued", attempt=2), phase("agent", attempt=2)
     )
     assert [bar.number for bar in bars] == [2, 1]
     assert [bar.lines[-1].end for bar in bars] == ["failed", "worker lost"]
@@ -70,8 +58,8 @@ def test_the_latest_attempt_comes_first_and_earlier_ones_say_why_they_ended():
 
 @pytest.mark.parametrize("status", ["queued", "completed"])
 def test_a_job_that_only_waited_has_no_bar(status):
-    assert run_bars(job(status, phase("queued"))) == []
-    assert run_bars(job(status)) == []
+    assert bars_of(status, phase("queued")) == []
+    assert bars_of(status) == []
 
 
 def test_every_phase_interruption_and_error_has_words():
@@ -79,7 +67,7 @@ def test_every_phase_interruption_and_error_has_words():
     assert len(titles) == len(PHASES)
     assert phase_title("cool_down") == "Cool down"
     for interruption in (*INTERRUPTIONS, "solar_flare"):
-        (bar,) = run_bars(job("queued", phase("agent", interruption=interruption)))
+        (bar,) = bars_of("queued", phase("agent", interruption=interruption))
         assert bar.lines[-1].end
         assert "_" not in bar.lines[-1].end
     for code in RETRYABLE:

@@ -149,7 +149,7 @@ async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) ->
         "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
         "title": title,
         "summary": title or agent_on_repo(job.agent, job.repo),
-        "runs": run_bars(job),
+        "runs": run_bars(job.phases, job.status),
         "failure": failure,
         "has_diff": details.has_diff or commit_range_of(details) is not None,
         "report": _report(job, report),

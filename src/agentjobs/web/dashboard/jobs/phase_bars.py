@@ -6,7 +6,6 @@ from itertools import groupby
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.jobs.model import JobView
 from agentjobs.jobs.phases import PhaseView
 from agentjobs.jobs.states import CANCELLED, FAILED, JobStatus
 from agentjobs.web.dashboard.plots.share_bar import Segment, share_bar
@@ -65,11 +64,13 @@ def phase_title(name: str) -> str:
     return _TITLES.get(name) or name.replace("_", " ").capitalize()
 
 
-def run_bars(job: JobView) -> list[RunBar]:
+def run_bars(phases: Sequence[PhaseView], status: JobStatus) -> list[RunBar]:
     """The latest run first; none while the job only waits, and for a job of an earlier version."""
-    runs = [tuple(phases) for _, phases in groupby(job.phases, lambda phase: phase.attempt)]
-    bars = [_run_bar(run, _ENDS.get(job.status, "") if run is runs[-1] else "") for run in runs]
-    return bars[::-1] if any(phase.phase != "queued" for phase in job.phases) else []
+    if all(phase.phase == "queued" for phase in phases):
+        return []
+    runs = [tuple(run) for _, run in groupby(phases, lambda phase: phase.attempt)]
+    bars = [_run_bar(run, _ENDS.get(status, "") if run is runs[-1] else "") for run in runs]
+    return bars[::-1]
 
 
 def _run_bar(phases: Sequence[PhaseView], end: str) -> RunBar:
