@@ -92,6 +92,8 @@ def test_files_directly_in_a_folder_are_addressed_with_a_star():
     ("paths", "expected"),
     [
         (["src/a/b", "src/a/c", "src/a/d", "tests"], "src/a/"),
+        (["src/b", "src/a/c", "src/a/d", "tests"], "src/"),
+        (["src/a/b", "src/a/c", "src/d"], "src/"),
         (["src/a/b", "tests"], ""),
         (["a.py"], ""),
         ([], ""),

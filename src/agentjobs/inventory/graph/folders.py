@@ -103,7 +103,7 @@ def link_groups(
 
 
 def common_folder(paths: Sequence[str]) -> str:
-    """The deepest folder, ending with `/`, that three quarters of the paths are in; or empty."""
+    """The deepest folder, ending with `/`, that has more than two thirds of the paths."""
     folder = ""
     while True:
         following = Counter(
@@ -114,7 +114,7 @@ def common_folder(paths: Sequence[str]) -> str:
         if not following:
             return folder
         next_folder, number = min(following.items(), key=lambda item: (-item[1], item[0]))
-        if 4 * number < 3 * len(paths):
+        if 3 * number <= 2 * len(paths):
             return folder
         folder = next_folder
 

@@ -143,6 +143,7 @@ async def test_a_module_lists_all_its_neighbours(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}?external=requests")
     assert "Imported by 1 src/shop.py" in page.text
     assert "Repository / requests external module" in page.text
+    assert "/repos/acme/shop/dependencies?q=requests" in page.links
 
 
 @pytest.mark.parametrize(

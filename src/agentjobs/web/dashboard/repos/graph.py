@@ -158,6 +158,8 @@ async def _focus_page(
         for number in range(1, MAX_HOPS + 1)
     ]
     is_folder = neighbors is None
+    opened = address(path, kept, focus="", hops="", folder=name)
+    dependencies = address(f"{path.removesuffix('/graph')}/dependencies", {}, q=name)
     return await _page(
         request,
         repo,
@@ -167,7 +169,8 @@ async def _focus_page(
         hops=hops,
         crumbs=[("Repository", path), (name, "")] if external else list_folders(path, name, kept),
         kind="external module" if external else "folder" if is_folder else "module",
-        other_maps=[("Open", address(path, kept, focus="", hops="", folder=name))] * is_folder,
+        other_maps=[("Open folder", opened)] * is_folder
+        + [("View in dependencies", dependencies)] * external,
     )
 
 

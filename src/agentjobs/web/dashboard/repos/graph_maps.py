@@ -30,6 +30,7 @@ class MapView(msgspec.Struct, frozen=True):
     prefix: str
     kinds: frozenset[str]
     has_cycles: bool
+    has_direct_files: bool
     folded: int
 
 
@@ -49,7 +50,7 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
                 node.label,
                 link.href,
                 node.kind,
-                "" if node.kind == "file" else f"{node.size:,}",
+                "" if node.kind == "file" or not link.href else f"{node.size:,}",
                 _note(node, len(targets[at]), len(sources[at])),
                 node.is_focus,
             )
@@ -72,6 +73,7 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
         package_map.prefix,
         frozenset(node.kind for node in nodes),
         bool(drawing.in_cycle),
+        any(node.label.endswith("/*") for node in nodes),
         sum(node.size for node in nodes if node.kind == "rest"),
     )
 
