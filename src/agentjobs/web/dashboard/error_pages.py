@@ -29,7 +29,8 @@ class NotSignedIn(Problem):
 
 
 def not_signed_in(request: Request, *, takes_keys: bool) -> Problem:
-    if takes_keys and not wants_page(request):
+    # A script of a page has a session, or had one: a browser would ask for a password by itself.
+    if takes_keys and not wants_page(request) and "x-part" not in request.headers:
         return unauthorized(
             "Sign in, or send an API key as the password (with any user name) or as a Bearer token."
         )

@@ -57,6 +57,15 @@ async def test_the_script_gets_the_form_of_a_line(sample_dashboard):
     assert not (await sample_dashboard.viewer.open(address)).has_form("/files/comments")
 
 
+async def test_a_script_whose_session_ended_causes_no_password_dialog(sample_dashboard):
+    anonymous, script = sample_dashboard.anonymous.http, {"Accept": "*/*", "X-Part": "1"}
+    response = await anonymous.get(FILES, headers=script)
+    assert response.status_code == 401
+    assert "WWW-Authenticate" not in response.headers
+    program = await anonymous.get(FILES, headers={"Accept": "*/*"})
+    assert program.headers["WWW-Authenticate"].startswith("Basic")
+
+
 @pytest.mark.parametrize("text", [" ", "x" * 65_537])
 async def test_a_refused_comment_keeps_its_text_below_the_line(sample_dashboard, text):
     page = await comment(sample_dashboard.member, text)

@@ -2,6 +2,7 @@
 addEventListener("click", async ({ target }) => {
   if (!target.matches(".diff td[id]")) return;
   const form = await fetch(`?comment=${target.id.slice(5)}`, { headers: { "X-Part": 1 } });
+  if (form.status === 401) return location.reload();
   if (!form.ok) return;
   document.querySelector("tr:has(#line-comment)")?.remove();
   target.parentNode.insertAdjacentHTML("afterend", await form.text());
