@@ -2,6 +2,7 @@
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
+from agentjobs.organizations.password_resets import delete_reset_links
 from agentjobs.organizations.sessions import TOPIC
 from agentjobs.organizations.users import COLUMNS, User, user_from_row
 from agentjobs.store.database import Database, Transaction
@@ -35,9 +36,7 @@ async def _set(tx: Transaction, user_id: str, entry: audit.Entry, *, is_operator
     if not changed:
         return False
     # An admin may have made one for the account as it was before.
-    await tx.execute(
-        "DELETE FROM sign_in_links WHERE user_id = :id AND purpose = 'password_reset'", id=user_id
-    )
+    await delete_reset_links(tx, user_id)
     await write_service_entry(tx, entry)
     await tx.invalidate(TOPIC)
     return True

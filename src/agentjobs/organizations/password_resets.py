@@ -69,8 +69,10 @@ async def create_reset_link(
     return link, token
 
 
-async def revoke_reset_link(db: Database, token: str) -> None:
-    await db.transact(_delete, token_hash(token))
+async def delete_reset_links(tx: Transaction, user_id: str) -> None:
+    await tx.execute(
+        "DELETE FROM sign_in_links WHERE user_id = :id AND purpose = 'password_reset'", id=user_id
+    )
 
 
 async def find_reset_link(db: Database, token: str) -> ResetLink:
@@ -127,9 +129,7 @@ async def _create(
 ) -> ResetLink:
     user = await _user(tx, user_id, organization_id)
     _check(user, organization_id, actor, is_by_operator=is_by_operator)
-    await tx.execute(
-        "DELETE FROM sign_in_links WHERE user_id = :id AND purpose = 'password_reset'", id=user_id
-    )
+    await delete_reset_links(tx, user_id)
     now = await tx.clock_ms()
     await tx.execute(
         "INSERT INTO sign_in_links (hash, user_id, purpose, organization_id, created_at,"
@@ -212,10 +212,6 @@ async def _reset(tx: Transaction, reset: _Reset) -> None:
     await uncount_attempt(tx, reset.attempt)
     await forget_failures(tx, reset.link.email)
     await audit.write_for_user(tx, user_id, reset.entry)
-
-
-async def _delete(tx: Transaction, hashed: bytes) -> None:
-    await tx.execute("DELETE FROM sign_in_links WHERE hash = :hash", hash=hashed)
 
 
 def _not_valid() -> Problem:

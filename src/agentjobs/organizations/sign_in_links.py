@@ -30,6 +30,7 @@ async def use_link(
 
 
 async def revoke_link(db: Database, token: str) -> None:
+    """Also a password reset link, which is stored alike."""
     await db.transact(_delete, token_hash(token))
 
 

@@ -14,12 +14,11 @@ from agentjobs.organizations.password_resets import (
     create_reset_link,
     find_reset_link,
     reset_password,
-    revoke_reset_link,
 )
 from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_password
-from agentjobs.organizations.sign_in_links import create_link, use_link
+from agentjobs.organizations.sign_in_links import create_link, revoke_link, use_link
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, ensure_administrator, get_user
 from agentjobs.problems import Problem
@@ -107,7 +106,7 @@ async def test_a_link_expires_after_a_day_and_a_newer_one_replaces_it(
     assert await problem_of(reset_password(database, second, PASSWORD, ADDRESS)) == NOT_VALID
     assert await prune_sign_ins(database, now_ms(), idle_hours=1, session_days=1) == 1
     _, third = await create_reset_link(database, ada.id)
-    await revoke_reset_link(database, third)
+    await revoke_link(database, third)
     assert await problem_of(find_reset_link(database, third)) == NOT_VALID
 
 
@@ -165,7 +164,7 @@ async def test_weak_passwords_keep_the_link_and_guesses_are_limited(
     assert await problem_of(reset_password(database, token, "short", ADDRESS)) == "weak_password"
     await find_reset_link(database, token)
     unknown = (await create_reset_link(database, ada.id))[1]
-    await revoke_reset_link(database, unknown)
+    await revoke_link(database, unknown)
     codes = [
         await problem_of(reset_password(database, unknown, PASSWORD, ADDRESS))
         for _ in range(MAX_PER_PAIR + 1)

@@ -140,9 +140,9 @@ def create_reset_link(email: Email, data_dir: DataDir = None, json: Json = False
         print_result(link)
 
     async def revoke(admin: Admin) -> None:
-        from agentjobs.organizations.password_resets import revoke_reset_link
+        from agentjobs.organizations.sign_in_links import revoke_link
 
-        await revoke_reset_link(admin.db, token)
+        await revoke_link(admin.db, token)
 
     if reason := print_secret(show):
         with_store(data_dir, revoke)
