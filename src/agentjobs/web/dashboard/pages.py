@@ -12,8 +12,8 @@ from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
-from agentjobs.web.dashboard.jobs.error_text import error_title
 from agentjobs.web.dashboard.jobs.phase_bars import phase_title
+from agentjobs.web.dashboard.jobs.reasons import error_title
 from agentjobs.web.dashboard.navigation import OPERATOR, SECTIONS, SETTINGS
 from agentjobs.web.dashboard.static_files import static_url
 from agentjobs.web.dashboard.text.user_agents import describe_user_agent

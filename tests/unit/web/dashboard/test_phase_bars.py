@@ -5,8 +5,6 @@ import re
 import pytest
 
 from agentjobs.jobs.phases import INTERRUPTIONS, PHASES, PhaseView
-from agentjobs.jobs.states import RETRYABLE
-from agentjobs.web.dashboard.jobs.error_text import error_text
 from agentjobs.web.dashboard.jobs.phase_bars import phase_title, run_bars
 
 AT = "2026-01-31T12:00:00.000Z"
@@ -62,7 +60,7 @@ def test_a_job_that_only_waited_has_no_bar(status):
     assert bars_of(status) == []
 
 
-def test_every_phase_interruption_and_error_has_words():
+def test_every_phase_and_interruption_has_words():
     titles = {phase_title(name) for name in PHASES}
     assert len(titles) == len(PHASES)
     assert phase_title("cool_down") == "Cool down"
@@ -70,10 +68,3 @@ def test_every_phase_interruption_and_error_has_words():
         (bar,) = bars_of("queued", phase("agent", interruption=interruption))
         assert bar.lines[-1].end
         assert "_" not in bar.lines[-1].end
-    for code in RETRYABLE:
-        text = error_text(code)
-        assert text.title
-        assert "_" not in text.title
-        assert text.advice or code == "cancelled"
-    assert error_text("solar_flare", is_retryable=True).title == "Solar flare"
-    assert "again" in error_text("solar_flare", is_retryable=True).advice

@@ -1,6 +1,5 @@
 """/jobs/{id}: a job with its prompt, events, changes and log, updated live."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -19,10 +18,10 @@ from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.changes import commit_range_of
-from agentjobs.web.dashboard.jobs.error_text import error_text
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
+from agentjobs.web.dashboard.jobs.reasons import error_text, failed_build_of, queue_reason_text
 from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -44,19 +43,6 @@ _PARTS = (
     "artifacts",
     "changes",
 )
-_BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
-_QUEUE_REASONS = {
-    "paused": "The operator has paused jobs.",
-    "plan_limit": "The plan's concurrent job limit is reached.",
-    "repo_limit": "The repository's concurrent job limit is reached.",
-    "agent_limit": "The agent's concurrent job limit is reached.",
-    "platform_unreachable": "The platform of this repository does not respond.",
-    "platform_refused": "The platform does not accept the finished work; see the warnings.",
-    "tracker_unreachable": "The tracker of its ticket does not respond.",
-    "environment_building": "The environment of this repository is being built.",
-    "no_worker": "No running worker can run this agent.",
-    "disk_full": "The disks of the workers that can run this agent are nearly full.",
-}
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -145,8 +131,8 @@ async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) ->
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
         "settings_json": msgspec.json.format(msgspec.json.encode(asked)).decode(),
-        "failed_build": _failed_build(job),
-        "queue_reason": _QUEUE_REASONS.get(job.queue_reason or "", ""),
+        "failed_build": failed_build_of(job.error),
+        "queue_reason": queue_reason_text(job.queue_reason),
         "title": title,
         "summary": title or agent_on_repo(job.agent, job.repo),
         "runs": run_bars(job.phases, job.status),
@@ -193,14 +179,6 @@ def _is_settled(values: dict[str, Any]) -> bool:
     """Whether nothing will change again. Deliveries continue after the job has finished."""
     deliveries = (each for line in values["events"] for each in line.deliveries)
     return values["is_final"] and all(each.status != "pending" for each in deliveries)
-
-
-def _failed_build(job: JobView) -> str:
-    """The build that the error names; empty if it names none."""
-    if job.error is None or job.error.code != "environment_failed":
-        return ""
-    named = _BUILD.findall(job.error.message)
-    return named[-1] if named else ""
 
 
 ROUTES: Routes = [

@@ -1,7 +1,10 @@
-"""Why a job failed, in words, and what to do next."""
+"""Why a job failed and what to do next, or why it waits, in words. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from agentjobs.jobs.model import JobError
 
 
 class ErrorText(NamedTuple):
@@ -11,7 +14,7 @@ class ErrorText(NamedTuple):
 
 _AGAIN = "Running the job again may help."
 
-_TEXTS: Mapping[str, ErrorText] = {
+_ERRORS: Mapping[str, ErrorText] = {
     "no_changes": ErrorText(
         "No changes",
         "The task may already be done. If not, describe it in more detail in a new job.",
@@ -59,12 +62,39 @@ _TEXTS: Mapping[str, ErrorText] = {
     ),
 }
 
+_QUEUE_REASONS: Mapping[str, str] = {
+    "paused": "The operator has paused jobs.",
+    "plan_limit": "The plan's concurrent job limit is reached.",
+    "repo_limit": "The repository's concurrent job limit is reached.",
+    "agent_limit": "The agent's concurrent job limit is reached.",
+    "platform_unreachable": "The platform of this repository does not respond.",
+    "platform_refused": "The platform does not accept the finished work; see the warnings.",
+    "tracker_unreachable": "The tracker of its ticket does not respond.",
+    "environment_building": "The environment of this repository is being built.",
+    "no_worker": "No running worker can run this agent.",
+    "disk_full": "The disks of the workers that can run this agent are nearly full.",
+}
+_BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")
+
 
 def error_text(code: str, *, is_retryable: bool = False) -> ErrorText:
     """Also for the code of a later version."""
     words = code.replace("_", " ").capitalize()
-    return _TEXTS.get(code) or ErrorText(words, _AGAIN if is_retryable else "")
+    return _ERRORS.get(code) or ErrorText(words, _AGAIN if is_retryable else "")
 
 
 def error_title(code: str) -> str:
     return error_text(code).title
+
+
+def failed_build_of(error: JobError | None) -> str:
+    """The build of an environment that the error names; empty if it names none."""
+    if error is None or error.code != "environment_failed":
+        return ""
+    named = _BUILD.findall(error.message)
+    return named[-1] if named else ""
+
+
+def queue_reason_text(reason: str | None) -> str:
+    """Empty for a job that only waits for those ahead of it."""
+    return _QUEUE_REASONS.get(reason, reason.replace("_", " ").capitalize()) if reason else ""
