@@ -57,7 +57,7 @@ async def test_a_box_shows_its_neighbors_and_opens_with_the_keyboard(
     await box(admin, "prices.py").hover()
     await expect(box(admin, "cart.py")).to_have_class(is_on)
     await expect(box(admin, "PyPI")).not_to_have_class(is_on)
-    await admin.get_by_label("Module or package").fill("cart")
+    await admin.get_by_label("Folder, module or package").fill("cart")
     await expect(box(admin, "cart.py")).to_have_class(is_on)
     await expect(box(admin, "prices.py")).not_to_have_class(is_on)
     await admin.goto(_ADDRESS)

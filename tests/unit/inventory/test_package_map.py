@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.inventory.graph.folders import MAX_GROUPS, common_folder, files_in, group_files
+from agentjobs.inventory.graph.folders import (
+    MAX_GROUPS,
+    common_folder,
+    files_in,
+    group_files,
+    search_folders,
+)
 from agentjobs.inventory.graph.package_map import (
     find_externals,
     map_external,
@@ -77,6 +83,13 @@ def test_other_files_have_no_links_except_to_the_focus():
     assert (whole.nodes[rest].label, whole.nodes[rest].size) == ("other files", 461)
     assert not [link for link in whole.links if rest in link]
     assert ("other files", "m000.py") in named(map_neighborhood(graph, "m000.py", 1))
+
+
+def test_folders_are_found_by_a_part_of_their_own_name():
+    files = ["src/Api/a.py", "src/Api/deep/b.py", "src/capital/c.py", "tests/api/d.py", "e.py"]
+    assert search_folders(files, "api", 9) == {"src/Api": 2, "src/capital": 1, "tests/api": 1}
+    assert search_folders(files, " SRC ", 9) == {"src": 3}
+    assert list(search_folders(files, "api", 1)) == ["src/Api"]
 
 
 def test_files_directly_in_a_folder_are_addressed_with_a_star():

@@ -6,6 +6,7 @@ The path of a group is a folder, `folder/*` for the files directly in a folder, 
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from posixpath import commonprefix
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 MAX_GROUPS = 40
 _MIN_GROUPS, _ENOUGH_GROUPS = 12, 24
 _DIRECT = "/*"
+# Searches find folders up to this depth.
+_MAX_DEPTH = 30
 # Folders that are divided last: they import much, and nothing depends on them.
 _SECONDARY = frozenset(
     """
@@ -44,6 +47,22 @@ def files_in(names: Sequence[str], path: str) -> list[int]:
     if path.endswith(_DIRECT):
         return [at for at in inside if "/" not in names[at][len(folder) :]]
     return inside
+
+
+def search_folders(names: Sequence[str], text: str, limit: int) -> dict[str, int]:
+    """Folders whose own name contains the text, ignoring case, with their numbers of files.
+
+    The largest first.
+    """
+    needle = text.strip().lower()
+    totals: Counter[str] = Counter()
+    for folder, number in Counter([name.rpartition("/")[0] for name in names]).items():
+        parts = folder.split("/", _MAX_DEPTH)[:_MAX_DEPTH] if folder else []
+        for parent in accumulate(parts, "{}/{}".format):
+            totals[parent] += number
+    matches = [folder for folder in totals if needle in folder.rpartition("/")[2].lower()]
+    largest = heapq.nsmallest(limit, matches, key=lambda folder: (-totals[folder], folder))
+    return {folder: totals[folder] for folder in largest}
 
 
 def group_files(

@@ -47,7 +47,7 @@ async def test_the_page_opens_with_a_map_and_the_most_imported_modules(sample_da
 async def test_a_table_has_the_same_boxes_with_their_imports(sample_dashboard):
     await store_graph(sample_dashboard, SHOP)
     page = await sample_dashboard.viewer.open(HERE)
-    assert "cart/lines.py in a circle 1 cart/totals.py app.py , cart/totals.py" in page.text
+    assert "cart/lines.py in a circle 1 cart/totals.py app.py, cart/totals.py" in page.text
     assert "closes a circle of imports" in page.text
 
 
@@ -71,6 +71,17 @@ async def test_a_folder_opens_with_the_way_to_it(sample_dashboard):
     assert "lines.py, imports 1, imported by 1, part of an import cycle" in page.text
     assert f"{HERE}?focus=src%2Fshop%2Fcart" in page.links
     assert f"{HERE}?folder=src%2Fshop%2Fcart&ecosystem=PyPI" in page.links
+
+
+async def test_a_path_with_many_folders_makes_no_large_page(sample_dashboard):
+    deep = "/".join(["d"] * 1_900)
+    files = tuple(f"{deep}/{'n' * 200}{at}.py" for at in range(60))
+    edges = tuple((start, end) for start in range(60) for end in range(60))
+    await store_graph(sample_dashboard, ModuleGraph(files=files, edges=edges))
+    for query in ("", f"?folder={deep}", f"?focus={files[0]}", f"?focus={deep}", "?q=d"):
+        page = await sample_dashboard.viewer.open(HERE + query)
+        assert page.status == 200
+        assert len(page.html) < 3_000_000
 
 
 async def test_a_focus_shows_more_with_every_step(sample_dashboard):
@@ -124,12 +135,15 @@ async def test_a_package_shows_its_versions_and_vulnerabilities(sample_dashboard
     assert any("bad" in (attributes.get("class") or "") for _, attributes in page.tags)
 
 
-async def test_modules_and_packages_are_found_by_part_of_their_name(sample_dashboard):
+async def test_folders_modules_and_packages_are_found_by_part_of_their_name(sample_dashboard):
     page = await sample_dashboard.viewer.open(HERE)
     results = await sample_dashboard.viewer.send(page, "/graph", q="REQ")
     assert "2 results for “REQ”" in results.text
     assert f"{HERE}?external=requests" in results.links
     assert f"{HERE}?ecosystem=PyPI&package=requests" in results.links
+    folders = await sample_dashboard.viewer.send(page, "/graph", q="Src")
+    assert "src/ 3 files" in folders.text
+    assert f"{HERE}?folder=src" in folders.links
     assert "No results" in (await sample_dashboard.viewer.send(page, "/graph", q="xyz")).text
 
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
 from agentjobs.inventory.dependencies import DependencyView, list_dependencies
-from agentjobs.inventory.graph.folders import files_in
+from agentjobs.inventory.graph.folders import files_in, search_folders
 from agentjobs.inventory.graph.package_map import (
     MAX_HOPS,
     find_externals,
@@ -46,7 +46,7 @@ from agentjobs.web.dashboard.text_filters import counted
 
 _MAX_LISTED = 500
 _IMPORTED_SHOWN = 15
-_MAX_RESULTS = 50
+_MAX_RESULTS, _MAX_FOLDERS = 50, 10
 _MAX_NAME_LENGTH = 4_096
 
 
@@ -231,10 +231,15 @@ async def _results_page(
     request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
     path = _path(request, repo)
+    folders = await asyncio.to_thread(search_folders, graph.files, query.q, _MAX_FOLDERS)
     modules = await asyncio.to_thread(search_modules, graph, query.q, limit=_MAX_RESULTS)
     packages = await list_dependencies(request.db, repo.id, search=query.q, limit=10 * _MAX_RESULTS)
     names = dict.fromkeys((dependency.ecosystem, dependency.name) for dependency in packages)
     results = [
+        *(
+            Node(f"{folder}/", address(path, {}, folder=folder), note=counted(number, "file"))
+            for folder, number in folders.items()
+        ),
         *_modules(path, modules),
         *(Node(name, address_of_package(path, eco, name), note=eco) for eco, name in names),
     ]

@@ -9,16 +9,21 @@ from markupsafe import Markup
 
 from agentjobs.inventory.graph.package_map import ExternalNames, MapNode, PackageMap
 from agentjobs.web.dashboard.plots.graph import Node
+from agentjobs.web.dashboard.plots.labels import clean, shorten
 from agentjobs.web.dashboard.plots.layered import Box, draw_layers
 from agentjobs.web.dashboard.repos.graph_views import address_of_module
 from agentjobs.web.dashboard.text_filters import counted
+
+# Of a path from a repository, which may have thousands of folders.
+_MAX_FOLDERS = 20
+_MAX_NAME_LENGTH = 80
 
 
 class MapRow(msgspec.Struct, frozen=True):
     node: Node
     size: int
-    imports: tuple[Node, ...]
-    imported_by: tuple[Node, ...]
+    imports: tuple[str, ...]
+    imported_by: tuple[str, ...]
     is_in_cycle: bool
 
 
@@ -43,6 +48,7 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
         targets[start].append(end)
         sources[end].append(start)
     links_to = [Node(node.label, _address(path, node, query)) for node in nodes]
+    names = [shorten(clean(node.label), _MAX_NAME_LENGTH) for node in nodes]
     drawing = draw_layers(
         title,
         [
@@ -64,8 +70,8 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
             MapRow(
                 link,
                 node.size,
-                tuple(links_to[other] for other in targets[at]),
-                tuple(links_to[other] for other in sources[at]),
+                tuple(names[other] for other in targets[at]),
+                tuple(names[other] for other in sources[at]),
                 at in drawing.in_cycle,
             )
             for at, (node, link) in enumerate(zip(nodes, links_to, strict=True))
@@ -85,12 +91,19 @@ def address(path: str, query: Mapping[str, str], **changes: str) -> str:
 
 
 def list_folders(path: str, name: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The repository and each folder on the way to `name`, with its address; the last has none."""
+    """The repository and the last folders on the way to `name`, with their addresses.
+
+    The last entry is `name` and has no address.
+    """
     parts = name.split("/") if name else []
     own = {key: value for key, value in query.items() if key == "standard"}
-    folders = ["/".join(parts[:at]) for at in range(len(parts))]
-    addresses = [address(path, own, folder=folder) for folder in folders]
-    return list(zip(["Repository", *parts], [*addresses, ""], strict=True))
+    first = max(1, len(parts) - _MAX_FOLDERS)
+    steps = [("Repository", address(path, own))]
+    steps += [
+        (parts[at - 1], address(path, own, folder="/".join(parts[:at])))
+        for at in range(first, len(parts))
+    ]
+    return [*steps, (parts[-1], "")] if parts else [("Repository", "")]
 
 
 def list_external_names(
