@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from tests.browser.environments import write_environment
+from tests.browser.phases import write_phases
 from tests.browser.platforms import write_platform
 from tests.browser.service import ADVISORY, REPO, BrowserTestService
 from tests.browser.steps import write_steps
@@ -86,6 +87,7 @@ def create_samples(service: BrowserTestService, webhook_receiver: Receiver) -> S
     connection, tracker = write_platform(service.service.data_dir)
     write_environment(service.service.data_dir)
     write_steps(service.service.data_dir, completed)
+    write_phases(service.service.data_dir, completed, failed)
     branches = service.git("for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     (branch,) = (name for name in branches if "price-fixer" in name)
     return SampleData(
