@@ -35,6 +35,7 @@ from agentjobs.web.dashboard.pulls import listing as pulls
 from agentjobs.web.dashboard.repos import dependencies, environment, environment_builds, graph
 from agentjobs.web.dashboard.repos import detail as repo
 from agentjobs.web.dashboard.repos import listing as repos
+from agentjobs.web.dashboard.repos import settings as repo_settings
 from agentjobs.web.dashboard.settings import (
     api_keys,
     budgets,
@@ -76,6 +77,7 @@ ROUTES: Routes = [
     *graph.ROUTES,
     *environment_builds.ROUTES,
     *environment.ROUTES,
+    *repo_settings.ROUTES,
     # After the repository's other pages, whose paths it would match.
     *repo.ROUTES,
     *vulnerabilities.ROUTES,

@@ -127,26 +127,25 @@ async def test_the_repository_page_shows_languages_warnings_and_counts(sample_da
     for text in (
         *("Python 90 90 %", "1 index warning", "poetry.lock : is no TOML"),
         *("3 dependencies · 2 direct · PyPI 3", "critical 1", "unrated 1"),
-        "Vulnerabilities do not start jobs. Not configured.",
     ):
         assert text in page.text, text
     assert "/vulnerabilities?repo=acme/shop&severity=critical" in page.links
     assert {HERE, f"{REPO}/graph", "/vulnerabilities?repo=acme/shop"} <= set(page.links)
-    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=2)
+    stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=5)
     parts = stream.parts()
     assert "90 %" in parts["repo-index"].text
-    assert "critical 1" in parts["repo-packages"].text
+    assert "critical 1" in parts["repo-findings"].text
 
 
 async def test_a_repository_without_findings_shows_whether_scans_are_enabled(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM findings")
-    assert "Vulnerabilities none known" in (await sample_dashboard.viewer.open(REPO)).text
+    assert "vulnerabilities None known." in (await sample_dashboard.viewer.open(REPO)).text
     await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = NULL")
     page = await sample_dashboard.viewer.open(REPO)
-    assert "Vulnerabilities available when the index is ready" in page.text
+    assert "vulnerabilities Available when the index is ready." in page.text
     await write(sample_dashboard.db, "DELETE FROM advisory_feeds")
     page = await sample_dashboard.viewer.open(REPO)
-    assert "not scanned: no advisory source is configured" in page.text
+    assert "Not scanned: no advisory source is configured" in page.text
     page = await sample_dashboard.viewer.open(HERE)
     assert "Dependencies are not scanned for vulnerabilities" in page.text
     assert "none known" not in page.text
@@ -156,8 +155,7 @@ async def test_members_see_a_link_to_a_job_that_fixes_vulnerabilities(sample_das
     fix = "/jobs/new?repo=acme/shop&agent=cve-fixer"
     assert fix in (await sample_dashboard.member.open(REPO)).links
     assert fix not in (await sample_dashboard.viewer.open(REPO)).links
-    # With automatic jobs, the link is not needed.
-    await write(sample_dashboard.db, "UPDATE repos SET auto_trigger = 'high'")
+    await write(sample_dashboard.db, "DELETE FROM findings")
     assert fix not in (await sample_dashboard.member.open(REPO)).links
 
 
@@ -197,14 +195,16 @@ async def test_the_threshold_is_shown_with_its_source(
         v=repository,
         file=file,
     )
-    page = await sample_dashboard.member.open(REPO)
+    page = await sample_dashboard.member.open(f"{REPO}/settings")
     assert text in " ".join(page.text.replace(" .", ".").split())
     assert not page.has_form("/auto-trigger")
 
 
 async def test_an_administrator_sets_and_resets_the_threshold(sample_dashboard):
     admin = sample_dashboard.admin
-    page = await admin.send(await admin.open(REPO), f"{REPO}/auto-trigger", level="high")
+    page = await admin.send(
+        await admin.open(f"{REPO}/settings"), f"{REPO}/auto-trigger", level="high"
+    )
     assert "Saved." in page.text
     assert page.form(f"{REPO}/auto-trigger").value("level") == "high"
     page = await admin.send(page, f"{REPO}/auto-trigger", level="default")

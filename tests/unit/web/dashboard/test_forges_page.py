@@ -251,7 +251,7 @@ async def test_only_an_unused_connection_can_be_removed(dashboard, table, connec
     assert f"It is gone{PAYLOAD}" in page.text
     assert "/repos/acme/app" in page.links
     assert safety_faults(page) == []
-    repo_page = await admin.open("/repos/acme/app")
+    repo_page = await admin.open("/repos/acme/app/settings")
     await admin.send(repo_page, "/disconnect")
     page = await admin.send(page, "/remove")
     assert "Revoke its credential on https://git.example.org" in page.text
@@ -421,7 +421,7 @@ async def test_webhooks_are_registered_unless_declined_and_turned_off_again(dash
         state="registered", is_failing=True, delivery=f"502 {PAYLOAD}", note=PAYLOAD
     )
     await dashboard.db.transact(record_check, hooks[0].repo_id, checked, 60.0)
-    for address in (path, "/repos/acme/app"):
+    for address in (path, "/repos/acme/app/settings"):
         page = await admin.open(address)
         assert "deliveries fail" in page.text
         assert f"Last delivery: 502 {PAYLOAD}" in page.text

@@ -71,12 +71,16 @@ def test_only_http_urls_become_external_links(url, is_link):
 
 @pytest.mark.parametrize(
     "name",
-    [*("acme/.github", "group/sub/team/project", "group/stream", "group/sub/graph"), "a/b/pulls"],
+    [
+        *("acme/.github", "group/sub/team/project", "group/stream", "group/sub/graph"),
+        "a/b/pulls",
+        "a/b/settings",
+    ],
 )
 async def test_every_page_accepts_repository_names_of_several_parts(dashboard, name):
     await dashboard.db.transact(insert_repo, dashboard.caller.organization_id, name, "ready")
     viewer = dashboard.viewer
-    for end in ("", "/dependencies", "/graph"):
+    for end in ("", "/dependencies", "/graph", "/settings"):
         page = await viewer.open(f"/repos/{name}{end}")
         assert (page.status, f" {name} " in page.text) == (200, True), page.path
         assert f"/repos/{name}/graph" in page.links
@@ -88,7 +92,7 @@ async def test_every_page_accepts_repository_names_of_several_parts(dashboard, n
         assert (await viewer.open(f"/acme/{name}/pulls/7{end}")).status == 404
     assert (await viewer.open(f"/repos/{name}/nowhere")).status == 404
     assert f"/repos/{name}" in (await viewer.open("/repos")).links
-    page = await dashboard.admin.open(f"/repos/{name}")
+    page = await dashboard.admin.open(f"/repos/{name}/settings")
     unprotected = await dashboard.admin.send(page, f"/{name}/lift", pattern="CODEOWNERS")
     assert "Agents can now change this path." in unprotected.text
     disconnected = await dashboard.admin.send(unprotected, f"/{name}/disconnect")
@@ -97,7 +101,9 @@ async def test_every_page_accepts_repository_names_of_several_parts(dashboard, n
 
 
 async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard):
-    path, connection = f"/repos/{NAME}", platform_dashboard.samples["acme"].connection
+    repo, connection = f"/repos/{NAME}", platform_dashboard.samples["acme"].connection
+    assert THERE in (await platform_dashboard.viewer.open(repo)).links
+    path = f"{repo}/settings"
     page = await platform_dashboard.member.open(path)
     assert THERE in page.links
     assert f"/settings/forges/{connection}" in page.links
@@ -117,11 +123,14 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     assert "Next retry 2025-10-09" in page.text
     assert safety_faults(page) == []
     stream = await listen(
-        platform_dashboard.app, platform_dashboard.viewer, f"{path}/stream", events=3
+        platform_dashboard.app, platform_dashboard.viewer, f"{path}/stream", events=1
     )
     part = stream.parts()["repo-sync"]
     assert f"Not there any more{PAYLOAD}" in part.text
     assert safety_faults(part) == []
+    overview = await platform_dashboard.viewer.open(repo)
+    assert f"platform error Not there any more{PAYLOAD}" in overview.text
+    assert safety_faults(overview) == []
     listed = await platform_dashboard.admin.open(f"/settings/forges/{connection}")
     assert f"Not there any more{PAYLOAD}" in listed.text
 
@@ -130,7 +139,7 @@ async def test_a_repository_that_was_never_fetched_says_so(platform_dashboard):
     repo_id = platform_dashboard.samples["acme"].repo_id
     rmtree(git_path(platform_dashboard.context.settings.repositories_path, repo_id))
     await write(platform_dashboard.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
-    page = await platform_dashboard.viewer.open(f"/repos/{NAME}")
+    page = await platform_dashboard.viewer.open(f"/repos/{NAME}/settings")
     assert page.status == 200
     assert "not fetched yet" in page.text
     assert "The repository has not been fetched yet." in page.text

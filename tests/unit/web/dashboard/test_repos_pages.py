@@ -10,6 +10,7 @@ from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen
 
 HERE = "/repos/acme/shop"
+SETTINGS = f"{HERE}/settings"
 
 
 async def test_the_list_shows_repositories_and_failed_imports(sample_dashboard):
@@ -138,39 +139,58 @@ async def test_a_failed_import_is_dismissed_once(sample_dashboard):
     assert repeated.status == 404
 
 
-async def test_a_repository_shows_index_configuration_jobs_and_pulls(sample_dashboard):
+async def test_a_repository_shows_its_jobs_pulls_and_vulnerabilities(sample_dashboard):
     page = await sample_dashboard.member.open(HERE)
-    for text in (
-        *("the disk is full", "warnings", "make check", "CODEOWNERS", ".github/workflows"),
-        *("Fix the price", "Latest pull requests", "local"),
-    ):
+    for text in ("the disk is full", "Fix the price", "Open pull requests", "local"):
         assert text in page.text, text
     assert "http://127.0.0.1:8080/git/acme/acme/shop.git" in page.text
     assert "/jobs/new?repo=acme/shop" in page.links
     assert f"/jobs/{sample_dashboard.samples['acme'].finished_job}" in page.links
     assert "/acme/acme/shop/pulls/1" in page.links
-    for action in ("/lift", "/protect", "/disconnect"):
+    assert any(link.startswith("/vulnerabilities?repo=acme/shop&q=") for link in page.links)
+
+
+async def test_a_job_is_started_from_the_page_of_its_repository(sample_dashboard):
+    member = sample_dashboard.member
+    page = await member.open(HERE)
+    form = page.form("/jobs")
+    assert (form.value("repo"), form.value("agent")) == ("acme/shop", "fixer")
+    page = await member.send(page, "/jobs", prompt="Round the prices")
+    assert page.path.startswith("/jobs/job_")
+    assert "Round the prices" in page.text
+    assert not (await sample_dashboard.viewer.open(HERE)).has_form("/jobs")
+    await write(sample_dashboard.db, "UPDATE repos SET index_status = 'indexing'")
+    assert not (await member.open(HERE)).has_form("/jobs")
+
+
+async def test_the_settings_of_a_repository_have_their_own_page(sample_dashboard):
+    page = await sample_dashboard.member.open(SETTINGS)
+    for text in ("warnings", "make check", "CODEOWNERS", ".github/workflows", "Any worker runs"):
+        assert text in page.text, text
+    for action in ("/lift", "/protect", "/disconnect", "/auto-trigger"):
         assert not page.has_form(action)
+    assert SETTINGS in (await sample_dashboard.viewer.open(HERE)).links
 
 
 async def test_a_repository_without_its_files_still_shows_stored_details(dashboard):
-    page = await dashboard.viewer.open(HERE)
-    assert page.status == 200
-    assert str(dashboard.context.settings.data_path) not in page.html
+    for address in (HERE, SETTINGS):
+        page = await dashboard.viewer.open(address)
+        assert page.status == 200
+        assert str(dashboard.context.settings.data_path) not in page.html
 
 
 async def test_a_repository_shows_the_tags_and_the_limit_that_the_operator_set(dashboard):
-    assert "set by the operator" not in (await dashboard.viewer.open(HERE)).text
+    assert "set by the operator" not in (await dashboard.viewer.open(SETTINGS)).text
     changes = {"tags": "gpu,large", "max_concurrent_jobs": "3"}
     await set_scheduling(dashboard.db, "acme", "acme/shop", **changes)
-    text = (await dashboard.viewer.open(HERE)).text
+    text = (await dashboard.viewer.open(SETTINGS)).text
     assert "Worker tags gpu large set by the operator" in text
     assert "Concurrent jobs 3 set by the operator" in text
 
 
 async def test_a_path_is_unprotected_and_protected_again(sample_dashboard):
     admin = sample_dashboard.admin
-    page = await admin.send(await admin.open(HERE), f"{HERE}/lift", pattern="renovate.json")
+    page = await admin.send(await admin.open(SETTINGS), f"{HERE}/lift", pattern="renovate.json")
     assert "Agents can now change this path." in page.text
     assert "renovate.json" in page.text
     fields = [("csrf", page.form(f"{HERE}/lift").value("csrf")), ("pattern", "renovate.json")]
@@ -185,7 +205,7 @@ async def test_a_path_is_unprotected_and_protected_again(sample_dashboard):
 
 @pytest.mark.parametrize("pattern", ["", "/", "../x"])
 async def test_a_rejected_pattern_is_kept_in_the_form(sample_dashboard, pattern):
-    page = await sample_dashboard.admin.open(HERE)
+    page = await sample_dashboard.admin.open(SETTINGS)
     page = await sample_dashboard.admin.send(page, f"{HERE}/lift", pattern=pattern)
     assert page.status == 400
     assert page.form(f"{HERE}/lift").value("pattern") == pattern
@@ -193,7 +213,7 @@ async def test_a_rejected_pattern_is_kept_in_the_form(sample_dashboard, pattern)
 
 async def test_disconnecting_a_repository_keeps_its_jobs(sample_dashboard):
     admin = sample_dashboard.admin
-    page = await admin.send(await admin.open(HERE), f"{HERE}/disconnect")
+    page = await admin.send(await admin.open(SETTINGS), f"{HERE}/disconnect")
     assert page.path == "/repos"
     assert "acme/shop was disconnected." in page.text
     assert (await admin.open(HERE)).status == 404

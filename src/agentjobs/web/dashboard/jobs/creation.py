@@ -4,7 +4,6 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.follow_up import (
     FollowUpRequest,
@@ -20,6 +19,7 @@ from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.requests import null_character_faults, parse_object
 from agentjobs.web.dashboard.forms import Form
+from agentjobs.web.dashboard.jobs.agent_options import agent_options
 from agentjobs.web.dashboard.jobs.detail import show as show_job
 from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, field_error, for_page
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
@@ -92,8 +92,8 @@ async def _page(
 ) -> Response:
     repos = await list_repos(request.db, request.organization_id)
     fleet = await request.context.jobs.fleet.state()
-    agents = sorted(request.context.catalog.all(), key=lambda agent: agent.id)
-    allowed = [agent.id for agent in agents if _unavailable_reason(request, agent) is None]
+    agents = agent_options(request)
+    allowed = [agent_id for agent_id, _, unavailable in agents if not unavailable]
     runnable = [agent_id for agent_id in allowed if fleet.slots_for(agent_id)]
     return await request.render(
         "jobs/new.html",
@@ -115,21 +115,9 @@ async def _page(
             )
             for repo in repos
         ],
-        agent_options=[
-            (agent.id, _agent_label(agent), _unavailable_reason(request, agent)) for agent in agents
-        ],
-        without_worker=[agent.id for agent in agents if not fleet.slots_for(agent.id)],
+        agent_options=agents,
+        without_worker=[agent_id for agent_id, _, _ in agents if not fleet.slots_for(agent_id)],
     )
-
-
-def _agent_label(agent: Agent) -> str:
-    return agent.id if agent.name.lower() == agent.id else f"{agent.id}: {agent.name}"
-
-
-def _unavailable_reason(request: PageRequest, agent: Agent) -> str | None:
-    if request.context.plans.allows(request.viewer.plan, agent.plan_required):
-        return None
-    return f"requires the {agent.plan_required} plan"
 
 
 def _build_request(form: Form) -> dict[str, Any]:
