@@ -62,6 +62,7 @@ class _Drawing:
     def __init__(self, size: _Size, boxes: Sequence[Box], links: Mapping[Edge, int]) -> None:
         self._name = size.name
         self._boxes = boxes
+        self._links = links
         self._labels = [shorten(clean(box.label), size.max_label) for box in boxes]
         self._widths = [_width(box, label) for box, label in zip(boxes, self._labels, strict=True)]
         self._layers = arrange([width + _GAP for width in self._widths], links, size.max_width)
@@ -93,8 +94,8 @@ class _Drawing:
 
     def _place_rows(self) -> tuple[dict[int, float], float]:
         """The upper edge of each item, and the height: more space where many lines pass."""
-        last_row = {item: at for at, row in enumerate(self._layers.rows) for item in row}
-        lines = Counter(last_row[item] for route in self._lines.values() for item in route[1:])
+        row_of = {item: at for at, row in enumerate(self._layers.rows) for item in row}
+        lines = Counter(row_of[item] for route in self._lines.values() for item in route[1:])
         tops: dict[int, float] = {}
         bottom = 0.0
         for at, row in enumerate(self._layers.rows):
@@ -137,8 +138,17 @@ class _Drawing:
             )
             yield (
                 f'<g class="link{" back" * points_up}" data-edge="{edge[0]} {edge[1]}">'
+                f"<title>{escape_text(self._describe(edge))}</title>"
                 f'<path class="edge" d="{path}"/><path class="arrow" d="{heads}"/></g>'
             )
+
+    def _describe(self, edge: Edge) -> str:
+        """The imports that a line stands for."""
+        return ", ".join(
+            f"{self._labels[start]} \u2192 {self._labels[end]} ({self._links[start, end]:,})"
+            for start, end in (edge, edge[::-1])
+            if (start, end) in self._links
+        )
 
     def _spread(self, ends: Sequence[tuple[int, int]]) -> dict[int, float]:
         """Where lines touch their boxes: side by side, in the order of the items they lead to."""

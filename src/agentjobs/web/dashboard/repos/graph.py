@@ -11,6 +11,7 @@ from agentjobs.inventory.dependencies import DependencyView, list_dependencies
 from agentjobs.inventory.graph.folders import files_in, search_folders
 from agentjobs.inventory.graph.package_map import (
     MAX_HOPS,
+    ExternalNames,
     find_externals,
     map_external,
     map_folder,
@@ -187,17 +188,20 @@ def _focus_map(path: str, query: _Query, graph: ModuleGraph) -> MapView | None:
 async def _externals_page(
     request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
-    files = set(files_in(graph.files, query.folder))
-    externals = await asyncio.to_thread(find_externals, graph, files)
-    groups = [
-        group
-        for group in externals.values()
-        if (group.ecosystem, group.standard) == (query.ecosystem, query.standard)
-    ]
+    groups = await asyncio.to_thread(_find_groups, query, graph)
     if not groups:
         return await _missing(request, repo, query, graph, "external module")
     names = list_external_names(_path(request, repo), groups, _MAX_LISTED)
     return await _page(request, repo, query, results=names, results_title=groups[0].name)
+
+
+def _find_groups(query: _Query, graph: ModuleGraph) -> list[ExternalNames]:
+    externals = find_externals(graph, set(files_in(graph.files, query.folder)))
+    return [
+        group
+        for group in externals.values()
+        if (group.ecosystem, group.standard) == (query.ecosystem, query.standard)
+    ]
 
 
 async def _missing(
