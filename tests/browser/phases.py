@@ -20,17 +20,25 @@ _DURATIONS_MS: dict[PhaseName, int] = {
 
 def write_phases(data_dir: Path, completed: str, failed: str) -> None:
     """The second attempt of `failed` fails in its checks."""
-    start = now_ms() - 600_000
-    lost = _run(1, start, "agent", "worker_lost")
+    start = now_ms() - sum(_DURATIONS_MS.values())
+    lost = _run(1, start - sum(_DURATIONS_MS.values()), "agent", "worker_lost")
     runs = {
         completed: [_run(1, start, "pull_request")],
-        failed: [lost, _run(2, lost.ended_at or start, "checks")],
+        failed: [lost, _run(2, start, "checks")],
     }
     with closing(sqlite3.connect(data_dir / "agentjobs.db", timeout=30)) as database, database:
         for job_id, stored in runs.items():
             database.execute(
-                "UPDATE jobs SET phases = ? WHERE id = ?", (encode_runs(stored), job_id)
+                "UPDATE jobs SET phases = ?, created_at = ?, queued_at = ?, started_at = ?,"
+                " completed_at = ? WHERE id = ?",
+                (encode_runs(stored), start, *_times(stored[-1]), job_id),
             )
+
+
+def _times(run: StoredRun) -> tuple[int | None, ...]:
+    """When it was queued, when its agent started, and when it ended."""
+    started = next(phase.started_at for phase in run.phases if phase.name == "agent")
+    return run.phases[0].started_at, started, run.ended_at
 
 
 def _run(
