@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -104,13 +104,15 @@ def _psql(url: str) -> Iterator[IO[bytes]]:
         assert process.stdin is not None
         try:
             yield process.stdin
-            process.stdin.close()
         except BrokenPipeError:
             pass
         except BaseException:
             process.kill()
             raise
         finally:
+            # What is still buffered for a psql that has ended cannot be sent.
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             process.wait()
         if process.returncode != 0:
             raise StoreError(f"the database could not be restored: {_first_error(errors)}")
