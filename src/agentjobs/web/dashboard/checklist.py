@@ -33,7 +33,7 @@ async def load_checklist(request: PageRequest) -> list[Step]:
     return [
         Step(
             "Connect a repository",
-            "/repos",
+            "/repos#add",
             "admin",
             bool(await list_repos(request.db, organization, limit=1)),
             "or run agentjobs repos connect PATH on the server",
@@ -42,14 +42,14 @@ async def load_checklist(request: PageRequest) -> list[Step]:
         Step("Run a first job", "/jobs/new", "member", bool(jobs.lines)),
         Step(
             "Create an API key",
-            "/settings/api-keys",
+            "/settings/api-keys#add",
             "admin",
             bool(await list_keys(request.db, request.organization)),
             "to create jobs from your own programs",
         ),
         Step(
             "Add a webhook",
-            "/settings/webhooks",
+            "/settings/webhooks#add",
             "admin",
             bool(await list_endpoints(request.db, request.organization)),
             "to learn of every change of a job",
