@@ -242,8 +242,6 @@ document.addEventListener("change", ({ target }) => {
 const prepare = (root) => {
   tick(root);
   showState(root);
-  for (const each of root.querySelectorAll(".js-only")) each.hidden = false;
-  for (const each of root.querySelectorAll(".no-js")) each.hidden = true;
   for (const each of root.querySelectorAll("details[data-lazy]")) {
     each.addEventListener("toggle", () => each.open && load(each));
     if (each.open) load(each);
