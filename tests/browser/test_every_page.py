@@ -20,11 +20,9 @@ from tests.browser.sample_data import SampleData
 from tests.browser.service import REPO, BrowserTestService
 from tests.support.service import wait_until
 
-# Streams, plain text, downloads and redirects.
-_NOT_PAGES = (
-    *("/stream", "/log", "/artifacts/{name}"),
-    *("/settings", "/settings/workers", "/sign-in/oidc", "/sign-in/oidc/callback"),
-)
+# Streams, plain text and downloads.
+_NOT_PAGES = ("/stream", "/log", "/artifacts/{name}")
+_REDIRECTS = ("/settings", "/settings/workers", "/sign-in/oidc", "/sign-in/oidc/callback")
 # The browser logs the status of an error page.
 _REFUSALS = ("status of 400", "status of 404", "status of 422")
 # Without transitions, whose intermediate colours would fail the contrast check.
@@ -39,7 +37,8 @@ FOR_GUESTS = ("/sign-in", "/invitation", "/password-reset")
 def pages_of(samples: SampleData) -> list[str]:
     """All pages in the dashboard's routes, so that new pages are checked automatically."""
     paths = [route.path for route in ROUTES if route.method == "GET"]
-    pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in FOR_GUESTS]
+    others = (*_REDIRECTS, *FOR_GUESTS)
+    pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in others]
     return [
         *(samples.address_of(path) for path in pages),
         "/design",
