@@ -121,6 +121,15 @@ async def test_a_step_that_the_agent_did_not_finish_is_unfinished(
     assert states == ["unfinished", "succeeded"]
 
 
+async def test_a_step_of_a_lost_worker_is_unfinished(harness: JobHarness, job: ClaimedJob) -> None:
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.steps.record(Step(title="make", state="running", key="1"))
+        assert await log.steps.flush()
+        assert [step.state for step in await steps_of(harness, job)] == ["running"]
+        await finish_job(harness.db, job, Failed("worker_lost", ""))
+        assert [step.state for step in await steps_of(harness, job)] == ["unfinished"]
+
+
 async def test_steps_are_redacted_printable_and_of_limited_size(
     harness: JobHarness, job: ClaimedJob
 ) -> None:

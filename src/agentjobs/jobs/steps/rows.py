@@ -10,6 +10,13 @@ from agentjobs.store.database import Database, Row, Transaction, values_of
 from agentjobs.store.leases import ClaimLost
 
 _COLUMNS = "sequence, started_at, kind, title, state, exit_code, duration_ms, cost_nanousd"
+# A worker that was lost ended none of its steps.
+_READ_COLUMNS = _COLUMNS.replace(
+    "state",
+    "CASE WHEN state = 'running' AND EXISTS (SELECT 1 FROM jobs WHERE id = :job_id"
+    " AND status IN ('completed', 'failed', 'cancelled'))"
+    " THEN 'unfinished' ELSE state END AS state",
+)
 
 
 class StoredStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +86,7 @@ async def read_steps(
 ) -> list[StoredStep]:
     """In the order of their numbers, with details."""
     rows = await db.fetch_all(
-        f"SELECT {_COLUMNS}, detail FROM job_steps"
+        f"SELECT {_READ_COLUMNS}, detail FROM job_steps"
         " WHERE job_id = :job_id AND sequence > :after"
         " AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)"
         " ORDER BY sequence LIMIT :limit OFFSET :skip",
