@@ -12,7 +12,7 @@ from agentjobs.jobs.views.organization_lines import (
 from agentjobs.jobs.views.service_queue import list_waiting
 from agentjobs.organizations.pauses import pause
 from agentjobs.store.database_facts import read_database_facts
-from tests.support.jobs import AGENTS, JobHarness
+from tests.support.jobs import AGENTS, JobHarness, insert_repo
 from tests.support.users import problem_of, write
 
 WORKER = WorkerInfo("wrk_a", "host-a", 4, AGENTS)
@@ -22,7 +22,7 @@ async def reasons(harness: JobHarness) -> dict[tuple[str, str], tuple[str, int]]
     harness.context.fleet.forget()
     return {
         (group.organization, group.agent): (group.reason, group.jobs)
-        for group in await list_waiting(harness.context)
+        for group in (await list_waiting(harness.context)).groups
     }
 
 
@@ -54,6 +54,25 @@ async def test_waiting_jobs_are_counted_by_organization_agent_and_reason(
     await write(harness.db, "UPDATE repos SET max_concurrent_jobs = NULL")
     await finish_job(harness.db, await harness.claim(), Unreachable(Outage(LOCAL, "away")))
     assert (await reasons(harness))["other", "fixer"] == ("unreachable", 1)
+
+
+async def test_a_cut_list_of_waiting_jobs_says_so_even_if_its_groups_have_the_same_reason(
+    harness: JobHarness,
+) -> None:
+    acme = await harness.organization("acme")
+    for limit in (1, 2, 3):
+        name = f"acme/shop-{limit}"
+        await harness.db.transact(insert_repo, acme.organization_id, name, "ready")
+        await write(
+            harness.db,
+            "UPDATE repos SET max_concurrent_jobs = :limit WHERE full_name = :name",
+            limit=limit,
+            name=name,
+        )
+        await harness.job(acme, repo=name)
+    cut, whole = [await list_waiting(harness.context, limit) for limit in (2, 3)]
+    assert ([group.jobs for group in cut.groups], cut.is_cut) == ([2], True)
+    assert ([group.jobs for group in whole.groups], whole.is_cut) == ([3], False)
 
 
 async def test_organizations_have_the_counts_and_amounts_of_what_they_use(

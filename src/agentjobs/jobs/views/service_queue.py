@@ -14,7 +14,8 @@ from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import has_outage
 from agentjobs.store.database import Row
 
-MAX_GROUPS = 500
+# Of the query, before rows with the same reason are added up.
+_MAX_ROWS = 500
 # The reason of jobs that only wait for those ahead of them.
 NEXT = "next"
 
@@ -43,13 +44,19 @@ class WaitingJobs(msgspec.Struct, frozen=True):
     oldest_at: int
 
 
-async def list_waiting(context: JobsContext) -> list[WaitingJobs]:
-    """The longest-waiting first; of more than MAX_GROUPS groups, the others are left out."""
-    rows = await context.db.fetch_all(_WAITING, limit=MAX_GROUPS, now=now_ms())
+class WaitingList(msgspec.Struct, frozen=True):
+    """The longest-waiting first. `is_cut`: there were too many, and the newest are left out."""
+
+    groups: list[WaitingJobs]
+    is_cut: bool
+
+
+async def list_waiting(context: JobsContext, limit: int = _MAX_ROWS) -> WaitingList:
+    rows = await context.db.fetch_all(_WAITING, limit=limit + 1, now=now_ms())
     fleet = await context.fleet.state()
     active_by_repo = Counter(job.repo_id for job in fleet.queue.running)
     groups: dict[tuple[str, str, str], WaitingJobs] = {}
-    for row in rows:
+    for row in rows[:limit]:
         reason = _reason(context, row, fleet, active_by_repo)
         key = (row["organization"], row["agent"], reason)
         # The rows are in the order of their oldest job.
@@ -57,7 +64,7 @@ async def list_waiting(context: JobsContext) -> list[WaitingJobs]:
         jobs = row["jobs"] + (first.jobs if first else 0)
         oldest_at = first.oldest_at if first else row["oldest_at"]
         groups[key] = WaitingJobs(*key, jobs, oldest_at)
-    return list(groups.values())
+    return WaitingList(list(groups.values()), is_cut=len(rows) > limit)
 
 
 def _reason(context: JobsContext, row: Row, fleet: FleetState, active_by_repo: Counter[str]) -> str:

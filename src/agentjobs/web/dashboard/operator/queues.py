@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from agentjobs.jobs.views.service_queue import MAX_GROUPS, list_waiting
+from agentjobs.jobs.views.service_queue import list_waiting
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -37,7 +37,8 @@ async def stream(request: PageRequest) -> Response:
 
 
 async def _rows(request: PageRequest) -> dict[str, Any]:
-    groups = await list_waiting(request.context.jobs)
+    waiting = await list_waiting(request.context.jobs)
+    groups = waiting.groups
     fleet = await request.context.jobs.fleet.state()
     return {
         "groups": groups,
@@ -46,7 +47,7 @@ async def _rows(request: PageRequest) -> dict[str, Any]:
         "running": len(fleet.queue.running),
         "slots": sum(worker.slots for worker in fleet.workers),
         "oldest_at": min((group.oldest_at for group in groups), default=None),
-        "is_cut": len(groups) >= MAX_GROUPS,
+        "is_cut": waiting.is_cut,
     }
 
 
