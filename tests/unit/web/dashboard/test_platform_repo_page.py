@@ -75,6 +75,7 @@ def test_only_http_urls_become_external_links(url, is_link):
         *("acme/.github", "group/sub/team/project", "group/stream", "group/sub/graph"),
         "a/b/pulls",
         "a/b/settings",
+        "a/b/environment",
     ],
 )
 async def test_every_page_accepts_repository_names_of_several_parts(dashboard, name):

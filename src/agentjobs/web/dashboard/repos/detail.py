@@ -58,6 +58,19 @@ def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
     return PageRoute("GET", f"{REPO_PATH}/{name}", "viewer", handle)
 
 
+def repo_stream_route(name: str, handler: PageHandler) -> PageRoute:
+    """The stream of a subpage. Below a group, it may be the stream of a repository of this name."""
+
+    async def handle(request: PageRequest) -> Response:
+        try:
+            return await handler(request)
+        except NoSuchRepository:
+            request.http.path_params["full_name"] += f"/{name}"
+            return await stream(request)
+
+    return PageRoute("GET", f"{REPO_PATH}/{name}/stream", "viewer", handle)
+
+
 async def stream(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
     await require_repo(request)

@@ -14,9 +14,8 @@ from agentjobs.repos.queries import RepoView
 from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.repos.detail import repo_page_route
-from agentjobs.web.dashboard.repos.detail import stream as stream_overview
-from agentjobs.web.dashboard.repos.lookup import REPO_PATH, NoSuchRepository, require_repo
+from agentjobs.web.dashboard.repos.detail import repo_page_route, repo_stream_route
+from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.workspace.rules import PROTECTED_FILES, PROTECTED_PATTERNS
@@ -27,13 +26,8 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    try:
-        # Checked before the stream starts: browsers reconnect to a broken stream forever.
-        await require_repo(request)
-    except NoSuchRepository:
-        # With nested groups, a repository itself may have this name.
-        request.http.path_params["full_name"] += "/settings"
-        return await stream_overview(request)
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    await require_repo(request)
 
     async def parts() -> Parts:
         sync = await _sync(request, await require_repo(request))
@@ -120,7 +114,7 @@ def _path(repo: RepoView) -> str:
 
 ROUTES: Routes = [
     repo_page_route("settings", show),
-    PageRoute("GET", f"{REPO_PATH}/settings/stream", "viewer", stream),
+    repo_stream_route("settings", stream),
     PageRoute("POST", f"{REPO_PATH}/disconnect", "admin", disconnect),
     PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold),
     PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path),
