@@ -43,6 +43,16 @@ async def test_a_key_is_copied_works_and_is_refused_once_it_is_revoked(
     wait_until(lambda: request_status() == 401, "the key to be refused", seconds=1)
 
 
+async def test_a_link_to_a_form_opens_it_again_after_it_was_closed(admin: Page) -> None:
+    await admin.goto("/settings/trackers")
+    link, form = admin.get_by_role("link", name="Add a tracker"), admin.locator("#add")
+    for _ in range(2):
+        await link.click()
+        await expect(form).to_have_attribute("open", "")
+        await form.locator("summary").first.click()
+        await expect(form).not_to_have_attribute("open", "")
+
+
 async def test_a_failed_delivery_is_explained_and_sent_again(
     admin: Page, service: BrowserTestService
 ) -> None:

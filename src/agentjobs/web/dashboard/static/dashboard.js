@@ -251,6 +251,7 @@ const prepare = (root) => {
 document.addEventListener("click", (click) => {
   const button = click.target.closest("[data-copy]");
   if (button) copy(button);
+  if (click.target.closest('[href$="#add"]')) setTimeout(openForm);
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (!menu.contains(click.target)) menu.open = false;
   }
