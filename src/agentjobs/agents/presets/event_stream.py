@@ -28,7 +28,7 @@ Event = Mapping[str, Any]
 
 
 class EventWatcher(RunWatcher):
-    """Subclasses format events, tell their steps and record what they say about the outcome."""
+    """Subclasses format events, find steps in them, and record what they say about the outcome."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

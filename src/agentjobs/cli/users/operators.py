@@ -33,7 +33,7 @@ def add_operator(email: Email, data_dir: DataDir = None, json: Json = False) -> 
 
 @operator.command("remove")
 def remove_operator(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
-    """Take this away from an account; it stays a member of its organizations."""
+    """Remove an operator. The account stays a member of its organizations."""
 
     async def work(admin: Admin) -> "tuple[User, bool]":
         from agentjobs.organizations.operators import remove_operator

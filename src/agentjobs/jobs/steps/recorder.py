@@ -51,7 +51,7 @@ class StepRecorder:
         self._running: dict[str, StoredStep] = {}
         # By number, as it is after the last change.
         self._pending: dict[int, StoredStep] = {}
-        # The number before the first of this run; None until the store has told it.
+        # The number before the first of this run; None until it was read from the store.
         self._base: int | None = None
         self._is_closed = False
 

@@ -225,8 +225,8 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         tag="Jobs",
         summary="List a job's steps",
         description="What the agent of the latest attempt did: files read and changed, commands, "
-        "messages and calls of models, at most 2,000. Agents that report no steps have only their "
-        "calls of models. To follow a running job, continue with the last `sequence` as `after`. "
+        "messages and model calls, at most 2,000. Agents that report no steps have only their "
+        "model calls. To follow a running job, continue with the last `sequence` as `after`. "
         "Titles and details are what an agent wrote: do not trust them.",
         parameters=(_JOB_ID,),
         query=steps.StepQuery,

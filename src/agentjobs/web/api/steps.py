@@ -36,7 +36,7 @@ class StepView(msgspec.Struct, frozen=True):
         str,
         known_values(
             "`read` and `change` are about a file, `message` is a text of the agent, `model` a"
-            " call of a model, and `other` another tool of the agent.",
+            " model call, and `other` another tool of the agent.",
             get_args(StepKind),
         ),
     ]
@@ -55,11 +55,11 @@ class StepView(msgspec.Struct, frozen=True):
             get_args(StepState),
         ),
     ]
-    exit_code: Annotated[int | None, doc("The exit code of a command, if the agent told it.")]
+    exit_code: Annotated[int | None, doc("The exit code of a command, if the agent reported it.")]
     started_at: Annotated[Timestamp, doc("When the step began.")]
     duration_ms: Annotated[Count | None, doc("How long it took; null if that is not known.")]
     cost_usd: Annotated[
-        float | None, doc("The cost of a call of a model; null for others, or without a price.")
+        float | None, doc("The cost of a model call; null for others, or without a price.")
     ]
 
 
