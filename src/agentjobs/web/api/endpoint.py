@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.organizations.api_keys import Scope as KeyScope
+from agentjobs.organizations.audit import Actor
 from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.errors import method_not_allowed, stopping
@@ -39,6 +40,12 @@ class Call:
     def path(self) -> dict[str, str]:
         params: dict[str, str] = self.scope["path_params"]
         return params
+
+    @property
+    def actor(self) -> Actor:
+        """The API key, as the audit log names it."""
+        address = self.context.client_addresses.of(self.scope)
+        return Actor("key", self.caller.name, self.caller.key_id, address)
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -141,14 +141,14 @@ async def merge(call: Call) -> Response:
         raise validation_failed(faults)
     request = MergePullRequest(**fields_of(body, MergePullRequest))
     pull = await _pull(call)
-    with audit.acting_as(_actor(call)):
+    with audit.acting_as(call.actor):
         merged = await _merge(call.context, pull, request)
     return Reply(200, _view(call, merged))
 
 
 async def close(call: Call) -> Response:
     pull = await _pull(call)
-    with audit.acting_as(_actor(call)):
+    with audit.acting_as(call.actor):
         closed = await _close(call.context, pull)
     return Reply(200, _view(call, closed))
 
@@ -187,11 +187,6 @@ def _matches(pull: Pull, state: str | None, full_name: str | None) -> bool:
 
 async def _pull(call: Call) -> Pull:
     return await get_pull_by_id(call.context.db, call.caller.organization, call.path["pull_id"])
-
-
-def _actor(call: Call) -> audit.Actor:
-    address = call.context.client_addresses.of(call.scope)
-    return audit.Actor("key", call.caller.name, call.caller.key_id, address)
 
 
 def _position(pull: Pull) -> str:
