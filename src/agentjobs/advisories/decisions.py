@@ -66,7 +66,7 @@ class PackageFields(Protocol):
     def name(self) -> str: ...
 
 
-class Package(msgspec.Struct, frozen=True):
+class RepoPackage(msgspec.Struct, frozen=True):
     """A package of a repository."""
 
     organization_id: str
@@ -76,7 +76,7 @@ class Package(msgspec.Struct, frozen=True):
     name: str
 
     @classmethod
-    def of(cls, organization_id: str, finding: "PackageFields") -> "Package":
+    def of(cls, organization_id: str, finding: PackageFields) -> "RepoPackage":
         return cls(organization_id, finding.repo_id, finding.repo, finding.ecosystem, finding.name)
 
     @property
@@ -95,7 +95,7 @@ def decision_from(row: Row) -> Decision | None:
 
 
 async def decide(
-    db: Database, package: Package, advisory_ids: Collection[str], decision: NewDecision
+    db: Database, package: RepoPackage, advisory_ids: Collection[str], decision: NewDecision
 ) -> None:
     """Dismiss or snooze vulnerabilities of the package; replaces earlier decisions about them."""
     if decision.reason not in REASONS:
@@ -113,7 +113,7 @@ async def decide(
     await db.transact(_decide, package, sorted(advisory_ids), decision, entry)
 
 
-async def reopen(db: Database, package: Package, advisory_ids: Collection[str]) -> None:
+async def reopen(db: Database, package: RepoPackage, advisory_ids: Collection[str]) -> None:
     """Forget decisions, if there are any. The repository is scanned, because the findings may
     start jobs again."""
     advisories = sorted(advisory_ids)
@@ -145,16 +145,16 @@ async def keep_decisions(tx: Transaction, repo_id: str, findings: Iterable[Findi
     )
     if not rows:
         return
-    main: dict[tuple[str, str, str], str] = {}
+    main_ids: dict[tuple[str, str, str], str] = {}
     for each in findings:
         for record in each.advisories:
             for name in (record.id, *record.aliases):
-                main.setdefault((each.ecosystem, each.name, name), each.advisory_id)
-        main[each.ecosystem, each.name, each.advisory_id] = each.advisory_id
+                main_ids.setdefault((each.ecosystem, each.name, name), each.advisory_id)
+        main_ids[each.ecosystem, each.name, each.advisory_id] = each.advisory_id
     for row in rows:
-        now_called = main.get((row["ecosystem"], row["name"], row["advisory_id"]))
-        if now_called not in (None, row["advisory_id"]):
-            await _rename(tx, repo_id, row, str(now_called))
+        main_id = main_ids.get((row["ecosystem"], row["name"], row["advisory_id"]))
+        if main_id is not None and main_id != row["advisory_id"]:
+            await _rename(tx, repo_id, row, main_id)
 
 
 def _invalid(field: str, message: str) -> Problem:
@@ -164,7 +164,7 @@ def _invalid(field: str, message: str) -> Problem:
 
 async def _decide(
     tx: Transaction,
-    package: Package,
+    package: RepoPackage,
     advisory_ids: Sequence[str],
     decision: NewDecision,
     entry: audit.Entry,
@@ -199,7 +199,7 @@ async def _decide(
 
 
 async def _reopen(
-    tx: Transaction, package: Package, advisory_ids: Sequence[str], entry: audit.Entry
+    tx: Transaction, package: RepoPackage, advisory_ids: Sequence[str], entry: audit.Entry
 ) -> None:
     deleted = await tx.execute(
         "DELETE FROM finding_decisions WHERE repo_id = :repo_id AND ecosystem = :ecosystem"

@@ -124,7 +124,7 @@ class FindingCounts(msgspec.Struct, frozen=True):
 async def list_findings(
     db: Database,
     organization_id: str,
-    wanted: FindingFilter = _EVERY,
+    filter: FindingFilter = _EVERY,
     *,
     limit: int = 100,
     after: str | None = None,
@@ -132,11 +132,11 @@ async def list_findings(
     """Worst first. `after` is the `cursor` of the last finding of the previous page."""
     sort_key, last = split_cursor(after)
     rows = await db.fetch_all(
-        f"{SELECT} WHERE f.organization_id = :organization_id{wanted.conditions}"
+        f"{SELECT} WHERE f.organization_id = :organization_id{filter.conditions}"
         f" AND ({_SORT_KEY}, f.id) > (CAST(:sort_key AS INTEGER), :last)"
         f" ORDER BY {_SORT_KEY}, f.id LIMIT :limit",
         organization_id=organization_id,
-        **wanted.parameters,
+        **filter.parameters,
         sort_key=sort_key,
         last=last,
         limit=limit,

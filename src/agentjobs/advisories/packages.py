@@ -41,7 +41,7 @@ class VulnerablePackage(msgspec.Struct, frozen=True, kw_only=True):
 async def list_packages(
     db: Database,
     organization_id: str,
-    wanted: FindingFilter,
+    filter: FindingFilter,
     *,
     limit: int,
     after: str | None = None,
@@ -50,7 +50,7 @@ async def list_packages(
     sort_key, last = split_cursor(after)
     rows = await db.fetch_all(
         f"WITH matching AS ({SELECT} WHERE f.organization_id = :organization_id"
-        f"{wanted.conditions}),"
+        f"{filter.conditions}),"
         f" packages AS (SELECT {_GROUP}, MIN(sort_key) AS worst, MIN(id) AS first_id,"
         " COUNT(DISTINCT advisory_id) AS advisories, COUNT(DISTINCT CASE WHEN fix_version"
         f" IS NOT NULL THEN advisory_id END) AS fixable FROM matching GROUP BY {_GROUP}"
@@ -62,7 +62,7 @@ async def list_packages(
         " ON p.repo_id = m.repo_id AND p.ecosystem = m.ecosystem AND p.name = m.name) AS ranked"
         " WHERE place <= :max_listed ORDER BY worst, first_id, place",
         organization_id=organization_id,
-        **wanted.parameters,
+        **filter.parameters,
         sort_key=sort_key,
         last=last,
         limit=limit,
@@ -75,23 +75,22 @@ async def findings_of_package(
     db: Database, organization_id: str, finding_id: str
 ) -> list[FindingView]:
     """All findings of the package in the repository that the finding is about, worst first."""
-    rows = await db.fetch_all(
+    row = await db.fetch_one(
         f"SELECT {_GROUP} FROM findings WHERE id = :id AND organization_id = :organization_id",
         id=finding_id,
         organization_id=organization_id,
     )
-    wanted = FindingFilter(**{name: rows[0][name] for name in _GROUP.split(", ")}) if rows else None
-    findings = (
-        await list_findings(db, organization_id, wanted, limit=_MAX_FINDINGS) if wanted else []
-    )
+    if row is None:
+        raise _not_found()
+    package = FindingFilter(repo_id=row["repo_id"], ecosystem=row["ecosystem"], name=row["name"])
+    findings = await list_findings(db, organization_id, package, limit=_MAX_FINDINGS)
     if not findings:
         raise _not_found()
     return findings
 
 
 async def find_finding(db: Database, organization_id: str, finding_id: str) -> FindingView:
-    wanted = FindingFilter(id=finding_id)
-    findings = await list_findings(db, organization_id, wanted, limit=1)
+    findings = await list_findings(db, organization_id, FindingFilter(id=finding_id), limit=1)
     if not findings:
         raise _not_found()
     return findings[0]

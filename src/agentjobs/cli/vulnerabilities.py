@@ -49,8 +49,8 @@ def list_vulnerabilities(
 
         owner = await find_organization(admin.db, org)
         repo_id = (await find_repo(admin.db, owner.id, repo)).id if repo else None
-        wanted = FindingFilter(repo_id=repo_id, severity=severity, decided=dismissed)
-        findings = await list_findings(admin.db, owner.id, wanted, limit=limit)
+        finding_filter = FindingFilter(repo_id=repo_id, severity=severity, decided=dismissed)
+        findings = await list_findings(admin.db, owner.id, finding_filter, limit=limit)
         return [_document(finding) for finding in findings]
 
     documents = with_store(data_dir, work)
@@ -116,7 +116,7 @@ def _decide(
 
         owner = await find_organization(admin.db, org)
         finding = await find_finding(admin.db, owner.id, vulnerability_id)
-        package = decisions.Package.of(owner.id, finding)
+        package = decisions.RepoPackage.of(owner.id, finding)
         if decision is None:
             await decisions.reopen(admin.db, package, {finding.advisory_id})
         else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.advisories.decisions import NewDecision, Package, decide, reopen
+from agentjobs.advisories.decisions import NewDecision, RepoPackage, decide, reopen
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import count_findings, findings_of_repo, list_findings
 from agentjobs.advisories.packages import find_finding, list_packages
@@ -42,8 +42,8 @@ async def repo_id(harness: JobHarness, acme: Caller) -> str:
     return await add_findings(harness, acme, REQUESTS, PYYAML)
 
 
-def package_of(caller: Caller, repo_id: str, name: str = "requests") -> Package:
-    return Package(caller.organization_id, repo_id, "acme/shop", "PyPI", name)
+def package_of(caller: Caller, repo_id: str, name: str = "requests") -> RepoPackage:
+    return RepoPackage(caller.organization_id, repo_id, "acme/shop", "PyPI", name)
 
 
 async def advisories_of(harness: JobHarness, repo_id: str, name: str = "requests") -> set[str]:

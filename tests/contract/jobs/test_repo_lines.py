@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.decisions import NewDecision, Package, decide
+from agentjobs.advisories.decisions import NewDecision, RepoPackage, decide
 from agentjobs.jobs.views.repo_lines import RepoFilter, RepoLine, list_repo_lines
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
@@ -81,7 +81,7 @@ async def test_open_vulnerabilities_count_by_severity_and_order_the_list(
     assert line.findings["critical"] == 2
     assert next(iter(line.findings)) == line.worst_severity == "critical"
     rows = await harness.db.fetch_all("SELECT advisory_id FROM findings WHERE name = 'pyyaml'")
-    package = Package(caller.organization_id, repo_id, line.repo.full_name, "PyPI", "pyyaml")
+    package = RepoPackage(caller.organization_id, repo_id, line.repo.full_name, "PyPI", "pyyaml")
     dismissed = [row["advisory_id"] for row in rows]
     await decide(harness.db, package, dismissed, NewDecision(reason="risk_accepted"))
     assert "critical" not in (await worst_first()).findings

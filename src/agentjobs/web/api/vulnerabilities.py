@@ -10,8 +10,8 @@ from starlette.responses import Response
 from agentjobs.advisories.decisions import (
     MAX_NOTE_LENGTH,
     NewDecision,
-    Package,
     Reason,
+    RepoPackage,
     decide,
     reopen,
 )
@@ -82,7 +82,7 @@ class DismissRequest(msgspec.Struct, frozen=True):
 async def list_all(call: Call) -> Response:
     query = read_query(call.scope, VulnerabilityQuery, _CURSORS.faults)
     db, owner = call.context.db, call.caller.organization_id
-    wanted = FindingFilter(
+    finding_filter = FindingFilter(
         repo_id=None if query.repo is None else (await get_repo(db, owner, query.repo)).id,
         severity=query.severity,
         search=query.search,
@@ -91,7 +91,7 @@ async def list_all(call: Call) -> Response:
     )
     findings = await list_findings(
         # One more than requested shows whether there is a next page.
-        *(db, owner, wanted),
+        *(db, owner, finding_filter),
         limit=query.limit + 1,
         after=_CURSORS.decode(query.cursor),
     )
@@ -112,10 +112,10 @@ async def dismiss(call: Call) -> Response:
         note=request.note,
         until=None if request.until is None else parse_time(request.until),
     )
-    with audit.acting_as(_actor(call)):
+    with audit.acting_as(call.actor):
         await decide(
             call.context.db,
-            Package.of(call.caller.organization_id, finding),
+            RepoPackage.of(call.caller.organization_id, finding),
             {finding.advisory_id},
             decision,
         )
@@ -124,8 +124,8 @@ async def dismiss(call: Call) -> Response:
 
 async def reopen_one(call: Call) -> Response:
     finding = await _finding(call)
-    package = Package.of(call.caller.organization_id, finding)
-    with audit.acting_as(_actor(call)):
+    package = RepoPackage.of(call.caller.organization_id, finding)
+    with audit.acting_as(call.actor):
         await reopen(call.context.db, package, {finding.advisory_id})
     return Reply(200, vulnerability_view(await _finding(call)))
 
@@ -135,8 +135,3 @@ async def _finding(call: Call) -> FindingView:
     if not _is_id(finding_id):
         raise Problem("vulnerability_not_found", "There is no such vulnerability.")
     return await find_finding(call.context.db, call.caller.organization_id, finding_id)
-
-
-def _actor(call: Call) -> audit.Actor:
-    address = call.context.client_addresses.of(call.scope)
-    return audit.Actor("key", call.caller.name, call.caller.key_id, address)

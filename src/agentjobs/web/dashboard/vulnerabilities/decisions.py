@@ -8,7 +8,7 @@ from agentjobs.advisories.decisions import (
     MAX_NOTE_LENGTH,
     REASONS,
     NewDecision,
-    Package,
+    RepoPackage,
     decide,
     reopen,
 )
@@ -54,7 +54,8 @@ async def dismiss(request: PageRequest) -> Response:
         decision = NewDecision(
             reason=form.text("reason"), note=form.text("note"), until=_until(request)
         )
-        await decide(request.db, Package.of(request.organization_id, findings[0]), chosen, decision)
+        package = RepoPackage.of(request.organization_id, findings[0])
+        await decide(request.db, package, chosen, decision)
     except Problem as problem:
         values = {name: form.raw(name) for name in _FIELDS}
         # Not the details, which name the fields of the API.
@@ -76,7 +77,7 @@ async def reopen_package(request: PageRequest) -> Response:
     }
     if not decided:
         return request.redirect(_page_before(request), banner="It is already open.", tone="warn")
-    await reopen(request.db, Package.of(request.organization_id, findings[0]), decided)
+    await reopen(request.db, RepoPackage.of(request.organization_id, findings[0]), decided)
     banner = f"Reopened {findings[0].name} in {findings[0].repo}."
     return request.redirect(_page_before(request), banner=banner)
 

@@ -61,7 +61,7 @@ async def show(request: PageRequest) -> Response:
             "ecosystem that is not synced.",
         )
     advisory = (
-        # Markdown of strangers may take a while.
+        # Untrusted Markdown may take a while.
         await asyncio.to_thread(_vulnerability_view, vulnerability)
         if vulnerability
         else _view_of_finding(findings[0])

@@ -76,8 +76,8 @@ class PackageLine(msgspec.Struct, frozen=True):
 
     @property
     def decisions(self) -> list[Decision]:
-        found = [each.decision for each in self.package.findings]
-        return list(dict.fromkeys(each for each in found if each is not None))
+        decisions = [each.decision for each in self.package.findings]
+        return list(dict.fromkeys(each for each in decisions if each is not None))
 
     @property
     def is_open(self) -> bool:

@@ -105,13 +105,13 @@ async def _lines(
     """The lines of a page, and the cursor of the last one if others follow."""
     if is_empty:
         return [], ""
-    owner, wanted = request.organization_id, query.filter(repo_id)
+    owner, finding_filter = request.organization_id, query.filter(repo_id)
     limit, after = _PER_PAGE + 1, query.after or None
     if query.group:
-        findings = await list_findings(request.db, owner, wanted, limit=limit, after=after)
+        findings = await list_findings(request.db, owner, finding_filter, limit=limit, after=after)
         last = findings[_PER_PAGE - 1].cursor if len(findings) > _PER_PAGE else ""
         return await load_lines(request, findings[:_PER_PAGE]), last
-    packages = await list_packages(request.db, owner, wanted, limit=limit, after=after)
+    packages = await list_packages(request.db, owner, finding_filter, limit=limit, after=after)
     last = packages[_PER_PAGE - 1].cursor if len(packages) > _PER_PAGE else ""
     return await load_package_lines(request, packages[:_PER_PAGE]), last
 
