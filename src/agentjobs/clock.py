@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 SECOND_MS = 1_000
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

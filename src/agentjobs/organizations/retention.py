@@ -1,10 +1,9 @@
 """Deletes expired sessions, sign-in links, counters of failed sign-ins and used form tokens."""
 
-from agentjobs.clock import DAY_MS, SECOND_MS
+from agentjobs.clock import DAY_MS, HOUR_MS
 from agentjobs.organizations.throttle import WINDOW_MS
 from agentjobs.store.database import Database, Transaction
 
-_HOUR_MS = 3_600 * SECOND_MS
 _BATCH = 500
 _EXPIRED_ROWS = (
     ("sessions", "hash", "expires_at <= :now OR seen_at <= :idle OR created_at <= :oldest"),
@@ -19,7 +18,7 @@ async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_d
     """Delete one batch of expired rows per table; returns the number of deleted rows."""
     bounds = {
         "now": now,
-        "idle": now - int(idle_hours * _HOUR_MS),
+        "idle": now - int(idle_hours * HOUR_MS),
         "oldest": now - int(session_days * DAY_MS),
         "window": now - WINDOW_MS,
     }

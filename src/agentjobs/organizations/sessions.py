@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.clock import DAY_MS, HOUR_MS, SECOND_MS, now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
@@ -23,7 +23,6 @@ from agentjobs.store.database_clock import DATABASE_NOW
 SESSION_PREFIX = "ajs_"
 TOPIC = "sessions"
 
-_HOUR_MS = 3_600 * SECOND_MS
 _SEEN_INTERVAL_MS = 60 * SECOND_MS
 _MAX_ADDRESS_LENGTH = 100
 _MAX_USER_AGENT_LENGTH = 300
@@ -237,7 +236,7 @@ def _truncate(text: str, max_length: int) -> str:
 
 def _is_expired(row: Row, settings: Settings, now: int) -> bool:
     """Uses the current settings, so that shorter limits apply to existing sessions too."""
-    max_idle_ms = int(settings.session_idle_hours * _HOUR_MS)
+    max_idle_ms = int(settings.session_idle_hours * HOUR_MS)
     max_age_ms = int(settings.session_days * DAY_MS)
     expires_at: int = min(
         row["expires_at"], row["seen_at"] + max_idle_ms, row["created_at"] + max_age_ms

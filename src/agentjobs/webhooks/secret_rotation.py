@@ -3,7 +3,7 @@
 Also finds and replaces sealed secrets when the encryption key is rotated.
 """
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import HOUR_MS, now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.key_rotation import SealedValue, SealedValues
 from agentjobs.organizations.organizations import find_organization
@@ -27,8 +27,6 @@ from agentjobs.webhooks.signing import (
 
 MAX_OVERLAP_HOURS = 168
 
-_HOUR_MS = 3_600_000
-
 
 async def rotate_secret(
     db: Database, keys: SealingKeys, organization: str, endpoint: str, overlap_hours: int = 24
@@ -42,7 +40,7 @@ async def rotate_secret(
     sealed = seal_secret(keys, owner.id, current.id, secret)
     entry = audit_entry("webhook.secret_rotated", current, overlap_hours=overlap_hours)
     if overlap_hours:
-        overlap_ms = overlap_hours * _HOUR_MS
+        overlap_ms = overlap_hours * HOUR_MS
         return await db.transact(_set_pending, current, sealed, overlap_ms, entry), secret
     return await db.transact(_set_secret, current, sealed, entry), secret
 

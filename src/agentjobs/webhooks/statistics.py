@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS, HOUR_MS, now_ms
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database, Row
 
@@ -20,7 +20,6 @@ SPANS: Mapping[Span, tuple[int, int]] = {"24h": (1, 24), "7d": (6, 28), "30d": (
 # Durations are those of the first deliveries of each hour.
 SAMPLES_PER_HOUR = 20
 
-_HOUR_MS = 3_600_000
 # Other machines' clocks differ, and transactions commit late.
 _CLOSED_AFTER_MS = 300_000
 # Deliveries are retried for less than this.
@@ -99,10 +98,10 @@ class EndpointStatistics:
         at = now_ms() if now is None else now
         width, number = SPANS[span]
         # Buckets begin at whole multiples of their length, by the viewer's clock.
-        end = ((at // _HOUR_MS + hours_ahead) // width + 1) * width - hours_ahead
+        end = ((at // HOUR_MS + hours_ahead) // width + 1) * width - hours_ahead
         start = end - width * number
-        first = max(start, created_at // _HOUR_MS)
-        cells = await self._cells(endpoint_id, range(first, at // _HOUR_MS + 1), at)
+        first = max(start, created_at // HOUR_MS)
+        cells = await self._cells(endpoint_id, range(first, at // HOUR_MS + 1), at)
         buckets = [_bucket(cells, hour, hour + width) for hour in range(start, end, width)]
         return EndpointRecord(span, buckets, _bucket(cells, start, end))
 
@@ -112,9 +111,9 @@ class EndpointStatistics:
         rows = await self._db.fetch_all(_HOURS, endpoint_id=endpoint_id, hours=list(missing))
         read = {missing[row["hour"]]: _to_cell(row) for row in rows}
         cells = {hour: read.get(hour) or cached[hour] for hour in hours}
-        closed = (now - _CLOSED_AFTER_MS) // _HOUR_MS
-        settled = (now - _SETTLED_AFTER_MS) // _HOUR_MS
-        oldest = now // _HOUR_MS - 24 * 32
+        closed = (now - _CLOSED_AFTER_MS) // HOUR_MS
+        settled = (now - _SETTLED_AFTER_MS) // HOUR_MS
+        oldest = now // HOUR_MS - 24 * 32
         self._cache[endpoint_id] = {
             hour: cell
             for hour, cell in {**cached, **read}.items()
@@ -134,8 +133,8 @@ def _bucket(cells: Mapping[int, _Cell], start: int, end: int) -> Bucket:
     of_hours = [cells[hour] for hour in range(start, end) if hour in cells]
     durations = sorted(each for cell in of_hours for each in cell.durations)
     return Bucket(
-        starts_at=start * _HOUR_MS,
-        ends_at=end * _HOUR_MS,
+        starts_at=start * HOUR_MS,
+        ends_at=end * HOUR_MS,
         delivered=sum(cell.delivered for cell in of_hours),
         failed=sum(cell.failed for cell in of_hours),
         median_ms=_percentile(durations, 50),
@@ -150,4 +149,4 @@ def _percentile(values: Sequence[int], percent: int) -> int | None:
 
 def _bounds(hour: int) -> str:
     """The first identifier of the hour and that of the next, concatenated without prefixes."""
-    return "".join(first_id_at("", at * _HOUR_MS)[1:] for at in (hour, hour + 1))
+    return "".join(first_id_at("", at * HOUR_MS)[1:] for at in (hour, hour + 1))

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from agentjobs.clock import DAY_MS
+from agentjobs.clock import DAY_MS, HOUR_MS
 from agentjobs.identifiers import first_id_at
-from agentjobs.jobs.views.hourly_stats import HOUR_MS
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Database, Row, Transaction

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from agentjobs.clock import HOUR_MS
 from agentjobs.identifiers import first_id_at
 from agentjobs.store.database import Database
-
-HOUR_MS = 3_600_000
 
 # Identifiers begin with their time: ranges of indexes are counted without reading rows.
 _COUNTS = (

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.clock import DAY_MS, HOUR_MS, now_ms
 from agentjobs.jobs.states import CANCELLED, COMPLETED, FAILED
-from agentjobs.jobs.views.hourly_stats import HOUR_MS, Counts, Finished, read_counts, read_finished
+from agentjobs.jobs.views.hourly_stats import Counts, Finished, read_counts, read_finished
 from agentjobs.store.database import Database
 
 Span = Literal["24h", "7d", "30d"]

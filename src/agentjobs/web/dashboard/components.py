@@ -4,7 +4,7 @@ import re
 
 from starlette.responses import Response
 
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.clock import DAY_MS, HOUR_MS, iso_utc, now_ms
 from agentjobs.jobs.phases import PhaseView
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
@@ -15,7 +15,6 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.static_files import static_files
 from agentjobs.web.dashboard.text import markdown
 
-_HOUR_MS = DAY_MS // 24
 _COLOR = re.compile(r"^\s*--([a-z0-9-]+): #", re.MULTILINE)
 _STATES = {
     "Jobs": ("queued", "running", "completed", "failed", "cancelled"),
@@ -88,7 +87,7 @@ async def show(request: PageRequest) -> Response:
         states=_STATES,
         severities=_SEVERITIES,
         now=now,
-        moments=(now - 5_000, now - _HOUR_MS, now - 3 * DAY_MS, now - 90 * DAY_MS, now + _HOUR_MS),
+        moments=(now - 5_000, now - HOUR_MS, now - 3 * DAY_MS, now - 90 * DAY_MS, now + HOUR_MS),
         prose=markdown.render(_PROSE),
         runs=(*run_bars(_PHASES, "running"), *run_bars(_FAILED_PHASES, "failed")),
         drawings=(plots.stacked_bars(_FINISHED), plots.lines(_DURATION), plots.bars(_NOTHING)),

@@ -15,6 +15,9 @@ OPENID = "openid"
 DIFF_VIEW = "diff-view"
 MERGE_METHOD = "merge-method"
 
+# How long a choice of the viewer is remembered.
+CHOICE_SECONDS = 365 * 24 * 3600
+
 _MAX_BANNER_LENGTH = 2_000
 
 # good: the action succeeded; bad: it failed; warn: it was not necessary.

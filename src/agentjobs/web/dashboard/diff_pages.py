@@ -18,7 +18,7 @@ from agentjobs.local_git.diffs import diff_between, file_diff_between
 from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.cookies import DIFF_VIEW, read_cookie, set_cookie
+from agentjobs.web.dashboard.cookies import CHOICE_SECONDS, DIFF_VIEW, read_cookie, set_cookie
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_rows import NO_INSERTS, Place
@@ -34,7 +34,6 @@ from agentjobs.web.dashboard.text.file_tree import file_tree
 _log = logging.getLogger(__name__)
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _VIEWS = ("unified", "split")
-_YEAR_SECONDS = 365 * 24 * 3600
 
 
 class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +71,7 @@ def keep_view(request: PageRequest, response: Response) -> Response:
     """Pages of changes begin with the view that the viewer chose last."""
     view = request.query_param("view")
     if view in _VIEWS:
-        set_cookie(response, request.settings, DIFF_VIEW, view, _YEAR_SECONDS)
+        set_cookie(response, request.settings, DIFF_VIEW, view, CHOICE_SECONDS)
     return response
 
 

@@ -32,6 +32,8 @@ from agentjobs.web.dashboard.notices import notices_for
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
 from agentjobs.web.dashboard.zones import shown_zone, zone_named
 
+_MAX_PAGE_DIGITS = 5
+
 
 @dataclass(slots=True)
 class AnonymousRequest:
@@ -62,6 +64,12 @@ class AnonymousRequest:
     def query_param(self, name: str) -> str:
         """The empty string if the parameter is missing."""
         return self.http.query_params.get(name, "").replace("\0", "").strip()
+
+    def page_number(self) -> int | None:
+        """Of a list that has pages, from 1; None if the address names none."""
+        text = self.query_param("page")
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_PAGE_DIGITS
+        return (int(text) or None) if is_number else None
 
     async def render(
         self,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-HOUR_MS = 3_600_000
+from agentjobs.clock import HOUR_MS
 
 _is_zone_name = re.compile(r"[A-Za-z0-9_+/-]{1,64}").fullmatch
 

@@ -23,7 +23,6 @@ PAGE_SIZE = 100
 # A list in several parts: an update replaces only those that changed.
 _PART_SIZE = 20
 _KINDS: tuple[StepKind, ...] = get_args(StepKind)
-_MAX_PAGE_DIGITS = 6
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ async def load_page(request: PageRequest, job_id: str) -> StepPage:
     named = request.query_param("kind")
     kind = next((kind for kind in _KINDS if kind == named), None)
     last_page = max(1, -(-_count(totals, kind) // PAGE_SIZE))
-    number = min(_page_number(request) or last_page, last_page)
+    number = min(request.page_number() or last_page, last_page)
     skip = (number - 1) * PAGE_SIZE
     steps = await read_steps(request.db, job_id, kind=kind, skip=skip, limit=PAGE_SIZE)
     lines = [StepLine((step,)) for step in steps] if kind else list(fold(steps))
@@ -108,13 +107,6 @@ async def stream(request: PageRequest) -> Response:
 
 def _count(totals: Mapping[StepKind, StepTotal], kind: StepKind | None) -> int:
     return sum(total.steps for each, total in totals.items() if kind in (None, each))
-
-
-def _page_number(request: PageRequest) -> int:
-    """0 if none is given."""
-    text = request.query_param("page")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_PAGE_DIGITS
-    return int(text) if is_number else 0
 
 
 ROUTES: Routes = [PageRoute("GET", "/jobs/{job_id}/steps/stream", "viewer", stream)]

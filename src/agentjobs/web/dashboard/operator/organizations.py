@@ -3,7 +3,7 @@
 Shows counts and amounts only; what an organization works on stays with its members.
 """
 
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,14 +20,13 @@ from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.operator.acting import acting_as_operator
+from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 PATH = "/operator"
 
 _PAGE = 50
-_MAX_PAGES = 10_000
 _MAX_QUERY_LENGTH = 100
 _ORDERS: dict[Order, str] = {
     "name": "Name",
@@ -177,12 +176,11 @@ async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
 
 
 def _read_query(request: PageRequest) -> _Query:
-    order, page = request.query_param("order"), request.query_param("page")
-    is_number = page.isascii() and page.isdigit() and len(page) <= len(str(_MAX_PAGES))
+    order = request.query_param("order")
     return _Query(
         request.query_param("q")[:_MAX_QUERY_LENGTH],
-        order if order in get_args(Order) else "name",  # type: ignore[arg-type]
-        min(max(int(page), 1), _MAX_PAGES) if is_number else 1,
+        next((each for each in _ORDERS if each == order), "name"),
+        request.page_number() or 1,
     )
 
 

@@ -17,7 +17,7 @@ from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.settings.digest import short_digest
 from agentjobs.store.database_facts import read_database_facts
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.operator.acting import acting_as_operator
+from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 

@@ -12,7 +12,7 @@ from agentjobs.jobs.workers import (
 )
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.live import Parts, live_parts
-from agentjobs.web.dashboard.operator.acting import acting_as_operator
+from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 

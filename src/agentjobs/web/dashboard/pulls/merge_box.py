@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.forges.protocol import MergeMethod
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.verification import Verification
@@ -13,7 +12,7 @@ from agentjobs.jobs.views.listing import latest_check
 from agentjobs.pulls.comparison import Tips
 from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import Pull
-from agentjobs.web.dashboard.cookies import MERGE_METHOD, read_cookie, set_cookie
+from agentjobs.web.dashboard.cookies import CHOICE_SECONDS, MERGE_METHOD, read_cookie, set_cookie
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_view import CommitRange
 
@@ -23,7 +22,6 @@ _METHODS: dict[MergeMethod, str] = {
     "rebase": "Rebase its commits",
 }
 _MAX_NAMED = 5
-_MAX_AGE_SECONDS = 365 * DAY_MS // SECOND_MS
 
 
 class MergeBox(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,4 +65,4 @@ def method_named(name: str) -> MergeMethod:
 
 
 def remember_method(request: PageRequest, response: Response, method: MergeMethod) -> None:
-    set_cookie(response, request.settings, MERGE_METHOD, method, _MAX_AGE_SECONDS)
+    set_cookie(response, request.settings, MERGE_METHOD, method, CHOICE_SECONDS)

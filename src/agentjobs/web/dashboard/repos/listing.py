@@ -22,7 +22,6 @@ from agentjobs.webhooks.events import activity_topic
 PATH = "/repos"
 
 _PER_PAGE = 50
-_MAX_PAGES = 10_000
 _MAX_CHARACTERS = 320
 _PLATFORM_NAMES = {"local": "Hosted here", **PLATFORMS}
 _STATE_NAMES: dict[State, str] = {
@@ -142,14 +141,13 @@ def _for_page(problem: Problem) -> Problem:
 
 def _read_query(request: PageRequest) -> _Query:
     state, order = request.query_param("state"), request.query_param("order")
-    platform, page = request.query_param("platform"), request.query_param("page")
-    is_page = page.isascii() and page.isdecimal() and len(page) < 6
+    platform = request.query_param("platform")
     return _Query(
         q=request.query_param("q")[:_MAX_CHARACTERS],
         platform=platform if platform in _PLATFORM_NAMES else "",
         state=next((each for each in get_args(State) if each == state), None),
         order=next((each for each in get_args(Order) if each == order), "active"),
-        page=min(max(int(page), 1), _MAX_PAGES) if is_page else 1,
+        page=request.page_number() or 1,
     )
 
 
