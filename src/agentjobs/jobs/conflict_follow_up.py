@@ -7,7 +7,7 @@ import contextlib
 
 from agentjobs.jobs.comment_follow_up import latest_completed_job
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.follow_up import FollowUpRequest, active_job_on, follow_up_job, is_active
+from agentjobs.jobs.follow_up import FollowUpRequest, active_job_on, follow_up_job, job_still_active
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.pulls.comments import add_comment, record_job
@@ -26,7 +26,7 @@ async def resolve_conflicts(context: JobsContext, caller: Caller, pull: Pull) ->
         raise Problem("pull_not_open", "No job opened this pull request, so none can follow up.")
     active = await active_job_on(context.db, caller.organization_id, pull.repo_id, pull.head_branch)
     if active is not None:
-        raise is_active(active)
+        raise job_still_active(active)
     merge = await mark_conflicts(context.db, context.settings, pull)
     try:
         prompt = build_prompt(pull, merge.files)

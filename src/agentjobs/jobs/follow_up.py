@@ -226,7 +226,7 @@ def _check_repo(earlier: EarlierJob, admission: Admission) -> None:
 
 async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJob) -> None:
     if earlier.status not in FINAL:
-        raise is_active(earlier.id)
+        raise job_still_active(earlier.id)
     if earlier.status != COMPLETED:
         raise Problem(
             "pull_not_open",
@@ -252,10 +252,10 @@ async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJ
         branch=earlier.branch,
     )
     if other is not None:
-        raise is_active(other["id"])
+        raise job_still_active(other["id"])
 
 
-def is_active(job_id: str) -> Problem:
+def job_still_active(job_id: str) -> Problem:
     return Problem(
         "follow_up_active",
         f"Job {job_id!r} is working on this pull request; wait until it finishes, or cancel it.",

@@ -4,7 +4,7 @@ A phase ends when the next one begins, and the last one with its run.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -13,9 +13,7 @@ from agentjobs.jobs.states import FINAL, QUEUED, JobStatus
 from agentjobs.json_fields import Count, Timestamp, doc, known_values
 
 PhaseName = Literal["queued", "prepare", "environment", "agent", "checks", "push", "pull_request"]
-PHASES: tuple[PhaseName, ...] = (
-    *("queued", "prepare", "environment", "agent", "checks", "push", "pull_request"),
-)
+PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 Interruption = Literal[
     "worker_lost",
     "worker_stopped",
@@ -25,10 +23,7 @@ Interruption = Literal[
     "environment_building",
     "kept",
 ]
-INTERRUPTIONS: tuple[Interruption, ...] = (
-    *("worker_lost", "worker_stopped", "sandbox_lost", "disk_full"),
-    *("unreachable", "environment_building", "kept"),
-)
+INTERRUPTIONS: tuple[Interruption, ...] = get_args(Interruption)
 # A job that is interrupted again and again keeps only its last runs.
 _MAX_RUNS = 10
 

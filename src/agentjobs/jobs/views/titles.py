@@ -22,7 +22,7 @@ def title_of(
 
 
 def agent_on_repo(agent: str, repo: str) -> str:
-    """Stands below a title, and for a job without one."""
+    """Shown below the title of a job, or in its place."""
     return f"{agent} on {repo}"
 
 

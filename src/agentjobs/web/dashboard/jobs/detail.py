@@ -115,13 +115,13 @@ async def cancel(request: PageRequest) -> Response:
 async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
-    asked = details.config_override
-    title = title_of(asked.get("title"), asked.get("prompt"), job.ticket, job.cause)
+    override = details.config_override
+    title = title_of(override.get("title"), override.get("prompt"), job.ticket, job.cause)
     failure = job.error and error_text(job.error.code, is_retryable=job.error.retryable)
     pull_body = None if details.pull is None else details.pull.body
-    requested = _request_beyond(title, asked.get("prompt"))
+    request_text = _request_beyond(title, override.get("prompt"))
     report, request_html, prompt_html, pull_html = await memo.render(
-        [job.report_markdown, requested, details.prompt, pull_body]
+        [job.report_markdown, request_text, details.prompt, pull_body]
     )
     return {
         "job": job,
@@ -130,7 +130,7 @@ async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) ->
         "events": await event_deliveries(request.db, request.organization_id, job_id),
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
-        "settings_json": msgspec.json.format(msgspec.json.encode(asked)).decode(),
+        "settings_json": msgspec.json.format(msgspec.json.encode(override)).decode(),
         "failed_build": failed_build_of(job.error),
         "queue_reason": queue_reason_text(job.queue_reason),
         "title": title,
