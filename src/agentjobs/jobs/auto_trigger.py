@@ -29,7 +29,7 @@ from agentjobs.jobs.model import ConfigOverride, CreateJobRequest
 from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
 from agentjobs.jobs.queue.insert import NewJob, insert_job
-from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.authentication import SERVICE_ID, Caller
 from agentjobs.problems import Problem
 from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
@@ -294,7 +294,7 @@ def _caller(repo: Row) -> Caller:
         organization_id=repo["organization_id"],
         organization=repo["organization"],
         plan=repo["plan"],
-        key_id="agentjobs",
+        key_id=SERVICE_ID,
         scope="jobs",
         git_write=False,
         name="agentjobs",

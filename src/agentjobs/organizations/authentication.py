@@ -19,6 +19,8 @@ from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
+# The `key_id` of jobs that the service creates by itself.
+SERVICE_ID = "agentjobs"
 _MAX_CACHED = 10_000
 
 

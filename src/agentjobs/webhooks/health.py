@@ -27,6 +27,11 @@ class Retries(msgspec.Struct, frozen=True):
     waiting: int
     next_at: int
 
+    @property
+    def has_more(self) -> bool:
+        """Whether more may be waiting than were counted."""
+        return self.waiting == MAX_COUNTED
+
 
 async def load_retries(db: Database, organization_id: str) -> dict[str, Retries]:
     """By endpoint, without those that have none."""

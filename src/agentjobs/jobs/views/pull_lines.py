@@ -5,6 +5,7 @@ A filter that no index serves is applied to a bounded number of pull requests pe
 
 import msgspec
 
+from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import NEWEST_PULL, PullCursor, pull_path
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
@@ -67,6 +68,11 @@ class PullLine(msgspec.Struct, frozen=True, kw_only=True):
     deletions: int | None
     is_truncated: bool
     comments: int
+
+    @property
+    def is_by_service(self) -> bool:
+        """Whether vulnerabilities started its job."""
+        return self.author_id == SERVICE_ID
 
     @property
     def cursor(self) -> PullCursor:

@@ -14,6 +14,7 @@ from agentjobs.jobs.views.pull_lines import (
     list_pull_lines,
     recent_authors,
 )
+from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import PullCursor
 from agentjobs.repos.queries import list_repos
@@ -28,8 +29,6 @@ _PER_PAGE = 50
 _STATES = ("open", "merged", "closed")
 _FIELDS = ("q", "repo", "author", "agent", "state")
 _MAX_CHARACTERS = 320
-# The author of jobs that the service created by itself.
-_SERVICE = "agentjobs"
 
 
 async def show_all(request: PageRequest) -> Response:
@@ -65,7 +64,7 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
         repo_options=[("", "any"), *((each.full_name, each.full_name) for each in repos)],
         author_options=[
             ("", "anyone"),
-            *((each.id, "CVE fixes" if each.id == _SERVICE else each.name) for each in authors),
+            *((each.id, "CVE fixes" if each.id == SERVICE_ID else each.name) for each in authors),
         ],
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
     )

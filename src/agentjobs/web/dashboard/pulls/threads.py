@@ -8,6 +8,7 @@ from html import unescape
 import msgspec
 from markupsafe import Markup
 
+from agentjobs.jobs.comment_follow_up import MAX_COMMENTS
 from agentjobs.jobs.views.listing import JobLine, lines_of_pull
 from agentjobs.pulls.comments import CodePlace, Comment, list_comments
 from agentjobs.pulls.line_places import QUOTED_CHARACTERS
@@ -57,9 +58,10 @@ class Conversation(msgspec.Struct, frozen=True):
 
     @property
     def pending(self) -> list[str]:
-        """The comments that one follow-up could address."""
+        """The first comments that one follow-up could address."""
         pending = [thread for thread in self.threads if thread.is_pending]
-        return [comment.id for thread in pending for comment, _ in thread.comments]
+        comments = [comment.id for thread in pending for comment, _ in thread.comments]
+        return comments[:MAX_COMMENTS]
 
     def by_file(self) -> dict[str, list[Thread]]:
         threads: dict[str, list[Thread]] = {}
