@@ -47,8 +47,8 @@ async def test_the_page_opens_with_a_map_and_the_most_imported_modules(sample_da
 async def test_a_table_has_the_same_boxes_with_their_imports(sample_dashboard):
     await store_graph(sample_dashboard, SHOP)
     page = await sample_dashboard.viewer.open(HERE)
-    assert "cart/lines.py in a circle 1 cart/totals.py app.py, cart/totals.py" in page.text
-    assert "closes a circle of imports" in page.text
+    assert "cart/lines.py in a cycle 1 cart/totals.py app.py, cart/totals.py" in page.text
+    assert "closes an import cycle" in page.text
 
 
 async def test_the_standard_library_is_shown_on_request_and_links_keep_it(sample_dashboard):

@@ -181,7 +181,7 @@ async def test_the_agent_is_asked_to_resolve_conflicts(sample_dashboard):
     )
     assert "Asked the agent to resolve the conflicts." in page.text
     assert "with conflicts in 1 file, and asked the agent" in page.text
-    assert "A job changes this pull request" in page.text
+    assert "A job is changing this pull request" in page.text
     assert "No conflicts with main" in page.text
     assert not page.has_form("/merge")
     job = await sample_dashboard.db.fetch_one("SELECT * FROM jobs ORDER BY id DESC LIMIT 1")
