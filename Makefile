@@ -252,4 +252,4 @@ system-container:
 	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
 
 system-kubernetes:
-	@scripts/system-packages buildah busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config podman
+	@scripts/system-packages buildah busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config podman runc
