@@ -321,6 +321,16 @@ async def test_pages_of_webhooks_are_live(dashboard):
             assert stream.parts()[part].is_safe()
 
 
+async def test_an_empty_delivery_log_shows_its_first_delivery_live(dashboard):
+    await added(dashboard)
+    page = await dashboard.member.open("/settings/webhooks/delivery-log")
+    assert "No deliveries yet" in page.text
+    delivery_id = await logged(dashboard)
+    address = re.search('data-live="([^"]+)"', page.html)[1]
+    stream = await listen(dashboard.app, dashboard.member, address, events=1)
+    assert delivery_id in stream.parts()["delivery-rows"].html
+
+
 async def test_the_page_of_an_endpoint_plots_its_deliveries(dashboard):
     await added(dashboard)
     await logged(dashboard, "delivered", error_class=None, error=None)

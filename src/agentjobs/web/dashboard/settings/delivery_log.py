@@ -53,7 +53,6 @@ async def show_list(request: PageRequest) -> Response:
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
         filters=filters,
-        is_filtered=any(filters.values()),
         older=_address(request, filters, before=page.deliveries[-1].id) if page.has_more else "",
         newest=_address(request, filters) if before else "",
         # Only the first page is live.
@@ -64,7 +63,7 @@ async def show_list(request: PageRequest) -> Response:
 async def stream_list(request: PageRequest) -> Response:
     async def parts() -> Parts:
         values = _row_values(request, await _page(request))
-        return {"delivery-rows": await request.fragment("settings/delivery_rows.html", **values)}
+        return {"delivery-rows": await request.fragment("settings/delivery_list.html", **values)}
 
     return live_parts(request, (activity_topic(request.organization_id),), parts)
 
@@ -164,7 +163,12 @@ async def _page(request: PageRequest) -> DeliveryPage:
 def _row_values(request: PageRequest, page: DeliveryPage) -> dict[str, Any]:
     """All rows of one endpoint have the same URL."""
     shows_url = not request.query_param("endpoint")
-    return {"deliveries": page.deliveries, "form": "selected", "shows_url": shows_url}
+    return {
+        "deliveries": page.deliveries,
+        "form": "selected",
+        "shows_url": shows_url,
+        "is_filtered": any(_filters(request).values()),
+    }
 
 
 def _filters(request: PageRequest) -> dict[str, str]:
