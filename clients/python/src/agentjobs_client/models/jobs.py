@@ -102,7 +102,7 @@ class Environment(Model, frozen=True):
 
 
 class Phase(Model, frozen=True):
-    """What a job does, or did: one of its steps, such as `queued`, `agent` or `checks`."""
+    """A part of what a job does: `phase` is its name, such as `queued`, `agent` or `checks`."""
 
     phase: str
     # The run by one worker, from 1.
