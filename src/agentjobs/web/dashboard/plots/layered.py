@@ -6,16 +6,14 @@ Returns a drawing for wide pages and one for narrow pages, as `plots.graph`. Esc
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
 
 import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.graph.layers import Edge, arrange
+from agentjobs.inventory.graph.package_map import Kind
 from agentjobs.web.dashboard.plots.canvas import number
 from agentjobs.web.dashboard.plots.labels import clean, escape_text, shorten, text_width
-
-Kind = Literal["folder", "file", "rest", "external", "standard"]
 
 _FONT, _COUNT_FONT = 13.0, 11.0
 # Upper bounds for the stylesheet's monospace fonts.
