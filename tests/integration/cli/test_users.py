@@ -122,7 +122,7 @@ def test_a_password_comes_from_standard_input_and_is_never_shown(agentjobs, give
         assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
-def test_an_invitation_is_a_createdalone_on_stdout(agentjobs):
+def test_an_invitation_link_is_alone_on_stdout(agentjobs):
     invitation = agentjobs("users", "invite", "ada@example.com", "--role", "viewer")
     link, token = invitation.out.removesuffix("\n"), invitation.out.strip().rpartition("=")[2]
     assert link == f"{PUBLIC_URL}/invitation?token={token}"
@@ -137,7 +137,7 @@ def test_an_invitation_is_a_createdalone_on_stdout(agentjobs):
     assert repeated["link"] != link
 
 
-def test_a_sign_in_createdis_alone_on_stdout(agentjobs):
+def test_a_sign_in_link_is_alone_on_stdout(agentjobs):
     agentjobs("users", "add", "ada@example.com")
     created = agentjobs("users", "sign-in-link", "ADA@example.com")
     token = created.out.strip().rpartition("=")[2]

@@ -4,6 +4,7 @@ A link is printed once, alone on stdout. Passwords are never printed.
 """
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.admin import Admin, with_store
@@ -101,14 +102,7 @@ def create_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = Fal
         print_note(f"This link signs in as {user.email}. It works once, within 10 minutes.")
         print_result(link)
 
-    async def revoke(admin: Admin) -> None:
-        from agentjobs.organizations.sign_in_links import revoke_link
-
-        await revoke_link(admin.db, token)
-
-    if reason := print_secret(show):
-        with_store(data_dir, revoke)
-        raise _not_printed("link", reason)
+    _print_link(show, token, data_dir)
 
 
 @users.command("reset-link")
@@ -138,6 +132,12 @@ def create_reset_link(email: Email, data_dir: DataDir = None, json: Json = False
             " sessions. It works once, within 24 hours."
         )
         print_result(link)
+
+    _print_link(show, token, data_dir)
+
+
+def _print_link(show: Callable[[], None], token: str, data_dir: DataDir) -> None:
+    """Revoke the link if it could not be printed."""
 
     async def revoke(admin: Admin) -> None:
         from agentjobs.organizations.sign_in_links import revoke_link
