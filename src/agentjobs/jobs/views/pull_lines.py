@@ -23,12 +23,14 @@ _OPENED = (
     "LEFT JOIN jobs j ON j.id = (SELECT MIN(o.id) FROM jobs o"
     " WHERE o.repo_id = s.repo_id AND o.pr_number = s.number)"
 )
-# The diff of a follow-up is what it added to the branch.
+# The diff of a follow-up is what it added to the branch. SQLite keeps the order of CROSS JOIN: it
+# would begin with all jobs that have a pull request.
 _CHANGED = (
     "SELECT o.repo_id, o.pr_number, SUM(d.additions) AS additions, SUM(d.deletions) AS deletions,"
     " MAX(CASE WHEN d.is_truncated THEN 1 ELSE 0 END) AS is_truncated"
-    " FROM page JOIN jobs o ON o.repo_id = page.repo_id AND o.pr_number = page.number"
-    " JOIN job_diffs d ON d.job_id = o.id GROUP BY o.repo_id, o.pr_number"
+    " FROM page CROSS JOIN jobs o CROSS JOIN job_diffs d"
+    " WHERE o.repo_id = page.repo_id AND o.pr_number = page.number AND d.job_id = o.id"
+    " GROUP BY o.repo_id, o.pr_number"
 )
 _COMMENTS = (
     "(SELECT COUNT(*) FROM pull_comments c"
