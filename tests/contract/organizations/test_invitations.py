@@ -134,7 +134,7 @@ async def test_an_invitation_expires_after_seven_days(database: Database) -> Non
     acme = await organization(database, "acme")
     ada = await create_user(database, "ada@example.com")
     _, token = await invite(database, acme, ada.email, "viewer")
-    await write(database, "UPDATE invitations SET expires_at = :now", now=now_ms())
+    await write(database, "UPDATE invitations SET expires_at = :now", now=now_ms() - 60_000)
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
     assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
     assert await list_invitations(database, acme) == []

@@ -331,7 +331,7 @@ async def test_a_link_expires_after_ten_minutes_and_is_pruned(database: Database
     link = await create_link(database, ada.id)
     (row,) = await database.fetch_all("SELECT expires_at - created_at AS life FROM sign_in_links")
     assert row["life"] == 600_000
-    await write(database, "UPDATE sign_in_links SET expires_at = :now", now=now_ms())
+    await write(database, "UPDATE sign_in_links SET expires_at = :now", now=now_ms() - 60_000)
     assert await problem_of(use_link(database, SETTINGS, link, ORIGIN)) == "link_not_valid"
     assert await prune_sign_ins(database, now_ms(), idle_hours=1, session_days=1) == 1
     assert await database.fetch_all("SELECT hash FROM sign_in_links") == []
