@@ -25,8 +25,10 @@ class Session:
         self._sessions.mkdir(mode=0o700, exist_ok=True)
         # Without this lock, a sweep could find the directory before it is locked.
         with blocking_lock(self._lock_file):
-            self.directory.mkdir(mode=0o700)
-            self._descriptor = try_lock(self.directory)
+            # The sweep at the start runs in a thread, beside jobs that were adopted.
+            if self._descriptor is None:
+                self.directory.mkdir(mode=0o700)
+                self._descriptor = try_lock(self.directory)
 
     def close(self) -> None:
         if self._descriptor is not None:
