@@ -25,6 +25,10 @@ STREAM_BUFFER_BYTES = 256 * 1024
 OnStderr = Callable[[bytes], None]
 
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
+_FATAL = 128
+_KILLING_SIGNALS = (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+# What git writes when a process it started was killed.
+_CHILD_KILLED = re.compile(rf"died of signal ({'|'.join(str(int(s)) for s in _KILLING_SIGNALS)})\b")
 _AUTHORIZATION = re.compile(r"(?i)(authorization:\s*)[^\r\n']*")
 
 
@@ -56,6 +60,14 @@ class GitError(Exception):
         if self.is_lack_of_space:
             text = f"the disk is full: {text}"
         return mask_unprintable(text)[:500]
+
+    @property
+    def was_killed(self) -> bool:
+        """By the kernel, for want of memory, or by an operator: nothing was wrong with it."""
+        # Git writes nothing when its transport process ends without a word.
+        is_silent = self.exit_code == _FATAL and not self.stderr
+        is_of_child = _CHILD_KILLED.search(self.stderr) is not None
+        return -self.exit_code in _KILLING_SIGNALS or is_of_child or is_silent
 
     @property
     def is_lack_of_space(self) -> bool:
@@ -170,11 +182,20 @@ async def _communicate(
 ) -> tuple[bytes, str]:
     assert process.stdout is not None
     assert process.stderr is not None
-    stdout, stderr, _ = await asyncio.gather(
-        process.stdout.read(), _read_tail(process.stderr, on_stderr), _feed(process, data)
+    stdout, stderr, *_ = await asyncio.gather(
+        process.stdout.read(),
+        _read_tail(process.stderr, on_stderr),
+        _feed(process, data),
+        _end_children(process),
     )
-    await process.wait()
     return stdout, stderr.decode("utf-8", "replace")
+
+
+async def _end_children(process: GitChild) -> None:
+    """If git itself was killed, its transport process lives on and keeps the streams open."""
+    await process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _read_tail(stream: asyncio.StreamReader, on_stderr: OnStderr | None) -> bytes:

@@ -2,6 +2,9 @@
 
 from typing import Literal
 
+from agentjobs.git.process import GitError
+from agentjobs.git.remote import Remote, is_host_unreachable
+
 
 class RepoUnavailable(Exception):
     """The repository cannot be reached, read or checked out; the message says why.
@@ -16,6 +19,14 @@ class RepoUnavailable(Exception):
         super().__init__(message)
         self.is_temporary = is_temporary
         self.is_host_unreachable = is_host_unreachable
+
+
+def repo_unavailable(summary: str, remote: Remote, error: GitError) -> RepoUnavailable:
+    return RepoUnavailable(
+        f"{summary}: {error.reason}",
+        is_temporary=error.was_killed or remote.is_temporary_failure(error.stderr),
+        is_host_unreachable=is_host_unreachable(error.stderr),
+    )
 
 
 class BaseBranchMissing(Exception):

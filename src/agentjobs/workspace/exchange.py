@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import resolve
-from agentjobs.git.remote import Remote, is_host_unreachable
-from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs.git.remote import Remote
+from agentjobs.workspace.errors import RepoUnavailable, repo_unavailable
 from agentjobs.workspace.mirror import fetch_ref
 from agentjobs.workspace.publish import push_ref
 
@@ -25,11 +25,7 @@ async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
         await fetch_ref(mirror, remote, f"+{ref}:{ref}")
         commit = await resolve(mirror, ref)
     except GitError as error:
-        raise RepoUnavailable(
-            f"the commit cannot be fetched: {error.reason}",
-            is_temporary=remote.is_temporary_failure(error.stderr),
-            is_host_unreachable=is_host_unreachable(error.stderr),
-        ) from None
+        raise repo_unavailable("the commit cannot be fetched", remote, error) from None
     finally:
         with contextlib.suppress(GitError):
             await git("update-ref", "-d", ref, git_dir=mirror)

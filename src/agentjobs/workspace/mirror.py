@@ -18,15 +18,10 @@ from pathlib import Path
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import has_whole_commit, resolve
-from agentjobs.git.remote import (
-    NETWORK_PROTOCOLS,
-    Remote,
-    is_branch_name,
-    is_host_unreachable,
-)
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_branch_name
 from agentjobs.workspace.cache import CacheItem
 from agentjobs.workspace.copying import measure_tree
-from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
+from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable, repo_unavailable
 from agentjobs.workspace.locks import KeyedLocks, try_lock
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.threads import run_in_thread
@@ -74,12 +69,7 @@ class Mirrors:
         try:
             return await self._fetch_commit(repo_id, remote, branch, known_head)
         except GitError as error:
-            message = f"the repository cannot be fetched: {error.reason}"
-            raise RepoUnavailable(
-                message,
-                is_temporary=remote.is_temporary_failure(error.stderr),
-                is_host_unreachable=is_host_unreachable(error.stderr),
-            ) from None
+            raise repo_unavailable("the repository cannot be fetched", remote, error) from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error

@@ -6,14 +6,8 @@ Knows neither jobs nor platforms: callers pass names and addresses.
 from pathlib import Path
 
 from agentjobs.git.process import GitError, git
-from agentjobs.git.remote import (
-    NETWORK_PROTOCOLS,
-    Remote,
-    is_access_denied,
-    is_branch_name,
-    is_host_unreachable,
-)
-from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
+from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied, is_branch_name
+from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable, repo_unavailable
 from agentjobs.workspace.push_refusals import explain_refusal, explain_size
 
 PUSH_TIMEOUT_SECONDS = 1_800
@@ -103,7 +97,7 @@ async def branch_head(remote: Remote, branch: str) -> str | None:
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
     except GitError as error:
-        raise _unavailable("the repository cannot be reached", remote, error) from None
+        raise repo_unavailable("the repository cannot be reached", remote, error) from None
     # The argument also matches the end of longer names.
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         commit, _, name = line.partition("\t")
@@ -117,12 +111,4 @@ def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavail
         return PushRejected(too_large.message)
     if is_access_denied(error.stderr) and not remote.is_fresh:
         return PushDenied(f"the push was not allowed: {error.reason}")
-    return _unavailable("the branch cannot be pushed", remote, error)
-
-
-def _unavailable(summary: str, remote: Remote, error: GitError) -> RepoUnavailable:
-    return RepoUnavailable(
-        f"{summary}: {error.reason}",
-        is_temporary=remote.is_temporary_failure(error.stderr),
-        is_host_unreachable=is_host_unreachable(error.stderr),
-    )
+    return repo_unavailable("the branch cannot be pushed", remote, error)

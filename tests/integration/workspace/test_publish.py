@@ -1,7 +1,9 @@
 """Committing and pushing what an ordinary agent changed."""
 
+import asyncio
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from agentjobs.git.remote import Remote
 from agentjobs.workspace.commit import commit_changes
 from agentjobs.workspace.errors import PushRejected, RepoUnavailable, UnsafeChange
 from agentjobs.workspace.publish import branch_head, push
+from tests.support.child_processes import descendants_of
 from tests.support.workspace import AUTHOR, REPO, WorkspaceHarness, run_git, workspace_harness
 
 BRANCH = "agentjobs/lint-fixer/0123"
@@ -318,3 +321,24 @@ async def test_a_refused_change_leaves_no_object_in_the_mirror(harness: Workspac
             await commit_changes(harness.mirror, checkout, "x", AUTHOR)
         assert run_git(harness.mirror, "count-objects", "-v") == before
         assert list(harness.mirror.glob("incoming-*")) == []
+
+
+@pytest.mark.parametrize("program", ["ls-remote", "remote-http"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_a_retry_may_succeed_after_git_was_killed(
+    number: signal.Signals, program: str
+) -> None:
+    """By the kernel, because other processes took the memory, or with Ctrl-C in a terminal."""
+    url = ""
+
+    async def kill(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for pid in descendants_of(os.getpid()):
+            command = Path(f"/proc/{pid}/cmdline").read_text()
+            if url in command and program in command:
+                os.kill(pid, number)
+
+    async with await asyncio.start_server(kill, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x.git"
+        with pytest.raises(RepoUnavailable) as raised:
+            await branch_head(Remote(url), "main")
+    assert raised.value.is_temporary, raised.value
