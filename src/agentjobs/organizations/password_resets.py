@@ -1,13 +1,14 @@
 """Password reset links: each sets a new password without the old one, once, within a day.
 
 Admins make them only for accounts that belong to no other organization, because the link gives
-access to the whole account.
+access to the whole account. A link works only while whoever created it may still create it.
 """
 
 import msgspec
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations import audit
+from agentjobs.organizations.memberships import ADMIN
 from agentjobs.organizations.passwords import check_password, hash_password
 from agentjobs.organizations.sessions import delete_sessions
 from agentjobs.organizations.throttle import (
@@ -32,6 +33,10 @@ _IS_VALID = (
     "  AND m.organization_id = COALESCE(l.organization_id, m.organization_id))"
     " AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.user_id = l.user_id"
     "  AND m.organization_id <> l.organization_id)"
+    " AND (l.created_by IS NULL"
+    "  OR EXISTS (SELECT 1 FROM users c WHERE c.id = l.created_by AND c.is_operator)"
+    "  OR EXISTS (SELECT 1 FROM memberships c WHERE c.user_id = l.created_by"
+    f"   AND c.organization_id = l.organization_id AND c.role = '{ADMIN}'))"
 )
 
 
@@ -132,12 +137,13 @@ async def _create(
     await delete_reset_links(tx, user_id)
     now = await tx.clock_ms()
     await tx.execute(
-        "INSERT INTO sign_in_links (hash, user_id, purpose, organization_id, created_at,"
-        " expires_at) VALUES (:hash, :user_id, 'password_reset', :organization_id, :now,"
-        " :expires_at)",
+        "INSERT INTO sign_in_links (hash, user_id, purpose, organization_id, created_by,"
+        " created_at, expires_at) VALUES (:hash, :user_id, 'password_reset', :organization_id,"
+        " :created_by, :now, :expires_at)",
         hash=hashed,
         user_id=user_id,
         organization_id=None if is_by_operator else organization_id,
+        created_by=actor.id if actor.kind == "user" else None,
         now=now,
         expires_at=now + DAY_MS,
     )
@@ -217,6 +223,6 @@ async def _reset(tx: Transaction, reset: _Reset) -> None:
 def _not_valid() -> Problem:
     return Problem(
         "reset_link_not_valid",
-        "This password reset link was already used, was replaced by a newer one or has expired. "
-        "Ask an admin of your organization for a new one.",
+        "This password reset link was already used, was replaced by a newer one, was revoked or "
+        "has expired. Ask an admin of your organization for a new one.",
     )

@@ -149,11 +149,13 @@ async def delete_session(tx: Transaction, token: str) -> None:
 
 
 async def delete_sessions(tx: Transaction, user_id: str, *, keep: bytes | None = None) -> int:
-    """Also deletes the user's sign-in links, which would start new sessions.
+    """Also deletes the user's sign-in links, which would start new sessions, and the password reset
+    links that they created.
 
     `keep` is the hash of a session that continues. Returns the number of deleted sessions.
     """
     await tx.execute("DELETE FROM sign_in_links WHERE user_id = :user_id", user_id=user_id)
+    await delete_links_created_by(tx, user_id)
     # No token has an empty hash.
     deleted = await tx.execute(
         "DELETE FROM sessions WHERE user_id = :user_id AND hash <> :keep",
@@ -162,6 +164,19 @@ async def delete_sessions(tx: Transaction, user_id: str, *, keep: bytes | None =
     )
     await tx.invalidate(TOPIC)
     return deleted
+
+
+async def delete_links_created_by(
+    tx: Transaction, user_id: str, organization_id: str | None = None
+) -> None:
+    """Password reset links for members of one organization, or of all: whoever stole a session may
+    have created them."""
+    await tx.execute(
+        "DELETE FROM sign_in_links WHERE created_by = :user_id AND (organization_id IS NULL"
+        " OR organization_id = COALESCE(CAST(:organization_id AS TEXT), organization_id))",
+        user_id=user_id,
+        organization_id=organization_id,
+    )
 
 
 async def find_viewer(

@@ -4,7 +4,12 @@ Knows neither cookies nor pages.
 """
 
 from agentjobs.organizations import audit
-from agentjobs.organizations.sessions import TOPIC, delete_sessions, session_id
+from agentjobs.organizations.sessions import (
+    TOPIC,
+    delete_links_created_by,
+    delete_sessions,
+    session_id,
+)
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
@@ -48,6 +53,7 @@ async def _end_by_id(tx: Transaction, user_id: str, id: str, actor: audit.Actor)
     if hashed is None:
         raise Problem("not_found", "This session has already ended.")
     await tx.execute("DELETE FROM sessions WHERE hash = :hash", hash=hashed)
+    await delete_links_created_by(tx, user_id)
     await _write_audit_entry(tx, user_id, 1, actor)
     await tx.invalidate(TOPIC)
     return hashed
@@ -77,6 +83,7 @@ async def _sign_member_out(
         "DELETE FROM sessions WHERE organization_id = :organization_id AND user_id = :user_id",
         **membership,
     )
+    await delete_links_created_by(tx, user_id, organization_id)
     if ended:
         entry = audit.Entry(actor, "member.signed_out", member["email"], {"sessions": ended})
         await audit.write(tx, organization_id, entry)

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations.audit import Actor, acting_as
-from agentjobs.organizations.memberships import add_member
+from agentjobs.organizations.memberships import add_member, remove_member, set_role
 from agentjobs.organizations.operators import add_operator, list_operators, remove_operator
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.password_changes import set_password
@@ -19,6 +19,12 @@ from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.sign_in_links import create_link, revoke_link, use_link
+from agentjobs.organizations.sign_out import (
+    end_session,
+    end_session_by_id,
+    end_sessions,
+    sign_member_out,
+)
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, ensure_administrator, get_user
 from agentjobs.problems import Problem
@@ -125,6 +131,75 @@ async def test_admins_reset_only_accounts_of_no_other_organization(
     third = await organization(database, "third")
     refused = create_reset_link(database, ada.id, organization_id=third, is_by_operator=True)
     assert await problem_of(refused) == "member_not_found"
+
+
+async def _link_by(
+    database: Database, creator: User, user: User, organization_id: str, **options: bool
+) -> str:
+    with acting_as(Actor("user", creator.name, creator.id)):
+        return (
+            await create_reset_link(database, user.id, organization_id=organization_id, **options)
+        )[1]
+
+
+async def test_a_link_stops_working_when_its_creator_is_no_longer_an_admin(
+    database: Database, acme: str, ada: User
+) -> None:
+    creator = await member(database, acme, "admin@example.com", role="admin")
+    await member(database, acme, "other-admin@example.com", role="admin")
+    token = await _link_by(database, creator, ada, acme)
+    await find_reset_link(database, token)
+    # An admin elsewhere has no power here.
+    await add_member(database, await organization(database, "other"), creator.id, "admin")
+    await set_role(database, acme, creator.id, "member")
+    assert await problem_of(find_reset_link(database, token)) == NOT_VALID
+    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+    await set_role(database, acme, creator.id, "admin")
+    token = await _link_by(database, creator, ada, acme)
+    await remove_member(database, acme, creator.id)
+    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+
+
+async def test_a_link_by_an_operator_stops_working_when_they_are_no_longer_one(
+    database: Database, acme: str, ada: User
+) -> None:
+    await ensure_default(database, PLANS)
+    creator = await member(database, acme, "operator@example.com", role="admin")
+    await add_operator(database, creator)
+    token = await _link_by(database, creator, ada, acme, is_by_operator=True)
+    await find_reset_link(database, token)
+    await remove_operator(database, creator)
+    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+
+
+async def test_ending_sessions_of_an_admin_revokes_the_links_that_they_created(
+    database: Database, acme: str, ada: User
+) -> None:
+    creator = await member(database, acme, "admin@example.com", role="admin")
+    other = await organization(database, "other")
+
+    async def end_one() -> None:
+        session = (await list_sessions(database, creator.id))[0]
+        await end_session_by_id(database, creator.id, session.id)
+
+    for end in (
+        lambda: set_password(database, creator.id, NEW_PASSWORD),
+        lambda: end_sessions(database, creator.id),
+        lambda: sign_member_out(database, acme, creator.id),
+        end_one,
+    ):
+        await start_session(database, SETTINGS, creator.id, ORIGIN, organization_id=acme)
+        token = await _link_by(database, creator, ada, acme)
+        await find_reset_link(database, token)
+        await end()
+        assert await problem_of(find_reset_link(database, token)) == NOT_VALID
+    # Those of other organizations remain, and signing out is no alarm.
+    await add_member(database, other, creator.id, "admin")
+    session = await start_session(database, SETTINGS, creator.id, ORIGIN)
+    token = await _link_by(database, creator, ada, acme)
+    await sign_member_out(database, other, creator.id)
+    await end_session(database, session)
+    await reset_password(database, token, PASSWORD, ADDRESS)
 
 
 async def test_operators_and_ones_own_account_are_not_reset_by_admins(
