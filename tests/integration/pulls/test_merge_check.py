@@ -1,10 +1,14 @@
 """Whether pull requests can be merged, found with a real git and without a trace."""
 
+import asyncio
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agentjobs.local_git import merge_check as local
+from agentjobs.pulls import merge_check
 from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.merge_check import MergeCheck, check_merge
@@ -24,9 +28,14 @@ async def platform(database: Database, tmp_path: Path) -> Platform:
 
 
 async def check(platform: Platform, number: int) -> MergeCheck:
+    return (await checks_at_once(platform, number, times=1))[0]
+
+
+async def checks_at_once(platform: Platform, number: int, *, times: int) -> list[MergeCheck]:
     pull = await get_pull(platform.db, *HERE, number)
     tips = await find_tips(platform.git_dir, pull)
-    return await check_merge(platform.settings.repositories_path, pull, tips)
+    root = platform.settings.repositories_path
+    return await asyncio.gather(*(check_merge(root, pull, tips) for _ in range(times)))
 
 
 def objects(platform: Platform) -> set[Path]:
@@ -41,8 +50,16 @@ async def test_a_merge_of_the_base_may_lead_to_conflicts(platform: Platform) -> 
     assert await check(platform, 2) == MergeCheck(("a",))
 
 
-async def test_nobody_waits_long_for_an_answer(
+async def test_an_unfinished_check_is_tried_again_after_a_pause(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_TIMEOUT_SECONDS", 0)
+    with monkeypatch.context() as slow:
+        slow.setattr(local, "_TIMEOUT_SECONDS", 0)
+        assert await check(platform, 2) == MergeCheck(None)
+    # Not with every page.
     assert await check(platform, 2) == MergeCheck(None)
+    later = time.monotonic() + 61
+    monkeypatch.setattr(merge_check, "time", SimpleNamespace(monotonic=lambda: later))
+    # Of pages loaded at the same time, one tries.
+    assert await checks_at_once(platform, 2, times=2) == [MergeCheck(()), MergeCheck(None)]
+    assert await check(platform, 2) == MergeCheck(())
